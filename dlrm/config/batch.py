@@ -1,0 +1,16 @@
+"""The batch: samples of one step, and how many of them are in the dense part at a time."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from dlrm.config.base import Config
+
+
+class BatchConfig(Config):
+    """Sizes in samples."""
+
+    global_size: int = Field(default=16_384, ge=1, le=2**24)
+    """B, samples of one step over all ranks; divisible by the number of ranks."""
+    chunk_size: Literal["auto"] | int = "auto"
+    """c, samples whose activations exist at a time on one rank; changes memory and speed, not the result."""

@@ -1,0 +1,116 @@
+"""Errors in a job document: every one names the field at fault and what would be valid."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, LiteralString, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+CROSS_FIELD = "cross_field"
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One field at fault.
+
+    field: dotted path in the document, such as `batch.global_size`; empty for the whole document.
+    message: what is wrong. valid: what would be valid; empty where the message says it already.
+    """
+
+    field: str
+    message: str
+    valid: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.field}: " if self.field else ""
+        hint = f" (valid: {self.valid})" if self.valid else ""
+        return f"{where}{self.message}{hint}"
+
+    def as_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+class ConfigError(ValueError):
+    """A document that cannot be run as it is; carries every field at fault."""
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        self.errors = list(errors)
+        super().__init__("; ".join(str(error) for error in self.errors))
+
+
+def invalid(field: str, message: str, valid: str = "") -> PydanticCustomError:
+    """The error a validator raises for `field` where it looks at several fields at once.
+
+    `field` counts from the component that raises it.
+    """
+    text = cast("LiteralString", message.replace("{", "{{").replace("}", "}}"))
+    return PydanticCustomError(CROSS_FIELD, text, {"field": field, "valid": valid})
+
+
+def field_errors(error: ValidationError, document_type: type[BaseModel]) -> list[FieldError]:
+    """Translate pydantic's errors about a `document_type` into ours, one a field."""
+    found: dict[str, FieldError] = {}
+    for details in error.errors(include_url=False):
+        translated = _field_error(details, document_type)
+        found.setdefault(translated.field, translated)
+    return list(found.values())
+
+
+def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> FieldError:
+    path = _document_path(details["loc"], document_type)
+    field = ".".join(path)
+    context: dict[str, Any] = details.get("ctx", {})
+    kind, value = details["type"], details["input"]
+    if kind == CROSS_FIELD:
+        field = ".".join([*path, context["field"]])
+        return FieldError(field, details["msg"].replace("{{", "{").replace("}}", "}"), context["valid"])
+    if kind == "extra_forbidden":
+        siblings = _fields_at(document_type, path[:-1])
+        close = difflib.get_close_matches(path[-1], siblings, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        return FieldError(field, f"unknown field{hint}", ", ".join(siblings))
+    if kind == "missing":
+        return FieldError(field, "required, but missing")
+    if kind == "none_required":
+        return FieldError(field, "not available in this version", "null, or leave it out")
+    if kind == "literal_error":
+        return FieldError(field, f"{_short(value)} is not one of the choices", context["expected"])
+    return FieldError(field, f"{details['msg']}, got {_short(value)}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _document_path(location: tuple[int | str, ...], document_type: type[BaseModel]) -> list[str]:
+    """The location without what pydantic adds to it: the branch of a union, the word for a key."""
+    path: list[str] = []
+    component: type[BaseModel] | None = document_type
+    for part in location:
+        if component is None and not isinstance(part, int):
+            break
+        path.append(str(part))
+        component = _component_at(component, str(part))
+    return path
+
+
+def _fields_at(document_type: type[BaseModel], path: list[str]) -> list[str]:
+    """Field names of the component at `path`; none where the path leaves the document."""
+    component: type[BaseModel] | None = document_type
+    for part in path:
+        component = _component_at(component, part)
+    return [] if component is None else sorted(component.model_fields)
+
+
+def _component_at(component: type[BaseModel] | None, field_name: str) -> type[BaseModel] | None:
+    """The component that a field holds; None for a plain value."""
+    field = component.model_fields.get(field_name) if component else None
+    if field is None:
+        return None
+    for candidate in (field.annotation, *getattr(field.annotation, "__args__", ())):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None

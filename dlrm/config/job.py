@@ -1,0 +1,79 @@
+"""The job document: what a user submits."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+
+from dlrm.config.base import Config
+from dlrm.config.batch import BatchConfig
+from dlrm.config.data import DataConfig
+from dlrm.config.errors import ConfigError, field_errors, invalid
+from dlrm.config.model import ModelConfig
+from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
+from dlrm.config.resources import ResourcesConfig
+from dlrm.config.run import RunConfig
+from dlrm.config.sharding import ShardingConfig
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+LabelValue = Annotated[str, StringConstraints(max_length=63)]
+
+
+class JobSpec(Config):
+    """A training job. Every field has a default but `data.train`."""
+
+    name: Name = "dlrm"
+    """What people call the job; need not be unique."""
+    labels: dict[Name, LabelValue] = Field(default={}, max_length=32)
+    """Free key-value pairs to find jobs by."""
+    priority: int = Field(default=0, ge=-100, le=100)
+    """Jobs of higher priority start first."""
+    max_restarts: int = Field(default=3, ge=0, le=100)
+    """New attempts after a worker has crashed."""
+    deadline_seconds: int | None = Field(default=None, ge=1)
+    """Seconds from the first start after which the job is stopped; null never stops it."""
+    model: ModelConfig = ModelConfig()
+    data: DataConfig
+    batch: BatchConfig = BatchConfig()
+    moments: None = None
+    """Estimator of gradient moments; not available in this version."""
+    variance_reduction: None = None
+    """VRGD; not available in this version."""
+    dense_optimizer: DenseOptimizerConfig = DenseOptimizerConfig()
+    table_optimizer: TableOptimizerConfig = TableOptimizerConfig()
+    sharding: ShardingConfig = ShardingConfig()
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Number format of the dense part's matrix products; weights and sums are always fp32."""
+    run: RunConfig = RunConfig()
+    resources: ResourcesConfig = ResourcesConfig()
+
+    @model_validator(mode="after")
+    def _batch_fits_ranks(self) -> "JobSpec":
+        world_size, global_size = self.resources.world_size, self.batch.global_size
+        if global_size % world_size:
+            below = global_size // world_size * world_size
+            nearest = [size for size in (below, below + world_size) if size]
+            raise invalid(
+                "batch.global_size",
+                f"{global_size} is not divisible by {world_size} ranks",
+                " or ".join(str(size) for size in nearest),
+            )
+        chunk_size = self.batch.chunk_size
+        if chunk_size != "auto" and not 1 <= chunk_size <= global_size // world_size:
+            raise invalid(
+                "batch.chunk_size",
+                f"{chunk_size} is not within one rank's share",
+                f'"auto", or 1 to {global_size // world_size}',
+            )
+        return self
+
+
+def parse_job(document: Mapping[str, Any]) -> JobSpec:
+    """Check a job document.
+
+    Raises ConfigError naming every field at fault and what would be valid.
+    """
+    try:
+        return JobSpec.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(field_errors(error, JobSpec)) from None

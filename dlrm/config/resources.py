@@ -1,0 +1,46 @@
+"""Resources: where a job runs and what it may use."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
+
+from dlrm.config.base import Config
+
+_SIZE = TypeAdapter(ByteSize)
+
+
+def _parse_size(value: Any) -> Any:
+    """Bytes of a text such as "8GiB"; anything else is left to the field's own check."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return int(_SIZE.validate_python(value))
+    except ValidationError:
+        raise ValueError('should be a size such as "8GiB" or a whole number of bytes') from None
+
+
+class ResourcesConfig(Config):
+    """What one job occupies on its node."""
+
+    launcher: Literal["local"] = "local"
+    """local: processes on the machine of the service."""
+    nodes: Literal[1] = 1
+    """Machines."""
+    workers_per_node: int = Field(default=2, ge=1, le=1024)
+    """Ranks on each machine; one a GPU where there are GPUs."""
+    threads_per_worker: int = Field(default=1, ge=1, le=1024)
+    """Cores of one worker."""
+    memory: Annotated[int, BeforeValidator(_parse_size), Field(ge=2**28)] = 8 * 2**30
+    """Bytes the whole job may use on its node, also written as "8GiB"; a job above it is stopped."""
+    gpus_per_worker: Literal[0, 1] = 0
+    """0 trains on the CPU over gloo, 1 on CUDA over NCCL."""
+
+    @property
+    def world_size(self) -> int:
+        """W, ranks of the job."""
+        return self.nodes * self.workers_per_node
+
+    @property
+    def num_cores(self) -> int:
+        """Cores the job occupies on its node."""
+        return self.workers_per_node * self.threads_per_worker

@@ -1,0 +1,37 @@
+"""What a run leaves on disk for others to read: its directory, reports and outcome. Imports no torch."""
+
+from dlrm.record.directory import AttemptDirectory, RunDirectory
+from dlrm.record.files import write_atomically
+from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
+from dlrm.record.reports import (
+    EvaluationReport,
+    EventReport,
+    Phase,
+    ProgressReport,
+    Report,
+    StepReport,
+    parse_report,
+)
+from dlrm.record.spool import SpoolReader, SpoolWriter
+
+__all__ = [
+    "EXIT_BAD_INPUT",
+    "EXIT_DONE",
+    "EXIT_FAILED",
+    "EXIT_STOPPED",
+    "AttemptDirectory",
+    "EndReason",
+    "EvaluationReport",
+    "EventReport",
+    "Outcome",
+    "OutcomeState",
+    "Phase",
+    "ProgressReport",
+    "Report",
+    "RunDirectory",
+    "SpoolReader",
+    "SpoolWriter",
+    "StepReport",
+    "parse_report",
+    "write_atomically",
+]

@@ -1,0 +1,73 @@
+"""The directory of one run: every path in it has its name here and nowhere else.
+
+<runs>/<job id>/spec.json
+  attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl
+  checkpoints/step-00001200/
+  model/
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class AttemptDirectory:
+    """What one attempt writes."""
+
+    path: Path
+
+    @property
+    def outcome(self) -> Path:
+        return self.path / "outcome.json"
+
+    @property
+    def push_target(self) -> Path:
+        """Where and with which token reports are pushed; mode 0600, absent where nobody listens."""
+        return self.path / "push.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def spool(self) -> Path:
+        return self.path / "spool"
+
+    def rank_log(self, rank: int) -> Path:
+        return self.logs / f"rank-{rank}.log"
+
+    @property
+    def launch_log(self) -> Path:
+        return self.logs / "launch.log"
+
+    def spool_file(self, rank: int, stream: str) -> Path:
+        """stream: `metrics` or `events`."""
+        return self.spool / f"rank-{rank}.{stream}.jsonl"
+
+    def create(self) -> None:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.spool.mkdir(parents=True, exist_ok=True)
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """What one job writes, over all its attempts."""
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        """The resolved document, `dlrm.config.ResolvedJob` as JSON."""
+        return self.path / "spec.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
+    def attempt(self, number: int) -> AttemptDirectory:
+        """number: counted from 1."""
+        return AttemptDirectory(self.path / f"attempt-{number}")

@@ -1,0 +1,19 @@
+"""Files that are either whole or not there."""
+
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> None:
+    """Write `content` to `path` so that a reader, or a crash, never sees a part of it."""
+    data = content.encode() if isinstance(content, str) else content
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

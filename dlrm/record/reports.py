@@ -1,0 +1,88 @@
+"""The lines of the spool files: what a rank says while it runs.
+
+Each rank appends to two streams, `metrics` and `events`. A line's `seq` counts from 1 within its stream.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+Phase = Literal["loading", "building", "training", "evaluating", "saving"]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seq: int = Field(default=0, ge=0)
+    """Position in its stream, counted from 1; the writer sets it."""
+    time: float = 0.0
+    """Seconds since the epoch; the writer sets it."""
+
+
+class StepReport(_Line):
+    """One training step, over all ranks."""
+
+    kind: Literal["step"] = "step"
+    step: int
+    """Batches consumed, this one included."""
+    num_steps: int
+    """Batches of the whole run."""
+    num_samples: int
+    """Valid rows consumed so far, this step's included."""
+    loss: float | None
+    """Mean over the valid rows of the global batch; null where it was not finite."""
+    dense_learning_rate: float
+    table_learning_rate: float
+    samples_per_second: float
+    """Of this step alone."""
+    dropped: bool = False
+    """The step was not finite and has changed nothing."""
+
+
+class EvaluationReport(_Line):
+    """One evaluation, over all evaluation rows."""
+
+    kind: Literal["evaluation"] = "evaluation"
+    step: int
+    """Batches consumed before it."""
+    num_rows: int
+    auc: float | None
+    """Null where the rows have one class only."""
+    log_loss: float
+    normalized_entropy: float | None
+    """log_loss over that of the constant predictor at the evaluation rows' own rate."""
+    calibration: float | None
+    """Sum of predictions over sum of labels."""
+    constant_log_loss: float
+    """Log-loss of the constant predictor at the training rows' rate, on the same evaluation rows."""
+    best_possible_auc: float | None = None
+    """AUC of the hidden teacher on the same rows; null on real data."""
+    seconds: float
+
+
+class ProgressReport(_Line):
+    """How far a phase before or after training has come."""
+
+    kind: Literal["progress"] = "progress"
+    phase: Phase
+    done_fraction: float | None = None
+    message: str = ""
+
+
+class EventReport(_Line):
+    """Something worth keeping: what was derived, a dropped step, an error."""
+
+    kind: Literal["event"] = "event"
+    name: str
+    """Short word such as `data_loaded`, `plan`, `step_dropped`, `stop_requested`, `error`."""
+    message: str
+    details: dict[str, Any] = {}
+
+
+Report = Annotated[StepReport | EvaluationReport | ProgressReport | EventReport, Field(discriminator="kind")]
+_REPORT: TypeAdapter[Report] = TypeAdapter(Report)
+
+
+def parse_report(line: str | bytes) -> Report:
+    """One spool line. Raises pydantic.ValidationError where it is none."""
+    return _REPORT.validate_json(line)

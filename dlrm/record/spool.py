@@ -1,0 +1,61 @@
+"""Append-only report files with sequence numbers: written by a rank, read by whoever can see them."""
+
+import time
+from pathlib import Path
+
+from dlrm.record.reports import Report
+
+
+class SpoolWriter:
+    """Appends reports to one stream of one rank; a line is on its way to disk before `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        """Continues after the last whole line of `path`; half a line that a crash left is cut off."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole = path.read_bytes() if path.exists() else b""
+        whole = whole[: whole.rfind(b"\n") + 1]
+        self._seq = whole.count(b"\n")
+        self._file = path.open("ab")
+        self._file.truncate(len(whole))
+
+    def write(self, report: Report) -> None:
+        """Append `report` with the next sequence number and the present time."""
+        self._seq += 1
+        line = report.model_copy(update={"seq": self._seq, "time": time.time()}).model_dump_json()
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+
+    def __enter__(self) -> "SpoolWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+class SpoolReader:
+    """Reads whole lines of one stream, each once, in order."""
+
+    def __init__(self, path: Path, after_seq: int = 0) -> None:
+        """after_seq: number of the last line already known; reading goes on behind it."""
+        self._path = path
+        self._to_skip = after_seq
+        self._offset = 0
+
+    def read(self, max_lines: int = 10_000) -> list[bytes]:
+        """The next whole lines, at most `max_lines`; none where the file is not there yet."""
+        lines: list[bytes] = []
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                while len(lines) < max_lines:
+                    line = file.readline()
+                    if not line.endswith(b"\n"):
+                        break
+                    self._offset += len(line)
+                    if self._to_skip:
+                        self._to_skip -= 1
+                    else:
+                        lines.append(line[:-1])
+        except FileNotFoundError:
+            pass
+        return lines
