@@ -1,0 +1,4 @@
+"""Processes and tables: process groups, plans, sharded lookup and exchange, dense all-reduce.
+
+Knows tables, rows and gradients, and nothing of the model that uses them.
+"""

@@ -1,5 +1,6 @@
 """How an attempt ended: `outcome.json` and the exit code of its launch process."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -60,8 +61,16 @@ class Outcome(BaseModel):
             return EXIT_STOPPED
         return EXIT_BAD_INPUT if self.reason is EndReason.BAD_INPUT else EXIT_FAILED
 
-    def write(self, path: Path) -> None:
-        write_atomically(path, self.model_dump_json(indent=1))
+    def write_first(self, path: Path) -> None:
+        """Write the outcome to `path`, unless somebody was first: the first to fail tells what went wrong."""
+        own = path.with_name(f".{path.name}.{os.getpid()}")
+        write_atomically(own, self.model_dump_json(indent=1))
+        try:
+            os.link(own, path)
+        except FileExistsError:
+            pass
+        finally:
+            own.unlink()
 
     @classmethod
     def read(cls, path: Path) -> "Outcome | None":

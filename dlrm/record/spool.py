@@ -25,10 +25,7 @@ class SpoolWriter:
         self._file.write(line.encode() + b"\n")
         self._file.flush()
 
-    def __enter__(self) -> "SpoolWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._file.close()
 
 

@@ -1,0 +1,112 @@
+"""Evaluation of the model in training: every evaluation row once, over all ranks."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from dlrm.data.batches import evaluation_batches
+from dlrm.data.rows import Dataset, RowSource
+from dlrm.device_batch import to_device
+from dlrm.metrics.binary import BinaryMetrics, auc, binary_metrics, constant_log_loss
+from dlrm.model import DLRM
+from dlrm.record import EvaluationReport
+from sharding.ranks import Ranks
+from sharding.tables import ShardedTables
+
+MAX_SHARE_SIZE = 65_536
+"""Samples of one evaluation batch on one rank."""
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What the metrics are compared with: known before training, the same at every evaluation."""
+
+    constant_log_loss: float
+    best_possible_auc: float | None
+
+
+class Evaluator:
+    """Scores the evaluation rows in fp32, whatever the training's precision. Calls are collective."""
+
+    def __init__(self, model: DLRM, tables: ShardedTables, dataset: Dataset, ranks: Ranks, chunk_size: int) -> None:
+        self._model = model
+        self._tables = tables
+        self._rows = dataset.evaluation
+        self._train_label_rate = dataset.train_label_rate
+        self._ranks = ranks
+        self._chunk_size = chunk_size
+        self._share_size = min(-(-self._rows.num_rows // ranks.world_size), MAX_SHARE_SIZE)
+        self._baselines: Baselines | None = None
+
+    def __call__(self, step: int) -> EvaluationReport | None:
+        """Rank 0's report on the model after `step` batches; None on the others."""
+        started = time.monotonic()
+        gathered = self._gather(*self._score())
+        if gathered is None:
+            return None
+        scores, labels = gathered
+        metrics: BinaryMetrics = binary_metrics(labels, scores)
+        baselines = self._baselines_of(labels)
+        return EvaluationReport(
+            step=step,
+            num_rows=len(labels),
+            auc=metrics.auc,
+            log_loss=metrics.log_loss,
+            normalized_entropy=metrics.normalized_entropy,
+            calibration=metrics.calibration,
+            constant_log_loss=baselines.constant_log_loss,
+            best_possible_auc=baselines.best_possible_auc,
+            seconds=time.monotonic() - started,
+        )
+
+    @torch.no_grad()
+    def _score(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """This rank's probabilities and labels, NaN where a row only fills a batch."""
+        probabilities: list[torch.Tensor] = []
+        labels: list[torch.Tensor] = []
+        batches = evaluation_batches(self._rows, self._share_size, self._ranks.rank, self._ranks.world_size)
+        for numpy_batch in batches:
+            batch = to_device(numpy_batch, self._ranks.device)
+            block = self._tables.lookup(batch.ids, batch.lengths)
+            for start in range(0, self._share_size, self._chunk_size):
+                end = min(start + self._chunk_size, self._share_size)
+                probabilities.append(torch.sigmoid(self._model(batch.dense[start:end], block.chunk(start, end))))
+            labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
+        return torch.cat(probabilities), torch.cat(labels)
+
+    def _gather(self, scores: torch.Tensor, labels: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+        """Valid rows of all ranks, on rank 0."""
+        mine = torch.stack([scores, labels])
+        is_first = self._ranks.rank == 0
+        all_ranks = [torch.empty_like(mine) for _ in range(self._ranks.world_size)] if is_first else None
+        dist.gather(mine, all_ranks, dst=0, group=self._ranks.dense_group)
+        if all_ranks is None:
+            return None
+        gathered_scores, gathered_labels = torch.cat(all_ranks, dim=1).cpu().numpy()
+        is_valid = ~np.isnan(gathered_labels)
+        return gathered_scores[is_valid], gathered_labels[is_valid]
+
+    def _baselines_of(self, labels: np.ndarray) -> Baselines:
+        if self._baselines is None:
+            self._baselines = Baselines(
+                constant_log_loss=constant_log_loss(labels, self._train_label_rate),
+                best_possible_auc=best_possible_auc(self._rows),
+            )
+        return self._baselines
+
+
+def best_possible_auc(rows: RowSource) -> float | None:
+    """AUC of the probabilities that the labels were drawn with; None where nobody knows them."""
+    labels: list[np.ndarray] = []
+    probabilities: list[np.ndarray] = []
+    for start in range(0, rows.num_rows, MAX_SHARE_SIZE):
+        row_numbers = np.arange(start, min(start + MAX_SHARE_SIZE, rows.num_rows))
+        known = rows.best_probabilities(row_numbers)
+        if known is None:
+            return None
+        probabilities.append(known)
+        labels.append(rows.read(row_numbers).labels)
+    return auc(np.concatenate(labels), np.concatenate(probabilities))

@@ -1,0 +1,103 @@
+"""A trained model as files that load with plain torch: `model/`."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from dlrm.config import DataConfig, JobSpec, ModelConfig, ResolvedJob
+from dlrm.data.rows import DataSchema
+from dlrm.model import PlainModel
+
+WEIGHTS, CONFIG, METRICS, CARD = "model.safetensors", "config.json", "metrics.json", "MODEL_CARD.md"
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model that came out of a run, and what its data looked like."""
+
+    model: PlainModel
+    data: DataConfig
+    """As in the job, with every path absolute."""
+    data_roots: list[str] | None
+
+
+def export_model(
+    checkpoint: Path, directory: Path, resolved: ResolvedJob, schema: DataSchema, metrics: Mapping[str, float | None]
+) -> None:
+    """Write the model of `checkpoint` to `directory`, whole or not at all. One process, no process group."""
+    job = resolved.job
+    model = _empty_model(job.model, schema)
+    weights = _read_weights(checkpoint, model)
+    part = directory.with_name(f"{directory.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    save_file(weights, part / WEIGHTS)
+    config = {
+        "model": job.model.model_dump(),
+        "num_dense": schema.num_dense,
+        "table_rows": {feature.name: feature.num_ids for feature in schema.features},
+        "data": job.data.model_dump(),
+        "data_roots": resolved.data_roots,
+    }
+    (part / CONFIG).write_text(json.dumps(config, indent=1))
+    (part / METRICS).write_text(json.dumps(dict(metrics), indent=1))
+    (part / CARD).write_text(model_card(job, schema, metrics))
+    if directory.exists():
+        shutil.rmtree(directory)
+    part.rename(directory)
+
+
+def load_saved_model(directory: Path) -> SavedModel:
+    """Read what `export_model` wrote. Raises FileNotFoundError naming the file that is missing."""
+    config: dict[str, Any] = json.loads((directory / CONFIG).read_text())
+    model = PlainModel(ModelConfig.model_validate(config["model"]), config["num_dense"], config["table_rows"])
+    model.load_state_dict(load_file(directory / WEIGHTS), assign=True)
+    return SavedModel(model.eval(), DataConfig.model_validate(config["data"]), config["data_roots"])
+
+
+def _empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
+    table_rows = {feature.name: feature.num_ids for feature in schema.features}
+    return PlainModel(config, schema.num_dense, table_rows)
+
+
+def _read_weights(checkpoint: Path, model: PlainModel) -> dict[str, torch.Tensor]:
+    """Every weight of `model` out of the checkpoint: tables whole, however they were split."""
+    tables = {f"embedding_bags.{name}.weight": torch.empty(table.weight.shape) for name, table in model.tables.items()}
+    dense = {name: empty[f"dense.{name}"] for name in model.dense.state_dict()}
+    load({"tables": {"weights": tables}, "dense": dense}, checkpoint_id=checkpoint, no_dist=True)
+    return empty
+
+
+def model_card(job: JobSpec, schema: DataSchema, metrics: Mapping[str, float | None]) -> str:
+    """What the model is, on what it was trained, how good it was there, and what it is not for."""
+    source = ", ".join(job.data.train) or f"synthetic click log {job.data.synthetic}"
+    rows = sum(feature.num_ids for feature in schema.features)
+    measured = "\n".join(f"| {name} | {value} |" for name, value in metrics.items())
+    return f"""# {job.name}
+
+A click-through-rate model: {job.model.architecture}, {schema.num_dense} dense features, {len(schema.features)} tables
+of {rows:,} rows in all, embedding dimension {job.model.embedding_dim}.
+
+## Data
+{source}; {job.run.epochs} epoch(s); batch {job.batch.global_size:,}.
+
+## Settings
+Dense: {job.dense_optimizer.name} at {job.dense_optimizer.learning_rate}; tables: {job.table_optimizer.name} at
+{job.table_optimizer.learning_rate}; {job.precision}; seed {job.run.seed}.
+
+## Measured at the end of the run
+| metric | value |
+|---|---|
+{measured}
+
+## Limits
+Measured on rows held out of the same log. Nothing is known about other traffic, other times, or fairness between groups
+of users; ids that the training rows did not have share one row of each table.
+"""

@@ -1,0 +1,151 @@
+"""Starts the ranks of one node and says how they ended: `python -m dlrm.launch RUN_DIRECTORY --attempt N`.
+
+RUN_DIRECTORY holds `spec.json`, a resolved job. Ranks run under torch's elastic launch, which answers 1 to everything
+that goes wrong; this process answers with the code of `outcome.json` instead: 0 done, 75 stopped on request after a
+checkpoint, 64 bad configuration or data, 1 anything that may go better another time. SIGTERM stops the run after a
+checkpoint of one agreed step; a second one changes nothing.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import psutil
+from pydantic import ValidationError
+
+from dlrm.config import ResolvedJob
+from dlrm.record import AttemptDirectory, EndReason, Outcome, RunDirectory
+from dlrm.reporting.push import Pusher
+from sharding.environment import MixedInstallError, check_environment
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_TIMEOUT_SECONDS = 300
+"""How long the other ranks may take to end once one has ended; then they are killed."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_directory", type=Path)
+    parser.add_argument("--attempt", type=int, default=1, help="number of this attempt, counted from 1")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s launch %(message)s")
+    directory = RunDirectory(arguments.run_directory.resolve())
+    attempt = directory.attempt(arguments.attempt)
+    attempt.create()
+    stopper = Stopper()
+    stopper.listen()
+    try:
+        check_environment()
+        resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
+    except (MixedInstallError, OSError, ValidationError) as error:
+        return _end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
+    with _pushed_reports(attempt, resolved.job.resources.world_size):
+        failure = _run_ranks(directory, resolved, arguments.attempt)
+    return _end(attempt, _outcome_without_record(failure, stopper))
+
+
+class Stopper:
+    """Passes a request to stop on to every rank; they agree on the step themselves."""
+
+    def __init__(self) -> None:
+        self.is_requested = False
+
+    def listen(self) -> None:
+        signal.signal(signal.SIGTERM, self._pass_on)
+        signal.signal(signal.SIGINT, self._pass_on)
+
+    def _pass_on(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.is_requested = True
+        for child in psutil.Process().children():
+            child.send_signal(signal.SIGTERM)
+
+
+def _run_ranks(directory: RunDirectory, resolved: ResolvedJob, attempt: int) -> str | None:
+    """Run all ranks to their end. None where all were well, else what was seen of the first failure."""
+    # Late: torch takes seconds, and a wrong document is told at once.
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    resources = resolved.job.resources
+    os.environ["OMP_NUM_THREADS"] = str(resources.threads_per_worker)
+    os.environ["DLRM_DEVICE"] = "cuda" if resources.gpus_per_worker else "cpu"
+    # One node: its ranks need no name of the machine that resolves, and no network.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=resources.workers_per_node,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="127.0.0.1",
+        max_restarts=0,
+        logs_specs=DefaultLogsSpecs(),
+        # SIGTERM is ours: the ranks stop after a checkpoint instead of being torn down.
+        signals_to_handle="SIGQUIT",
+        shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS,
+    )
+    command = ["-u", "-m", "dlrm.worker", str(directory.path), "--attempt", str(attempt)]
+    try:
+        elastic_launch(config, sys.executable)(*command)
+    except ChildFailedError as error:
+        return _first_failure(error.failures)
+    return None
+
+
+def _first_failure(failures: dict[int, "ProcessFailure"]) -> str:
+    """A rank that a signal killed is the cause; ranks that lost it fail too, and may be seen earlier."""
+    killed = [rank for rank, failure in failures.items() if failure.exitcode < 0]
+    rank = min(killed or failures, key=lambda rank: failures[rank].timestamp)
+    code = failures[rank].exitcode
+    if code >= 0:
+        return f"rank {rank} ended with exit code {code}; its log tells more"
+    hint = "; often the kernel's out-of-memory killer" if -code == signal.SIGKILL else ""
+    return f"rank {rank} was killed by {signal.Signals(-code).name}{hint}"
+
+
+def _outcome_without_record(failure: str | None, stopper: Stopper) -> Outcome:
+    """The outcome where no rank wrote one."""
+    if stopper.is_requested:
+        return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message="stopped before the first step")
+    message = failure or "every rank ended well, and none wrote an outcome"
+    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
+
+
+def _end(attempt: AttemptDirectory, outcome: Outcome) -> int:
+    """Leave `outcome` unless a rank wrote its own; answer with the code of whichever stands."""
+    outcome.write_first(attempt.outcome)
+    standing = Outcome.read(attempt.outcome) or outcome
+    log.info("%s: %s %s", standing.state, standing.reason, standing.message)
+    return standing.exit_code
+
+
+@contextmanager
+def _pushed_reports(attempt: AttemptDirectory, world_size: int) -> Iterator[None]:
+    """Push the ranks' reports to the service where one listens."""
+    if not attempt.push_target.exists():
+        yield
+        return
+    pusher = Pusher(attempt, world_size)
+    pusher.start()
+    try:
+        yield
+    finally:
+        pusher.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""A multilayer perceptron."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+
+class Perceptron(nn.Module):
+    """Linear layers with ReLU between them and, where asked, after the last."""
+
+    def __init__(
+        self, num_inputs: int, widths: Sequence[int], *, is_last_activated: bool, generator: torch.Generator
+    ) -> None:
+        """widths: outputs of each layer. generator: of the initial weights, on the CPU."""
+        super().__init__()
+        sizes = [num_inputs, *widths]
+        self.layers = nn.ModuleList(nn.Linear(m, n) for m, n in zip(sizes, widths, strict=False))
+        self._is_last_activated = is_last_activated
+        for layer in self.layers:
+            assert isinstance(layer, nn.Linear)
+            _initialise(layer, generator)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """[c, num_inputs] -> [c, widths[-1]]"""
+        for number, layer in enumerate(self.layers, start=1):
+            inputs = layer(inputs)
+            if number < len(self.layers) or self._is_last_activated:
+                inputs = torch.relu(inputs)
+        return inputs
+
+
+@torch.no_grad()
+def _initialise(layer: nn.Linear, generator: torch.Generator) -> None:
+    """Normal with variance 2 / (inputs + outputs), bias 1 / outputs (Naumov et al. 2019, reference implementation)."""
+    layer.weight.normal_(std=math.sqrt(2 / (layer.in_features + layer.out_features)), generator=generator)
+    layer.bias.normal_(std=math.sqrt(1 / layer.out_features), generator=generator)

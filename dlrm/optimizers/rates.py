@@ -1,0 +1,31 @@
+"""Learning rates of every step of a run."""
+
+from dataclasses import dataclass
+
+from dlrm.config import JobSpec
+
+
+@dataclass(frozen=True)
+class StepRates:
+    """Rates of one step, both of the true (unscaled, mean) gradient."""
+
+    dense: float
+    table: float
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """Rates of a run of `num_steps` steps, a function of the step alone."""
+
+    job: JobSpec
+    num_steps: int
+
+    def at(self, step: int) -> StepRates:
+        """step: batches consumed before it, counted from 0."""
+        rates = [
+            optimizer.learning_rate
+            * optimizer.schedule.scale(self.job.batch.global_size)
+            * optimizer.schedule.factor(step, self.num_steps)
+            for optimizer in (self.job.dense_optimizer, self.job.table_optimizer)
+        ]
+        return StepRates(dense=rates[0], table=rates[1])

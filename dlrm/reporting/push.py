@@ -1,0 +1,95 @@
+"""Pushes spool lines to the service over HTTP, beside the training and never in its way."""
+
+import json
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from dlrm.record import AttemptDirectory, SpoolReader
+
+log = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 2.0
+MAX_LINES = 1000
+LAST_TRIES_SECONDS = 5.0
+"""How long the end of a run waits for the service; what is left stays in the spool, where the service finds it."""
+
+
+@dataclass
+class _Stream:
+    rank: int
+    name: str
+    path: Path
+    next_seq: int = 1
+    """Number of the first line the service does not have."""
+    reader: SpoolReader | None = None
+    """Stands before that line; None until the service was asked which one it is."""
+
+
+class Pusher:
+    """A thread that sends every stream's new lines at most every two seconds.
+
+    The service says which line it acknowledged last: after a failure, of either side, pushing resumes behind it.
+    """
+
+    def __init__(self, attempt: AttemptDirectory, world_size: int) -> None:
+        """Raises FileNotFoundError where nobody asked for reports."""
+        target = json.loads(attempt.push_target.read_text())
+        self._url: str = target["url"]
+        self._headers = {"Authorization": f"Bearer {target['token']}"}
+        self._streams = [
+            _Stream(rank, name, attempt.spool_file(rank, name))
+            for rank in range(world_size)
+            for name in ("metrics", "events")
+        ]
+        self._is_closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="push", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Send what is left, for a few seconds at most."""
+        self._is_closing.set()
+        self._thread.join(timeout=LAST_TRIES_SECONDS)
+
+    def _run(self) -> None:
+        was_reachable = True
+        with httpx.Client(headers=self._headers, timeout=LAST_TRIES_SECONDS) as client:
+            while True:
+                is_last = self._is_closing.wait(INTERVAL_SECONDS)
+                try:
+                    for stream in self._streams:
+                        self._push(client, stream)
+                    was_reachable = True
+                except (httpx.HTTPError, ValueError, KeyError) as error:
+                    if was_reachable:
+                        log.warning("reports stay in the spool until the service answers again: %s", error)
+                    was_reachable = False
+                    for stream in self._streams:
+                        stream.reader = None
+                if is_last:
+                    return
+
+    def _push(self, client: httpx.Client, stream: _Stream) -> None:
+        if not stream.path.exists():
+            return
+        if stream.reader is None:
+            query = {"rank": str(stream.rank), "stream": stream.name}
+            acknowledged = _acknowledged(client.get(self._url, params=query))
+            stream.next_seq, stream.reader = acknowledged + 1, SpoolReader(stream.path, acknowledged)
+        while lines := stream.reader.read(MAX_LINES):
+            body = {
+                "rank": stream.rank,
+                "stream": stream.name,
+                "first_seq": stream.next_seq,
+                "lines": [line.decode() for line in lines],
+            }
+            stream.next_seq = _acknowledged(client.post(self._url, json=body)) + 1
+
+
+def _acknowledged(response: httpx.Response) -> int:
+    return int(response.raise_for_status().json()["acknowledged_seq"])

@@ -1,0 +1,95 @@
+"""One rank of a run: `python -m dlrm.worker RUN_DIRECTORY --attempt N`, started by `dlrm.launch`."""
+
+import argparse
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from dlrm.record import EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
+from dlrm.stop import StopRequest
+
+log = logging.getLogger(__name__)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run_directory", type=Path)
+    parser.add_argument("--attempt", type=int, required=True)
+    arguments = parser.parse_args()
+    directory = RunDirectory(arguments.run_directory)
+    attempt = directory.attempt(arguments.attempt)
+    rank = int(os.environ["RANK"])
+    stop = StopRequest()
+    stop.listen()
+    _write_output_to(attempt.rank_log(rank))
+    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s rank {rank} %(message)s")
+    # TorchRec 1.8 calls collectives by names that torch 2.13 deprecates, at every step.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+    return _run_rank(directory, attempt, rank, stop)
+
+
+def _run_rank(directory: RunDirectory, attempt: AttemptDirectory, rank: int, stop: StopRequest) -> int:
+    # Late, so that a stop during these imports, which take seconds, is not lost.
+    import torch
+
+    from dlrm.config import ResolvedJob
+    from dlrm.reporting.reporter import Reporter
+    from dlrm.run import run
+    from sharding.ranks import is_lost_peer, joined_ranks
+
+    resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
+    torch.set_num_threads(resolved.job.resources.threads_per_worker)
+    reporter = Reporter(attempt, rank)
+    try:
+        with joined_ranks() as ranks:
+            outcome = run(resolved, directory, ranks, reporter, stop)
+    except Exception as error:
+        log.exception("this rank failed")
+        if is_lost_peer(error):
+            # Another rank died first: the launch process saw which one, and says so.
+            return EXIT_FAILED
+        outcome = Outcome(state="failed", reason=_reason_of(error), message=_one_line(error), rank=rank)
+        reporter.own_event("error", outcome.message, reason=outcome.reason)
+        outcome.write_first(attempt.outcome)
+    else:
+        if rank == 0:
+            outcome.write_first(attempt.outcome)
+    finally:
+        reporter.close()
+    return outcome.exit_code
+
+
+def _reason_of(error: Exception) -> EndReason:
+    import torch
+
+    from dlrm.data.errors import DataError
+    from dlrm.loop import DivergedError
+
+    if isinstance(error, DataError):
+        return EndReason.BAD_INPUT
+    if isinstance(error, DivergedError):
+        return EndReason.DIVERGED
+    is_host_memory = isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)
+    if is_host_memory or isinstance(error, torch.OutOfMemoryError):
+        return EndReason.OUT_OF_MEMORY
+    return EndReason.WORKER_CRASHED
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if _reason_of(error) is EndReason.BAD_INPUT else f"{type(error).__name__}: {text}"[:2000]
+
+
+def _write_output_to(path: Path) -> None:
+    """Send everything this process prints, from C++ too, to its own log file."""
+    sys.stdout.flush()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Initial table weights that do not depend on how a table is split."""
+
+import hashlib
+
+import torch
+
+ROWS_PER_BLOCK = 4096
+"""Rows drawn from one generator; a shard draws the blocks that it touches."""
+
+
+def fill_uniform(
+    shard: torch.Tensor,
+    *,
+    table_name: str,
+    seed: int,
+    row_offset: int,
+    column_offset: int,
+    num_columns: int,
+    bound: float,
+) -> None:
+    """Fill `shard` [rows, columns] of a table with numbers from U(-bound, bound).
+
+    A weight depends on the seed, the table's name and its place in the whole table, and on nothing else.
+    row_offset, column_offset: place of the shard in the table; num_columns: D of the whole table.
+    """
+    end_row = row_offset + shard.shape[0]
+    for block in range(row_offset // ROWS_PER_BLOCK, -(-end_row // ROWS_PER_BLOCK)):
+        first = block * ROWS_PER_BLOCK
+        start, end = max(first, row_offset), min(first + ROWS_PER_BLOCK, end_row)
+        generator = torch.Generator().manual_seed(_block_seed(seed, table_name, block))
+        drawn = torch.rand(ROWS_PER_BLOCK, num_columns, generator=generator).mul_(2 * bound).sub_(bound)
+        columns = slice(column_offset, column_offset + shard.shape[1])
+        shard[start - row_offset : end - row_offset].copy_(drawn[start - first : end - first, columns])
+
+
+def _block_seed(seed: int, table_name: str, block: int) -> int:
+    digest = hashlib.blake2b(f"{seed}/{table_name}/{block}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

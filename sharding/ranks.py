@@ -1,0 +1,66 @@
+"""The processes of one run: who this one is, and the groups it talks in."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+TIMEOUT = timedelta(minutes=30)
+"""Longest wait for another rank; loading of data differs between ranks by minutes at most."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This rank and its process groups."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+    table_group: dist.ProcessGroup
+    """Ids, pooled embeddings and their gradients."""
+    dense_group: dist.ProcessGroup
+    """Gradients of the dense parameters and agreements; apart, so that they fly beside the tables' exchange."""
+
+
+@contextmanager
+def joined_ranks() -> Iterator[Ranks]:
+    """Join the process group that the elastic launch describes in the environment; leave it at the end.
+
+    CUDA over NCCL where the launch gave this rank a GPU (`LOCAL_RANK` under `CUDA_VISIBLE_DEVICES`), else gloo.
+    """
+    use_cuda = os.environ.get("DLRM_DEVICE", "cpu") == "cuda"
+    if use_cuda:
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    else:
+        device = torch.device("cpu")
+    dist.init_process_group("nccl" if use_cuda else "gloo", timeout=TIMEOUT)
+    try:
+        yield make_ranks(device)
+    finally:
+        dist.destroy_process_group()
+
+
+def make_ranks(device: torch.device) -> Ranks:
+    """The groups of an initialised default process group. Collective: every rank calls it."""
+    table_group = dist.group.WORLD
+    dense_group = dist.new_group(timeout=TIMEOUT)
+    assert isinstance(table_group, dist.ProcessGroup), "the default process group is initialised"
+    assert isinstance(dense_group, dist.ProcessGroup), "every rank is a member"
+    return Ranks(
+        rank=dist.get_rank(),
+        world_size=dist.get_world_size(),
+        device=device,
+        table_group=table_group,
+        dense_group=dense_group,
+    )
+
+
+def is_lost_peer(error: Exception) -> bool:
+    """Whether a collective failed because another rank is gone, and not of itself."""
+    # gloo's errors are plain RuntimeErrors that name its source files.
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error).lower())

@@ -1,0 +1,212 @@
+"""Embedding tables spread over ranks: pooled lookup, and one fused update for the global batch.
+
+TorchRec does the plan, the exchange and the kernels. What is undone of it, and why, stands here alone: its division of
+gradients by W, its order of features, its initial weights that depend on the split.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import torch
+from fbgemm_gpu.split_embedding_configs import EmbOptimType
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torchrec.distributed import comm_ops
+from torchrec.distributed.embedding_types import EmbeddingComputeKernel
+from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder, ShardedEmbeddingBagCollection
+from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
+from torchrec.distributed.sharding_plan import construct_module_sharding_plan, row_wise, table_wise
+from torchrec.distributed.types import ShardingEnv, ShardingType
+from torchrec.modules.embedding_configs import EmbeddingBagConfig
+from torchrec.modules.embedding_modules import EmbeddingBagCollection
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+from sharding.initialise import fill_uniform
+from sharding.plan import Plan, TablePlan
+from sharding.ranks import Ranks
+
+OPTIMIZERS = {"rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD, "sgd": EmbOptimType.EXACT_SGD}
+ADAGRAD_EPS = 1e-8
+
+
+@dataclass(frozen=True)
+class TableOptimizer:
+    """The optimizer fused into the tables' backward pass."""
+
+    name: Literal["rowwise_adagrad", "sgd"]
+    gradient_scale: float
+    """S: `update` is given S times the true gradient. Adagrad does not see S; SGD's rate is divided by it."""
+
+
+class PooledBlock:
+    """Pooled embeddings of this rank's share of a batch, and room for their gradient.
+
+    pooled, gradient: [b, F * D] in the order in which the exchange delivers features; `chunk` and `set_gradient` speak
+    in the caller's order. The reordering is done a chunk at a time, where it stays in cache.
+    """
+
+    def __init__(self, pooled: torch.Tensor, order: torch.Tensor | None, num_features: int) -> None:
+        self.pooled = pooled
+        self.gradient = torch.empty_like(pooled) if pooled.requires_grad else None
+        self._order = order
+        self._num_features = num_features
+
+    def chunk(self, start: int, end: int) -> torch.Tensor:
+        """[c, F, D], detached."""
+        chunk = self.pooled.detach()[start:end].view(end - start, self._num_features, -1)
+        return chunk if self._order is None else chunk.index_select(1, self._order)
+
+    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
+        """gradient: [c, F, D] of the samples from `start` to `end`."""
+        assert self.gradient is not None, "looked up for training"
+        rows = self.gradient[start:end].view(end - start, self._num_features, -1)
+        if self._order is None:
+            rows.copy_(gradient)
+        else:
+            rows.index_copy_(1, self._order, gradient)
+
+
+class ShardedTables:
+    """Tables on all ranks, one feature a table. Every method but `set_learning_rate` is collective."""
+
+    def __init__(
+        self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, *, exchange_dtype: Literal["fp32", "fp16"], seed: int
+    ) -> None:
+        self._plan = plan
+        self._ranks = ranks
+        self._optimizer = optimizer
+        self._names = [table_plan.table.name for table_plan in plan.tables]
+        comm_ops.set_gradient_division(False)
+        self.module = _shard(plan, optimizer, ranks, exchange_dtype)
+        self._order: torch.Tensor | None = None
+        self._is_ordered = False
+        self._initialise(seed)
+
+    @property
+    def num_tables(self) -> int:
+        return len(self._names)
+
+    def lookup(self, ids: torch.Tensor, lengths: torch.Tensor) -> PooledBlock:
+        """Sum-pooled embeddings of this rank's share.
+
+        ids: [sum of lengths] int64, feature by feature, row by row. lengths: [F * b] int32, ids of each bag, in the
+        same order; 0 is an empty bag, whose pooled embedding is zero. Under `torch.no_grad` nothing is kept for an
+        update.
+        """
+        features = KeyedJaggedTensor(keys=self._names, values=ids, lengths=lengths)
+        pooled = self.module(features).wait()
+        values = pooled.values()
+        if not self._is_ordered:
+            self._order = self._order_of(pooled.keys())
+            self._is_ordered = True
+        return PooledBlock(values, self._order, self.num_tables)
+
+    def update(self, block: PooledBlock) -> None:
+        """One update of every table for the global batch, from `block.gradient` = S x d(mean loss) / d(pooled)."""
+        block.pooled.backward(block.gradient)
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """The rate of the true gradient's step, for lookups that follow: FBGEMM notes it there, not at the update."""
+        if self._optimizer.name == "sgd":
+            learning_rate /= self._optimizer.gradient_scale
+        for group in cast("list[dict[str, Any]]", self.module.fused_optimizer.param_groups):
+            group["lr"] = learning_rate
+        # FBGEMM takes over the rates of the parameter groups in `step`, which updates nothing.
+        self.module.fused_optimizer.step()
+
+    def state(self) -> dict[str, Any]:
+        """Weights and optimizer state as torch.distributed.checkpoint saves and loads them, in place."""
+        return {"weights": self.module.state_dict(), "optimizer": self.module.fused_optimizer.state_dict()}
+
+    def shards(self) -> list[tuple[str, int, int, torch.Tensor]]:
+        """This rank's shards: table name, first row, first column, weights [rows, columns], not copied."""
+        found: list[tuple[str, int, int, torch.Tensor]] = []
+        for key, value in self.module.state_dict().items():
+            assert isinstance(value, ShardedTensor), "every offered sharding type is kept as a ShardedTensor"
+            for shard in value.local_shards():
+                row, column = shard.metadata.shard_offsets
+                found.append((_table_name(key), row, column, shard.tensor))
+        return found
+
+    def _initialise(self, seed: int) -> None:
+        """U(-1/sqrt(rows), 1/sqrt(rows)), as DLRM's reference implementation draws tables."""
+        tables = {table_plan.table.name: table_plan.table for table_plan in self._plan.tables}
+        for name, row, column, weights in self.shards():
+            table = tables[name]
+            with torch.no_grad():
+                fill_uniform(
+                    weights,
+                    table_name=name,
+                    seed=seed,
+                    row_offset=row,
+                    column_offset=column,
+                    num_columns=table.embedding_dim,
+                    bound=1 / math.sqrt(table.num_rows),
+                )
+
+    def _order_of(self, delivered: Sequence[str]) -> torch.Tensor | None:
+        """Places of the features in the delivered order; None where it is the caller's own."""
+        places = [list(delivered).index(name) for name in self._names]
+        if places == list(range(len(places))):
+            return None
+        return torch.tensor(places, device=self._ranks.device)
+
+
+class _Sharder(EmbeddingBagCollectionSharder):
+    """TorchRec's own hides row-wise tables on CPU, where they work."""
+
+    def sharding_types(self, compute_device_type: str) -> list[str]:  # noqa: ARG002
+        return [ShardingType.TABLE_WISE.value, ShardingType.ROW_WISE.value]
+
+
+def _shard(
+    plan: Plan, optimizer: TableOptimizer, ranks: Ranks, exchange_dtype: Literal["fp32", "fp16"]
+) -> ShardedEmbeddingBagCollection:
+    codecs = None
+    if exchange_dtype == "fp16":
+        config = QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.FP16)
+        codecs = get_qcomm_codecs_registry(config, device=ranks.device)
+    sharder = _Sharder(
+        fused_params={"optimizer": OPTIMIZERS[optimizer.name], "eps": ADAGRAD_EPS, "learning_rate": 0.0},
+        qcomm_codecs_registry=codecs,
+    )
+    collection = EmbeddingBagCollection(
+        tables=[
+            EmbeddingBagConfig(
+                name=table_plan.table.name,
+                feature_names=[table_plan.table.name],
+                num_embeddings=table_plan.table.num_rows,
+                embedding_dim=table_plan.table.embedding_dim,
+                init_fn=_leave_as_allocated,
+            )
+            for table_plan in plan.tables
+        ],
+        device=torch.device("meta"),
+    )
+    parameters = construct_module_sharding_plan(
+        collection,
+        per_param_sharding={table_plan.table.name: _generator(table_plan) for table_plan in plan.tables},
+        sharder=cast("Any", sharder),
+        local_size=ranks.world_size,
+        world_size=ranks.world_size,
+        device_type=ranks.device.type,
+    )
+    env = ShardingEnv.from_process_group(ranks.table_group)
+    return sharder.shard(collection, dict(parameters), env, ranks.device)
+
+
+def _generator(table_plan: TablePlan) -> Any:
+    kernel = EmbeddingComputeKernel.FUSED.value
+    if table_plan.sharding_type == "table_wise":
+        return table_wise(rank=table_plan.ranks[0], compute_kernel=kernel)
+    return row_wise(compute_kernel=kernel)
+
+
+def _leave_as_allocated(_: torch.Tensor) -> None:
+    """Instead of TorchRec's initial weights, which depend on the split; see `ShardedTables._initialise`."""
+
+
+def _table_name(state_key: str) -> str:
+    """embedding_bags.<table>.weight"""
+    return state_key.removeprefix("embedding_bags.").removesuffix(".weight")

@@ -1,0 +1,51 @@
+"""Imports what every rank needs once, then forks the ranks that the tests ask for.
+
+Run as a program: its argument is the address of the pool's listener. Lines on its standard input say how many ranks to
+start and over which rendezvous file; each rank connects to the listener and runs what it is sent.
+"""
+
+import os
+import sys
+import traceback
+from multiprocessing.connection import Client, Connection
+
+import cloudpickle
+
+
+def serve(connection: Connection, rank: int, world_size: int, rendezvous_file: str) -> None:
+    import torch
+    import torch.distributed as dist
+
+    from sharding.ranks import make_ranks
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous_file}", rank=rank, world_size=world_size)
+    ranks = make_ranks(torch.device("cpu"))
+    while True:
+        try:
+            function, arguments = cloudpickle.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        try:
+            answer = (True, function(ranks, *arguments))
+        except Exception:
+            answer = (False, traceback.format_exc())
+        connection.send_bytes(cloudpickle.dumps(answer))
+
+
+def main() -> None:
+    import torchrec.distributed.embeddingbag  # noqa: F401
+
+    address = sys.argv[1]
+    for line in sys.stdin:
+        world_size, rendezvous_file = line.split()
+        for rank in range(int(world_size)):
+            if os.fork() == 0:
+                with Client(address) as connection:
+                    connection.send(rank)
+                    serve(connection, rank, int(world_size), rendezvous_file)
+                os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

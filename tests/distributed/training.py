@@ -1,0 +1,116 @@
+"""Functions that ranks run: build a small model, train it on given batches, hand back what it became."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from dlrm.build import Parts, build_parts
+from dlrm.config import ModelConfig, ResolvedJob, parse_job, resolve
+from dlrm.data.rows import DataSchema, Feature
+from dlrm.device_batch import to_device
+from dlrm.optimizers import StepRates
+from sharding.initialise import fill_uniform
+from sharding.plan import Plan, Table, make_plan
+from sharding.ranks import Ranks
+from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run the same training."""
+
+    global_size: int
+    chunk_size: int
+    table_optimizer: str = "sgd"
+    plan: str = "auto"
+    exchange_dtype: str = "fp32"
+    precision: str = "fp32"
+    dense_rate: float = 0.3
+    table_rate: float = 0.3
+    seed: int = 7
+    model: ModelConfig = MODEL
+    table_rows: tuple[tuple[str, int], ...] = tuple(TABLE_ROWS.items())
+
+    def resolved(self, world_size: int) -> ResolvedJob:
+        document = {
+            "data": {"format": "synthetic"},
+            "model": self.model.model_dump(),
+            "batch": {
+                "global_size": self.global_size,
+                "chunk_size": min(self.chunk_size, self.global_size // world_size),
+            },
+            "table_optimizer": {"name": self.table_optimizer},
+            "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype},
+            "precision": self.precision,
+            "run": {"seed": self.seed},
+            "resources": {"workers_per_node": world_size},
+        }
+        return resolve(parse_job(document))
+
+    @property
+    def schema(self) -> DataSchema:
+        return DataSchema(NUM_DENSE, tuple(Feature(name, rows) for name, rows in self.table_rows))
+
+    def make_plan(self, world_size: int) -> Plan:
+        tables = [Table(name, rows, self.model.embedding_dim) for name, rows in self.table_rows]
+        return make_plan(tables, world_size, self.plan)  # pyright: ignore[reportArgumentType]
+
+    def build(self, ranks: Ranks) -> Parts:
+        return build_parts(self.resolved(ranks.world_size), self.schema, self.make_plan(ranks.world_size), ranks)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one rank knows after training."""
+
+    losses: list[float]
+    dropped: list[bool]
+    dense: dict[str, torch.Tensor]
+    shards: list[tuple[str, int, int, torch.Tensor]]
+
+
+def train(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained:
+    parts = setting.build(ranks)
+    results = [
+        parts.step(
+            to_device(batch.share(ranks.rank, ranks.world_size), ranks.device),
+            StepRates(dense=setting.dense_rate, table=setting.table_rate),
+        )
+        for batch in batches
+    ]
+    return Trained(
+        losses=[result.loss for result in results],
+        dropped=[result.is_dropped for result in results],
+        dense={name: tensor.detach().clone() for name, tensor in parts.model.state_dict().items()},
+        shards=[(name, row, column, weights.clone()) for name, row, column, weights in parts.tables.shards()],
+    )
+
+
+def whole_tables(
+    shards_by_rank: list[list[tuple[str, int, int, torch.Tensor]]], setting: Setting
+) -> dict[str, torch.Tensor]:
+    """Tables put together from the shards of all ranks, in the order of the features; a missing piece is NaN."""
+    dim = setting.model.embedding_dim
+    tables = {name: torch.full((rows, dim), torch.nan) for name, rows in setting.table_rows}
+    for shards in shards_by_rank:
+        for name, row, column, weights in shards:
+            tables[name][row : row + weights.shape[0], column : column + weights.shape[1]] = weights
+    return tables
+
+
+def initial_tables(setting: Setting) -> dict[str, torch.Tensor]:
+    """What every way to split the tables must start from."""
+    dim = setting.model.embedding_dim
+    tables = {name: torch.empty(rows, dim) for name, rows in setting.table_rows}
+    for name, table in tables.items():
+        fill_uniform(
+            table,
+            table_name=name,
+            seed=setting.seed,
+            row_offset=0,
+            column_offset=0,
+            num_columns=dim,
+            bound=1 / math.sqrt(len(table)),
+        )
+    return tables
