@@ -1,0 +1,108 @@
+import json
+from typing import Any
+
+import pytest
+
+from dlrm.config import ConfigError, JobSpec, ResolvedJob, parse_job, resolve
+
+DATA = {"data": {"train": ["clicks.tsv"]}}
+
+
+def errors_of(document: Any) -> dict[str, str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_job(document)
+    return {error.field: str(error) for error in caught.value.errors}
+
+
+def test_every_field_but_the_training_data_has_a_default():
+    job = parse_job(DATA)
+    assert job.model.embedding_dim == 64
+    assert job.resources.world_size == 2
+    assert job.resources.memory == 8 * 2**30
+
+
+def test_a_document_with_its_defaults_filled_in_is_the_same_job():
+    job = parse_job({**DATA, "resources": {"memory": "4GiB"}})
+    assert parse_job(json.loads(job.model_dump_json())) == job
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "hint"),
+    [
+        ({}, "data", "required"),
+        ({"data": {}}, "data.train", "names no files"),
+        ({"data": 7}, "data", "dictionary"),
+        ({**DATA, "batchh": {}}, "batchh", "did you mean 'batch'?"),
+        ({"data": {"train": ["a"], "evall": []}}, "data.evall", "did you mean 'eval'?"),
+        ({"data": {"train": ["a", 3]}}, "data.train.1", "valid string"),
+        ({"data": {"train": ["a"], "synthetic": {}}}, "data.synthetic", "only with format synthetic"),
+        ({"data": {"format": "synthetic", "train": ["a"]}}, "data.train", "reads no files"),
+        ({"data": {"format": "parquet", "train": ["a"]}}, "data.format", "'criteo_tsv' or 'synthetic'"),
+        ({"data": {"train": ["a"], "eval_fraction": 1.0}}, "data.eval_fraction", "less than 1"),
+        ({**DATA, "batch": {"global_size": 16_383}}, "batch.global_size", "16382 or 16384"),
+        ({**DATA, "batch": {"global_size": 1}}, "batch.global_size", "(valid: 2)"),
+        ({**DATA, "batch": {"chunk_size": 8193}}, "batch.chunk_size", "1 to 8192"),
+        ({**DATA, "batch": {"chunk_size": 0}}, "batch.chunk_size", "1 to 8192"),
+        ({**DATA, "batch": {"chunk_size": 1.5}}, "batch.chunk_size", "auto"),
+        ({**DATA, "model": {"embedding_dim": 30}}, "model.embedding_dim", "multiple of 4"),
+        ({**DATA, "model": {"embedding_dim": 32}}, "model.bottom_mlp", "[512, 256, 32]"),
+        ({**DATA, "model": {"top_mlp": [8, 2]}}, "model.top_mlp", "[8, 1]"),
+        ({**DATA, "model": {"top_mlp": [0, 1]}}, "model.top_mlp.0", "greater than or equal to 1"),
+        ({**DATA, "precision": "fp8"}, "precision", "'fp32' or 'bf16'"),
+        ({**DATA, "variance_reduction": {"gamma": 0.1}}, "variance_reduction", "not available in this version"),
+        ({**DATA, "dense_optimizer": {"learning_rate": float("nan")}}, "dense_optimizer.learning_rate", "finite"),
+        ({**DATA, "dense_optimizer": {"learning_rate": "1"}}, "dense_optimizer.learning_rate", "valid number"),
+        ({**DATA, "dense_optimizer": {"schedule": {"power": 0}}}, "dense_optimizer.schedule.power", "greater than 0"),
+        ({**DATA, "resources": {"memory": "8 bananas"}}, "resources.memory", '"8GiB"'),
+        ({**DATA, "resources": {"memory": 1.5}}, "resources.memory", "valid integer"),
+        ({**DATA, "resources": {"nodes": 2}}, "resources.nodes", "(valid: 1)"),
+        ({**DATA, "resources": {"workers_per_node": True}}, "resources.workers_per_node", "valid integer"),
+        ({**DATA, "name": "no spaces"}, "name", "match pattern"),
+        ({**DATA, "run": {"target_auc": 0.5}}, "run.target_auc", "greater than 0.5"),
+        ([], "", "dictionary"),
+    ],
+)
+def test_a_bad_document_names_the_field_and_what_would_be_valid(document: Any, field: str, hint: str):
+    errors = errors_of(document)
+    assert list(errors) == [field]
+    assert hint in errors[field]
+
+
+def test_all_fields_at_fault_are_named_at_once():
+    assert set(errors_of({"data": {"train": ["a"], "x": 1}, "precision": 1, "run": {"epochs": 0}})) == {
+        "data.x",
+        "precision",
+        "run.epochs",
+    }
+
+
+def test_a_resolved_job_survives_its_own_json():
+    resolved = resolve(parse_job(DATA), data_roots=["/data"])
+    assert ResolvedJob.model_validate_json(resolved.model_dump_json()) == resolved
+
+
+@pytest.mark.parametrize(("global_size", "scale"), [(16_384, 16_384), (524_288, 524_288), (100_000, 131_072), (2, 2)])
+def test_the_gradient_scale_is_the_power_of_two_nearest_the_batch(global_size: int, scale: float):
+    assert resolve(parse_job({**DATA, "batch": {"global_size": global_size}})).gradient_scale == scale
+
+
+def test_an_automatic_chunk_never_exceeds_the_share_of_a_rank():
+    assert resolve(parse_job({**DATA, "batch": {"global_size": 100}})).chunk_size == 50
+    assert resolve(parse_job({**DATA, "batch": {"global_size": 524_288}})).chunk_size == 2048
+
+
+def test_every_derived_number_carries_its_reason():
+    derived = {number.name: number for number in resolve(parse_job(DATA)).derived}
+    assert derived["dense_peak_learning_rate"].value == pytest.approx(8**0.5)
+    assert all(number.reason for number in derived.values())
+
+
+def test_the_schema_describes_every_field():
+    def undescribed(model: dict[str, Any], path: str) -> list[str]:
+        fields = model.get("properties", {}).items()
+        return [f"{path}.{name}" for name, field in fields if not field.get("description") and "$ref" not in field]
+
+    schema = JobSpec.model_json_schema()
+    missing = [name for title, model in schema["$defs"].items() for name in undescribed(model, title)]
+    assert missing + undescribed(schema, "JobSpec") == []
+    assert all(model["description"] for model in schema["$defs"].values())
