@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 
 from dlrm.data.batches import evaluation_batches
-from dlrm.data.rows import Dataset, RowSource
+from dlrm.data.dataset import Dataset
+from dlrm.data.rows import RowSource
 from dlrm.device_batch import to_device
 from dlrm.metrics.binary import BinaryMetrics, auc, binary_metrics, constant_log_loss
 from dlrm.model import DLRM

@@ -12,10 +12,13 @@ from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from dlrm.config import DataConfig, JobSpec, ModelConfig, ResolvedJob
+from dlrm.data.dataset import Dataset
 from dlrm.data.rows import DataSchema
+from dlrm.data.vocabulary import Vocabularies
 from dlrm.model import PlainModel
 
 WEIGHTS, CONFIG, METRICS, CARD = "model.safetensors", "config.json", "metrics.json", "MODEL_CARD.md"
+VOCABULARY = "vocabulary.npz"
 
 
 @dataclass(frozen=True)
@@ -25,26 +28,28 @@ class SavedModel:
     model: PlainModel
     data: DataConfig
     """As in the job, with every path absolute."""
-    data_roots: list[str] | None
+    vocabularies: Vocabularies | None
+    """None where the model's data came as table rows."""
 
 
 def export_model(
-    checkpoint: Path, directory: Path, resolved: ResolvedJob, schema: DataSchema, metrics: Mapping[str, float | None]
+    checkpoint: Path, directory: Path, resolved: ResolvedJob, dataset: Dataset, metrics: Mapping[str, float | None]
 ) -> None:
     """Write the model of `checkpoint` to `directory`, whole or not at all. One process, no process group."""
-    job = resolved.job
+    job, schema = resolved.job, dataset.schema
     model = _empty_model(job.model, schema)
     weights = _read_weights(checkpoint, model)
     part = directory.with_name(f"{directory.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     save_file(weights, part / WEIGHTS)
+    if dataset.vocabularies is not None:
+        dataset.vocabularies.save(part / VOCABULARY)
     config = {
         "model": job.model.model_dump(),
         "num_dense": schema.num_dense,
         "table_rows": {feature.name: feature.num_ids for feature in schema.features},
         "data": job.data.model_dump(),
-        "data_roots": resolved.data_roots,
     }
     (part / CONFIG).write_text(json.dumps(config, indent=1))
     (part / METRICS).write_text(json.dumps(dict(metrics), indent=1))
@@ -59,7 +64,9 @@ def load_saved_model(directory: Path) -> SavedModel:
     config: dict[str, Any] = json.loads((directory / CONFIG).read_text())
     model = PlainModel(ModelConfig.model_validate(config["model"]), config["num_dense"], config["table_rows"])
     model.load_state_dict(load_file(directory / WEIGHTS), assign=True)
-    return SavedModel(model.eval(), DataConfig.model_validate(config["data"]), config["data_roots"])
+    vocabulary = directory / VOCABULARY
+    vocabularies = Vocabularies.load(vocabulary) if vocabulary.exists() else None
+    return SavedModel(model.eval(), DataConfig.model_validate(config["data"]), vocabularies)
 
 
 def _empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
@@ -69,10 +76,11 @@ def _empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
 
 def _read_weights(checkpoint: Path, model: PlainModel) -> dict[str, torch.Tensor]:
     """Every weight of `model` out of the checkpoint: tables whole, however they were split."""
-    tables = {f"embedding_bags.{name}.weight": torch.empty(table.weight.shape) for name, table in model.tables.items()}
-    dense = {name: empty[f"dense.{name}"] for name in model.dense.state_dict()}
+    weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
+    tables = {f"embedding_bags.{name}.weight": weights[f"tables.{name}.weight"] for name in model.tables}
+    dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
     load({"tables": {"weights": tables}, "dense": dense}, checkpoint_id=checkpoint, no_dist=True)
-    return empty
+    return weights
 
 
 def model_card(job: JobSpec, schema: DataSchema, metrics: Mapping[str, float | None]) -> str:

@@ -6,8 +6,8 @@ from dlrm.build import Parts, build_parts, plan_tables
 from dlrm.checkpoint import save_checkpoint
 from dlrm.config import ResolvedJob
 from dlrm.data.batches import TrainBatches
+from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
-from dlrm.data.rows import Dataset
 from dlrm.evaluator import Evaluator
 from dlrm.export import export_model
 from dlrm.loop import Loop, Progress
@@ -26,7 +26,7 @@ def run(resolved: ResolvedJob, directory: RunDirectory, ranks: Ranks, reporter: 
     """
     job = resolved.job
     reporter.progress("loading", "reading the data")
-    dataset = open_data(job.data, resolved.data_roots, base_directory=directory.path)
+    dataset = open_data(job.data, resolved.data_roots)
     plan = plan_tables(resolved, dataset.schema)
     _tell(reporter, dataset, plan)
     reporter.progress("building", "dealing out the tables")
@@ -103,7 +103,7 @@ def _save(
         return Outcome(state="stopped", reason=reason, step=progress.step, metrics=metrics)
     if ranks.rank == 0:
         reporter.progress("saving", "writing the model")
-        export_model(checkpoint, directory.model, resolved, dataset.schema, metrics)
+        export_model(checkpoint, directory.model, resolved, dataset, metrics)
     return Outcome(state="succeeded", reason=reason, step=progress.step, metrics=metrics)
 
 

@@ -24,9 +24,7 @@ def main() -> int:
     stop = StopRequest()
     stop.listen()
     _write_output_to(attempt.rank_log(rank))
-    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s rank {rank} %(message)s")
-    # TorchRec 1.8 calls collectives by names that torch 2.13 deprecates, at every step.
-    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+    _quiet_libraries(rank)
     return _run_rank(directory, attempt, rank, stop)
 
 
@@ -80,6 +78,17 @@ def _reason_of(error: Exception) -> EndReason:
 def _one_line(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if _reason_of(error) is EndReason.BAD_INPUT else f"{type(error).__name__}: {text}"[:2000]
+
+
+def _quiet_libraries(rank: int) -> None:
+    """Let this log tell of the run: FBGEMM and TorchRec otherwise fill it with how they were built."""
+    logging.basicConfig(level=logging.WARNING, format=f"%(asctime)s rank {rank} %(message)s")
+    logging.getLogger("dlrm").setLevel(logging.INFO)
+    logging.getLogger("torch.fx").setLevel(logging.ERROR)
+    # TorchRec 1.8 calls collectives by names that torch 2.13 deprecates, at every step.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+    # The export reads the checkpoint in one process, as it means to.
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
 
 
 def _write_output_to(path: Path) -> None:

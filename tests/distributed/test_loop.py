@@ -1,0 +1,95 @@
+"""The training loop over real ranks: dropped steps, divergence, and stopping at one agreed step."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from dlrm.data.batches import Batch
+from dlrm.loop import DivergedError, Loop, Progress
+from dlrm.optimizers import LearningRates
+from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StepReport, parse_report
+from dlrm.reporting.reporter import Reporter
+from dlrm.stop import StopRequest
+from sharding.ranks import Ranks
+from tests.distributed.rank_pool import RankPools
+from tests.distributed.reference import GlobalBatch, random_batches
+from tests.distributed.training import Setting
+
+SETTING = Setting(256, 64, "rowwise_adagrad")
+
+
+def batches_with_nan(nan_steps: set[int], num_steps: int = 8) -> list[GlobalBatch]:
+    """Batches whose NaN lies in the second half, which is rank 1's of two."""
+    batches = random_batches(num_steps, 256, [rows for _, rows in SETTING.table_rows])
+    for step in nan_steps:
+        batches[step].dense[200, 0] = np.nan
+    return batches
+
+
+def run_loop(
+    ranks: Ranks, directory: Path, batches: list[GlobalBatch], stop_rank_1_in_step: int | None
+) -> tuple[str, Progress]:
+    resolved = SETTING.resolved(ranks.world_size)
+    reporter = Reporter(AttemptDirectory(directory), ranks.rank)
+    stop = StopRequest()
+
+    def shares() -> Iterator[Batch]:
+        for number, batch in enumerate(batches, start=1):
+            if ranks.rank == 1 and number == stop_rank_1_in_step:
+                stop.is_requested = True
+            yield batch.share(ranks.rank, ranks.world_size)
+
+    progress = Progress(num_steps=len(batches))
+    loop = Loop(
+        step=SETTING.build(ranks).step,
+        evaluate=None,  # pyright: ignore[reportArgumentType] # no step below is evaluated
+        rates=LearningRates(resolved.job, len(batches)),
+        reporter=reporter,
+        stop=stop,
+        ranks=ranks,
+        evaluation_steps=frozenset(),
+        target_auc=None,
+    )
+    try:
+        ended: str = loop.train(shares(), progress)
+    except DivergedError as error:
+        ended = str(error)
+    reporter.close()
+    return ended, progress
+
+
+def reports(directory: Path, rank: int, stream: str) -> list[object]:
+    lines = SpoolReader(AttemptDirectory(directory).spool_file(rank, stream)).read()
+    return [parse_report(line) for line in lines]
+
+
+def test_three_dropped_steps_in_a_row_end_the_run_on_every_rank(rank_pools: RankPools, tmp_path: Path):
+    answers = rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan({1, 3, 4, 5}), None)
+    for ended, progress in answers:
+        assert "not finite in 3 steps in a row, up to step 6" in ended
+        assert "lower dense_optimizer.learning_rate" in ended
+        assert progress.step == 6
+    events = [report for report in reports(tmp_path, 0, "events") if isinstance(report, EventReport)]
+    assert [event.details["step"] for event in events if event.name == "step_dropped"] == [2, 4, 5, 6]
+    steps = [report for report in reports(tmp_path, 0, "metrics") if isinstance(report, StepReport)]
+    assert [step.dropped for step in steps] == [False, True, False, True, True, True]
+    assert all((step.loss is None) == step.dropped for step in steps)
+
+
+def test_dropped_steps_with_a_good_one_between_do_not_end_the_run(rank_pools: RankPools, tmp_path: Path):
+    answers = rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan({0, 1, 3, 4, 6, 7}), None)
+    assert [ended for ended, _ in answers] == [EndReason.COMPLETED, EndReason.COMPLETED]
+
+
+def test_a_stop_asked_of_one_rank_stops_all_after_the_same_step(rank_pools: RankPools, tmp_path: Path):
+    answers = rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan(set()), 4)
+    assert [(ended, progress.step) for ended, progress in answers] == [(EndReason.STOP_REQUESTED, 4)] * 2
+
+
+def test_what_concerns_the_whole_run_is_reported_once(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan(set()), None)
+    assert [report.step for report in reports(tmp_path, 0, "metrics") if isinstance(report, StepReport)] == [
+        *range(1, 9)
+    ]
+    assert reports(tmp_path, 1, "metrics") == []
