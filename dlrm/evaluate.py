@@ -1,7 +1,7 @@
 """Measures a trained model: `python -m dlrm.evaluate MODEL [DATA ...]`, one line of JSON.
 
-MODEL is the `model/` directory of a run. DATA are files in the format the model was trained on; without them the model is
-measured on the rows that its own run held out.
+MODEL is the `model/` directory of a run. DATA are files in the format the model was trained on; without them the model
+is measured on the rows that its own run held out.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from dlrm.data.errors import DataError
-from dlrm.data.open import open_criteo_files, open_data
+from dlrm.data.open import open_data, open_rows
 from dlrm.data.rows import RowSource
 from dlrm.export import SavedModel, load_saved_model
 from dlrm.metrics.binary import binary_metrics
@@ -44,8 +44,9 @@ def _open_rows(saved: SavedModel, patterns: list[str]) -> RowSource:
     if not patterns:
         return open_data(saved.data, data_roots=None).evaluation
     if saved.vocabularies is None:
-        raise DataError("the model was trained on a synthetic log and reads no files: leave DATA out")
-    return open_criteo_files(patterns, None, saved.vocabularies)
+        message = "the model was trained on a synthetic log and reads no files"
+        raise DataError(message, field="DATA", valid="leave it out")
+    return open_rows(patterns, saved.vocabularies, data_roots=None)
 
 
 @torch.no_grad()

@@ -1,0 +1,126 @@
+"""The launch process with real ranks: how runs end, and what they leave."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dlrm.config import parse_job, resolve
+from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory, SpoolReader, StepReport, parse_report
+
+TINY = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}},
+    "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
+    "batch": {"global_size": 2048},
+    "run": {"eval_every_fraction": 0.5},
+    "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
+}
+
+ENDLESS = {"epochs": 1000, "eval_every_fraction": 1.0}
+
+
+def start(path: Path, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[bytes]]:
+    directory = RunDirectory(path)
+    directory.path.mkdir(exist_ok=True)
+    directory.spec.write_text(resolve(parse_job({**TINY, **changes})).model_dump_json())
+    with (path / "output").open("wb") as output:
+        command = [sys.executable, "-m", "dlrm.launch", str(path)]
+        return directory, subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+
+
+def ended(directory: RunDirectory, process: subprocess.Popen[bytes]) -> tuple[int, Outcome]:
+    code = process.wait(timeout=120)
+    outcome = Outcome.read(directory.attempt(1).outcome)
+    assert outcome is not None, (directory.path / "output").read_text()
+    return code, outcome
+
+
+def metrics_of(directory: RunDirectory) -> list[Any]:
+    return [parse_report(line) for line in SpoolReader(directory.attempt(1).spool_file(0, "metrics")).read()]
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, "the run ended too early"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_run_ends_with_a_model_that_scores_what_training_measured(tmp_path: Path):
+    directory, process = start(tmp_path / "run")
+    code, outcome = ended(directory, process)
+    assert (code, outcome.state, outcome.reason) == (0, "succeeded", EndReason.COMPLETED)
+
+    reports = metrics_of(directory)
+    steps = [report for report in reports if isinstance(report, StepReport)]
+    evaluations = [report for report in reports if isinstance(report, EvaluationReport)]
+    assert [step.step for step in steps] == list(range(1, steps[0].num_steps + 1))
+    assert steps[-1].num_samples == outcome.metrics["num_samples"]
+    assert len(evaluations) == 2
+    assert evaluations[-1].best_possible_auc is not None
+    assert outcome.metrics["auc"] == evaluations[-1].auc
+
+    command = [sys.executable, "-m", "dlrm.evaluate", str(directory.model)]
+    answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    assert answer["num_rows"] == evaluations[-1].num_rows
+    assert answer["auc"] == pytest.approx(evaluations[-1].auc, abs=1e-6)
+    assert answer["log_loss"] == pytest.approx(evaluations[-1].log_loss, abs=1e-6)
+    assert sorted(path.name for path in directory.checkpoints.iterdir()) == [f"step-{steps[0].num_steps:08d}"]
+
+
+def test_sigterm_ends_in_a_checkpoint_of_one_step_and_code_75(tmp_path: Path):
+    directory, process = start(tmp_path / "run", run=ENDLESS)
+    wait_until(lambda: len(metrics_of(directory)) >= 3, process)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.state, outcome.reason) == (75, "stopped", EndReason.STOP_REQUESTED)
+    assert [path.name for path in directory.checkpoints.iterdir()] == [f"step-{outcome.step:08d}"]
+    assert not directory.model.exists()
+
+
+def test_a_killed_rank_is_named_as_the_cause(tmp_path: Path):
+    directory, process = start(tmp_path / "run", run=ENDLESS)
+    wait_until(lambda: len(metrics_of(directory)) >= 2, process)
+    workers = psutil.Process(process.pid).children()
+    victim = next(worker for worker in workers if worker.environ().get("RANK") == "1")
+    os.kill(victim.pid, signal.SIGKILL)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (1, EndReason.WORKER_CRASHED)
+    assert "rank 1 was killed by SIGKILL" in outcome.message
+
+
+def test_a_diverging_run_says_so_and_is_not_retried(tmp_path: Path):
+    directory, process = start(tmp_path / "run", dense_optimizer={"name": "sgd", "learning_rate": 1e30})
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (1, EndReason.DIVERGED)
+    assert not outcome.reason.is_retried
+    assert "not finite in 3 steps in a row" in outcome.message
+
+
+def test_bad_data_ends_with_code_64_and_names_file_line_and_field(tmp_path: Path):
+    data = tmp_path / "bad.tsv"
+    good = "\t".join(["1", *["3"] * 13, *["68fd1e64"] * 26])
+    data.write_text(f"{good}\n{good.replace('68fd1e64', 'nothex', 1)}\n")
+    directory, process = start(tmp_path / "run", data={"train": [str(data)]})
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
+    assert str(data) in outcome.message
+    assert "line 2" in outcome.message
+    assert "C1" in outcome.message
+
+
+def test_a_spec_that_is_no_job_ends_at_once_with_code_64(tmp_path: Path):
+    directory = RunDirectory(tmp_path)
+    directory.spec.write_text("{}")
+    process = subprocess.Popen([sys.executable, "-m", "dlrm.launch", str(tmp_path)], stderr=subprocess.DEVNULL)
+    assert ended(directory, process)[0] == 64
