@@ -1,0 +1,109 @@
+"""This rank's part of every global batch."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlrm.data.order import SampleOrder
+from dlrm.data.prefetch import prefetched
+from dlrm.data.rows import RowSource
+
+
+@dataclass(frozen=True)
+class Batch:
+    """b rows, one rank's share of a global batch; where the global batch is short, empty rows fill it up."""
+
+    index: int
+    """Of the global batch, counted from 0 through all epochs."""
+    epoch: int
+    dense: NDArray[np.float32]
+    """[b, N]."""
+    ids: NDArray[np.int64]
+    """[F, b]."""
+    labels: NDArray[np.float32]
+    """[b]."""
+    mask: NDArray[np.float32]
+    """[b], 1 for rows and 0 for empty ones, which come last and hold zeros."""
+    num_valid: int
+    """Rows of the GLOBAL batch: known from its index, without exchange."""
+
+
+class TrainBatches:
+    """A rank's batches of a whole run, in the global order, prepared ahead by one thread.
+
+    Rank r takes rows [r b, (r + 1) b) of every global batch. Iterating goes on at `position`; an error in the thread is
+    raised by the iteration. Used as a context manager it ends its thread.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        global_size: int,
+        rank: int,
+        world_size: int,
+        seed: int,
+        num_epochs: int,
+        start_batch: int = 0,
+    ) -> None:
+        """start_batch: batches already consumed, where a run goes on. Raises ValueError if the sizes do not divide."""
+        if global_size % world_size:
+            raise ValueError(f"global_size {global_size} is not divisible by {world_size} ranks")
+        self._source, self._rank, self._share_size = source, rank, global_size // world_size
+        self._order = SampleOrder(source.num_rows, global_size, seed)
+        self.num_batches = self._order.num_batches_per_epoch * num_epochs
+        """Of the whole run, those before `start_batch` included."""
+        self.position = start_batch
+        """Batches consumed: handed out, not merely prepared."""
+        self._batches = prefetched(self._batch, range(start_batch, self.num_batches))
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = next(self._batches)
+        self.position = batch.index + 1
+        return batch
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._batches.close()
+
+    def _batch(self, index: int) -> Batch:
+        row_numbers = self._order.rows(index)
+        return _share(self._source, row_numbers, self._rank, self._share_size, index, self._order.epoch(index))
+
+
+def evaluation_batches(
+    source: RowSource, batch_size_per_rank: int, rank: int, world_size: int
+) -> Generator[Batch, None, None]:
+    """Every row of `source` once over all ranks, in their own order; the same number of batches on each."""
+    global_size = batch_size_per_rank * world_size
+
+    def batch(index: int) -> Batch:
+        end = min((index + 1) * global_size, source.num_rows)
+        row_numbers = np.arange(index * global_size, end, dtype=np.int64)
+        return _share(source, row_numbers, rank, batch_size_per_rank, index, epoch=0)
+
+    return prefetched(batch, range(-(-source.num_rows // global_size)))
+
+
+def _share(
+    source: RowSource, row_numbers: NDArray[np.int64], rank: int, share_size: int, index: int, epoch: int
+) -> Batch:
+    """Rows [rank * b, (rank + 1) * b) of the global batch of these row numbers, filled up to b."""
+    rows = source.read(row_numbers[rank * share_size : (rank + 1) * share_size])
+    num_empty = share_size - rows.num_rows
+    return Batch(
+        index=index,
+        epoch=epoch,
+        dense=np.pad(rows.dense, ((0, num_empty), (0, 0))),
+        ids=np.pad(rows.ids, ((0, 0), (0, num_empty))),
+        labels=np.pad(rows.labels, (0, num_empty)),
+        mask=np.pad(np.ones(rows.num_rows, dtype=np.float32), (0, num_empty)),
+        num_valid=len(row_numbers),
+    )

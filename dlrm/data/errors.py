@@ -1,0 +1,27 @@
+"""The error of data that cannot be used."""
+
+from pathlib import Path
+
+
+class DataError(ValueError):
+    """Data at fault; its text names the file, the line and the field, and what would be valid.
+
+    line: counted from 1. field: a column such as `C7`, or a field of the job document such as `data.train`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        file: Path | str | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        valid: str = "",
+    ) -> None:
+        super().__init__(message, file, line, field, valid)
+        self.message, self.line, self.field, self.valid = message, line, field, valid
+        self.file = None if file is None else str(file)
+
+    def __str__(self) -> str:
+        line = None if self.line is None else f"line {self.line}"
+        where = ", ".join(part for part in (self.file, line, self.field) if part)
+        return f"{where + ': ' if where else ''}{self.message}{f' (valid: {self.valid})' if self.valid else ''}"

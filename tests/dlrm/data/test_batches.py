@@ -1,0 +1,152 @@
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dlrm.data.batches import Batch, TrainBatches, evaluation_batches
+from dlrm.data.order import SampleOrder
+from dlrm.data.prefetch import prefetched
+from dlrm.data.rows import DataSchema, Feature, Rows
+
+
+class NumberedRows:
+    """A source whose rows say their own numbers, counted from 1."""
+
+    schema = DataSchema(2, (Feature("C1", 10**6), Feature("C2", 10**6)))
+
+    def __init__(self, num_rows: int) -> None:
+        self.num_rows = num_rows
+
+    def read(self, row_numbers: NDArray[np.int64]) -> Rows:
+        numbers = row_numbers + 1
+        dense = np.stack([numbers, -numbers], axis=1).astype(np.float32)
+        return Rows(np.ones(len(numbers), dtype=np.float32), dense, np.stack([numbers, 2 * numbers]))
+
+    def best_probabilities(self, row_numbers: NDArray[np.int64]) -> None:  # noqa: ARG002
+        return None
+
+
+class FailingRows(NumberedRows):
+    def read(self, row_numbers: NDArray[np.int64]) -> Rows:  # noqa: ARG002
+        raise OSError("the disk is gone")
+
+
+def train_batches(num_rows: int, global_size: int, rank: int = 0, world_size: int = 1, **more: int) -> list[Batch]:
+    options = {"seed": 3, "num_epochs": 2, **more}
+    with TrainBatches(NumberedRows(num_rows), global_size, rank, world_size, **options) as batches:
+        return list(batches)
+
+
+def global_ids(per_rank: list[list[Batch]]) -> list[list[int]]:
+    """Row numbers of every global batch, in order, empty rows left out."""
+    return [
+        [int(n) for batch in shares for n in batch.ids[0][batch.mask == 1]] for shares in zip(*per_rank, strict=True)
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 8), st.integers(0, 2**63 - 1))
+def test_any_number_of_ranks_delivers_the_same_global_batches(num_rows: int, units: int, seed: int) -> None:
+    global_size = 12 * units
+    alone = global_ids([train_batches(num_rows, global_size, seed=seed)])
+    for world_size in (2, 3, 4):
+        ranks = [train_batches(num_rows, global_size, rank, world_size, seed=seed) for rank in range(world_size)]
+        assert global_ids(ranks) == alone
+    half = len(alone) // 2
+    for epoch in (alone[:half], alone[half:]):
+        assert sorted(n for batch in epoch for n in batch) == list(range(1, num_rows + 1))
+
+
+def test_a_short_last_batch_is_padded_with_masked_rows() -> None:
+    full, last = train_batches(10, 8, rank=0, world_size=2, num_epochs=1)
+    _, last_of_rank_1 = train_batches(10, 8, rank=1, world_size=2, num_epochs=1)
+    assert full.num_valid == 8
+    assert full.mask.tolist() == [1, 1, 1, 1]
+    assert last.num_valid == last_of_rank_1.num_valid == 2
+    assert last.mask.tolist() == [1, 1, 0, 0]
+    assert last_of_rank_1.mask.tolist() == [0, 0, 0, 0]
+    for batch in (last, last_of_rank_1):
+        assert batch.dense.shape == (4, 2)
+        assert batch.ids.shape == (2, 4)
+        empty = batch.mask == 0
+        assert not batch.dense[empty].any()
+        assert not batch.ids[:, empty].any()
+        assert not batch.labels[empty].any()
+
+
+@given(st.integers(0, 8))
+def test_a_run_goes_on_where_it_stopped(start_batch: int) -> None:
+    whole = train_batches(30, 8)
+    rest = train_batches(30, 8, start_batch=start_batch)
+    assert [batch.index for batch in rest] == list(range(start_batch, 8))
+    assert global_ids([rest]) == global_ids([whole])[start_batch:]
+    assert [batch.epoch for batch in whole] == [0] * 4 + [1] * 4
+
+
+def test_the_position_counts_batches_handed_out() -> None:
+    with TrainBatches(NumberedRows(100), 10, 0, 1, seed=0, num_epochs=1, start_batch=2) as batches:
+        assert batches.num_batches == 10
+        assert batches.position == 2
+        next(batches)
+        next(batches)
+        assert batches.position == 4
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    order = SampleOrder(1000, 1000, seed=1)
+    first, second = order.rows(0), order.rows(1)
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(first, SampleOrder(1000, 1000, seed=2).rows(0))
+    np.testing.assert_array_equal(order.rows(0), first)
+
+
+def test_an_error_of_the_thread_is_raised_where_its_batch_is_asked_for() -> None:
+    with (
+        TrainBatches(FailingRows(100), 10, 0, 1, seed=0, num_epochs=1) as batches,
+        pytest.raises(OSError, match="the disk is gone"),
+    ):
+        next(batches)
+
+
+def test_leaving_early_ends_the_thread() -> None:
+    before = threading.active_count()
+    with TrainBatches(NumberedRows(10_000), 10, 0, 1, seed=0, num_epochs=1) as batches:
+        next(batches)
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+
+
+def test_no_more_is_made_ahead_than_asked_for() -> None:
+    made: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(100):
+            made.append(number)
+            yield number
+
+    results = prefetched(lambda number: number * 2, numbers(), num_ahead=2)
+    assert [next(results) for _ in range(3)] == [0, 2, 4]
+    assert len(made) == 5
+    results.close()
+
+
+def test_sizes_that_do_not_divide_are_refused() -> None:
+    with pytest.raises(ValueError, match="10 is not divisible by 3"):
+        TrainBatches(NumberedRows(100), 10, 0, 3, seed=0, num_epochs=1)
+
+
+@given(st.integers(1, 100), st.integers(1, 9), st.integers(1, 4))
+def test_every_rank_evaluates_as_many_batches_and_together_every_row_once(
+    num_rows: int, batch_size: int, world_size: int
+) -> None:
+    source = NumberedRows(num_rows)
+    ranks = [list(evaluation_batches(source, batch_size, rank, world_size)) for rank in range(world_size)]
+    assert len({len(batches) for batches in ranks}) == 1
+    numbers = [n for batch in global_ids(ranks) for n in batch]
+    assert numbers == list(range(1, num_rows + 1))
+    for shares in zip(*ranks, strict=True):
+        assert {batch.num_valid for batch in shares} == {int(sum(batch.mask.sum() for batch in shares))}

@@ -1,0 +1,79 @@
+import math
+
+import numpy as np
+import pytest
+import sklearn.metrics
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrm.metrics.binary import auc, binary_metrics, calibration, constant_log_loss, log_loss, normalized_entropy
+
+
+@pytest.fixture(scope="module")
+def scored() -> tuple[np.ndarray, np.ndarray]:
+    """A million labels and scores, of which only 1,001 are distinct."""
+    random = np.random.default_rng(0)
+    labels = (random.random(1_000_000) < 0.25).astype(np.float32)
+    scores = np.clip(random.normal(0.3 + 0.1 * labels, 0.2), 0, 1).round(3)
+    return labels, scores
+
+
+def test_auc_and_log_loss_are_those_of_scikit_learn_on_a_million_tied_scores(
+    scored: tuple[np.ndarray, np.ndarray],
+) -> None:
+    labels, scores = scored
+    assert auc(labels, scores) == pytest.approx(sklearn.metrics.roc_auc_score(labels, scores), abs=1e-12)
+    assert log_loss(labels, scores) == pytest.approx(sklearn.metrics.log_loss(labels, scores), rel=1e-12)
+
+
+def test_float32_scores_are_summed_in_float64(scored: tuple[np.ndarray, np.ndarray]) -> None:
+    labels, scores = scored
+    narrow = scores.astype(np.float32)
+    assert auc(labels, narrow) == pytest.approx(sklearn.metrics.roc_auc_score(labels, narrow), abs=1e-12)
+    inner = np.clip(narrow, 0.001, 0.999)
+    assert log_loss(labels, inner) == pytest.approx(log_loss(labels, inner.astype(np.float64)), rel=1e-12)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=40))
+def test_auc_is_the_share_of_pairs_won(pairs: list[tuple[bool, int]]) -> None:
+    labels = np.array([label for label, _ in pairs], dtype=np.float32)
+    scores = np.array([score for _, score in pairs], dtype=np.float64)
+    won = [(1.0 if p > n else 0.5 if p == n else 0.0) for p in scores[labels == 1] for n in scores[labels == 0]]
+    assert auc(labels, scores) == (pytest.approx(np.mean(won)) if won else None)
+
+
+def test_one_class_has_no_auc_and_no_entropy_but_a_log_loss() -> None:
+    labels, scores = np.zeros(4), np.full(4, 0.5)
+    metrics = binary_metrics(labels, scores)
+    assert metrics.auc is None
+    assert metrics.normalized_entropy is None
+    assert metrics.calibration is None
+    assert metrics.log_loss == pytest.approx(math.log(2))
+    assert metrics.num_rows == 4
+
+
+def test_certain_and_wrong_costs_much_but_not_infinitely_much() -> None:
+    labels = np.array([1.0, 0.0])
+    assert log_loss(labels, np.array([0.0, 1.0])) == pytest.approx(
+        sklearn.metrics.log_loss(labels, np.array([0.0, 1.0]))
+    )
+    assert math.isfinite(log_loss(labels, np.array([0.0, 1.0], dtype=np.float32)))
+
+
+def test_the_constant_predictor_at_the_labels_own_rate_has_entropy_one() -> None:
+    labels = np.array([1.0, 0.0, 0.0, 0.0])
+    rate = np.full(4, 0.25)
+    assert normalized_entropy(labels, rate) == pytest.approx(1)
+    assert calibration(labels, rate) == pytest.approx(1)
+    assert calibration(labels, 2 * rate) == pytest.approx(2)
+    assert constant_log_loss(labels, 0.25) == pytest.approx(-(math.log(0.25) + 3 * math.log(0.75)) / 4)
+    assert constant_log_loss(labels, 0.4) == pytest.approx(log_loss(labels, np.full(4, 0.4)))
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores"),
+    [([1.0, 0.0], [0.5]), ([], []), ([2.0, 0.0], [0.5, 0.5]), ([1.0, 0.0], [math.nan, 0.5])],
+)
+def test_what_is_no_prediction_is_refused(labels: list[float], scores: list[float]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        auc(np.array(labels), np.array(scores))
