@@ -11,6 +11,7 @@ from dlrm.data.batches import evaluation_batches
 from dlrm.data.dataset import Dataset
 from dlrm.data.rows import RowSource
 from dlrm.device_batch import to_device
+from dlrm.divergence import DivergedError
 from dlrm.metrics.binary import BinaryMetrics, auc, binary_metrics, constant_log_loss
 from dlrm.model import DLRM
 from dlrm.record import EvaluationReport
@@ -43,12 +44,14 @@ class Evaluator:
         self._baselines: Baselines | None = None
 
     def __call__(self, step: int) -> EvaluationReport | None:
-        """Rank 0's report on the model after `step` batches; None on the others."""
+        """Rank 0's report on the model after `step` batches; None on the others. Raises DivergedError, on rank 0."""
         started = time.monotonic()
         gathered = self._gather(*self._score())
         if gathered is None:
             return None
         scores, labels = gathered
+        if not np.isfinite(scores).all():
+            raise DivergedError(f"predictions were not finite after step {step}")
         metrics: BinaryMetrics = binary_metrics(labels, scores)
         baselines = self._baselines_of(labels)
         return EvaluationReport(

@@ -41,6 +41,8 @@ def main() -> int:
     parser.add_argument("--attempt", type=int, default=1, help="number of this attempt, counted from 1")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s launch %(message)s")
+    # It would tell of every push.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     directory = RunDirectory(arguments.run_directory.resolve())
     attempt = directory.attempt(arguments.attempt)
     attempt.create()

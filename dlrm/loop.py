@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dlrm.data.batches import Batch
 from dlrm.device_batch import to_device
+from dlrm.divergence import DivergedError
 from dlrm.evaluator import Evaluator
 from dlrm.optimizers import LearningRates, StepRates
 from dlrm.record import EndReason, EvaluationReport, StepReport
@@ -19,10 +20,6 @@ from sharding.ranks import Ranks
 MAX_DROPPED_IN_A_ROW = 3
 MAX_STEP_REPORTS = 10_000
 """A longer run reports every k-th step."""
-
-
-class DivergedError(RuntimeError):
-    """Loss or gradients were not finite three steps in a row."""
 
 
 @dataclass
@@ -104,11 +101,8 @@ class Loop:
             num_dropped_in_a_row=progress.num_dropped_in_a_row,
         )
         if progress.num_dropped_in_a_row == MAX_DROPPED_IN_A_ROW:
-            raise DivergedError(
-                f"loss or gradients were not finite in {MAX_DROPPED_IN_A_ROW} steps in a row, up to step "
-                f"{progress.step}; lower dense_optimizer.learning_rate or table_optimizer.learning_rate, or look for "
-                "extreme values in the data"
-            )
+            in_a_row = f"{MAX_DROPPED_IN_A_ROW} steps in a row, up to step {progress.step}"
+            raise DivergedError(f"loss or gradients were not finite in {in_a_row}")
 
     def _reaches_target(self, progress: Progress) -> bool:
         report = self.evaluate(progress.step)

@@ -63,7 +63,7 @@ def _reason_of(error: Exception) -> EndReason:
     import torch
 
     from dlrm.data.errors import DataError
-    from dlrm.loop import DivergedError
+    from dlrm.divergence import DivergedError
 
     if isinstance(error, DataError):
         return EndReason.BAD_INPUT

@@ -33,8 +33,8 @@ class EndReason(StrEnum):
 
     @property
     def is_retried(self) -> bool:
-        """Whether a new attempt may end otherwise."""
-        return self in {EndReason.OUT_OF_MEMORY, EndReason.WORKER_CRASHED}
+        """Whether a new attempt may end otherwise; one that is short of memory, or diverges, would again."""
+        return self is EndReason.WORKER_CRASHED
 
 
 class Outcome(BaseModel):

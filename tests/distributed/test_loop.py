@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from dlrm.data.batches import Batch
-from dlrm.loop import DivergedError, Loop, Progress
+from dlrm.divergence import DivergedError
+from dlrm.loop import Loop, Progress
 from dlrm.optimizers import LearningRates
 from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StepReport, parse_report
 from dlrm.reporting.reporter import Reporter

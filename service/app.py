@@ -1,0 +1,101 @@
+"""The application: every part made once and joined."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from anyio import to_thread
+from fastapi import FastAPI
+from starlette.staticfiles import StaticFiles
+
+from service.bodies import BodyGuard
+from service.capacity.endpoints import router as capacity_router
+from service.control.ended import Ended
+from service.control.loop import ControlLoop, WakeUp
+from service.control.reconciler import Reconciler
+from service.control.scheduler import Scheduler
+from service.control.starter import Starter
+from service.dashboard import endpoints as dashboard
+from service.database import Database
+from service.database.migrate import migrate
+from service.health import router as health_router
+from service.jobs.endpoints import router as jobs_router
+from service.jobs.repository import JobRepository
+from service.jobs.service import JobService
+from service.keys.endpoints import router as keys_router
+from service.keys.service import KeyService
+from service.launchers.local import LocalLauncher
+from service.launchers.protocol import Capacity
+from service.openapi import PROBLEM_RESPONSES, document_openapi
+from service.problems import add_problem_handlers
+from service.reports.endpoints import router as reports_router
+from service.reports.service import ReportService
+from service.request_timer import RequestTimer
+from service.services import Services
+from service.settings import Settings
+from service.telemetry import Telemetry
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service as an ASGI application; its control loop runs while the application does.
+
+    Brings the database up to date. One application a state directory: `service.serve` sees to that.
+    """
+    services = create_services(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        services.control.start()
+        yield
+        await to_thread.run_sync(services.control.stop)
+        services.database.close()
+
+    app = FastAPI(
+        title="DLRM training service", version=version("dlrm-service"), lifespan=lifespan, docs_url=None, redoc_url=None
+    )
+    app.state.services = services
+    app.add_middleware(BodyGuard, max_bytes=settings.max_body_bytes)
+    app.add_middleware(RequestTimer, telemetry=services.telemetry)
+    add_problem_handlers(app)
+    for router in (jobs_router, reports_router, keys_router, capacity_router, health_router):
+        app.include_router(router, responses=PROBLEM_RESPONSES)
+    app.include_router(dashboard.router, include_in_schema=False)
+    app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
+    document_openapi(app)
+    return app
+
+
+def create_services(settings: Settings) -> Services:
+    """All parts of the service, at rest."""
+    settings.state_directory.mkdir(parents=True, exist_ok=True)
+    settings.runs_directory.mkdir(parents=True, exist_ok=True)
+    database = Database(settings.database_url)
+    migrate(database)
+    telemetry = Telemetry()
+    telemetry.count_jobs(lambda: _num_jobs_by_state(database))
+    launcher = LocalLauncher(
+        settings.trainer_python, Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
+    )
+    wake_up = WakeUp()
+    starter, ended = Starter(database, launcher, settings.url), Ended(database)
+    return Services(
+        settings=settings,
+        database=database,
+        keys=KeyService(database),
+        jobs=JobService(database, settings, launcher.capacity(), on_change=wake_up),
+        reports=ReportService(database, launcher),
+        launcher=launcher,
+        control=ControlLoop(
+            Reconciler(database, launcher, starter, ended, settings.grace_period_seconds),
+            Scheduler(database, launcher, starter, ended, telemetry),
+            wake_up,
+            settings.reconcile_interval_seconds,
+            telemetry,
+        ),
+        telemetry=telemetry,
+    )
+
+
+def _num_jobs_by_state(database: Database) -> dict[str, int]:
+    with database.read() as session:
+        return JobRepository(session).num_by_state()

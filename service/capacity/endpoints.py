@@ -1,0 +1,35 @@
+"""/v1/capacity."""
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from service.capacity.free import free_capacity
+from service.keys.dependencies import Viewer
+from service.services import Current
+
+router = APIRouter(prefix="/v1", tags=["capacity"])
+
+
+class CapacityView(BaseModel):
+    """What the machine has, and what no job holds."""
+
+    num_cores: int
+    num_cores_free: int
+    memory_bytes: int
+    memory_bytes_free: int
+    num_gpus: int
+    num_gpus_free: int
+
+
+@router.get("/capacity")
+def get_capacity(services: Current, _: Viewer) -> CapacityView:
+    total = services.launcher.capacity()
+    free = free_capacity(services.database, total)
+    return CapacityView(
+        num_cores=total.num_cores,
+        num_cores_free=free.num_cores,
+        memory_bytes=total.memory_bytes,
+        memory_bytes_free=free.memory_bytes,
+        num_gpus=total.num_gpus,
+        num_gpus_free=free.num_gpus,
+    )

@@ -1,0 +1,12 @@
+"""What is free: all there is, less what jobs hold."""
+
+from service.database import Database
+from service.jobs.repository import JobRepository
+from service.launchers.protocol import Capacity
+
+
+def free_capacity(database: Database, total: Capacity) -> Capacity:
+    """What of `total` no job holds."""
+    with database.read() as session:
+        num_cores, memory_bytes, num_gpus = JobRepository(session).held()
+    return total.minus(Capacity(num_cores, memory_bytes, num_gpus))

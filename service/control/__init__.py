@@ -1,0 +1,1 @@
+"""What happens without being asked for: starting jobs, watching them, ending them."""

@@ -1,0 +1,67 @@
+"""What the end of an attempt means for its job. Pure: from what was seen to what follows."""
+
+from dataclasses import dataclass
+
+from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
+from service.jobs.reasons import Reason
+from service.jobs.states import AttemptState, JobState
+
+RETRIED = frozenset(
+    {Reason(reason.value) for reason in EndReason if reason.is_retried}
+    # Stopped by somebody else, such as a machine that shuts down.
+    | {Reason.STOP_REQUESTED, Reason.LAUNCH_FAILED}
+)
+"""Reasons after which a new attempt may go better."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of an attempt that has ended."""
+
+    job_state: JobState
+    outcome: Outcome | None
+    exit_code: int | None
+    """Null where the service was away when it ended."""
+    last_log_line: str
+    stop_reason: Reason | None
+    """Why the service itself stopped or killed it; null where it did not."""
+    stop_message: str
+    num_restarts_left: int
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How attempt and job go on."""
+
+    attempt_state: AttemptState
+    job_state: JobState
+    reason: Reason
+    message: str
+
+
+def ending(seen: Seen) -> Ending:
+    """A success counts whatever was asked meanwhile; then what a user asked for; then why it failed."""
+    outcome = seen.outcome
+    if outcome is not None and outcome.state == "succeeded":
+        reason = Reason(outcome.reason.value)
+        return Ending(AttemptState.SUCCEEDED, JobState.SUCCEEDED, reason, outcome.message)
+    is_stopped = outcome is not None and outcome.state == "stopped"
+    attempt_state = AttemptState.STOPPED if is_stopped else AttemptState.FAILED
+    if seen.job_state is JobState.CANCELLING:
+        return Ending(attempt_state, JobState.CANCELLED, Reason.USER_CANCELLED, seen.stop_message)
+    reason, message = _cause(seen)
+    if reason in RETRIED and seen.num_restarts_left > 0:
+        return Ending(attempt_state, JobState.RECOVERING, reason, message)
+    return Ending(attempt_state, JobState.FAILED, reason, message)
+
+
+def _cause(seen: Seen) -> tuple[Reason, str]:
+    if seen.stop_reason is not None:
+        return seen.stop_reason, seen.stop_message
+    if seen.outcome is not None:
+        rank = "" if seen.outcome.rank is None else f"rank {seen.outcome.rank}: "
+        return Reason(seen.outcome.reason.value), f"{rank}{seen.outcome.message}"
+    code = "unseen by the service" if seen.exit_code is None else f"with exit code {seen.exit_code}"
+    said = f"; it last said: {seen.last_log_line}" if seen.last_log_line else ""
+    reason = Reason.BAD_INPUT if seen.exit_code == EXIT_BAD_INPUT else Reason.WORKER_CRASHED
+    return reason, f"the launch process ended {code} and left no outcome{said}"

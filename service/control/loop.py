@@ -1,0 +1,80 @@
+"""The one background thread: looks at everything every few seconds, and at once when told to."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from service.control.reconciler import Reconciler
+from service.control.scheduler import Scheduler
+from service.telemetry import Telemetry
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+
+class WakeUp:
+    """Ends the loop's pause early."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def __call__(self) -> None:
+        self._event.set()
+
+    def wait(self, timeout_seconds: float) -> None:
+        self._event.wait(timeout_seconds)
+        self._event.clear()
+
+
+@dataclass
+class ControlLoop:
+    """Reconciles every job, then schedules. An error in one job is logged and does not stop the others."""
+
+    reconciler: Reconciler
+    scheduler: Scheduler
+    wake_up: WakeUp
+    interval_seconds: float
+    telemetry: Telemetry
+    _is_stopping: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return when the loop has come to rest; jobs go on running."""
+        self._is_stopping.set()
+        self.wake_up()
+        if self._thread is not None:
+            self._thread.join()
+
+    def run_once(self) -> None:
+        """One look at everything."""
+        jobs = self._guarded("look for jobs", self.reconciler.watched) or []
+        for job in jobs:
+            self._guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
+        self._guarded("schedule", self.scheduler.run_once)
+        self.telemetry.num_rounds.inc()
+
+    def _run(self) -> None:
+        while not self._is_stopping.is_set():
+            self.run_once()
+            self.wake_up.wait(self.interval_seconds)
+
+    def _guarded(self, what: str, work: Callable[[], Result]) -> Result | None:
+        try:
+            return work()
+        except Exception:
+            # Whatever it was, the next round tries again, and the other jobs need theirs.
+            log.exception("control_failed", what=what)
+            self.telemetry.num_errors.inc()
+            return None

@@ -1,0 +1,137 @@
+"""Compares the job table with what runs, and repairs: nothing is believed that was not looked at."""
+
+import structlog
+
+from dlrm.record import Outcome
+from service.control.ended import ACTOR, Ended
+from service.control.starter import Starter, launch_of
+from service.database import Database
+from service.jobs.attempts import AttemptRepository
+from service.jobs.demand import in_gib
+from service.jobs.models import Attempt, Job
+from service.jobs.reasons import Reason
+from service.jobs.repository import Change, JobRepository, StateChangedError
+from service.jobs.states import WATCHED, JobState
+from service.launchers.log_files import last_line
+from service.launchers.protocol import Launch, Launcher, LaunchError, LaunchPhase, LaunchStatus
+from service.reports.tail import SpoolTail
+from service.times import now
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciler:
+    def __init__(
+        self,
+        database: Database,
+        launcher: Launcher,
+        starter: Starter,
+        ended: Ended,
+        grace_period_seconds: float,
+    ) -> None:
+        """grace_period_seconds: between asking a job to stop and killing it."""
+        self._database = database
+        self._launcher = launcher
+        self._starter = starter
+        self._ended = ended
+        self._grace_period_seconds = grace_period_seconds
+        self._tail = SpoolTail(database)
+
+    def watched(self) -> list[Job]:
+        """Jobs that have something to be looked at."""
+        with self._database.read() as session:
+            return JobRepository(session).in_states(WATCHED)
+
+    def reconcile(self, job: Job) -> None:
+        """Bring one job further, as far as what runs allows."""
+        if job.state == JobState.RECOVERING:
+            self._change(job, Change(JobState.QUEUED, Reason.RESTARTING, actor=ACTOR, message=job.message))
+            return
+        with self._database.read() as session:
+            attempt = AttemptRepository(session).numbered(job.id, job.num_attempts)
+        if attempt is None or attempt.finished_at is not None:
+            # Cancelled between two attempts.
+            self._change(job, Change(JobState.CANCELLED, Reason.USER_CANCELLED, actor=ACTOR, message=job.message))
+            return
+        launch = launch_of(job, attempt)
+        status = self._launcher.describe(launch)
+        if status.phase is LaunchPhase.ALIVE:
+            self._alive(job, attempt, launch, status)
+            self._tail.bring(job, attempt, launch)
+        elif status.phase is LaunchPhase.ABSENT and job.state == JobState.STARTING:
+            self._start_again(job, attempt)
+        else:
+            self._gone(job, attempt, launch, status)
+
+    def _start_again(self, job: Job, attempt: Attempt) -> None:
+        """The service ended between the row and the process."""
+        try:
+            self._starter.launch(job, attempt)
+        except StateChangedError:
+            return
+        except LaunchError as error:
+            self._ended.launch_failed(job.id, str(error))
+
+    def _alive(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
+        if job.state == JobState.STARTING:
+            self._change(job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=ACTOR, attempt=attempt.number))
+        if attempt.stop_reason is not None:
+            self._see_to_the_end(attempt, launch)
+        elif job.state == JobState.CANCELLING:
+            self._stop(attempt, launch, Reason.USER_CANCELLED, job.message)
+        elif status.memory_bytes > job.memory_bytes:
+            used, limit = in_gib(status.memory_bytes), in_gib(job.memory_bytes)
+            message = f"its processes used {used}, more than its limit of {limit} (resources.memory)"
+            self._note_stop(attempt, Reason.OUT_OF_MEMORY, message)
+            self._launcher.kill(launch)
+        elif _is_late(job):
+            message = f"ran longer than deadline_seconds = {job.spec['deadline_seconds']}"
+            self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
+
+    def _stop(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:
+        # The signal first: a note without a signal would wait out the whole grace period.
+        self._launcher.stop(launch)
+        self._note_stop(attempt, reason, message)
+
+    def _see_to_the_end(self, attempt: Attempt, launch: Launch) -> None:
+        """Kill what was to be killed, or has used up its grace period."""
+        asked_at = attempt.stop_requested_at
+        is_over = asked_at is not None and (now() - asked_at).total_seconds() >= self._grace_period_seconds
+        if attempt.stop_reason == Reason.OUT_OF_MEMORY or is_over:
+            self._launcher.kill(launch)
+
+    def _gone(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
+        # Ranks may outlive their launch process, and write until they are gone.
+        self._launcher.delete(launch)
+        self._tail.bring(job, attempt, launch)
+        directory = launch.run_directory.attempt(launch.attempt)
+        outcome = Outcome.read(directory.outcome)
+        try:
+            self._ended.attempt_ended(job, attempt, status, outcome, last_line(directory.launch_log))
+        except StateChangedError as error:
+            log.info("job_changed_meanwhile", job=job.id, reason=str(error))
+            return
+        self._tail.forget(attempt)
+        log.info("attempt_ended", job=job.id, attempt=attempt.number, exit_code=status.exit_code)
+
+    def _note_stop(self, attempt: Attempt, reason: Reason, message: str) -> None:
+        with self._database.write() as session:
+            AttemptRepository(session).set_stop(attempt.id, reason, message, now())
+
+    def _change(self, job: Job, change: Change) -> None:
+        """Change the state of `job` unless it is another by now; then the next look sees that one."""
+        try:
+            with self._database.write() as session:
+                jobs = JobRepository(session)
+                jobs.change_state(jobs.expect(job.id, JobState(job.state)), change)
+                if change.to_state is JobState.RUNNING:
+                    AttemptRepository(session).set_running(job.id, job.num_attempts)
+        except StateChangedError as error:
+            log.info("job_changed_meanwhile", job=job.id, reason=str(error))
+
+
+def _is_late(job: Job) -> bool:
+    deadline_seconds = job.spec["deadline_seconds"]
+    if deadline_seconds is None or job.started_at is None:
+        return False
+    return (now() - job.started_at).total_seconds() > deadline_seconds

@@ -1,0 +1,107 @@
+"""Starts waiting jobs, in strict order: nobody overtakes, so nobody starves."""
+
+import structlog
+
+from service.capacity.free import free_capacity
+from service.control.ended import Ended
+from service.control.starter import Starter
+from service.database import Database
+from service.jobs.demand import in_gib, misfits
+from service.jobs.models import Job
+from service.jobs.reasons import Reason
+from service.jobs.repository import Change, JobRepository, StateChangedError
+from service.jobs.states import JobState
+from service.launchers.protocol import Capacity, Launcher, LaunchError
+from service.telemetry import Telemetry
+from service.times import now
+
+log = structlog.get_logger(__name__)
+
+BEHIND_OTHERS = (Reason.BEHIND_RESERVATION, "jobs before it in the queue start first")
+
+
+class Scheduler:
+    def __init__(
+        self, database: Database, launcher: Launcher, starter: Starter, ended: Ended, telemetry: Telemetry
+    ) -> None:
+        self._database = database
+        self._launcher = launcher
+        self._starter = starter
+        self._ended = ended
+        self._telemetry = telemetry
+
+    def run_once(self) -> None:
+        """Start every job whose turn it is and for which there is room; tell the others why they wait."""
+        with self._database.read() as session:
+            queue = JobRepository(session).queue()
+        is_blocked = False
+        for job in queue:
+            try:
+                is_blocked = self._consider(job, is_blocked) or is_blocked
+            except Exception:
+                # Whatever it was, the jobs behind this one need their turn.
+                log.exception("schedule_failed", job=job.id)
+                self._telemetry.num_errors.inc()
+
+    def _consider(self, job: Job, is_blocked: bool) -> bool:
+        """Start `job`, give it up, or tell why it waits; whether it waits."""
+        if self._is_hopeless(job):
+            return False
+        lack = BEHIND_OTHERS if is_blocked else self._lack(job)
+        if lack is None:
+            self._start(job)
+            return False
+        self._explain(job, *lack)
+        return True
+
+    def _is_hopeless(self, job: Job) -> bool:
+        """Whether the job is given up: too large by now, or its time is over."""
+        errors = misfits(_demand(job), self._launcher.capacity())
+        if errors:
+            self._fail(job, Reason.CANNOT_FIT, "; ".join(str(error) for error in errors))
+            return True
+        deadline_seconds = job.spec["deadline_seconds"]
+        if deadline_seconds and job.started_at and (now() - job.started_at).total_seconds() > deadline_seconds:
+            self._fail(job, Reason.DEADLINE_EXCEEDED, f"{deadline_seconds} s after its first start it still waits")
+            return True
+        return False
+
+    def _fail(self, job: Job, reason: Reason, message: str) -> None:
+        try:
+            with self._database.write() as session:
+                jobs = JobRepository(session)
+                change = Change(JobState.FAILED, reason, actor="scheduler", message=message)
+                jobs.change_state(jobs.expect(job.id, JobState.QUEUED), change)
+        except StateChangedError as error:
+            log.info("job_changed_meanwhile", job=job.id, reason=str(error))
+
+    def _explain(self, job: Job, reason: Reason, message: str) -> None:
+        if (job.reason, job.message) == (reason, message):
+            return
+        with self._database.write() as session:
+            JobRepository(session).explain_wait(job.id, reason, message)
+
+    def _start(self, job: Job) -> None:
+        try:
+            attempt = self._starter.begin(job)
+            self._starter.launch(job, attempt)
+        except StateChangedError as error:
+            log.info("job_changed_meanwhile", job=job.id, reason=str(error))
+        except LaunchError as error:
+            log.warning("launch_failed", job=job.id, error=str(error))
+            self._ended.launch_failed(job.id, str(error))
+
+    def _lack(self, job: Job) -> tuple[Reason, str] | None:
+        """What is missing to start `job`, and in words; None where nothing is."""
+        free = free_capacity(self._database, self._launcher.capacity())
+        if job.num_cores > free.num_cores:
+            return Reason.WAITING_FOR_CPU, f"needs {job.num_cores} cores, {free.num_cores} free"
+        if job.memory_bytes > free.memory_bytes:
+            return Reason.WAITING_FOR_MEMORY, f"needs {in_gib(job.memory_bytes)}, {in_gib(free.memory_bytes)} free"
+        if job.num_gpus > free.num_gpus:
+            return Reason.WAITING_FOR_GPU, f"needs {job.num_gpus} GPUs, {free.num_gpus} free"
+        return None
+
+
+def _demand(job: Job) -> Capacity:
+    return Capacity(job.num_cores, job.memory_bytes, job.num_gpus)

@@ -1,0 +1,74 @@
+"""Starts one attempt: the row first, then the files, then the process, so that each can be done again."""
+
+import json
+from pathlib import Path
+
+from dlrm.config import ResolvedJob
+from dlrm.record import RunDirectory, write_atomically
+from service.database import Database
+from service.ids import new_id
+from service.jobs.attempts import AttemptRepository
+from service.jobs.models import Attempt, Job
+from service.jobs.reasons import Reason
+from service.jobs.repository import Change, JobRepository
+from service.jobs.states import AttemptState, JobState
+from service.keys.secret import hash_secret, new_secret
+from service.launchers.protocol import Launch, Launcher, LaunchError
+from service.times import now
+
+
+class Starter:
+    def __init__(self, database: Database, launcher: Launcher, service_url: str) -> None:
+        """service_url: where the ranks' reports are pushed to."""
+        self._database = database
+        self._launcher = launcher
+        self._url = service_url
+
+    def begin(self, job: Job) -> Attempt:
+        """Make the next attempt of a waiting job. Raises StateChangedError where it waits no longer."""
+        with self._database.write() as session:
+            jobs = JobRepository(session)
+            number = job.num_attempts + 1
+            change = Change(JobState.STARTING, Reason.SCHEDULED, actor="scheduler", attempt=number)
+            jobs.change_state(jobs.expect(job.id, JobState.QUEUED), change)
+            attempt = Attempt(
+                id=new_id("att"),
+                job_id=job.id,
+                number=number,
+                state=AttemptState.STARTING.value,
+                message="",
+                token_hash="",
+                stop_message="",
+                started_at=now(),
+            )
+            AttemptRepository(session).add(attempt)
+            jobs.set_num_attempts(job.id, number)
+        return attempt
+
+    def launch(self, job: Job, attempt: Attempt) -> None:
+        """Write what the attempt needs and start it; harmless where it runs already.
+
+        Raises LaunchError, and StateChangedError where the job is no longer to be started.
+        """
+        token = new_secret()
+        with self._database.write() as session:
+            JobRepository(session).expect(job.id, JobState.STARTING)
+            AttemptRepository(session).set_token(attempt.id, hash_secret(token))
+        try:
+            self._write_files(job, attempt, token)
+        except (OSError, ValueError) as error:
+            raise LaunchError(f"cannot write the run directory: {error}") from error
+        self._launcher.start(launch_of(job, attempt))
+
+    def _write_files(self, job: Job, attempt: Attempt, token: str) -> None:
+        launch = launch_of(job, attempt)
+        directory = launch.run_directory.attempt(launch.attempt)
+        directory.create()
+        spec = ResolvedJob.model_validate_json(json.dumps(job.resolved))
+        write_atomically(launch.run_directory.spec, spec.model_dump_json(indent=1))
+        target = {"url": f"{self._url}/v1/ingest/{attempt.id}", "token": token}
+        write_atomically(directory.push_target, json.dumps(target), mode=0o600)
+
+
+def launch_of(job: Job, attempt: Attempt) -> Launch:
+    return Launch(RunDirectory(Path(job.run_directory)), attempt.number)

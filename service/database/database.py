@@ -1,0 +1,62 @@
+"""Short transactions, one kind for reading and one for writing."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.orm import Session
+
+BUSY_TIMEOUT_SECONDS = 15
+SQLITE_BEGIN = "sqlite_begin"
+
+
+class Database:
+    """The service's database: SQLite in a file, or PostgreSQL.
+
+    What a session has loaded stays readable after its transaction.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.engine = _engine(url)
+        self._writing = self.engine.execution_options(**{SQLITE_BEGIN: "BEGIN IMMEDIATE"})
+
+    @contextmanager
+    def read(self) -> Generator[Session]:
+        """A transaction that changes nothing."""
+        with Session(self.engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Generator[Session]:
+        """A transaction: committed at the end of the block, undone where the block raises."""
+        with Session(self._writing, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    if make_url(url).get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    engine = create_engine(
+        url, pool_size=20, max_overflow=30, connect_args={"timeout": BUSY_TIMEOUT_SECONDS, "isolation_level": None}
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes the lock when it begins: one that only reads first and finds the lock taken later
+    # fails at once, whatever the busy timeout.
+    connection.exec_driver_sql(connection.get_execution_options().get(SQLITE_BEGIN, "BEGIN"))

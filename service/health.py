@@ -1,0 +1,40 @@
+"""/healthz, /readyz and /metrics: for machines, without a key; they tell counts and nothing else."""
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+from sqlalchemy import text
+
+from service.capacity.free import free_capacity
+from service.problems import ProblemError
+from service.services import Current
+
+router = APIRouter(tags=["health"])
+
+
+class Health(BaseModel):
+    status: str = "ok"
+
+
+@router.get("/healthz")
+def is_alive() -> Health:
+    """The process answers."""
+    return Health()
+
+
+@router.get("/readyz")
+def is_ready(services: Current) -> Health:
+    """The database answers and the control loop runs."""
+    with services.database.read() as session:
+        session.execute(text("SELECT 1"))
+    if not services.control.is_alive:
+        raise ProblemError("not-ready", 503, "The service is not ready", "the control loop does not run")
+    return Health()
+
+
+@router.get("/metrics", response_class=Response)
+def get_figures(services: Current) -> Response:
+    """Figures for Prometheus."""
+    free = free_capacity(services.database, services.launcher.capacity())
+    services.telemetry.num_cores_free.set(free.num_cores)
+    services.telemetry.memory_bytes_free.set(free.memory_bytes)
+    return Response(services.telemetry.render(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,57 @@
+"""All SQL about attempts."""
+
+from datetime import datetime
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from service.jobs.models import Attempt
+from service.jobs.reasons import Reason
+from service.jobs.states import AttemptState
+
+RUNS = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
+
+
+class AttemptRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, attempt: Attempt) -> None:
+        self._session.add(attempt)
+        self._session.flush()
+
+    def get(self, attempt_id: str) -> Attempt | None:
+        return self._session.get(Attempt, attempt_id)
+
+    def of_job(self, job_id: str) -> list[Attempt]:
+        return list(self._session.scalars(select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)))
+
+    def numbered(self, job_id: str, number: int) -> Attempt | None:
+        return self._session.scalar(select(Attempt).where(Attempt.job_id == job_id, Attempt.number == number))
+
+    def set_token(self, attempt_id: str, token_hash: str) -> None:
+        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(token_hash=token_hash))
+
+    def set_running(self, job_id: str, number: int) -> None:
+        self._session.execute(
+            update(Attempt)
+            .where(Attempt.job_id == job_id, Attempt.number == number, Attempt.state == AttemptState.STARTING)
+            .values(state=AttemptState.RUNNING.value)
+        )
+
+    def set_stop(self, attempt_id: str, reason: Reason, message: str, requested_at: datetime) -> None:
+        """Note why the service ends this attempt; the first reason stands."""
+        self._session.execute(
+            update(Attempt)
+            .where(Attempt.id == attempt_id, Attempt.stop_reason.is_(None))
+            .values(stop_reason=reason.value, stop_message=message, stop_requested_at=requested_at)
+        )
+
+    def finish(
+        self, attempt_id: str, state: AttemptState, reason: Reason, message: str, exit_code: int | None, at: datetime
+    ) -> None:
+        self._session.execute(
+            update(Attempt)
+            .where(Attempt.id == attempt_id, Attempt.state.in_(RUNS))
+            .values(state=state.value, reason=reason.value, message=message, exit_code=exit_code, finished_at=at)
+        )

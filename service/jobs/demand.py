@@ -1,0 +1,49 @@
+"""What a job occupies, and whether a machine can ever offer it."""
+
+from dlrm.config import FieldError, JobSpec
+from service.launchers.protocol import Capacity
+
+
+def demand_of(job: JobSpec) -> Capacity:
+    """What `job` occupies while it runs."""
+    resources = job.resources
+    return Capacity(
+        num_cores=resources.num_cores,
+        memory_bytes=resources.memory,
+        num_gpus=resources.workers_per_node * resources.gpus_per_worker,
+    )
+
+
+def misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
+    """Why `demand` can never be met by a machine of `total`; none where it can."""
+    errors: list[FieldError] = []
+    if demand.num_cores > total.num_cores:
+        errors.append(
+            FieldError(
+                "resources.workers_per_node",
+                f"workers_per_node x threads_per_worker asks for {demand.num_cores} cores, this machine has "
+                f"{total.num_cores}",
+                f"at most {total.num_cores} cores",
+            )
+        )
+    if demand.memory_bytes > total.memory_bytes:
+        errors.append(
+            FieldError(
+                "resources.memory",
+                f"asks for {in_gib(demand.memory_bytes)}, this machine has {in_gib(total.memory_bytes)}",
+                f"at most {total.memory_bytes} bytes",
+            )
+        )
+    if demand.num_gpus > total.num_gpus:
+        errors.append(
+            FieldError(
+                "resources.gpus_per_worker",
+                f"asks for {demand.num_gpus} GPUs, this machine has {total.num_gpus}",
+                f"at most {total.num_gpus} GPUs; 0 trains on the CPU",
+            )
+        )
+    return errors
+
+
+def in_gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.2f} GiB"

@@ -1,0 +1,90 @@
+"""/v1/jobs."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Header, Query, Response
+
+from dlrm.config import FieldError
+from service.jobs.schemas import AttemptList, EventView, JobDetail, JobView
+from service.jobs.service import Submission
+from service.jobs.states import JobState
+from service.keys.dependencies import Submitter, Viewer
+from service.paging import Cursor, Page, serial_cursor
+from service.problems import invalid_request
+from service.services import Current
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
+JOB_DOCUMENT = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobSpec"}}},
+    }
+}
+
+
+@router.post(
+    "",
+    status_code=201,
+    openapi_extra=JOB_DOCUMENT,
+    responses={200: {"model": JobView, "description": "The job that the same request has made before"}},
+)
+def submit_job(
+    document: Annotated[dict[str, Any], Body()],
+    services: Current,
+    principal: Submitter,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> JobView:
+    job, is_new = services.jobs.submit(Submission(document, principal, idempotency_key))
+    response.status_code = 201 if is_new else 200
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return job
+
+
+@router.get("")
+def list_jobs(
+    services: Current,
+    _: Viewer,
+    state: Annotated[list[JobState] | None, Query(description="may be given more than once")] = None,
+    label: Annotated[list[str] | None, Query(description="name:value; all that are given must match")] = None,
+    name: Annotated[str | None, Query(max_length=63)] = None,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Page[JobView]:
+    labels = [_label(text) for text in label or []]
+    return services.jobs.page(states=state or [], labels=labels, name=name, cursor=cursor, limit=limit)
+
+
+@router.get("/{job_id}")
+def get_job(job_id: str, services: Current, _: Viewer) -> JobDetail:
+    return services.jobs.get(job_id)
+
+
+@router.post("/{job_id}/cancel", status_code=202)
+def cancel_job(job_id: str, services: Current, principal: Submitter) -> JobView:
+    return services.jobs.cancel(job_id, principal)
+
+
+@router.get("/{job_id}/events")
+def list_events(
+    job_id: str,
+    services: Current,
+    _: Viewer,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> Page[EventView]:
+    return services.jobs.events(job_id, serial_cursor(cursor), limit)
+
+
+@router.get("/{job_id}/attempts")
+def list_attempts(job_id: str, services: Current, _: Viewer) -> AttemptList:
+    return AttemptList(items=services.jobs.attempts(job_id))
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition(":")
+    if not separator:
+        raise invalid_request([FieldError("label", f"{text!r} has no value", "name:value, such as team:ads")])
+    return name, value

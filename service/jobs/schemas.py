@@ -1,0 +1,117 @@
+"""Jobs on the wire."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from dlrm.config import DerivedNumber
+from dlrm.record import RunDirectory
+from service.jobs.models import Event, Job
+from service.jobs.states import AttemptState, JobState
+
+
+class Progress(BaseModel):
+    """How far the last attempt has come; null where nothing was said yet."""
+
+    phase: str | None = None
+    step: int | None = None
+    num_steps: int | None = None
+    done_fraction: float | None = None
+    loss: float | None = None
+    auc: float | None = None
+    samples_per_second: float | None = None
+    """Smoothed over some steps."""
+    eta_seconds: float | None = None
+    """Until the last step, at the present speed."""
+
+
+class JobView(BaseModel):
+    """A job as lists show it."""
+
+    id: str
+    name: str
+    labels: dict[str, str]
+    priority: int
+    state: JobState
+    reason: str
+    message: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    created_by: str
+    num_attempts: int
+    world_size: int
+    progress: Progress
+    metrics: dict[str, float | None]
+    run_directory: str
+    model_path: str | None
+
+    @classmethod
+    def of(cls, job: Job) -> "JobView":
+        return cls.model_validate(_fields(job))
+
+
+class JobDetail(JobView):
+    """A job with its document."""
+
+    spec: dict[str, Any]
+    derived: list[DerivedNumber]
+
+    @classmethod
+    def of(cls, job: Job) -> "JobDetail":
+        return cls.model_validate(_fields(job) | {"spec": job.spec, "derived": job.resolved["derived"]})
+
+
+class EventView(BaseModel):
+    """A change of state, or what a rank reported."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str
+    time: datetime
+    actor: str
+    kind: str
+    from_state: JobState | None
+    to_state: JobState | None
+    reason: str | None
+    message: str
+    name: str | None
+    rank: int | None
+    attempt: int | None
+    details: dict[str, Any]
+
+    @classmethod
+    def of(cls, event: Event) -> "EventView":
+        return cls.model_validate({name: getattr(event, name) for name in cls.model_fields} | {"id": str(event.id)})
+
+
+class AttemptView(BaseModel):
+    """One start of a job."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str
+    number: int
+    state: AttemptState
+    reason: str | None
+    message: str
+    exit_code: int | None
+    started_at: datetime
+    finished_at: datetime | None
+
+
+class AttemptList(BaseModel):
+    items: list[AttemptView]
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    model = RunDirectory(Path(job.run_directory)).model
+    has_model = job.state == JobState.SUCCEEDED and model.is_dir()
+    derived = {
+        "labels": {label.name: label.value for label in job.labels},
+        "progress": Progress.model_validate(job.progress),
+        "model_path": str(model) if has_model else None,
+    }
+    return {name: getattr(job, name) for name in JobView.model_fields if name not in derived} | derived

@@ -1,0 +1,206 @@
+"""Submitting, showing and cancelling jobs."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from dlrm.config import FieldError, JobSpec, parse_job, resolve
+from service.database import Database
+from service.ids import new_id
+from service.jobs.attempts import AttemptRepository
+from service.jobs.demand import demand_of, misfits
+from service.jobs.models import Job, JobLabel
+from service.jobs.paths import with_absolute_paths
+from service.jobs.reasons import Reason
+from service.jobs.repository import Change, JobRepository, StateChangedError
+from service.jobs.schemas import AttemptView, EventView, JobDetail, JobView
+from service.jobs.states import TRANSITIONS, JobState
+from service.keys.service import Principal
+from service.launchers.protocol import Capacity
+from service.paging import Page
+from service.problems import ProblemError, conflict, not_found
+from service.settings import Settings
+from service.times import now
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job document as it arrived, from whom, and what the client calls it."""
+
+    document: Mapping[str, Any]
+    principal: Principal
+    idempotency_key: str | None = None
+
+    @property
+    def body_hash(self) -> str:
+        return hashlib.sha256(json.dumps(self.document, sort_keys=True).encode()).hexdigest()
+
+
+class JobService:
+    def __init__(
+        self, database: Database, settings: Settings, capacity: Capacity, on_change: Callable[[], None]
+    ) -> None:
+        """on_change: told after every change that the control loop should look at."""
+        self._database = database
+        self._settings = settings
+        self._capacity = capacity
+        self._on_change = on_change
+
+    def submit(self, submission: Submission) -> tuple[JobView, bool]:
+        """A new job, or the one this submission has already made; and whether it is new.
+
+        Raises ConfigError and ProblemError.
+        """
+        with self._database.read() as session:
+            earlier = _earlier_job(session, submission)
+            if earlier:
+                return earlier, False
+        job = self._new_job(parse_job(submission.document), submission.principal)
+        try:
+            view, is_new = self._add(job, submission)
+        except IntegrityError:
+            # Another submission with the same key was faster.
+            with self._database.read() as session:
+                earlier = _earlier_job(session, submission)
+            if earlier is None:
+                raise
+            return earlier, False
+        self._on_change()
+        return view, is_new
+
+    def _add(self, job: Job, submission: Submission) -> tuple[JobView, bool]:
+        with self._database.write() as session:
+            earlier = _earlier_job(session, submission)
+            if earlier:
+                return earlier, False
+            jobs = JobRepository(session)
+            jobs.add(job, actor=submission.principal.name)
+            if submission.idempotency_key is not None:
+                owner = submission.principal.key_id
+                jobs.add_idempotency_key(owner, submission.idempotency_key, submission.body_hash, job.id)
+            return JobView.of(job), True
+
+    def _new_job(self, spec: JobSpec, principal: Principal) -> Job:
+        roots = self._settings.data_roots
+        absolute = with_absolute_paths(spec, roots)
+        demand = demand_of(spec)
+        if errors := misfits(demand, self._capacity):
+            raise _cannot_fit(errors)
+        job_id = new_id("job")
+        return Job(
+            id=job_id,
+            name=spec.name,
+            priority=spec.priority,
+            state=JobState.QUEUED.value,
+            reason=Reason.SUBMITTED.value,
+            message="",
+            created_at=now(),
+            created_by=principal.name,
+            num_attempts=0,
+            world_size=spec.resources.world_size,
+            num_cores=demand.num_cores,
+            memory_bytes=demand.memory_bytes,
+            num_gpus=demand.num_gpus,
+            spec=spec.model_dump(mode="json"),
+            resolved=resolve(absolute, [str(root.resolve()) for root in roots]).model_dump(mode="json"),
+            progress={},
+            metrics={},
+            run_directory=str(self._settings.runs_directory / job_id),
+            labels=[JobLabel(name=name, value=value) for name, value in spec.labels.items()],
+        )
+
+    def page(
+        self,
+        *,
+        states: Sequence[JobState],
+        labels: Sequence[tuple[str, str]],
+        name: str | None,
+        cursor: str | None,
+        limit: int,
+    ) -> Page[JobView]:
+        """Jobs, newest first."""
+        with self._database.read() as session:
+            found = JobRepository(session).page(states=states, labels=labels, name=name, before=cursor, limit=limit + 1)
+            views = [JobView.of(job) for job in found[:limit]]
+        return Page(items=views, next_cursor=views[-1].id if len(found) > limit else None)
+
+    def get(self, job_id: str) -> JobDetail:
+        """Raises ProblemError."""
+        with self._database.read() as session:
+            return JobDetail.of(existing_job(session, job_id))
+
+    def cancel(self, job_id: str, principal: Principal) -> JobView:
+        """Cancel a job: at once where it waits, else it is stopped first. Raises ProblemError where it has ended."""
+        while True:
+            try:
+                with self._database.write() as session:
+                    job = existing_job(session, job_id)
+                    _cancel(JobRepository(session), job, principal)
+                    view = JobView.of(job)
+            except StateChangedError:
+                continue
+            self._on_change()
+            return view
+
+    def events(self, job_id: str, after: int, limit: int) -> Page[EventView]:
+        """Events of a job, oldest first. Raises ProblemError."""
+        with self._database.read() as session:
+            existing_job(session, job_id)
+            found = JobRepository(session).events(job_id, after, limit + 1)
+        views = [EventView.of(event) for event in found[:limit]]
+        return Page(items=views, next_cursor=views[-1].id if len(found) > limit else None)
+
+    def attempts(self, job_id: str) -> list[AttemptView]:
+        """Raises ProblemError."""
+        with self._database.read() as session:
+            existing_job(session, job_id)
+            return [AttemptView.model_validate(attempt) for attempt in AttemptRepository(session).of_job(job_id)]
+
+
+def existing_job(session: Session, job_id: str) -> Job:
+    """Raises ProblemError where there is none."""
+    job = JobRepository(session).get(job_id)
+    if job is None:
+        raise not_found("job", job_id)
+    return job
+
+
+def _cancel(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    state = JobState(job.state)
+    if state is JobState.CANCELLING:
+        return
+    for target in (JobState.CANCELLED, JobState.CANCELLING):
+        if target in TRANSITIONS[state]:
+            message = f"cancelled by {principal.name}"
+            jobs.change_state(job, Change(target, Reason.USER_CANCELLED, actor=principal.name, message=message))
+            return
+    raise conflict(f"{job.id} has already ended: {state}", state=state)
+
+
+def _earlier_job(session: Session, submission: Submission) -> JobView | None:
+    """The job that this submission has already made. Raises ProblemError where the key stands for another document."""
+    if submission.idempotency_key is None:
+        return None
+    jobs = JobRepository(session)
+    earlier = jobs.idempotency_key(submission.principal.key_id, submission.idempotency_key)
+    if earlier is None:
+        return None
+    if earlier.body_hash != submission.body_hash:
+        raise ProblemError(
+            "idempotency-mismatch",
+            422,
+            "The idempotency key stands for another document",
+            f"Idempotency-Key {submission.idempotency_key!r} has made {earlier.job_id} of another document; "
+            "send that document again, or take another key",
+        )
+    return JobView.of(existing_job(session, earlier.job_id))
+
+
+def _cannot_fit(errors: Sequence[FieldError]) -> ProblemError:
+    detail = "; ".join(str(error) for error in errors)
+    return ProblemError("cannot-fit", 422, "The job can never fit this machine", detail, errors=errors)

@@ -1,0 +1,67 @@
+"""All SQL about keys."""
+
+from datetime import datetime
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from service.keys.models import ApiKey, BrowserSession, SignInToken
+from service.keys.roles import Role
+
+
+class KeyRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, key: ApiKey) -> None:
+        self._session.add(key)
+        self._session.flush()
+
+    def all(self) -> list[ApiKey]:
+        return list(self._session.scalars(select(ApiKey).order_by(ApiKey.id)))
+
+    def get(self, key_id: str) -> ApiKey | None:
+        return self._session.get(ApiKey, key_id)
+
+    def by_secret(self, secret_hash: str) -> ApiKey | None:
+        return self._session.scalar(select(ApiKey).where(ApiKey.secret_hash == secret_hash))
+
+    def num_admins(self) -> int:
+        """Locks the rows counted where the database locks rows."""
+        admins = select(ApiKey.id).where(ApiKey.role == Role.ADMIN).with_for_update()
+        return len(self._session.scalars(admins).all())
+
+    def first_admin(self) -> ApiKey | None:
+        return self._session.scalar(select(ApiKey).where(ApiKey.role == Role.ADMIN).order_by(ApiKey.id).limit(1))
+
+    def is_empty(self) -> bool:
+        return self._session.scalar(select(func.count()).select_from(ApiKey)) == 0
+
+    def remove(self, key_id: str) -> None:
+        self._session.execute(delete(ApiKey).where(ApiKey.id == key_id))
+
+    def add_sign_in_token(self, token_hash: str, key_id: str, expires_at: datetime) -> None:
+        self._session.add(SignInToken(token_hash=token_hash, key_id=key_id, expires_at=expires_at))
+
+    def use_sign_in_token(self, token_hash: str, at: datetime) -> str | None:
+        """The key a token stands for, and the token is gone; None for one that is unknown, used or too old."""
+        used = self._session.execute(
+            delete(SignInToken)
+            .where(SignInToken.token_hash == token_hash)
+            .returning(SignInToken.key_id, SignInToken.expires_at)
+        ).one_or_none()
+        return used.key_id if used and used.expires_at > at else None
+
+    def add_browser_session(self, token_hash: str, key_id: str, expires_at: datetime) -> None:
+        self._session.add(BrowserSession(token_hash=token_hash, key_id=key_id, expires_at=expires_at))
+
+    def by_browser_session(self, token_hash: str, at: datetime) -> ApiKey | None:
+        found = self._session.get(BrowserSession, token_hash)
+        return found.key if found and found.expires_at > at else None
+
+    def remove_browser_session(self, token_hash: str) -> None:
+        self._session.execute(delete(BrowserSession).where(BrowserSession.token_hash == token_hash))
+
+    def remove_expired(self, at: datetime) -> None:
+        self._session.execute(delete(SignInToken).where(SignInToken.expires_at <= at))
+        self._session.execute(delete(BrowserSession).where(BrowserSession.expires_at <= at))

@@ -1,0 +1,103 @@
+"""Making, checking and removing keys; signing browsers in and out."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from service.database import Database
+from service.ids import new_id
+from service.keys.models import ApiKey
+from service.keys.repository import KeyRepository
+from service.keys.roles import Role
+from service.keys.schemas import CreatedKey, KeyView
+from service.keys.secret import hash_secret, new_secret
+from service.problems import conflict, not_found, unauthenticated
+from service.times import now
+
+KEY_PREFIX = "dlrm_"
+SIGN_IN_LIFETIME = timedelta(minutes=10)
+SESSION_LIFETIME = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who is asking."""
+
+    key_id: str
+    name: str
+    role: Role
+
+
+class KeyService:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, name: str, role: Role) -> CreatedKey:
+        with self._database.write() as session:
+            return _add_key(KeyRepository(session), name, role)
+
+    def first_admin_key(self) -> str | None:
+        """On the first start: a new admin key. None where there are keys already."""
+        with self._database.write() as session:
+            keys = KeyRepository(session)
+            return _add_key(keys, "admin", Role.ADMIN).key if keys.is_empty() else None
+
+    def list(self) -> list[KeyView]:
+        with self._database.read() as session:
+            return [KeyView.model_validate(key) for key in KeyRepository(session).all()]
+
+    def remove(self, key_id: str) -> None:
+        """Remove a key and all it signed in. Raises ProblemError: unknown, or the last admin key."""
+        with self._database.write() as session:
+            keys = KeyRepository(session)
+            key = keys.get(key_id)
+            if key is None:
+                raise not_found("key", key_id)
+            if key.role == Role.ADMIN and keys.num_admins() == 1:
+                raise conflict("this is the last admin key; make another one first")
+            keys.remove(key_id)
+
+    def principal_of_key(self, secret: str) -> Principal | None:
+        with self._database.read() as session:
+            return _principal(KeyRepository(session).by_secret(hash_secret(secret)))
+
+    def principal_of_session(self, token: str) -> Principal | None:
+        with self._database.read() as session:
+            return _principal(KeyRepository(session).by_browser_session(hash_secret(token), now()))
+
+    def sign_in_token(self) -> str:
+        """A token that signs a browser in with the oldest admin key, once, within ten minutes."""
+        token = new_secret()
+        with self._database.write() as session:
+            keys = KeyRepository(session)
+            admin = keys.first_admin()
+            assert admin is not None, "the last admin key cannot be removed"
+            keys.remove_expired(now())
+            keys.add_sign_in_token(hash_secret(token), admin.id, now() + SIGN_IN_LIFETIME)
+        return token
+
+    def sign_in(self, token: str) -> str:
+        """Turn a sign-in token into that of a browser session. Raises ProblemError."""
+        session_token = new_secret()
+        with self._database.write() as session:
+            keys = KeyRepository(session)
+            key_id = keys.use_sign_in_token(hash_secret(token), now())
+            if key_id is not None:
+                keys.add_browser_session(hash_secret(session_token), key_id, now() + SESSION_LIFETIME)
+        if key_id is None:
+            raise unauthenticated("this sign-in link is unknown, used or older than ten minutes")
+        return session_token
+
+    def sign_out(self, session_token: str) -> None:
+        with self._database.write() as session:
+            KeyRepository(session).remove_browser_session(hash_secret(session_token))
+
+
+def _add_key(keys: KeyRepository, name: str, role: Role) -> CreatedKey:
+    secret = new_secret(KEY_PREFIX)
+    key = ApiKey(id=new_id("key"), name=name, role=role.value, secret_hash=hash_secret(secret), created_at=now())
+    keys.add(key)
+    return CreatedKey(id=key.id, name=name, role=role, created_at=key.created_at, key=secret)
+
+
+def _principal(key: ApiKey | None) -> Principal | None:
+    return Principal(key.id, key.name, Role(key.role)) if key else None

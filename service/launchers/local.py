@@ -1,0 +1,164 @@
+"""The local launcher: attempts as processes of this machine."""
+
+import contextlib
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import structlog
+from pydantic import BaseModel, ValidationError
+
+from dlrm.record import AttemptDirectory, write_atomically
+from service.launchers.log_files import read_log
+from service.launchers.processes import (
+    find_marked,
+    find_same,
+    kill_all,
+    marked_environment,
+    memory_bytes,
+)
+from service.launchers.protocol import (
+    Capacity,
+    Launch,
+    LaunchError,
+    LaunchPhase,
+    LaunchStatus,
+    LogPart,
+    LogRange,
+    LogSource,
+)
+
+log = structlog.get_logger(__name__)
+
+KILL_ROUNDS = 40
+KILL_ROUND_SECONDS = 0.05
+"""What the kernel holds longer than all rounds is left to the next call."""
+
+
+class ProcessRecord(BaseModel):
+    """`process.json` of an attempt: the launch process; `pid` is null from before it is started until it has one."""
+
+    pid: int | None = None
+    start_time: float = 0.0
+    """Seconds since the epoch."""
+
+
+class LocalLauncher:
+    """Runs `python -m dlrm.launch`, each attempt in a session of its own, and finds it again after a restart."""
+
+    def __init__(self, python: Path, capacity: Capacity) -> None:
+        """python: the interpreter that has the trainer."""
+        self._python = python
+        self._capacity = capacity
+        self._children: dict[Path, subprocess.Popen[bytes]] = {}
+
+    def start(self, launch: Launch) -> None:
+        if self._find(launch) is not None:
+            return
+        attempt = _directory(launch)
+        attempt.create()
+        _record(attempt).unlink(missing_ok=True)
+        # A service killed between these two lines and the third finds the process by its mark.
+        _write_record(attempt, ProcessRecord())
+        child = self._start_process(launch, attempt)
+        self._children[attempt.path] = child
+        _write_record(attempt, ProcessRecord(pid=child.pid, start_time=psutil.Process(child.pid).create_time()))
+        log.info("attempt_started", directory=str(attempt.path), pid=child.pid)
+
+    def describe(self, launch: Launch) -> LaunchStatus:
+        attempt = _directory(launch)
+        process = self._find(launch)
+        if process is not None:
+            return LaunchStatus(LaunchPhase.ALIVE, memory_bytes=memory_bytes(process))
+        record = _read_record(attempt)
+        if record is None or (record.pid is None and not attempt.outcome.exists()):
+            return LaunchStatus(LaunchPhase.ABSENT)
+        child = self._children.get(attempt.path)
+        return LaunchStatus(LaunchPhase.ENDED, exit_code=child.poll() if child else None)
+
+    def stop(self, launch: Launch) -> None:
+        process = self._find(launch)
+        if process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGTERM)
+
+    def kill(self, launch: Launch) -> None:
+        # More than once: a process may fork while the others are being ended.
+        for _ in range(KILL_ROUNDS):
+            remaining = find_marked(_directory(launch).path)
+            if not remaining:
+                return
+            kill_all(remaining)
+            time.sleep(KILL_ROUND_SECONDS)
+            self._reap(launch)
+
+    def delete(self, launch: Launch) -> None:
+        # Ranks outlive a launch process that was killed: they have sessions of their own.
+        self.kill(launch)
+        self._children.pop(_directory(launch).path, None)
+
+    def logs(self, launch: Launch, source: LogSource, part: LogRange) -> LogPart:
+        attempt = _directory(launch)
+        return read_log(attempt.launch_log if source == "launch" else attempt.rank_log(source), part)
+
+    def capacity(self) -> Capacity:
+        return self._capacity
+
+    def _start_process(self, launch: Launch, attempt: AttemptDirectory) -> subprocess.Popen[bytes]:
+        run_directory = launch.run_directory.path
+        command = [str(self._python), "-m", "dlrm.launch", str(run_directory), "--attempt", str(launch.attempt)]
+        try:
+            with attempt.launch_log.open("ab") as output:
+                return subprocess.Popen(
+                    command,
+                    cwd=run_directory,
+                    env=marked_environment(attempt.path),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            _record(attempt).unlink(missing_ok=True)
+            raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from error
+
+    def _find(self, launch: Launch) -> psutil.Process | None:
+        """The living launch process."""
+        self._reap(launch)
+        attempt = _directory(launch)
+        record = _read_record(attempt)
+        if record is None:
+            return None
+        if record.pid is not None:
+            return find_same(record.pid, record.start_time, attempt.path)
+        unrecorded = next(iter(find_marked(attempt.path)), None)
+        if unrecorded is not None:
+            with contextlib.suppress(psutil.Error):
+                _write_record(attempt, ProcessRecord(pid=unrecorded.pid, start_time=unrecorded.create_time()))
+        return unrecorded
+
+    def _reap(self, launch: Launch) -> None:
+        child = self._children.get(_directory(launch).path)
+        if child is not None:
+            child.poll()
+
+
+def _directory(launch: Launch) -> AttemptDirectory:
+    return launch.run_directory.attempt(launch.attempt)
+
+
+def _record(attempt: AttemptDirectory) -> Path:
+    return attempt.path / "process.json"
+
+
+def _write_record(attempt: AttemptDirectory, record: ProcessRecord) -> None:
+    write_atomically(_record(attempt), record.model_dump_json())
+
+
+def _read_record(attempt: AttemptDirectory) -> ProcessRecord | None:
+    try:
+        return ProcessRecord.model_validate_json(_record(attempt).read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None

@@ -1,0 +1,46 @@
+"""Reading parts of growing log files."""
+
+import codecs
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from service.launchers.protocol import LogPart, LogRange
+
+
+def read_log(path: Path, part: LogRange) -> LogPart:
+    """A part of `path` as text; empty where there is no file yet.
+
+    A character, of 4 bytes at most, is never cut in two: what would be is left to the next part.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = _tail_start(file, size, part) if part.tail_lines is not None else min(part.offset, size)
+            file.seek(start)
+            data = file.read(part.limit_bytes)
+    except FileNotFoundError:
+        return LogPart("", part.offset, is_at_end=True)
+    is_at_end = start + len(data) >= size
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data)
+    num_pending = len(decoder.getstate()[0])
+    return LogPart(text, start + len(data) - num_pending, is_at_end)
+
+
+def last_line(path: Path) -> str:
+    """The last line that says anything; empty where none does."""
+    text = read_log(path, LogRange(tail_lines=20)).text
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def _tail_start(file: BinaryIO, size: int, part: LogRange) -> int:
+    """Offset of the last `tail_lines` lines, as far as they fit the limit."""
+    start = max(0, size - part.limit_bytes)
+    file.seek(start)
+    lines = file.read(size - start).splitlines(keepends=True)
+    if start and lines:
+        # Its beginning lies before the limit.
+        start += len(lines.pop(0))
+    num_left_out = max(0, len(lines) - (part.tail_lines or 0))
+    return start + sum(len(line) for line in lines[:num_left_out])

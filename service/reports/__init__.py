@@ -1,0 +1,1 @@
+"""What running jobs say: their reports, taken in once each, and their logs."""

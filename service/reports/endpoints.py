@@ -1,0 +1,57 @@
+"""/v1/ingest, and the metrics and logs of a job."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+
+from service.keys.dependencies import Viewer, bearer_token
+from service.launchers.protocol import LogRange
+from service.paging import MAX_SERIAL, Cursor, serial_cursor
+from service.reports.ingest import Stream
+from service.reports.schemas import MAX_INT32, Acknowledged, LogView, MetricKind, MetricPage, NewReports
+from service.reports.service import MetricQuery
+from service.services import Current
+
+router = APIRouter(prefix="/v1", tags=["reports"])
+
+AttemptNumber = Annotated[int | None, Query(ge=1, le=MAX_INT32)]
+Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
+
+
+@router.post("/ingest/{attempt_id}")
+def push_reports(attempt_id: str, reports: NewReports, request: Request, services: Current) -> Acknowledged:
+    return Acknowledged(acknowledged_seq=services.reports.push(attempt_id, bearer_token(request), reports))
+
+
+@router.get("/ingest/{attempt_id}")
+def get_acknowledged(attempt_id: str, rank: Rank, stream: Stream, request: Request, services: Current) -> Acknowledged:
+    token = bearer_token(request)
+    return Acknowledged(acknowledged_seq=services.reports.acknowledged_seq(attempt_id, token, rank, stream))
+
+
+@router.get("/jobs/{job_id}/metrics")
+def list_metrics(
+    job_id: str,
+    services: Current,
+    _: Viewer,
+    kind: MetricKind | None = None,
+    attempt: AttemptNumber = None,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    max_points: Annotated[int | None, Query(ge=1, le=10_000, description="thins evenly instead of paging")] = None,
+) -> MetricPage:
+    return services.reports.metrics(job_id, MetricQuery(kind, attempt, serial_cursor(cursor), limit, max_points))
+
+
+@router.get("/jobs/{job_id}/logs")
+def get_logs(
+    job_id: str,
+    services: Current,
+    _: Viewer,
+    attempt: AttemptNumber = None,
+    rank: Rank | Literal["launch"] = 0,
+    offset: Annotated[int, Query(ge=0, le=MAX_SERIAL)] = 0,
+    limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
+    tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
+) -> LogView:
+    return services.reports.logs(job_id, attempt, rank, LogRange(offset, limit_bytes, tail_lines))

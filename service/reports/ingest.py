@@ -1,0 +1,123 @@
+"""Takes in the lines of spool files, each once, whoever brings them and however often."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from dlrm.record import EventReport, ProgressReport, Report, parse_report
+from service.jobs.models import Attempt, Event, Job
+from service.jobs.repository import JobRepository
+from service.reports.models import Metric
+from service.reports.progress import ReportedProgress
+from service.reports.repository import ReportRepository
+
+
+class Stream(StrEnum):
+    METRICS = "metrics"
+    EVENTS = "events"
+
+
+class GapError(Exception):
+    """Lines are missing before those that were brought."""
+
+    def __init__(self, acknowledged_seq: int) -> None:
+        super().__init__(f"line {acknowledged_seq + 1} is the next one")
+        self.acknowledged_seq = acknowledged_seq
+
+
+class BadLineError(Exception):
+    """A line that is no report."""
+
+    def __init__(self, index: int, message: str) -> None:
+        """index: which of the lines that were brought, counted from 0."""
+        super().__init__(message)
+        self.index = index
+
+
+def ingest(
+    session: Session, attempt: Attempt, rank: int, stream: Stream, first_seq: int, lines: Sequence[str | bytes]
+) -> int:
+    """Take in lines `first_seq`, `first_seq + 1`, … of a stream, without those already known.
+
+    Belongs in a transaction of its own: all are taken in or none. Returns the number of the last line known.
+    Raises GapError, BadLineError.
+    """
+    repository = ReportRepository(session)
+    position = repository.lock_position(attempt.id, rank, stream)
+    num_known = position.acknowledged_seq - (first_seq - 1)
+    if num_known < 0:
+        raise GapError(position.acknowledged_seq)
+    reports = [_parse(line, first_seq + index, index) for index, line in enumerate(lines) if index >= num_known]
+    if not reports:
+        return position.acknowledged_seq
+    jobs = JobRepository(session)
+    job = jobs.lock(attempt.job_id)
+    progress = ReportedProgress.model_validate(job.progress)
+    for report in reports:
+        if isinstance(report, EventReport):
+            jobs.add_event(_event(job, attempt, rank, report))
+            continue
+        progress = progress.after(report)
+        if not isinstance(report, ProgressReport):
+            repository.add_metric(_metric(job, attempt, rank, stream, report))
+    if attempt.number == job.num_attempts:
+        jobs.set_progress(job.id, progress.model_dump())
+    position.acknowledged_seq += len(reports)
+    return position.acknowledged_seq
+
+
+def _parse(line: str | bytes, seq: int, index: int) -> Report:
+    try:
+        report = parse_report(line)
+        datetime.fromtimestamp(report.time, UTC)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise BadLineError(index, f"{field}: {first['msg']}" if field else first["msg"]) from None
+    except (OverflowError, ValueError, OSError):
+        raise BadLineError(index, "time: not a time in seconds since the epoch") from None
+    if report.seq != seq:
+        raise BadLineError(index, f"seq: is {report.seq}, but this line is number {seq}")
+    return report
+
+
+def _event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> Event:
+    return Event(
+        job_id=job.id,
+        attempt=attempt.number,
+        time=datetime.fromtimestamp(report.time, UTC),
+        actor="trainer",
+        kind="report",
+        message=_storable(report.message),
+        name=_storable(report.name),
+        rank=rank,
+        details=_as_json(report)["details"],
+    )
+
+
+def _metric(job: Job, attempt: Attempt, rank: int, stream: Stream, report: Report) -> Metric:
+    return Metric(
+        job_id=job.id,
+        attempt_id=attempt.id,
+        attempt=attempt.number,
+        rank=rank,
+        stream=stream.value,
+        seq=report.seq,
+        kind=report.kind,
+        report=_as_json(report),
+    )
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    """As JSON has it: a number that is not finite becomes null."""
+    return json.loads(report.model_dump_json())
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL's text has no NUL."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,41 @@
+"""Tables of reports."""
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from service.database import Base
+from service.database.base import SerialId
+
+
+class Metric(Base):
+    """A step or an evaluation, as reported."""
+
+    __tablename__ = "metrics"
+    __table_args__ = (
+        UniqueConstraint("attempt_id", "rank", "stream", "seq"),
+        Index("ix_metrics_job_id", "job_id", "kind", "id"),
+    )
+
+    id: Mapped[int] = mapped_column(SerialId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"))
+    attempt: Mapped[int]
+    """Number of the attempt."""
+    rank: Mapped[int]
+    stream: Mapped[str] = mapped_column(String(8))
+    seq: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(10))
+    report: Mapped[dict[str, Any]]
+
+
+class StreamPosition(Base):
+    """How much of one stream of one rank is known: lines 1 to `acknowledged_seq`."""
+
+    __tablename__ = "stream_positions"
+
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    stream: Mapped[str] = mapped_column(String(8), primary_key=True)
+    acknowledged_seq: Mapped[int]

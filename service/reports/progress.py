@@ -1,0 +1,53 @@
+"""How far a job has come, told by its reports."""
+
+from typing import Any
+
+from dlrm.record import EvaluationReport, ProgressReport, StepReport
+from service.jobs.schemas import Progress
+
+SMOOTHING = 0.9
+"""Weight of the speed so far against that of one more step."""
+
+
+class ReportedProgress(Progress):
+    """As it is kept. Streams arrive one after the other, whatever the order their lines were written in."""
+
+    time: float = 0.0
+    """Of the newest report, in seconds since the epoch."""
+
+    def after(self, report: StepReport | EvaluationReport | ProgressReport) -> "ReportedProgress":
+        """The progress after one more report; what an older report says of the phase is no news."""
+        is_news = report.time >= self.time
+        changes: dict[str, Any] = {"time": max(report.time, self.time)}
+        if isinstance(report, StepReport):
+            changes |= self._after_step(report) | ({"phase": "training"} if is_news else {})
+        elif isinstance(report, EvaluationReport):
+            changes["auc"] = report.auc
+        elif is_news:
+            changes |= {"phase": report.phase, "done_fraction": self._done_fraction(report)}
+        return self.model_copy(update=changes)
+
+    def _after_step(self, report: StepReport) -> dict[str, Any]:
+        speed = report.samples_per_second
+        if self.samples_per_second is not None:
+            speed = SMOOTHING * self.samples_per_second + (1 - SMOOTHING) * speed
+        return {
+            "step": report.step,
+            "num_steps": report.num_steps,
+            "done_fraction": report.step / max(report.num_steps, 1),
+            "loss": self.loss if report.loss is None else report.loss,
+            "samples_per_second": speed,
+            "eta_seconds": _eta_seconds(report, speed),
+        }
+
+    def _done_fraction(self, report: ProgressReport) -> float | None:
+        # Evaluating and saving are part of the run: what is trained stays trained.
+        is_within_run = report.phase in {"training", "evaluating", "saving"}
+        return self.done_fraction if is_within_run else report.done_fraction
+
+
+def _eta_seconds(report: StepReport, samples_per_second: float) -> float | None:
+    if report.step <= 0 or samples_per_second <= 0:
+        return None
+    samples_per_step = report.num_samples / report.step
+    return max(0, report.num_steps - report.step) * samples_per_step / samples_per_second

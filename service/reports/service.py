@@ -1,0 +1,117 @@
+"""Taking in pushed reports; showing metrics and logs."""
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from dlrm.config import FieldError
+from dlrm.record import RunDirectory
+from service.database import Database
+from service.jobs.attempts import RUNS, AttemptRepository
+from service.jobs.models import Attempt, Job
+from service.jobs.service import existing_job
+from service.keys.secret import hash_secret
+from service.launchers.protocol import Launch, Launcher, LogRange, LogSource
+from service.problems import conflict, invalid_request, not_found, unauthenticated
+from service.reports.ingest import BadLineError, GapError, Stream, ingest
+from service.reports.repository import ReportRepository
+from service.reports.schemas import LogView, MetricKind, MetricPage, NewReports
+
+
+@dataclass(frozen=True)
+class MetricQuery:
+    """Which reports of a job: `limit` of them behind `after`, or all thinned to `max_points`."""
+
+    kind: MetricKind | None
+    attempt: int | None
+    after: int
+    limit: int
+    max_points: int | None
+
+
+class ReportService:
+    def __init__(self, database: Database, launcher: Launcher) -> None:
+        self._database = database
+        self._launcher = launcher
+
+    def push(self, attempt_id: str, token: str | None, reports: NewReports) -> int:
+        """Take in pushed lines; the number of the last line known. Raises ProblemError."""
+        try:
+            with self._database.write() as session:
+                attempt = _authenticated(session, attempt_id, token)
+                _check_rank(existing_job(session, attempt.job_id), reports.rank)
+                return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
+        except GapError as error:
+            detail = f"lines are missing: {error}, not {reports.first_seq}"
+            raise conflict(detail, acknowledged_seq=error.acknowledged_seq) from None
+        except BadLineError as error:
+            raise invalid_request([FieldError(f"lines.{error.index}", str(error), "one report as JSON")]) from None
+
+    def acknowledged_seq(self, attempt_id: str, token: str | None, rank: int, stream: Stream) -> int:
+        """Raises ProblemError."""
+        with self._database.read() as session:
+            _authenticated(session, attempt_id, token)
+            return ReportRepository(session).acknowledged_seq(attempt_id, rank, stream)
+
+    def metrics(self, job_id: str, query: MetricQuery) -> MetricPage:
+        """Raises ProblemError."""
+        with self._database.read() as session:
+            existing_job(session, job_id)
+            reports = ReportRepository(session)
+            if query.max_points is not None:
+                found = reports.thinned_metrics(
+                    job_id, kind=query.kind, attempt=query.attempt, after=query.after, max_points=query.max_points
+                )
+                shown = found
+            else:
+                found = reports.metrics(
+                    job_id, kind=query.kind, attempt=query.attempt, after=query.after, limit=query.limit + 1
+                )
+                shown = found[: query.limit]
+        items = [{"attempt": metric.attempt} | metric.report for metric in shown]
+        return MetricPage(items=items, next_cursor=str(shown[-1].id) if len(found) > len(shown) else None)
+
+    def logs(self, job_id: str, attempt_number: int | None, source: LogSource, part: LogRange) -> LogView:
+        """A part of a log of the given attempt, or of the last one. Raises ProblemError."""
+        with self._database.read() as session:
+            job = existing_job(session, job_id)
+            if source != "launch":
+                _check_rank(job, source)
+            attempt = _attempt(session, job, attempt_number)
+        if attempt is None:
+            # Not started yet: nothing was written so far.
+            return LogView(attempt=1, rank=source, text="", next_offset=0, complete=job.finished_at is not None)
+        launch = Launch(RunDirectory(Path(job.run_directory)), attempt.number)
+        found = self._launcher.logs(launch, source, part)
+        return LogView(
+            attempt=attempt.number,
+            rank=source,
+            text=found.text,
+            next_offset=found.next_offset,
+            complete=found.is_at_end and attempt.state not in RUNS,
+        )
+
+
+def _authenticated(session: Session, attempt_id: str, token: str | None) -> Attempt:
+    attempt = AttemptRepository(session).get(attempt_id)
+    if attempt is None or not secrets.compare_digest(attempt.token_hash, hash_secret(token or "")):
+        raise unauthenticated("this is not the token of that attempt")
+    return attempt
+
+
+def _check_rank(job: Job, rank: int) -> None:
+    if rank >= job.world_size:
+        raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {job.world_size - 1}")])
+
+
+def _attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
+    """The attempt of that number, the last one for None; None where there is no attempt at all."""
+    attempts = AttemptRepository(session)
+    if number is None:
+        return attempts.numbered(job.id, job.num_attempts)
+    attempt = attempts.numbered(job.id, number)
+    if attempt is None:
+        raise not_found("attempt", f"{number} of {job.id}")
+    return attempt

@@ -1,0 +1,86 @@
+"""The feeder that needs no network: reads the spool files of running jobs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from dlrm.record import AttemptDirectory, EventReport, SpoolReader
+from service.database import Database
+from service.jobs.models import Attempt, Job
+from service.launchers.protocol import Launch
+from service.reports.ingest import BadLineError, Stream, ingest
+from service.reports.repository import ReportRepository
+from service.times import now
+
+log = structlog.get_logger(__name__)
+
+MAX_LINES = 1000
+"""Lines of one transaction."""
+
+
+@dataclass
+class _Position:
+    reader: SpoolReader
+    next_seq: int
+
+
+class SpoolTail:
+    """Brings what is new in the spool files; remembers how far it has read."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._positions: dict[tuple[str, int, Stream], _Position] = {}
+
+    def bring(self, job: Job, attempt: Attempt, launch: Launch) -> None:
+        """Bring all whole lines there are."""
+        directory = launch.run_directory.attempt(launch.attempt)
+        for rank in range(job.world_size):
+            for stream in Stream:
+                self._bring_stream(job, attempt, directory, rank, stream)
+
+    def forget(self, attempt: Attempt) -> None:
+        """Of an attempt that has ended."""
+        self._positions = {name: position for name, position in self._positions.items() if name[0] != attempt.id}
+
+    def _bring_stream(self, job: Job, attempt: Attempt, directory: AttemptDirectory, rank: int, stream: Stream) -> None:
+        path = directory.spool_file(rank, stream)
+        if not path.exists():
+            return
+        name = (attempt.id, rank, stream)
+        position = self._positions.pop(name, None) or self._open(path, attempt, rank, stream)
+        while lines := position.reader.read(MAX_LINES):
+            self._bring_lines(job, attempt, rank, stream, position.next_seq, lines)
+            position.next_seq += len(lines)
+        # Kept only where all went well: else the next call asks the database again.
+        self._positions[name] = position
+
+    def _open(self, path: Path, attempt: Attempt, rank: int, stream: Stream) -> _Position:
+        with self._database.read() as session:
+            acknowledged_seq = ReportRepository(session).acknowledged_seq(attempt.id, rank, stream)
+        return _Position(SpoolReader(path, acknowledged_seq), acknowledged_seq + 1)
+
+    def _bring_lines(
+        self, job: Job, attempt: Attempt, rank: int, stream: Stream, first_seq: int, lines: list[bytes]
+    ) -> None:
+        """Take in `lines`; one that is no report becomes an event that says so: those behind it still count."""
+        while True:
+            try:
+                with self._database.write() as session:
+                    ingest(session, attempt, rank, stream, first_seq, lines)
+            except BadLineError as error:
+                seq = first_seq + error.index
+                log.warning("bad_report", job=job.id, attempt=attempt.number, rank=rank, stream=stream, seq=seq)
+                lines[error.index] = _unreadable(stream, seq, str(error))
+            else:
+                return
+
+
+def _unreadable(stream: Stream, seq: int, message: str) -> bytes:
+    report = EventReport(
+        seq=seq,
+        time=now().timestamp(),
+        name="unreadable_report",
+        message=f"line {seq} of the {stream} stream is no report: {message}",
+    )
+    return report.model_dump_json().encode()

@@ -1,0 +1,37 @@
+"""The parts of one running service, and how an endpoint gets at them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, cast
+
+from fastapi import Depends, Request
+
+if TYPE_CHECKING:
+    from service.control.loop import ControlLoop
+    from service.database import Database
+    from service.jobs.service import JobService
+    from service.keys.service import KeyService
+    from service.launchers.protocol import Launcher
+    from service.reports.service import ReportService
+    from service.settings import Settings
+    from service.telemetry import Telemetry
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything endpoints ask; made once, in `service.app`."""
+
+    settings: "Settings"
+    database: "Database"
+    keys: "KeyService"
+    jobs: "JobService"
+    reports: "ReportService"
+    launcher: "Launcher"
+    control: "ControlLoop"
+    telemetry: "Telemetry"
+
+
+def _current(request: Request) -> Services:
+    return cast("Services", request.app.state.services)
+
+
+Current = Annotated[Services, Depends(_current)]

@@ -1,0 +1,66 @@
+"""What the service is told from outside: environment variables with the prefix DLRM_."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, DirectoryPath, Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from service.machine import measured_memory_bytes, measured_num_cores, measured_num_gpus
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+def _split_paths(value: Any) -> Any:
+    return value.split(os.pathsep) if isinstance(value, str) else value
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+DataRoot = Annotated[DirectoryPath, AfterValidator(_absolute)]
+
+
+class Settings(BaseSettings):
+    """Settings of one service."""
+
+    model_config = SettingsConfigDict(env_prefix="DLRM_", frozen=True, validate_default=True)
+
+    state_directory: AbsolutePath = Path(".dlrm")
+    """Where the service keeps what it knows; one service at a time."""
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65_535)
+    """0 takes a free port."""
+    database_url: str = Field(
+        default_factory=lambda data: f"sqlite:///{data['state_directory'] / 'service.sqlite3'}", min_length=1
+    )
+    """SQLAlchemy's form: `sqlite:///…` or `postgresql+psycopg://…`."""
+    runs_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "runs")
+    """Where every job gets a directory of its own."""
+    data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_paths)] = Field(
+        default=[Path()], min_length=1
+    )
+    """Directories that the data of jobs must lie in; in the environment separated as in PATH."""
+    num_cores: int = Field(default_factory=measured_num_cores, ge=1)
+    """Cores that jobs may occupy."""
+    memory_bytes: int = Field(default_factory=measured_memory_bytes, ge=1)
+    """Memory that jobs may occupy."""
+    num_gpus: int = Field(default_factory=measured_num_gpus, ge=0)
+    """GPUs that jobs may occupy."""
+    trainer_python: AbsolutePath = Path(sys.executable)
+    """The interpreter that has the trainer installed."""
+    reconcile_interval_seconds: float = Field(default=2.0, gt=0.0)
+    """Pause between two comparisons of the job table with what runs."""
+    grace_period_seconds: float = Field(default=60.0, ge=0.0)
+    """What a job that was asked to stop has for its last checkpoint, before it is killed."""
+    max_body_bytes: int = Field(default=2**20, ge=1024)
+    """Largest request, reports of a running job excepted."""
+    log_format: Literal["console", "json"] = "console"
+
+    @property
+    def url(self) -> str:
+        """Where programs on this machine reach the service."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"

@@ -1,0 +1,100 @@
+"""The client against a real service whose trainer fails at once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from service.client import Client, EvaluationMetric, ServiceError
+from service.demo.running import running_service
+
+SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
+POLL_SECONDS = 0.1
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with running_service(tmp_path_factory.mktemp("state"), SETTINGS) as client:
+        yield client
+
+
+def document(name: str = "first", **labels: str) -> dict[str, object]:
+    return {
+        "name": name,
+        "labels": labels,
+        "max_restarts": 0,
+        "data": {"format": "synthetic", "synthetic": {"num_rows": 1000}},
+        "batch": {"global_size": 64},
+        "resources": {"memory": "1GiB"},
+    }
+
+
+def test_a_job_is_followed_to_its_end(client: Client) -> None:
+    job = client.submit(document())
+    seen = list(client.follow(job.id, POLL_SECONDS))
+    assert seen[-1].has_ended
+    assert seen[-1].state == "FAILED"
+    assert seen[-1].spec["batch"]["global_size"] == 64
+    assert {number.name for number in seen[-1].derived} >= {"chunk_size", "world_size"}
+
+
+def test_one_idempotency_key_makes_one_job(client: Client) -> None:
+    jobs = {client.submit(document(), idempotency_key="the-same").id for _ in range(2)}
+    assert len(jobs) == 1
+    with pytest.raises(ServiceError) as refused:
+        client.submit(document("other"), idempotency_key="the-same")
+    assert refused.value.problem.slug == "idempotency-mismatch"
+
+
+def test_jobs_are_found_by_label_and_name_over_all_pages(client: Client) -> None:
+    made = [client.submit(document("paged", team="pages")).id for _ in range(60)]
+    found = [job.id for job in client.jobs(label="team:pages")]
+    assert found == made[::-1]
+    assert {job.id for job in client.jobs(name="paged")} == set(made)
+
+
+def test_a_bad_document_is_refused_field_by_field(client: Client) -> None:
+    with pytest.raises(ServiceError) as refused:
+        client.submit({**document(), "precision": "fp8"})
+    problem = refused.value.problem
+    assert (problem.status, problem.slug) == (422, "invalid-job")
+    assert [error.field for error in problem.errors] == ["precision"]
+    assert "fp32" in problem.errors[0].valid
+
+
+def test_events_attempts_logs_and_metrics_of_an_ended_job(client: Client) -> None:
+    job = client.submit(document())
+    *_, ended = client.follow(job.id, POLL_SECONDS)
+    changes = [event.to_state for event in client.events(job.id) if event.kind == "state"]
+    assert (changes[0], changes[-1]) == ("QUEUED", "FAILED")
+    attempts = list(client.attempts(job.id))
+    assert [attempt.number for attempt in attempts] == list(range(1, ended.num_attempts + 1))
+    assert client.logs(job.id, rank="launch").complete
+    assert [metric for metric in client.metrics(job.id) if isinstance(metric, EvaluationMetric)] == []
+
+
+def test_an_ended_job_cannot_be_cancelled(client: Client) -> None:
+    job = client.submit(document())
+    list(client.follow(job.id, POLL_SECONDS))
+    with pytest.raises(ServiceError) as refused:
+        client.cancel(job.id)
+    assert refused.value.problem.slug == "conflict"
+
+
+def test_capacity_is_what_the_service_was_given(client: Client) -> None:
+    capacity = client.capacity()
+    assert capacity.num_cores == 2
+    assert 0 <= capacity.memory_bytes_free <= capacity.memory_bytes
+
+
+def test_a_key_works_with_its_role_until_it_is_removed(client: Client) -> None:
+    made = client.create_key("reader", "viewer")
+    with Client(client.url, made.key) as reader:
+        assert reader.capacity().num_cores == 2
+        with pytest.raises(ServiceError) as refused:
+            reader.submit(document())
+        assert refused.value.problem.slug == "forbidden"
+        assert made.id in {key.id for key in client.keys()}
+        client.delete_key(made.id)
+        with pytest.raises(ServiceError) as refused:
+            reader.capacity()
+        assert refused.value.problem.slug == "unauthenticated"

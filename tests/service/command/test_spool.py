@@ -1,0 +1,49 @@
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dlrm.record import AttemptDirectory, EvaluationReport, ProgressReport, SpoolWriter, StepReport
+from service.command.progress import describe
+from service.command.spool import SpoolProgress
+
+
+def step(number: int, samples_per_second: float) -> StepReport:
+    return StepReport(
+        step=number,
+        num_steps=10,
+        num_samples=100 * number,
+        loss=0.5,
+        dense_learning_rate=0.1,
+        table_learning_rate=0.1,
+        samples_per_second=samples_per_second,
+    )
+
+
+def test_progress_is_what_rank_0_has_reported_so_far(tmp_path: Path) -> None:
+    attempt = AttemptDirectory(tmp_path)
+    progress = SpoolProgress(attempt)
+    assert progress.read().phase == "starting"
+    with (
+        closing(SpoolWriter(attempt.spool_file(0, "events"))) as events,
+        closing(SpoolWriter(attempt.spool_file(0, "metrics"))) as metrics,
+    ):
+        events.write(ProgressReport(phase="training"))
+        metrics.write(step(1, 100.0))
+        metrics.write(step(2, 100.0))
+        seen = progress.read()
+        assert (seen.phase, seen.step, seen.done_fraction) == ("training", 2, 0.2)
+        assert seen.eta_seconds == pytest.approx(8.0)
+        metrics.write(
+            EvaluationReport(
+                step=2,
+                num_rows=10,
+                auc=0.75,
+                log_loss=0.5,
+                normalized_entropy=0.9,
+                calibration=1.0,
+                constant_log_loss=0.55,
+                seconds=1.0,
+            )
+        )
+        assert describe(progress.read()) == "step 2/10 · loss 0.5000 · AUC 0.7500 · 100 samples/s · 8 s left"

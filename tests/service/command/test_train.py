@@ -1,0 +1,80 @@
+"""`dlrm train` and `dlrm evaluate` with the real trainer."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlrm.record import EXIT_STOPPED
+
+pytestmark = pytest.mark.slow
+
+DOCUMENT: dict[str, Any] = {
+    "name": "small",
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 50}},
+    "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
+    "batch": {"global_size": 1024},
+}
+
+
+def write_job(directory: Path, **changes: object) -> Path:
+    path = directory / "job.json"
+    path.write_text(json.dumps({**DOCUMENT, **changes}))
+    return path
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "service.command", *map(str, arguments)]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+
+
+def test_the_last_line_of_train_is_its_result_and_the_model_can_be_evaluated(tmp_path: Path) -> None:
+    ended = run("train", write_job(tmp_path), "--json", "--run-directory", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout.splitlines()[-1])
+    assert (result["state"], result["reason"]) == ("succeeded", "completed")
+    assert 0.0 < result["auc"] < result["best_possible_auc"] < 1.0
+    assert result["samples_per_second"] > 0
+    assert result["run_directory"] == str(tmp_path / "run")
+    assert "chunk_size" in ended.stderr
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())
+    assert spec["data_roots"] is None
+    evaluated = run("evaluate", result["model"], "--json")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert json.loads(evaluated.stdout)["auc"] == pytest.approx(result["auc"], abs=1e-4)
+
+
+def test_rows_named_relative_to_the_job_file_that_are_bad_end_in_exit_code_2(tmp_path: Path) -> None:
+    (tmp_path / "rows.tsv").write_text("1\tnot a Criteo row\n")
+    job = write_job(tmp_path, data={"train": ["rows.tsv"]})
+    ended = run("train", job, "--run-directory", tmp_path / "run")
+    assert ended.returncode == 2
+    assert "bad_input" in ended.stderr
+    assert "rows.tsv" in ended.stderr
+
+
+def test_an_interrupt_stops_after_a_checkpoint(tmp_path: Path) -> None:
+    job = write_job(tmp_path, run={"epochs": 1000, "eval_every_fraction": 1.0})
+    training = subprocess.Popen(
+        command("train", job, "--json", "--run-directory", tmp_path / "run"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert training.stderr is not None
+    for line in training.stderr:
+        if line.startswith("training"):
+            break
+    os.kill(training.pid, signal.SIGINT)
+    out, _ = training.communicate()
+    assert training.returncode == EXIT_STOPPED
+    assert json.loads(out.splitlines()[-1])["state"] == "stopped"
+    assert list((tmp_path / "run" / "checkpoints").iterdir())

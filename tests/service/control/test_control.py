@@ -1,0 +1,278 @@
+"""The control loop with real processes."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+from service.app import create_services
+from service.control.starter import Starter
+from service.jobs.models import Job
+from service.jobs.service import Submission
+from service.keys.roles import Role
+from service.keys.service import Principal
+
+SOMEBODY = Principal("key_0", "somebody", Role.ADMIN)
+ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
+
+
+def changes_of(api: Any, job_id: str) -> list[str]:
+    events = api.viewer.get(f"/v1/jobs/{job_id}/events").json()["items"]
+    return [event["to_state"] for event in events if event["kind"] == "state"]
+
+
+def pid_of(job: dict[str, Any], attempt: int = 1) -> int:
+    record = Path(job["run_directory"]) / f"attempt-{attempt}" / "process.json"
+    return json.loads(record.read_text())["pid"]
+
+
+def test_a_job_runs_to_its_end(live_api: Any) -> None:
+    job = live_api.wait_for(live_api.submit(behaviour="succeed")["id"], *ENDED)
+    assert (job["state"], job["reason"]) == ("SUCCEEDED", "completed"), job["message"]
+    assert job["metrics"] == {"auc": 0.75}
+    assert job["model_path"] == f"{job['run_directory']}/model"
+    assert (job["progress"]["step"], job["progress"]["auc"], job["progress"]["done_fraction"]) == (5, 0.75, 1.0)
+    assert changes_of(live_api, job["id"])[:2] == ["QUEUED", "STARTING"]
+    path = f"/v1/jobs/{job['id']}"
+    steps = live_api.viewer.get(f"{path}/metrics", params={"kind": "step"}).json()["items"]
+    assert [item["step"] for item in steps] == [1, 2, 3, 4, 5]
+    (attempt,) = live_api.viewer.get(f"{path}/attempts").json()["items"]
+    assert (attempt["number"], attempt["state"], attempt["exit_code"]) == (1, "SUCCEEDED", 0)
+    log = live_api.viewer.get(f"{path}/logs").json()
+    assert (log["attempt"], log["text"], log["complete"]) == (1, "rank 0 says grüezi\n", True)
+    assert live_api.viewer.get(f"{path}/logs", params={"attempt": 2}).status_code == 404
+    spec = Path(job["run_directory"]) / "spec.json"
+    assert json.loads(spec.read_text())["job"]["data"]["train"] == [
+        f"{live_api.services.settings.data_roots[0]}/day_*.tsv"
+    ]
+    target = Path(job["run_directory"]) / "attempt-1" / "push.json"
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_bad_input_fails_at_once_with_the_rank_and_its_error(live_api: Any) -> None:
+    job = live_api.wait_for(live_api.submit(behaviour="bad_input")["id"], *ENDED)
+    assert (job["state"], job["reason"], job["num_attempts"]) == ("FAILED", "bad_input", 1)
+    assert job["message"] == "rank 1: day_0.tsv line 3: 39 columns, expected 40"
+    (attempt,) = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
+    assert attempt["exit_code"] == 64
+
+
+def test_a_crashed_attempt_is_followed_by_another(live_api: Any) -> None:
+    job = live_api.wait_for(live_api.submit(behaviour="crash_once")["id"], *ENDED)
+    assert (job["state"], job["num_attempts"]) == ("SUCCEEDED", 2)
+    attempts = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
+    assert [(a["number"], a["state"], a["reason"]) for a in attempts] == [
+        (1, "FAILED", "worker_crashed"),
+        (2, "SUCCEEDED", "completed"),
+    ]
+    assert "RECOVERING" in changes_of(live_api, job["id"])
+    log = live_api.viewer.get(f"/v1/jobs/{job['id']}/logs", params={"attempt": 1, "rank": "launch"}).json()
+    assert "a wheel came off" in log["text"]
+
+
+def test_a_job_that_goes_on_crashing_fails_after_its_last_restart(live_api: Any) -> None:
+    job = live_api.wait_for(live_api.submit(behaviour="crash", max_restarts=1)["id"], *ENDED)
+    assert (job["state"], job["reason"], job["num_attempts"]) == ("FAILED", "worker_crashed", 2)
+    assert "exit code 3" in job["message"]
+    assert "a wheel came off" in job["message"]
+
+
+def test_cancelling_a_running_job_stops_it_with_a_checkpoint(live_api: Any, is_running: Any) -> None:
+    job = live_api.wait_for(live_api.submit()["id"], "RUNNING")
+    pid = pid_of(job)
+    spool = Path(job["run_directory"]) / "attempt-1/spool/rank-0.metrics.jsonl"
+    until_written(spool)
+    response = live_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
+    assert (response.status_code, response.json()["state"]) == (202, "CANCELLING")
+    live_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
+    job = live_api.wait_for(job["id"], *ENDED)
+    assert (job["state"], job["reason"], job["message"]) == ("CANCELLED", "user_cancelled", "cancelled by submitter")
+    assert not is_running(pid)
+    (attempt,) = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
+    assert (attempt["state"], attempt["exit_code"]) == ("STOPPED", 75)
+    assert changes_of(live_api, job["id"]) == ["QUEUED", "STARTING", "RUNNING", "CANCELLING", "CANCELLED"]
+
+
+def until_written(path: Path) -> None:
+    deadline = monotonic() + 30
+    while not path.exists():
+        assert monotonic() < deadline
+        sleep(0.02)
+
+
+def test_a_job_that_finishes_while_it_is_cancelled_has_succeeded(live_api: Any, eventually: Any) -> None:
+    job_id = live_api.submit(behaviour="finish_when_asked_to_stop")["id"]
+    job = live_api.wait_for(job_id, "RUNNING")
+    until_written(Path(job["run_directory"]) / "attempt-1/logs/rank-0.log")
+    live_api.submitter.post(f"/v1/jobs/{job_id}/cancel")
+    assert live_api.wait_for(job_id, *ENDED)["state"] == "SUCCEEDED"
+
+
+def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(
+    settings: Any, is_running: Any, eventually: Any
+) -> None:
+    services = create_services(settings.model_copy(update={"grace_period_seconds": 0.3}))
+    job_id = submit(services, behaviour="ignore_stop")
+    services.control.run_once()
+    until_written(settings.runs_directory / job_id / "attempt-1/logs/rank-0.log")
+    services.jobs.cancel(job_id, SOMEBODY)
+    job = run_until(services, job_id, ENDED, eventually)
+    assert (job.state, job.reason) == ("CANCELLED", "user_cancelled")
+
+
+def test_a_job_above_its_memory_is_killed_with_the_figures(live_api: Any) -> None:
+    resources = {"workers_per_node": 1, "memory": "256MiB"}
+    job = live_api.wait_for(live_api.submit(behaviour="hog", resources=resources, max_restarts=0)["id"], *ENDED)
+    assert (job["state"], job["reason"]) == ("FAILED", "out_of_memory")
+    assert "limit of 0.25 GiB" in job["message"]
+
+
+def test_a_job_past_its_deadline_is_stopped(live_api: Any) -> None:
+    job = live_api.wait_for(live_api.submit(deadline_seconds=1)["id"], *ENDED)
+    assert (job["state"], job["reason"]) == ("FAILED", "deadline_exceeded")
+    assert "deadline_seconds = 1" in job["message"]
+    (attempt,) = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
+    assert attempt["state"] == "STOPPED"
+
+
+def test_a_stop_from_elsewhere_is_followed_by_another_attempt(live_api: Any) -> None:
+    job = live_api.wait_for(live_api.submit(max_restarts=1)["id"], "RUNNING")
+    until_written(Path(job["run_directory"]) / "attempt-1/spool/rank-0.metrics.jsonl")
+    os.kill(pid_of(job), signal.SIGTERM)
+    assert live_api.wait_for(job["id"], "RECOVERING", "QUEUED", "STARTING")["state"]
+    assert live_api.wait_for(job["id"], "RUNNING")["num_attempts"] == 2
+
+
+# The scheduler, round by round.
+
+
+def submit(services: Any, behaviour: str = "wait", **changes: Any) -> str:
+    document = {
+        "data": {"train": ["day_0.tsv"]},
+        "labels": {"behaviour": behaviour},
+        "batch": {"global_size": 64},
+        "resources": {"workers_per_node": 1, "memory": "1GiB"},
+    }
+    return services.jobs.submit(Submission(document | changes, SOMEBODY))[0].id
+
+
+def run_until(services: Any, job_id: str, states: tuple[str, ...], eventually: Any) -> Any:
+    def look() -> Any:
+        services.control.run_once()
+        job = services.jobs.get(job_id)
+        return job if job.state in states else None
+
+    return eventually(look)
+
+
+def waiting(services: Any, job_id: str) -> tuple[str, str]:
+    job = services.jobs.get(job_id)
+    return job.state, job.reason
+
+
+def needing(cores: int, gibibytes: int = 1) -> dict[str, Any]:
+    return {"workers_per_node": 1, "threads_per_worker": cores, "memory": f"{gibibytes}GiB"}
+
+
+def test_jobs_wait_for_what_they_lack_and_nobody_overtakes(settings: Any, eventually: Any) -> None:
+    services = create_services(settings)
+    first = submit(services, resources=needing(3))
+    large = submit(services, resources=needing(2))
+    small = submit(services, resources=needing(1))
+    services.control.run_once()
+    assert services.jobs.get(first).state == "STARTING"
+    assert waiting(services, large) == ("QUEUED", "waiting_for_cpu")
+    assert services.jobs.get(large).message == "needs 2 cores, 1 free"
+    assert waiting(services, small) == ("QUEUED", "behind_reservation")
+    services.jobs.cancel(first, SOMEBODY)
+    run_until(services, first, ENDED, eventually)
+    services.control.run_once()
+    assert services.jobs.get(large).state in {"STARTING", "RUNNING"}
+    assert services.jobs.get(small).state in {"STARTING", "RUNNING"}
+
+
+def test_a_job_waits_for_memory(settings: Any) -> None:
+    services = create_services(settings)
+    submit(services, resources=needing(1, 3))
+    second = submit(services, resources=needing(1, 2))
+    services.control.run_once()
+    assert waiting(services, second) == ("QUEUED", "waiting_for_memory")
+    assert services.jobs.get(second).message == "needs 2.00 GiB, 1.00 GiB free"
+
+
+def test_higher_priority_starts_first(settings: Any) -> None:
+    services = create_services(settings)
+    low = submit(services, resources=needing(4))
+    high = submit(services, resources=needing(4), priority=1)
+    services.control.run_once()
+    assert services.jobs.get(high).state == "STARTING"
+    assert waiting(services, low) == ("QUEUED", "waiting_for_cpu")
+
+
+def test_a_job_that_no_longer_fits_the_machine_fails(settings: Any) -> None:
+    job_id = submit(create_services(settings), resources=needing(4))
+    smaller = create_services(settings.model_copy(update={"num_cores": 2}))
+    smaller.control.run_once()
+    assert waiting(smaller, job_id) == ("FAILED", "cannot_fit")
+
+
+def test_a_trainer_that_cannot_be_started_fails_the_job_after_its_restarts(settings: Any, tmp_path: Path) -> None:
+    services = create_services(settings.model_copy(update={"trainer_python": tmp_path / "nothing"}))
+    job_id = submit(services, max_restarts=1)
+    services.control.run_once()
+    assert waiting(services, job_id) == ("QUEUED", "launch_failed")
+    services.control.run_once()
+    assert waiting(services, job_id) == ("FAILED", "launch_failed")
+    assert "No such file" in services.jobs.get(job_id).message
+    assert [attempt.state for attempt in services.jobs.attempts(job_id)] == ["FAILED", "FAILED"]
+
+
+def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(settings: Any) -> None:
+    services = create_services(settings)
+    job_id = submit(services)
+    with services.database.read() as session:
+        job = session.get_one(Job, job_id)
+    Starter(services.database, services.launcher, settings.url).begin(job)
+    restarted = create_services(settings)
+    restarted.control.run_once()
+    restarted.control.run_once()
+    assert restarted.jobs.get(job_id).state == "RUNNING"
+    assert len(restarted.jobs.attempts(job_id)) == 1
+
+
+@pytest.mark.parametrize("state", ["STARTING", "RECOVERING"])
+def test_a_job_without_a_process_is_cancelled_too(settings: Any, state: str, eventually: Any) -> None:
+    services = create_services(settings)
+    job_id = submit(services, behaviour="wait" if state == "STARTING" else "crash")
+    if state == "STARTING":
+        with services.database.read() as session:
+            job = session.get_one(Job, job_id)
+        Starter(services.database, services.launcher, settings.url).begin(job)
+    else:
+        services.control.run_once()
+
+        def recovering() -> bool:
+            for job in services.control.reconciler.watched():
+                services.control.reconciler.reconcile(job)
+            return services.jobs.get(job_id).state == "RECOVERING"
+
+        eventually(recovering)
+    assert services.jobs.cancel(job_id, SOMEBODY).state == "CANCELLING"
+    services.control.run_once()
+    assert waiting(services, job_id) == ("CANCELLED", "user_cancelled")
+
+
+def test_an_error_in_one_job_does_not_stop_the_others(settings: Any) -> None:
+    services = create_services(settings)
+    broken, fine = submit(services), submit(services)
+    services.control.run_once()
+    with services.database.write() as session:
+        session.get_one(Job, broken).spec = {}
+    services.control.run_once()
+    services.control.run_once()
+    assert services.jobs.get(fine).state == "RUNNING"
+    assert b"dlrm_control_errors_total 2.0" in services.telemetry.render()

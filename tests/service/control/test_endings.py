@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
+from service.control.endings import RETRIED, Seen, ending
+from service.jobs.reasons import Reason
+from service.jobs.states import ENDED, HOLDING, JobState
+
+CRASHED = Seen(
+    job_state=JobState.RUNNING,
+    outcome=None,
+    exit_code=3,
+    last_log_line="KeyError: 'day'",
+    stop_reason=None,
+    stop_message="",
+    num_restarts_left=2,
+)
+FAILED = Outcome(state="failed", reason=EndReason.BAD_INPUT, message="line 3: 39 columns", rank=1)
+DIVERGED = Outcome(state="failed", reason=EndReason.DIVERGED)
+LOST = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="rank 1 was killed by SIGKILL")
+STOPPED = Outcome(state="stopped", reason=EndReason.STOP_REQUESTED)
+DONE = Outcome(state="succeeded", reason=EndReason.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("seen", "job_state", "reason"),
+    [
+        (replace(CRASHED, outcome=DONE), JobState.SUCCEEDED, Reason.COMPLETED),
+        (replace(CRASHED, outcome=DONE, job_state=JobState.CANCELLING), JobState.SUCCEEDED, Reason.COMPLETED),
+        (replace(CRASHED, outcome=STOPPED, job_state=JobState.CANCELLING), JobState.CANCELLED, Reason.USER_CANCELLED),
+        (replace(CRASHED, job_state=JobState.CANCELLING), JobState.CANCELLED, Reason.USER_CANCELLED),
+        (replace(CRASHED, outcome=FAILED), JobState.FAILED, Reason.BAD_INPUT),
+        (replace(CRASHED, outcome=DIVERGED), JobState.FAILED, Reason.DIVERGED),
+        (replace(CRASHED, exit_code=EXIT_BAD_INPUT), JobState.FAILED, Reason.BAD_INPUT),
+        (replace(CRASHED, outcome=LOST), JobState.RECOVERING, Reason.WORKER_CRASHED),
+        (replace(CRASHED, outcome=LOST, num_restarts_left=0), JobState.FAILED, Reason.WORKER_CRASHED),
+        (CRASHED, JobState.RECOVERING, Reason.WORKER_CRASHED),
+        (replace(CRASHED, exit_code=None), JobState.RECOVERING, Reason.WORKER_CRASHED),
+        (replace(CRASHED, outcome=STOPPED), JobState.RECOVERING, Reason.STOP_REQUESTED),
+        (
+            replace(CRASHED, outcome=STOPPED, stop_reason=Reason.DEADLINE_EXCEEDED),
+            JobState.FAILED,
+            Reason.DEADLINE_EXCEEDED,
+        ),
+        (replace(CRASHED, stop_reason=Reason.OUT_OF_MEMORY), JobState.FAILED, Reason.OUT_OF_MEMORY),
+        (replace(CRASHED, num_restarts_left=0), JobState.FAILED, Reason.WORKER_CRASHED),
+    ],
+)
+def test_what_an_end_means(seen: Seen, job_state: JobState, reason: Reason) -> None:
+    found = ending(seen)
+    assert (found.job_state, found.reason) == (job_state, reason)
+
+
+def test_the_message_names_the_rank_or_what_was_said_last() -> None:
+    assert ending(replace(CRASHED, outcome=FAILED)).message == "rank 1: line 3: 39 columns"
+    assert "exit code 3" in ending(CRASHED).message
+    assert "KeyError: 'day'" in ending(CRASHED).message
+    assert "unseen" in ending(replace(CRASHED, exit_code=None)).message
+
+
+@given(
+    st.sampled_from(sorted(HOLDING)),
+    st.sampled_from([None, DONE, STOPPED, FAILED, DIVERGED, LOST]),
+    st.sampled_from([None, Reason.DEADLINE_EXCEEDED, Reason.OUT_OF_MEMORY]),
+    st.integers(-1, 3),
+)
+def test_every_end_leads_on_and_only_what_may_go_better_is_retried(
+    job_state: JobState, outcome: Outcome | None, stop_reason: Reason | None, num_restarts_left: int
+) -> None:
+    found = ending(
+        replace(
+            CRASHED,
+            job_state=job_state,
+            outcome=outcome,
+            stop_reason=stop_reason,
+            num_restarts_left=num_restarts_left,
+        )
+    )
+    if found.job_state is JobState.RECOVERING:
+        assert found.reason in RETRIED
+        assert num_restarts_left > 0
+        assert job_state is not JobState.CANCELLING
+    else:
+        assert found.job_state in ENDED

@@ -1,0 +1,76 @@
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from service.client import Client
+from service.client.connection import ready_file_in
+from service.demo.running import running_service
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running service and its sign-in link, which works once."""
+
+    url: str
+    client: Client
+    signin_link: str
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """A real service; a test module's SETTINGS are its environment variables."""
+    state_directory = tmp_path_factory.mktemp("state")
+    with running_service(state_directory, request.module.SETTINGS) as client:
+        ready = json.loads(ready_file_in(state_directory).read_text())
+        yield Site(client.url, client, ready["signin_link"])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def session(browser: Browser, site: Site, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cookies of a browser that has signed in with the link."""
+    path = tmp_path_factory.mktemp("session") / "cookies.json"
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(site.signin_link)
+    page.wait_for_url(f"{site.url}/")
+    context.storage_state(path=path)
+    context.close()
+    return path
+
+
+@pytest.fixture
+def page(browser: Browser, site: Site, session: Path) -> Iterator[Page]:
+    """A signed-in page, which must stay on its own site, keep to its content security policy and throw no errors."""
+    context = browser.new_context(storage_state=session)
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("request", lambda request: request.url.startswith(site.url) or faults.append(request.url))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and faults.append(message.text))
+    yield page
+    context.close()
+    assert faults == []

@@ -1,0 +1,45 @@
+"""The page of a job while it really trains."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+SETTINGS = {"DLRM_NUM_CORES": "2"}
+DOCUMENT = {
+    "name": "trains",
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 50_000, "num_ids": 100}},
+    "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
+    "batch": {"global_size": 1024},
+    "resources": {"memory": "4GiB"},
+}
+TIMEOUT_MILLISECONDS = 120_000
+
+
+def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Page, site: Any) -> None:
+    job = site.client.submit(DOCUMENT)
+    page.goto(f"{site.url}/jobs/{job.id}")
+    expect(page.locator("#state")).to_have_text("succeeded", timeout=TIMEOUT_MILLISECONDS)
+    num_steps = site.client.job(job.id).progress.num_steps
+    expect(page.locator("#loss-chart")).to_have_attribute("data-points", str(num_steps))
+    expect(page.locator("#auc-chart")).to_have_attribute("data-points", "10")
+    expect(page.locator("#auc-chart .u-legend")).to_contain_text("best possible")
+    expect(page.locator("#tiles")).to_contain_text(f"{site.client.job(job.id).metrics['auc']:.4f}")
+    expect(page.locator("#events")).to_contain_text("succeeded")
+    expect(page.locator("#log")).to_contain_text("rank 0")
+
+
+def test_the_cancel_button_asks_and_then_cancels(page: Page, site: Any) -> None:
+    long_run = {"epochs": 1000, "eval_every_fraction": 1.0}
+    job = site.client.submit({**DOCUMENT, "run": long_run})
+    page.goto(f"{site.url}/jobs/{job.id}")
+    page.click("#cancel")
+    page.click("#confirm button.quiet")
+    expect(page.locator("#cancel")).to_be_visible()
+    assert site.client.job(job.id).state not in {"CANCELLING", "CANCELLED"}
+    page.click("#cancel")
+    page.click("#confirm button.danger")
+    expect(page.locator("#state")).to_have_text("cancelled", timeout=TIMEOUT_MILLISECONDS)
+    expect(page.locator("#cancel")).to_be_hidden()

@@ -1,0 +1,114 @@
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+import service.jobs.models
+import service.keys.models
+import service.reports.models
+from service.database import Base, Database
+from service.database.migrate import migrate
+from service.keys.models import ApiKey
+
+MODELS = (service.jobs.models, service.keys.models, service.reports.models)
+
+
+def opened(directory: Path) -> Database:
+    return Database(f"sqlite:///{directory / 'service.sqlite3'}")
+
+
+def test_migrations_make_exactly_the_tables_of_the_models(tmp_path: Path) -> None:
+    database = opened(tmp_path)
+    migrate(database)
+    with database.engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
+    assert MODELS
+    assert differences == []
+
+
+def test_services_that_start_at_once_migrate_once(tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def start(_: int) -> None:
+        database = opened(tmp_path)
+        together.wait()
+        migrate(database)
+        migrate(database)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(start, range(4)))
+    with opened(tmp_path).read() as session:
+        assert session.execute(text("SELECT version_num FROM alembic_version")).all() == [("0001",)]
+
+
+def test_a_migration_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "service.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE metrics (id INTEGER)")
+    with pytest.raises(Exception, match="already exists"):
+        migrate(opened(tmp_path))
+    with sqlite3.connect(path) as connection:
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert "jobs" not in tables
+
+
+def test_sqlite_writes_ahead_and_minds_foreign_keys(tmp_path: Path) -> None:
+    database = opened(tmp_path)
+    migrate(database)
+    with database.read() as session:
+        assert session.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+    with pytest.raises(IntegrityError), database.write() as session:
+        session.execute(text("INSERT INTO job_labels VALUES ('job_0', 'a', 'b')"))
+
+
+def test_a_block_that_raises_changes_nothing(tmp_path: Path) -> None:
+    database = opened(tmp_path)
+    migrate(database)
+
+    def add_and_fail() -> None:
+        with database.write() as session:
+            session.add(ApiKey(id="key_0", name="x", role="viewer", secret_hash="h", created_at=datetime.now(UTC)))
+            session.flush()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        add_and_fail()
+    with database.read() as session:
+        assert session.get(ApiKey, "key_0") is None
+
+
+def test_two_writers_that_read_first_wait_for_each_other(tmp_path: Path) -> None:
+    database = opened(tmp_path)
+    migrate(database)
+    with database.write() as session:
+        session.execute(text("CREATE TABLE counter (n INTEGER)"))
+        session.execute(text("INSERT INTO counter VALUES (0)"))
+
+    def count(_: int) -> None:
+        with database.write() as session:
+            n = session.execute(text("SELECT n FROM counter")).scalar_one()
+            session.execute(text("UPDATE counter SET n = :n"), {"n": n + 1})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(count, range(80)))
+    with database.read() as session:
+        assert session.execute(text("SELECT n FROM counter")).scalar() == 80
+
+
+def test_times_come_back_in_utc(tmp_path: Path) -> None:
+    database = opened(tmp_path)
+    migrate(database)
+    elsewhere = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))
+    with database.write() as session:
+        session.add(ApiKey(id="key_0", name="x", role="viewer", secret_hash="h", created_at=elsewhere))
+    with database.read() as session:
+        created_at = session.get_one(ApiKey, "key_0").created_at
+    assert created_at == elsewhere
+    assert created_at.tzinfo is UTC

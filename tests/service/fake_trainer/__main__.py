@@ -1,0 +1,165 @@
+"""A trainer that keeps the contract of `dlrm.launch` and trains nothing: `-m dlrm.launch RUN_DIRECTORY --attempt N`.
+
+The job's label `behaviour` says what happens. Nothing here outlives LIFETIME_SECONDS.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from dlrm.config import ResolvedJob
+from dlrm.record import (
+    EXIT_FAILED,
+    AttemptDirectory,
+    EndReason,
+    EvaluationReport,
+    EventReport,
+    Outcome,
+    ProgressReport,
+    RunDirectory,
+    SpoolWriter,
+    StepReport,
+)
+from dlrm.reporting.push import Pusher
+
+LIFETIME_SECONDS = 40
+NUM_STEPS = 5
+is_stop_requested = False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-m", dest="module", choices=["dlrm.launch"], required=True)
+    parser.add_argument("run_directory", type=Path)
+    parser.add_argument("--attempt", type=int, required=True)
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, request_stop)
+    signal.alarm(LIFETIME_SECONDS)
+    directory = RunDirectory(arguments.run_directory)
+    job = ResolvedJob.model_validate_json(directory.spec.read_bytes()).job
+    attempt = directory.attempt(arguments.attempt)
+    attempt.create()
+    attempt.rank_log(0).write_text("rank 0 says grüezi\n", encoding="utf-8")
+    return BEHAVIOURS[job.labels["behaviour"]](directory, attempt)
+
+
+def succeed(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    pusher = Pusher(attempt, world_size=1)
+    pusher.start()
+    write_reports(attempt)
+    directory.model.mkdir()
+    pusher.close()
+    return end(attempt, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS, metrics={"auc": 0.75}))
+
+
+def wait(_: RunDirectory, attempt: AttemptDirectory) -> int:
+    SpoolWriter(attempt.spool_file(0, "metrics")).write(step_report(1))
+    while not is_stop_requested:
+        time.sleep(0.02)
+    return end(attempt, Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, step=1))
+
+
+def finish_when_asked_to_stop(_: RunDirectory, attempt: AttemptDirectory) -> int:
+    while not is_stop_requested:
+        time.sleep(0.02)
+    return end(attempt, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS))
+
+
+def ignore_stop(_: RunDirectory, __: AttemptDirectory) -> int:
+    while True:
+        time.sleep(0.02)
+
+
+def crash(_: RunDirectory, __: AttemptDirectory) -> int:
+    print("a wheel came off", file=sys.stderr)  # noqa: T201
+    return 3
+
+
+def crash_once(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    is_first = attempt.path == directory.attempt(1).path
+    return crash(directory, attempt) if is_first else succeed(directory, attempt)
+
+
+def bad_input(_: RunDirectory, attempt: AttemptDirectory) -> int:
+    message = "day_0.tsv line 3: 39 columns, expected 40"
+    return end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=message, rank=1))
+
+
+def hog(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    held = bytearray(os.urandom(2**20) * 400)
+    return wait(directory, attempt) if held else EXIT_FAILED
+
+
+def die_leaving_a_rank(_: RunDirectory, attempt: AttemptDirectory) -> int:
+    code = f"import time; time.sleep({LIFETIME_SECONDS})"
+    rank = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    (attempt.path / "stray.pid").write_text(str(rank.pid))
+    os.kill(os.getpid(), signal.SIGKILL)
+    return EXIT_FAILED
+
+
+BEHAVIOURS = {
+    function.__name__: function
+    for function in (
+        succeed,
+        wait,
+        finish_when_asked_to_stop,
+        ignore_stop,
+        crash,
+        crash_once,
+        bad_input,
+        hog,
+        die_leaving_a_rank,
+    )
+}
+
+
+def write_reports(attempt: AttemptDirectory) -> None:
+    metrics = SpoolWriter(attempt.spool_file(0, "metrics"))
+    events = SpoolWriter(attempt.spool_file(0, "events"))
+    events.write(ProgressReport(phase="loading", done_fraction=0.5))
+    events.write(EventReport(name="plan", message="2 tables", details={"tables": 2}))
+    for step in range(1, NUM_STEPS + 1):
+        metrics.write(step_report(step))
+    metrics.write(
+        EvaluationReport(
+            step=NUM_STEPS,
+            num_rows=10,
+            auc=0.75,
+            log_loss=0.4,
+            normalized_entropy=0.8,
+            calibration=1.0,
+            constant_log_loss=0.5,
+            seconds=0.1,
+        )
+    )
+
+
+def step_report(step: int) -> StepReport:
+    return StepReport(
+        step=step,
+        num_steps=NUM_STEPS,
+        num_samples=100 * step,
+        loss=1.0 / step,
+        dense_learning_rate=0.1,
+        table_learning_rate=0.01,
+        samples_per_second=1000.0,
+    )
+
+
+def end(attempt: AttemptDirectory, outcome: Outcome) -> int:
+    outcome.write_first(attempt.outcome)
+    return outcome.exit_code
+
+
+def request_stop(*_: object) -> None:
+    global is_stop_requested
+    is_stop_requested = True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

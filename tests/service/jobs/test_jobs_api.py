@@ -1,0 +1,231 @@
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from service.control.endings import RETRIED
+from service.jobs.reasons import Reason
+
+
+def problem_of(response: Any, status: int, slug: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert body["type"] == f"urn:dlrm:problem:{slug}"
+    assert body["status"] == status
+    return body
+
+
+def test_a_submitted_job_waits_and_is_shown_as_submitted(shared_api: Any, make_document: Any) -> None:
+    created = shared_api.submit(name="ads", priority=3, labels={"team": "ads"})
+    shown = shared_api.viewer.get(f"/v1/jobs/{created['id']}").json()
+    assert created == {name: value for name, value in shown.items() if name not in {"spec", "derived"}}
+    assert (shown["state"], shown["reason"], shown["created_by"]) == ("QUEUED", "submitted", "submitter")
+    assert (shown["name"], shown["priority"], shown["labels"]) == ("ads", 3, {"team": "ads"})
+    assert shown["created_at"].endswith("Z")
+    assert shown["spec"]["data"]["train"] == ["day_*.tsv"]
+    assert shown["spec"]["run"]["epochs"] == 1
+    assert "share_size" in {number["name"] for number in shown["derived"]}
+    assert shown["progress"]["step"] is None
+    assert shown["model_path"] is None
+
+
+def test_the_answer_to_a_submission_says_where_the_job_is(shared_api: Any, make_document: Any) -> None:
+    response = shared_api.submitter.post("/v1/jobs", json=make_document())
+    assert response.headers["location"] == f"/v1/jobs/{response.json()['id']}"
+
+
+def test_an_invalid_document_names_every_field_at_fault(shared_api: Any, make_document: Any) -> None:
+    document = make_document(batch={"global_sise": 64}, precision="fp64")
+    body = problem_of(shared_api.submitter.post("/v1/jobs", json=document), 422, "invalid-job")
+    faults = {error["field"]: error for error in body["errors"]}
+    assert set(faults) == {"batch.global_sise", "precision"}
+    assert "global_size" in faults["batch.global_sise"]["message"]
+    assert "fp32" in faults["precision"]["valid"]
+
+
+def test_a_missing_data_file_is_an_error_in_its_field(api: Any, make_document: Any, data_root: Any) -> None:
+    document = make_document(data={"train": ["day_7.tsv"]})
+    body = problem_of(api.submitter.post("/v1/jobs", json=document), 422, "invalid-job")
+    assert body["errors"][0]["field"] == "data.train.0"
+    assert str(data_root) in body["errors"][0]["valid"]
+
+
+def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Any, make_document: Any) -> None:
+    resources = {"workers_per_node": 4, "threads_per_worker": 2, "memory": "5GiB", "gpus_per_worker": 1}
+    body = problem_of(shared_api.submitter.post("/v1/jobs", json=make_document(resources=resources)), 422, "cannot-fit")
+    valid = {error["field"]: error["valid"] for error in body["errors"]}
+    assert set(valid) == {"resources.workers_per_node", "resources.memory", "resources.gpus_per_worker"}
+    assert "4 cores" in valid["resources.workers_per_node"]
+    assert str(4 * 2**30) in valid["resources.memory"]
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status", "slug"),
+    [
+        (b"{", "application/json", 400, "malformed-json"),
+        (b"[]", "application/json", 422, "invalid-request"),
+        (b"", "application/json", 422, "invalid-request"),
+        (b"{}", "text/plain", 415, "unsupported-media-type"),
+        (b"{}", "", 415, "unsupported-media-type"),
+        (b'{"name": "' + b"x" * 2**20 + b'"}', "application/json", 413, "too-large"),
+        (
+            b'{"data": {"train": ["day_0.tsv"]}, "dense_optimizer": {"learning_rate": NaN}}',
+            "application/json",
+            422,
+            "invalid-job",
+        ),
+    ],
+)
+def test_a_body_that_is_no_document_is_told_so(
+    shared_api: Any, body: bytes, content_type: str, status: int, slug: str
+) -> None:
+    problem_of(
+        shared_api.submitter.post("/v1/jobs", content=body, headers={"content-type": content_type}), status, slug
+    )
+
+
+def test_a_large_body_without_a_length_is_refused(shared_api: Any) -> None:
+    chunks = (b" " * 2**16 for _ in range(32))
+    response = shared_api.submitter.post("/v1/jobs", content=chunks, headers={"content-type": "application/json"})
+    problem_of(response, 413, "too-large")
+
+
+def test_the_same_key_and_document_make_one_job(api: Any, make_document: Any) -> None:
+    first, second = (
+        api.submitter.post("/v1/jobs", json=make_document(), headers={"Idempotency-Key": "k"}) for _ in range(2)
+    )
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json()["id"] == second.json()["id"]
+    assert second.headers["location"] == first.headers["location"]
+    other = api.admin.post("/v1/jobs", json=make_document(), headers={"Idempotency-Key": "k"})
+    assert other.json()["id"] != first.json()["id"]
+
+
+def test_the_same_key_with_another_document_is_refused(shared_api: Any, make_document: Any) -> None:
+    headers = {"Idempotency-Key": "k"}
+    first = shared_api.submitter.post("/v1/jobs", json=make_document(), headers=headers).json()
+    body = problem_of(
+        shared_api.submitter.post("/v1/jobs", json=make_document(name="other"), headers=headers),
+        422,
+        "idempotency-mismatch",
+    )
+    assert first["id"] in body["detail"]
+
+
+def test_submissions_with_one_key_at_the_same_time_make_one_job(api: Any, make_document: Any) -> None:
+    def submit(_: int) -> Any:
+        return api.submitter.post("/v1/jobs", json=make_document(), headers={"Idempotency-Key": "race"})
+
+    with ThreadPoolExecutor(8) as pool:
+        responses = list(pool.map(submit, range(16)))
+    assert sorted(response.status_code for response in responses) == [200] * 15 + [201]
+    assert len({response.json()["id"] for response in responses}) == 1
+    assert len(api.viewer.get("/v1/jobs").json()["items"]) == 1
+
+
+def test_pages_stay_where_they_are_while_jobs_are_added(api: Any) -> None:
+    ids = [api.submit()["id"] for _ in range(5)]
+    first = api.viewer.get("/v1/jobs", params={"limit": 2}).json()
+    api.submit()
+    second = api.viewer.get("/v1/jobs", params={"limit": 2, "cursor": first["next_cursor"]}).json()
+    third = api.viewer.get("/v1/jobs", params={"limit": 2, "cursor": second["next_cursor"]}).json()
+    seen = [job["id"] for page in (first, second, third) for job in page["items"]]
+    assert seen == sorted(ids, reverse=True)
+    assert third["next_cursor"] is None
+
+
+def test_jobs_are_found_by_state_label_and_name(api: Any) -> None:
+    ads = api.submit(name="a", labels={"team": "ads", "tier": "1"})["id"]
+    feed = api.submit(name="b", labels={"team": "feed", "tier": "1"})["id"]
+    api.submitter.post(f"/v1/jobs/{feed}/cancel")
+
+    def found(**params: Any) -> list[str]:
+        return [job["id"] for job in api.viewer.get("/v1/jobs", params=params).json()["items"]]
+
+    assert found(label="team:ads") == [ads]
+    assert found(label=["tier:1", "team:feed"]) == [feed]
+    assert found(label="team:search") == []
+    assert found(name="b") == [feed]
+    assert found(state="QUEUED") == [ads]
+    assert found(state=["QUEUED", "CANCELLED"]) == [feed, ads]
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/v1/jobs?state=DANCING", "state.0"),
+        ("/v1/jobs?label=team", "label"),
+        ("/v1/jobs?limit=0", "limit"),
+        ("/v1/jobs?limit=201", "limit"),
+        ("/v1/jobs/{id}/events?cursor=x", "cursor"),
+        ("/v1/jobs/{id}/metrics?kind=dance", "kind"),
+        ("/v1/jobs/{id}/metrics?limit=10001", "limit"),
+        ("/v1/jobs/{id}/logs?rank=1", "rank"),
+    ],
+)
+def test_a_wrong_parameter_is_named(shared_api: Any, path: str, field: str) -> None:
+    job_id = shared_api.submit()["id"]
+    body = problem_of(shared_api.viewer.get(path.format(id=job_id)), 422, "invalid-request")
+    assert field in {error["field"].removesuffix(".int") for error in body["errors"]}
+
+
+@pytest.mark.parametrize("what", ["", "/events", "/attempts", "/metrics", "/logs"])
+def test_a_job_that_is_not_there_is_not_found(shared_api: Any, what: str) -> None:
+    problem_of(shared_api.viewer.get(f"/v1/jobs/job_0{what}"), 404, "not-found")
+
+
+def test_cancelling_a_job_that_is_not_there_is_not_found(shared_api: Any) -> None:
+    problem_of(shared_api.submitter.post("/v1/jobs/job_0/cancel"), 404, "not-found")
+
+
+def test_unknown_paths_and_methods_answer_with_problems(shared_api: Any) -> None:
+    problem_of(shared_api.viewer.get("/v1/nothing"), 404, "not-found")
+    body = problem_of(shared_api.admin.put("/v1/jobs", json={}), 405, "method-not-allowed")
+    assert "allowed here" in body["detail"]
+
+
+def test_a_failure_of_the_service_tells_nothing_of_its_inside(api: Any) -> None:
+    api.submit()
+    with api.services.database.write() as session:
+        session.connection().exec_driver_sql("UPDATE jobs SET state = 'BROKEN'")
+    body = problem_of(api.viewer.get("/v1/jobs"), 500, "internal-error")
+    assert "BROKEN" not in str(body)
+
+
+def test_a_waiting_job_is_cancelled_at_once_and_only_once(shared_api: Any) -> None:
+    job_id = shared_api.submit()["id"]
+    cancelled = shared_api.submitter.post(f"/v1/jobs/{job_id}/cancel")
+    assert cancelled.status_code == 202
+    body = cancelled.json()
+    assert (body["state"], body["reason"]) == ("CANCELLED", "user_cancelled")
+    assert body["finished_at"] is not None
+    again = problem_of(shared_api.submitter.post(f"/v1/jobs/{job_id}/cancel"), 409, "conflict")
+    assert again["state"] == "CANCELLED"
+    events = shared_api.viewer.get(f"/v1/jobs/{job_id}/events").json()["items"]
+    changes = [(event["from_state"], event["to_state"], event["actor"], event["reason"]) for event in events]
+    assert changes == [
+        (None, "QUEUED", "submitter", "submitted"),
+        ("QUEUED", "CANCELLED", "submitter", "user_cancelled"),
+    ]
+
+
+def test_events_come_in_pages_oldest_first(shared_api: Any) -> None:
+    job_id = shared_api.submit()["id"]
+    shared_api.submitter.post(f"/v1/jobs/{job_id}/cancel")
+    first = shared_api.viewer.get(f"/v1/jobs/{job_id}/events", params={"limit": 1}).json()
+    assert [event["to_state"] for event in first["items"]] == ["QUEUED"]
+    second = shared_api.viewer.get(f"/v1/jobs/{job_id}/events", params={"cursor": first["next_cursor"]}).json()
+    assert [event["to_state"] for event in second["items"]] == ["CANCELLED"]
+    assert second["next_cursor"] is None
+
+
+def test_a_job_without_attempts_has_an_empty_log_that_is_not_complete(shared_api: Any) -> None:
+    job_id = shared_api.submit()["id"]
+    assert shared_api.viewer.get(f"/v1/jobs/{job_id}/attempts").json() == {"items": []}
+    log = shared_api.viewer.get(f"/v1/jobs/{job_id}/logs").json()
+    assert (log["text"], log["next_offset"], log["complete"]) == ("", 0, False)
+
+
+def test_bad_input_and_divergence_are_not_retried() -> None:
+    assert {Reason.BAD_INPUT, Reason.DIVERGED, Reason.DEADLINE_EXCEEDED, Reason.CANNOT_FIT}.isdisjoint(RETRIED)

@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.launchers.log_files import last_line, read_log
+from service.launchers.protocol import LogRange
+
+
+@given(st.text(st.characters(codec="utf-8")), st.integers(4, 40))
+def test_parts_put_together_are_the_whole_log(
+    tmp_path_factory: pytest.TempPathFactory, text: str, limit_bytes: int
+) -> None:
+    path = tmp_path_factory.mktemp("logs") / "rank-0.log"
+    path.write_bytes(text.encode())
+    parts, offset = "", 0
+    while True:
+        part = read_log(path, LogRange(offset, limit_bytes))
+        parts, offset = parts + part.text, part.next_offset
+        if part.is_at_end:
+            break
+    assert parts == text
+
+
+def test_half_a_character_at_the_end_is_left_for_the_next_part(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes("grü".encode()[:-1])
+    part = read_log(path, LogRange())
+    assert (part.text, part.next_offset) == ("gr", 2)
+    path.write_bytes("grüezi".encode())
+    assert read_log(path, LogRange(offset=2)).text == "üezi"
+
+
+def test_the_last_lines_are_those_that_fit(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("".join(f"line {number}\n" for number in range(10)))
+    assert read_log(path, LogRange(tail_lines=2)).text == "line 8\nline 9\n"
+    assert read_log(path, LogRange(tail_lines=5, limit_bytes=10)).text == "line 9\n"
+    assert read_log(path, LogRange(tail_lines=99)).text.startswith("line 0\n")
+
+
+def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+    part = read_log(tmp_path / "log", LogRange(offset=5))
+    assert (part.text, part.next_offset, part.is_at_end) == ("", 5, True)
+    assert last_line(tmp_path / "log") == ""
+
+
+def test_the_last_line_that_says_anything(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("one\nKeyError: 'two'\n\n  \n")
+    assert last_line(path) == "KeyError: 'two'"

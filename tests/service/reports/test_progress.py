@@ -1,0 +1,37 @@
+from itertools import permutations
+
+from dlrm.record import ProgressReport, StepReport
+from service.reports.progress import ReportedProgress
+
+LOADING = ProgressReport(time=1.0, phase="loading", done_fraction=0.5)
+STEP = StepReport(
+    time=2.0,
+    step=3,
+    num_steps=4,
+    num_samples=300,
+    loss=0.5,
+    dense_learning_rate=0.1,
+    table_learning_rate=0.1,
+    samples_per_second=50.0,
+)
+SAVING = ProgressReport(time=3.0, phase="saving")
+
+
+def test_streams_in_any_order_give_the_same_progress() -> None:
+    for order in permutations([LOADING, STEP, SAVING]):
+        progress = ReportedProgress()
+        for report in order:
+            progress = progress.after(report)
+        assert (progress.phase, progress.step, progress.done_fraction) == ("saving", 3, 0.75)
+
+
+def test_the_time_left_follows_the_smoothed_speed() -> None:
+    progress = ReportedProgress().after(STEP)
+    assert progress.eta_seconds == 100 / 50.0
+    faster = STEP.model_copy(update={"samples_per_second": 150.0})
+    assert progress.after(faster).samples_per_second == 0.9 * 50 + 0.1 * 150.0
+
+
+def test_a_step_without_a_loss_keeps_the_last_one() -> None:
+    dropped = STEP.model_copy(update={"loss": None, "dropped": True})
+    assert ReportedProgress().after(STEP).after(dropped).loss == 0.5

@@ -1,0 +1,73 @@
+"""The application as a whole: health, figures, pages, and its OpenAPI document."""
+
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+
+
+def test_health_and_figures_need_no_key_and_tell_only_counts(live_api: Any, eventually: Any) -> None:
+    for path in ("/healthz", "/readyz"):
+        assert live_api.anonymous.get(path).json() == {"status": "ok"}
+    live_api.submit()
+    figures = live_api.anonymous.get("/metrics")
+    assert figures.headers["content-type"].startswith("text/plain")
+    assert "dlrm_cores_free" in figures.text
+    assert "dlrm_jobs{state=" in figures.text
+    assert 'route="/v1/jobs"' in figures.text
+
+
+def test_a_service_whose_loop_does_not_run_is_not_ready(api: Any) -> None:
+    response = api.anonymous.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["type"] == "urn:dlrm:problem:not-ready"
+
+
+def test_capacity_is_what_no_job_holds(live_api: Any) -> None:
+    resources = {"workers_per_node": 1, "threads_per_worker": 3, "memory": "1GiB"}
+    live_api.wait_for(live_api.submit(resources=resources)["id"], "RUNNING")
+    assert live_api.viewer.get("/v1/capacity").json() == {
+        "num_cores": 4,
+        "num_cores_free": 1,
+        "memory_bytes": 4 * 2**30,
+        "memory_bytes_free": 3 * 2**30,
+        "num_gpus": 0,
+        "num_gpus_free": 0,
+    }
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/job_0", "/signin"])
+def test_pages_come_without_a_key(api: Any, path: str) -> None:
+    response = api.anonymous.get(path)
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/html")
+
+
+def test_whatever_the_document_allows_is_answered_as_the_document_says(live_api: Any) -> None:
+    api = live_api
+    api.submit()
+    schema = schemathesis.openapi.from_dict(api.admin.get("/openapi.json").json())
+    headers = {"Authorization": api.admin.headers["authorization"]}
+    checks = [not_a_server_error, content_type_conformance, response_schema_conformance]
+    num_operations = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        num_operations += 1
+
+        @settings(
+            max_examples=8,
+            derandomize=True,
+            deadline=None,
+            phases=[Phase.generate],
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def call(case: Any) -> None:
+            case.call_and_validate(base_url=api.url, headers=headers, checks=checks)
+
+        call()
+    assert num_operations >= 18

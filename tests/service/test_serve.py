@@ -1,0 +1,152 @@
+"""The service as a process of its own: started, killed, started again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.lock import AlreadyServingError, exclusive
+from service.serve import AddressError, serve
+from service.settings import Settings
+
+PROGRAM = (
+    "import sys; from pathlib import Path; from service.serve import serve; from service.settings import Settings; "
+    "serve(Settings(), Path(sys.argv[1]))"
+)
+
+
+@dataclass
+class Served:
+    process: subprocess.Popen[str]
+    url: str
+    admin_key: str | None
+    signin_link: str
+
+    def client(self, key: str | None = None) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {key or self.admin_key}"})
+
+
+@pytest.fixture
+def start(settings: Settings, tmp_path: Path, eventually: Any) -> Iterator[Callable[[], Served]]:
+    """Starts the service; what is still running at the end is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_one() -> Served:
+        ready = tmp_path / f"ready-{len(started)}.json"
+        values = settings.model_dump(mode="json", exclude={"database_url", "runs_directory"})
+        values["data_roots"] = os.pathsep.join(values["data_roots"])
+        environment = {f"DLRM_{name.upper()}": str(value) for name, value in values.items()}
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(ready)],
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        eventually(lambda: ready.exists() or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
+        assert ready.stat().st_mode & 0o777 == 0o600
+        return Served(process, **json.loads(ready.read_text()))
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def state_of(client: httpx.Client, job_id: str) -> str:
+    return client.get(f"/v1/jobs/{job_id}").json()["state"]
+
+
+def test_a_killed_service_leaves_its_job_running_and_finds_it_again(
+    start: Callable[[], Served], make_document: Any, eventually: Any, is_running: Any
+) -> None:
+    first = start()
+    key = first.admin_key
+    with first.client() as client:
+        job = client.post("/v1/jobs", json=make_document()).json()
+        eventually(lambda: state_of(client, job["id"]) == "RUNNING")
+    pid = json.loads((Path(job["run_directory"]) / "attempt-1/process.json").read_text())["pid"]
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait()
+    assert is_running(pid)
+    second = start()
+    assert second.admin_key is None
+    with second.client(key) as client:
+        assert state_of(client, job["id"]) == "RUNNING"
+        assert client.post(f"/v1/jobs/{job['id']}/cancel").status_code == 202
+        eventually(lambda: state_of(client, job["id"]) == "CANCELLED")
+        attempts = client.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
+    assert [(attempt["number"], attempt["state"]) for attempt in attempts] == [(1, "STOPPED")]
+    assert not is_running(pid)
+
+
+def test_what_ended_while_the_service_was_away_is_taken_in(
+    start: Callable[[], Served], make_document: Any, eventually: Any, is_running: Any
+) -> None:
+    first = start()
+    with first.client() as client:
+        job = client.post("/v1/jobs", json=make_document("finish_when_asked_to_stop")).json()
+        eventually(lambda: state_of(client, job["id"]) == "RUNNING")
+    attempt = Path(job["run_directory"]) / "attempt-1"
+    eventually((attempt / "logs/rank-0.log").exists)
+    first.process.kill()
+    first.process.wait()
+    pid = json.loads((attempt / "process.json").read_text())["pid"]
+    os.kill(pid, signal.SIGTERM)
+    eventually(lambda: not is_running(pid))
+    second = start()
+    with second.client(first.admin_key) as client:
+        eventually(lambda: state_of(client, job["id"]) == "SUCCEEDED")
+
+
+def test_a_service_told_to_stop_ends_well_and_leaves_its_jobs(
+    start: Callable[[], Served], make_document: Any, eventually: Any, is_running: Any
+) -> None:
+    served = start()
+    with served.client() as client:
+        job = client.post("/v1/jobs", json=make_document()).json()
+        eventually(lambda: state_of(client, job["id"]) == "RUNNING")
+    pid = json.loads((Path(job["run_directory"]) / "attempt-1/process.json").read_text())["pid"]
+    served.process.send_signal(signal.SIGTERM)
+    printed, log = served.process.communicate()
+    assert served.process.returncode == 0, log
+    assert is_running(pid)
+    assert served.admin_key is not None
+    token = served.signin_link.partition("#token=")[2]
+    assert served.admin_key in printed
+    assert served.signin_link in printed
+    assert served.admin_key not in log
+    assert token not in log
+
+
+def test_the_printed_link_signs_a_browser_in(start: Callable[[], Served]) -> None:
+    served = start()
+    address, _, token = served.signin_link.partition("#token=")
+    with httpx.Client(base_url=served.url) as browser:
+        page = browser.get(address)
+        assert page.status_code == 200
+        assert page.headers["content-type"].startswith("text/html")
+        assert browser.post("/v1/session", json={"token": token}).status_code == 204
+        assert browser.get("/v1/keys").status_code == 200
+
+
+def test_a_second_service_on_a_state_directory_is_refused(settings: Settings) -> None:
+    with exclusive(settings.state_directory), pytest.raises(AlreadyServingError, match=str(os.getpid())):
+        serve(settings)
+
+
+def test_a_port_that_is_taken_is_told_with_what_to_set(settings: Settings, api: Any) -> None:
+    port = api.services.settings.port
+    taken = settings.model_copy(update={"port": port, "state_directory": settings.state_directory / "another"})
+    with pytest.raises(AddressError, match=rf"port {port}.*DLRM_PORT"):
+        serve(taken)

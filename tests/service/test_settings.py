@@ -1,0 +1,44 @@
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+from pydantic import ValidationError
+
+from service.settings import Settings
+
+
+def test_what_is_not_set_is_measured_or_lies_in_the_state_directory(tmp_path: Path) -> None:
+    settings = Settings(state_directory=tmp_path)
+    assert settings.database_url == f"sqlite:///{tmp_path}/service.sqlite3"
+    assert settings.runs_directory == tmp_path / "runs"
+    assert 1 <= settings.num_cores <= len(os.sched_getaffinity(0))
+    assert 2**28 < settings.memory_bytes <= psutil.virtual_memory().total
+    assert settings.data_roots == [Path.cwd()]
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    monkeypatch.setenv("DLRM_STATE_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("DLRM_DATA_ROOTS", f"{tmp_path}/a{os.pathsep}{tmp_path}/b")
+    monkeypatch.setenv("DLRM_NUM_CORES", "3")
+    settings = Settings()
+    assert settings.state_directory == tmp_path
+    assert settings.data_roots == [tmp_path / "a", tmp_path / "b"]
+    assert settings.num_cores == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("data_roots", ["/nowhere"]), ("num_cores", 0), ("port", 70_000), ("data_roots", [])]
+)
+def test_a_setting_at_fault_is_named(name: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=name):
+        Settings.model_validate({name: value})
+
+
+@pytest.mark.parametrize(
+    ("host", "url"), [("0.0.0.0", "http://127.0.0.1:8080"), ("::", "http://[::1]:8080"), ("host", "http://host:8080")]
+)
+def test_the_url_is_one_that_programs_here_can_reach(host: str, url: str) -> None:
+    assert Settings(host=host).url == url
