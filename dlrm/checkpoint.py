@@ -1,5 +1,6 @@
 """Checkpoints: everything a run is, written by all ranks together."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ def save_checkpoint(
     gradient_scale: float,
     ranks: Ranks,
 ) -> Path:
-    """Write `directory`/step-<batches consumed>, whole or not at all, and return it. Collective."""
+    """Write `directory`/step-<batches consumed>, whole or not at all, and return it. Collective.
+
+    An older checkpoint of that name is replaced.
+    """
     path = directory / f"step-{progress.step:08d}"
     part = path.with_name(f"{path.name}.part")
     state: dict[str, Any] = {
@@ -33,8 +37,12 @@ def save_checkpoint(
         "progress": {"step": progress.step, "num_samples": progress.num_samples},
         "gradient_scale": gradient_scale,
     }
+    if ranks.rank == 0:
+        shutil.rmtree(part, ignore_errors=True)
+    dist.barrier(group=ranks.dense_group)
     save(state, checkpoint_id=part)
     if ranks.rank == 0:
+        shutil.rmtree(path, ignore_errors=True)
         part.rename(path)
     dist.barrier(group=ranks.dense_group)
     return path

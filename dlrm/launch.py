@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 import psutil
 from pydantic import ValidationError
 
-from dlrm.config import ResolvedJob
+from dlrm.config import ConfigError, ResolvedJob, field_errors
 from dlrm.record import AttemptDirectory, EndReason, Outcome, RunDirectory
 from dlrm.reporting.push import Pusher
-from sharding.environment import MixedInstallError, check_environment
+from sharding.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -46,12 +46,13 @@ def main() -> int:
     directory = RunDirectory(arguments.run_directory.resolve())
     attempt = directory.attempt(arguments.attempt)
     attempt.create()
-    stopper = Stopper()
+    stopper = Stopper(attempt)
     stopper.listen()
     try:
         check_environment()
-        resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
-    except (MixedInstallError, OSError, ValidationError) as error:
+        resolved = _read_spec(directory)
+        check_devices(resolved.job.resources.gpus_per_worker * resolved.job.resources.workers_per_node)
+    except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
         return _end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
     with _pushed_reports(attempt, resolved.job.resources.world_size):
         failure = _run_ranks(directory, resolved, arguments.attempt)
@@ -61,17 +62,29 @@ def main() -> int:
 class Stopper:
     """Passes a request to stop on to every rank; they agree on the step themselves."""
 
-    def __init__(self) -> None:
-        self.is_requested = False
+    def __init__(self, attempt: AttemptDirectory) -> None:
+        self._attempt = attempt
+
+    @property
+    def is_requested(self) -> bool:
+        return self._attempt.stop_request.exists()
 
     def listen(self) -> None:
         signal.signal(signal.SIGTERM, self._pass_on)
         signal.signal(signal.SIGINT, self._pass_on)
 
     def _pass_on(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        self.is_requested = True
+        # The file first: a rank that starts too late for the signal finds it.
+        self._attempt.stop_request.touch()
         for child in psutil.Process().children():
             child.send_signal(signal.SIGTERM)
+
+
+def _read_spec(directory: RunDirectory) -> ResolvedJob:
+    try:
+        return ResolvedJob.model_validate_json(directory.spec.read_bytes())
+    except ValidationError as error:
+        raise ConfigError(field_errors(error, ResolvedJob)) from None
 
 
 def _run_ranks(directory: RunDirectory, resolved: ResolvedJob, attempt: int) -> str | None:

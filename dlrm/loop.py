@@ -105,6 +105,7 @@ class Loop:
             raise DivergedError(f"loss or gradients were not finite in {in_a_row}")
 
     def _reaches_target(self, progress: Progress) -> bool:
+        self.reporter.progress("evaluating", f"after step {progress.step}")
         report = self.evaluate(progress.step)
         auc = 0.0
         if report is not None:

@@ -23,6 +23,7 @@ def main() -> int:
     rank = int(os.environ["RANK"])
     stop = StopRequest()
     stop.listen()
+    stop.is_requested |= attempt.stop_request.exists()
     _write_output_to(attempt.rank_log(rank))
     _quiet_libraries(rank)
     return _run_rank(directory, attempt, rank, stop)

@@ -1,10 +1,14 @@
-"""Recognises an installation in which torch, torchrec and fbgemm-gpu do not fit together."""
+"""What a training needs of the machine it is on: packages that fit together, and enough GPUs."""
 
 from importlib import metadata
 
 
 class MixedInstallError(RuntimeError):
     """Packages that cannot work together; the message is the command that mends it."""
+
+
+class NoDeviceError(RuntimeError):
+    """Fewer GPUs than the job asks for."""
 
 
 def check_environment() -> None:
@@ -22,6 +26,20 @@ def check_environment() -> None:
         raise MixedInstallError(
             "fbgemm-gpu and fbgemm-gpu-cpu are both installed and overwrite each other; mend it: "
             "pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && pip install --no-deps fbgemm-gpu-cpu==1.8.0"
+        )
+
+
+def check_devices(num_gpus: int) -> None:
+    """Raises NoDeviceError where this machine has fewer than `num_gpus` GPUs that torch can use."""
+    if num_gpus == 0:
+        return
+    # Late: torch takes seconds, and a job on the CPU needs no answer.
+    import torch
+
+    if (num_found := torch.cuda.device_count()) < num_gpus:
+        raise NoDeviceError(
+            f"resources.gpus_per_worker: the workers of this node ask for {num_gpus} GPUs, and torch finds {num_found} "
+            "(valid: 0 trains on the CPU)"
         )
 
 

@@ -26,6 +26,11 @@ class AttemptDirectory:
         return self.path / "push.json"
 
     @property
+    def stop_request(self) -> Path:
+        """Exists once the launch process was asked to stop: for ranks that were not there yet to be told."""
+        return self.path / "stop-requested"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 

@@ -88,6 +88,14 @@ def test_sigterm_ends_in_a_checkpoint_of_one_step_and_code_75(tmp_path: Path):
     assert not directory.model.exists()
 
 
+def test_a_stop_before_the_ranks_are_up_is_not_lost(tmp_path: Path):
+    directory, process = start(tmp_path / "run", run=ENDLESS)
+    wait_until(directory.attempt(1).logs.exists, process)
+    process.send_signal(signal.SIGTERM)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.state, outcome.reason) == (75, "stopped", EndReason.STOP_REQUESTED)
+
+
 def test_a_killed_rank_is_named_as_the_cause(tmp_path: Path):
     directory, process = start(tmp_path / "run", run=ENDLESS)
     wait_until(lambda: len(metrics_of(directory)) >= 2, process)
@@ -119,8 +127,17 @@ def test_bad_data_ends_with_code_64_and_names_file_line_and_field(tmp_path: Path
     assert "C1" in outcome.message
 
 
+def test_gpus_that_are_not_there_are_told_at_once(tmp_path: Path):
+    directory, process = start(tmp_path / "run", resources={"workers_per_node": 64, "gpus_per_worker": 1})
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
+    assert outcome.message.startswith("resources.gpus_per_worker: the workers of this node ask for 64 GPUs")
+
+
 def test_a_spec_that_is_no_job_ends_at_once_with_code_64(tmp_path: Path):
     directory = RunDirectory(tmp_path)
     directory.spec.write_text("{}")
     process = subprocess.Popen([sys.executable, "-m", "dlrm.launch", str(tmp_path)], stderr=subprocess.DEVNULL)
-    assert ended(directory, process)[0] == 64
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
+    assert "job: required, but missing" in outcome.message
