@@ -1,0 +1,62 @@
+"""Jobs submitted to a real service and trained by real ranks: how they end."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.client import Client, Job
+from service.demo.running import running_service
+
+MODEL = {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]}
+SYNTHETIC = {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}}
+
+
+@pytest.fixture(scope="module")
+def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Iterator[Client]:
+    settings = {"DLRM_NUM_CORES": "2", "DLRM_DATA_ROOTS": str(data_root)}
+    with running_service(tmp_path_factory.mktemp("state"), settings) as client:
+        yield client
+
+
+def end_of(client: Client, document: dict[str, Any]) -> Job:
+    job = client.submit({"model": MODEL, "batch": {"global_size": 2048}, **document})
+    for seen in client.follow(job.id):
+        job = seen
+    return job
+
+
+def test_a_job_whose_loss_is_not_finite_fails_as_diverged_and_tells_every_dropped_step(client: Client):
+    optimizer = {"name": "sgd", "learning_rate": 1e30}
+    job = end_of(client, {"data": SYNTHETIC, "dense_optimizer": optimizer, "run": {"eval_every_fraction": 1.0}})
+    assert (job.state, job.reason, job.num_attempts) == ("FAILED", "diverged", 1)
+    assert "not finite in 3 steps in a row" in job.message
+    assert "dense_optimizer.learning_rate" in job.message
+    dropped = [event for event in client.events(job.id) if event.name == "step_dropped"]
+    assert len(dropped) == 3
+    assert [step.step for step in client.metrics(job.id, kind="step") if step.dropped] == [
+        event.details["step"] for event in dropped
+    ]
+
+
+def test_a_job_on_bad_rows_fails_naming_file_line_and_field_and_is_not_retried(client: Client, data_root: Path):
+    good = "\t".join(["1", *["3"] * 13, *["68fd1e64"] * 26])
+    (data_root / "clicks.tsv").write_text(f"{good}\n{good}\n2{good[1:]}\n")
+    job = end_of(client, {"data": {"train": ["clicks.tsv"]}})
+    assert (job.state, job.reason, job.num_attempts) == ("FAILED", "bad_input", 1)
+    assert "clicks.tsv, line 3, label: '2' is not a label (valid: 0 or 1)" in job.message
+
+
+def test_a_job_that_reaches_its_target_stops_there(client: Client):
+    run = {"epochs": 50, "eval_every_fraction": 0.02, "target_auc": 0.51}
+    optimizer = {"name": "adam", "learning_rate": 0.005}
+    job = end_of(client, {"data": SYNTHETIC, "run": run, "dense_optimizer": optimizer})
+    assert (job.state, job.reason) == ("SUCCEEDED", "target_reached")
+    assert job.progress.step < job.progress.num_steps
+    assert job.metrics["auc"] >= 0.51
