@@ -45,13 +45,6 @@ def test_one_idempotency_key_makes_one_job(client: Client) -> None:
     assert refused.value.problem.slug == "idempotency-mismatch"
 
 
-def test_jobs_are_found_by_label_and_name_over_all_pages(client: Client) -> None:
-    made = [client.submit(document("paged", team="pages")).id for _ in range(60)]
-    found = [job.id for job in client.jobs(label="team:pages")]
-    assert found == made[::-1]
-    assert {job.id for job in client.jobs(name="paged")} == set(made)
-
-
 def test_a_bad_document_is_refused_field_by_field(client: Client) -> None:
     with pytest.raises(ServiceError) as refused:
         client.submit({**document(), "precision": "fp8"})
@@ -93,8 +86,16 @@ def test_a_key_works_with_its_role_until_it_is_removed(client: Client) -> None:
         with pytest.raises(ServiceError) as refused:
             reader.submit(document())
         assert refused.value.problem.slug == "forbidden"
-        assert made.id in {key.id for key in client.keys()}
+        keys = list(client.keys())
+        assert made.id in {key.id for key in keys}
         client.delete_key(made.id)
         with pytest.raises(ServiceError) as refused:
             reader.capacity()
         assert refused.value.problem.slug == "unauthenticated"
+
+
+def test_jobs_are_found_by_label_and_name_over_all_pages(client: Client) -> None:
+    made = [client.submit(document("paged", team="pages")).id for _ in range(60)]
+    found = [job.id for job in client.jobs(label="team:pages")]
+    assert found == made[::-1]
+    assert {job.id for job in client.jobs(name="paged")} == set(made)

@@ -1,0 +1,47 @@
+# Every target sets up what it needs: Python 3.11, gcc and make are enough.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+LOCKS := requirements/service.txt requirements/cpu.txt requirements/dev.txt
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all soak lint serve bench
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Create .venv and install what is pinned; does nothing where that is done
+
+demo: $(READY) ## Train on 1,000,000 synthetic rows through the service; DATA=file.tsv trains on Criteo rows
+	@$(BIN)/python -m service.demo $(if $(DATA),--data '$(DATA)')
+
+test: $(READY) ## The tests of every change
+	$(BIN)/pytest -m "not slow and not soak"
+
+test-all: $(READY) ## The slow tests too
+	$(BIN)/pytest -m "not soak"
+
+soak: $(READY) ## The long tests
+	$(BIN)/pytest -m soak
+
+lint: $(READY) ## Style, formatting, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+serve: $(READY) ## Serve on loopback, state in .dlrm/; the sign-in link is printed
+	@$(BIN)/dlrm serve
+
+bench: $(READY) ## Run the measurements of benchmarks/
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+# The lock files are complete, hence --no-deps; why that matters is told in requirements/cpu.txt.
+$(READY): $(LOCKS) pyproject.toml
+	@echo "setting up .venv (some minutes the first time)"
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/pip || "$(PYTHON)" -m venv .venv
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps $(LOCKS:%=-r %)
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,49 @@
+"""A typed, synchronous client of the service.
+
+from service.client import Client
+
+with Client() as client:                      # finds the service that `dlrm serve` started
+    job = client.submit({"name": "first", "data": {"format": "synthetic"}})
+    for seen in client.follow(job.id):
+        print(seen.state, seen.progress.done_fraction)
+"""
+
+from service.client.client import Client
+from service.client.connection import Connection, ServiceUnknownError, find_connection
+from service.client.errors import Problem, ServiceError, ServiceUnreachableError
+from service.client.models import (
+    ApiKey,
+    Attempt,
+    Capacity,
+    DerivedNumber,
+    EvaluationMetric,
+    Event,
+    Job,
+    JobDetails,
+    LogPart,
+    Metric,
+    Progress,
+    StepMetric,
+)
+
+__all__ = [
+    "ApiKey",
+    "Attempt",
+    "Capacity",
+    "Client",
+    "Connection",
+    "DerivedNumber",
+    "EvaluationMetric",
+    "Event",
+    "Job",
+    "JobDetails",
+    "LogPart",
+    "Metric",
+    "Problem",
+    "Progress",
+    "ServiceError",
+    "ServiceUnknownError",
+    "ServiceUnreachableError",
+    "StepMetric",
+    "find_connection",
+]

@@ -1,0 +1,82 @@
+"""Requests over HTTP: the key, retries where they are safe, refusals as exceptions."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from pydantic import ValidationError
+
+from service.client.connection import Connection
+from service.client.errors import Problem, ServiceError, ServiceUnreachableError
+
+RETRY_WAITS_SECONDS = (0.2, 0.4, 0.8)
+RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+LONGEST_WAIT_SECONDS = 10.0
+
+
+class Transport:
+    """Sends requests to one service."""
+
+    def __init__(self, connection: Connection, timeout_seconds: float) -> None:
+        self._url = connection.url
+        self._http = httpx.Client(
+            base_url=connection.url,
+            headers={"Authorization": f"Bearer {connection.api_key}"},
+            timeout=timeout_seconds,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None) -> bytes:
+        """GET, tried again where the service does not answer."""
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        return self._send("GET", path, is_repeatable=True, params=given)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None, idempotency_key: str | None = None) -> bytes:
+        """POST; tried again only with an idempotency key, by which the service knows a repetition."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        return self._send("POST", path, is_repeatable=idempotency_key is not None, json=body, headers=headers)
+
+    def delete(self, path: str) -> bytes:
+        return self._send("DELETE", path, is_repeatable=False)
+
+    def _send(self, method: str, path: str, *, is_repeatable: bool, **arguments: Any) -> bytes:
+        for pause_seconds in RETRY_WAITS_SECONDS:
+            asked_seconds = None
+            try:
+                response = self._http.request(method, path, **arguments)
+            except httpx.TransportError as error:
+                # A connection that never came about has changed nothing, whatever the method.
+                if not (is_repeatable or isinstance(error, httpx.ConnectError)):
+                    raise ServiceUnreachableError(self._url, error) from error
+            else:
+                if not is_repeatable or response.status_code not in RETRIED_STATUSES:
+                    return _content(response)
+                asked_seconds = _asked_wait_seconds(response)
+            time.sleep(asked_seconds or pause_seconds)
+        try:
+            return _content(self._http.request(method, path, **arguments))
+        except httpx.TransportError as error:
+            raise ServiceUnreachableError(self._url, error) from error
+
+
+def _content(response: httpx.Response) -> bytes:
+    if response.is_success:
+        return response.content
+    raise ServiceError(_problem(response))
+
+
+def _asked_wait_seconds(response: httpx.Response) -> float | None:
+    asked = response.headers.get("Retry-After", "")
+    return min(float(asked), LONGEST_WAIT_SECONDS) if asked.isdigit() else None
+
+
+def _problem(response: httpx.Response) -> Problem:
+    """The problem document of a refusal; one made up from the status where something else has answered."""
+    try:
+        return Problem.model_validate_json(response.content)
+    except ValidationError:
+        answered = f"{response.request.url} answered {response.status_code} {response.reason_phrase}"
+        return Problem(status=response.status_code, detail=f"{answered}; is that the address of the service?")

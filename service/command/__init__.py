@@ -1,0 +1,1 @@
+"""The `dlrm` command: one file a command."""

@@ -1,0 +1,5 @@
+"""`python -m service.command`: the same as `dlrm`."""
+
+from service.command.main import main
+
+main()

@@ -1,0 +1,47 @@
+"""`dlrm evaluate`: a trained model on rows it may not have seen."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dlrm.record import EXIT_BAD_INPUT
+from service.command import errors
+from service.command.display import result_table
+from service.command.trainer import module_command, require_trainer
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model/ directory of a run.", show_default=False)],
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DATA]...", help="Files or patterns, in the format the model was trained on."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Measure a trained model: AUC, log-loss, normalized entropy, calibration.
+
+    Without DATA: on the rows that its own run held out.
+
+        dlrm evaluate runs/demo-20260101-120000/model
+
+        dlrm evaluate runs/criteo-20260101-120000/model day_23.tsv --json
+
+    Exit code: 0 measured, 2 no such model or bad data, 1 anything else.
+    """
+    if not model.is_dir():
+        raise errors.BadInputError(f"{model}: no such directory; a run leaves its model in model/")
+    require_trainer()
+    ended = subprocess.run(
+        module_command("dlrm.evaluate", [str(model), *(data or [])]), stdout=subprocess.PIPE, text=True, check=False
+    )
+    if ended.returncode:
+        raise typer.Exit(errors.EXIT_BAD_INPUT if ended.returncode == EXIT_BAD_INPUT else ended.returncode)
+    last_line = ended.stdout.strip().splitlines()[-1]
+    if as_json:
+        typer.echo(last_line)
+    else:
+        Console().print(result_table(json.loads(last_line)))

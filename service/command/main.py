@@ -1,0 +1,66 @@
+"""The `dlrm` command."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from service.client import ServiceError, ServiceUnknownError, ServiceUnreachableError
+from service.command.errors import EXIT_BAD_INPUT, EXIT_FAILED, CommandError
+from service.command.evaluate import evaluate
+from service.command.jobs import cancel, jobs, logs, show
+from service.command.serve import serve
+from service.command.submit import submit
+from service.command.train import train
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="""Train DLRM click-through-rate models at large batches.
+
+With a service, in two terminals:
+
+    dlrm serve
+
+    dlrm submit examples/demo.toml --follow
+
+Without one:
+
+    dlrm train examples/demo.toml
+
+A job document is TOML or JSON; every field has a default but [bold]data.train[/bold].
+The service is found by DLRM_URL and DLRM_API_KEY, else by what `dlrm serve` left in ./.dlrm or above.""",
+)
+
+SERVICE, LOCAL = "With a service", "Without a service"
+app.command(rich_help_panel=SERVICE)(serve)
+app.command(rich_help_panel=SERVICE)(submit)
+app.command(rich_help_panel=SERVICE)(jobs)
+app.command(rich_help_panel=SERVICE)(show)
+app.command(rich_help_panel=SERVICE)(logs)
+app.command(rich_help_panel=SERVICE)(cancel)
+app.command(rich_help_panel=LOCAL)(train)
+app.command(rich_help_panel=LOCAL)(evaluate)
+
+
+def main() -> None:
+    """Run the command line; every error of ours ends in one line a fault and an exit code."""
+    try:
+        app()
+    except CommandError as error:
+        _fail(error.lines, error.exit_code)
+    except ServiceError as error:
+        is_service_at_fault = error.problem.status >= 500
+        _fail(error.problem.lines(), EXIT_FAILED if is_service_at_fault else EXIT_BAD_INPUT)
+    except (ServiceUnknownError, ServiceUnreachableError) as error:
+        _fail([str(error)], EXIT_FAILED)
+
+
+def _fail(lines: "list[str] | tuple[str, ...]", exit_code: int) -> None:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print("[bold red]error:[/bold red]", end=" ")
+        console.print(line, markup=False)
+    sys.exit(exit_code)

@@ -1,0 +1,45 @@
+"""Progress of a run on this machine, read from its spool."""
+
+from dlrm.record import AttemptDirectory, EvaluationReport, ProgressReport, SpoolReader, StepReport, parse_report
+from service.client import Progress
+
+SMOOTHING = 0.9
+"""Share of the old estimate of samples per second that a new step keeps."""
+
+
+class SpoolProgress:
+    """Folds the reports of rank 0 into one picture of where the run stands."""
+
+    def __init__(self, attempt: AttemptDirectory) -> None:
+        self._readers = [SpoolReader(attempt.spool_file(0, stream)) for stream in ("events", "metrics")]
+        self._seen = Progress(phase="starting")
+
+    def read(self) -> Progress:
+        """The picture after everything reported until now."""
+        for reader in self._readers:
+            for line in reader.read():
+                report = parse_report(line)
+                if isinstance(report, ProgressReport):
+                    self._update(phase=report.phase)
+                elif isinstance(report, StepReport):
+                    self._fold_step(report)
+                elif isinstance(report, EvaluationReport):
+                    self._update(auc=report.auc)
+        return self._seen
+
+    def _fold_step(self, report: StepReport) -> None:
+        old = self._seen.samples_per_second
+        new = report.samples_per_second
+        speed = new if old is None else SMOOTHING * old + (1 - SMOOTHING) * new
+        num_samples_left = report.num_samples * (report.num_steps - report.step) / report.step
+        self._update(
+            step=report.step,
+            num_steps=report.num_steps,
+            done_fraction=report.step / report.num_steps,
+            loss=report.loss,
+            samples_per_second=speed,
+            eta_seconds=num_samples_left / speed if speed else None,
+        )
+
+    def _update(self, **fields: object) -> None:
+        self._seen = self._seen.model_copy(update=fields)

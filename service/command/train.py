@@ -1,0 +1,113 @@
+"""`dlrm train`: one job on this machine, without a service."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from dlrm.config import ResolvedJob, resolve
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EndReason, Outcome, RunDirectory, write_atomically
+from service.command import errors
+from service.command.display import derived_table, result_table
+from service.command.documents import data_from_job_file, read_job
+from service.command.progress import ProgressLine
+from service.command.spool import SpoolProgress
+from service.command.trainer import module_command, require_trainer, run_watched
+
+ATTEMPT = 1
+RESULT_FIELDS = (
+    "auc",
+    "best_possible_auc",
+    "log_loss",
+    "constant_log_loss",
+    "normalized_entropy",
+    "calibration",
+    "samples_per_second",
+)
+
+
+def train(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)],
+    run_directory: Annotated[
+        Path | None,
+        typer.Option(help="Where the run is written; must not exist. [dim]Default: ./runs/NAME-TIME[/dim]"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
+) -> None:
+    """Train a job on this machine, without a service.
+
+    Relative data paths count from the job file. Ctrl-C stops after a checkpoint.
+
+        dlrm train examples/demo.toml
+
+        dlrm train job.toml --json | tail -1 | jq .auc
+
+    Exit code: 0 trained, 2 bad document or data, 75 stopped on request, 1 anything else.
+    """
+    _, spec = read_job(job)
+    require_trainer()
+    resolved = resolve(data_from_job_file(spec, job))
+    directory = _new_run_directory(run_directory or _default_directory(spec.name), resolved)
+    console = Console(stderr=True)
+    console.print(derived_table(resolved.derived))
+    code, outcome = _run(directory)
+    result = _result(directory, outcome)
+    if as_json:
+        typer.echo(json.dumps(result))
+    elif code == EXIT_DONE:
+        Console().print(result_table(result))
+    if code != EXIT_DONE:
+        where = f"logs: {directory.attempt(ATTEMPT).logs}"
+        console.print(f"{outcome.state}: {outcome.reason} {outcome.message}", markup=False, soft_wrap=True)
+        console.print(where, markup=False, soft_wrap=True)
+    raise typer.Exit(errors.EXIT_BAD_INPUT if code == EXIT_BAD_INPUT else code)
+
+
+def _default_directory(name: str) -> Path:
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _new_run_directory(path: Path, resolved: ResolvedJob) -> RunDirectory:
+    directory = RunDirectory(path.resolve())
+    try:
+        directory.path.mkdir(parents=True)
+    except FileExistsError:
+        raise errors.BadInputError(f"{path} exists already: name another with --run-directory") from None
+    except OSError as error:
+        raise errors.BadInputError(f"{path}: {error.strerror}; name another with --run-directory") from None
+    write_atomically(directory.spec, resolved.model_dump_json(indent=1))
+    directory.attempt(ATTEMPT).create()
+    return directory
+
+
+def _run(directory: RunDirectory) -> tuple[int, Outcome]:
+    attempt = directory.attempt(ATTEMPT)
+    command = module_command("dlrm.launch", [str(directory.path), "--attempt", str(ATTEMPT)])
+    progress = SpoolProgress(attempt)
+    with ProgressLine() as line:
+
+        def watch() -> None:
+            seen = progress.read()
+            line.show(seen.phase or "starting", seen)
+
+        code = run_watched(command, attempt.launch_log, watch)
+    ended = Outcome.read(attempt.outcome)
+    killed = f"the launch process ended with {code} and left no outcome"
+    return code, ended or Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=killed)
+
+
+def _result(directory: RunDirectory, outcome: Outcome) -> dict[str, Any]:
+    """What `--json` prints; every field is always there, null where it is not known."""
+    return {
+        "state": outcome.state,
+        "reason": outcome.reason,
+        "message": outcome.message,
+        **dict.fromkeys(RESULT_FIELDS),
+        **outcome.metrics,
+        "num_steps": outcome.step,
+        "model": str(directory.model) if directory.model.exists() else None,
+        "run_directory": str(directory.path),
+    }

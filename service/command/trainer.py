@@ -1,0 +1,63 @@
+"""The training program as a child process: the service's code never imports torch."""
+
+import importlib.util
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from service.command.errors import CommandError
+
+POLL_SECONDS = 0.2
+
+
+def require_trainer() -> None:
+    """Raises CommandError where torch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise CommandError(
+            "the trainer is not installed here: pip install --no-deps -r requirements/cpu.txt "
+            "(cuda.txt for NVIDIA GPUs), from the source tree"
+        )
+
+
+def module_command(module: str, arguments: Sequence[str]) -> list[str]:
+    """The command line that runs a module of the training program with this interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def run_watched(command: Sequence[str], log: Path, watch: Callable[[], None]) -> int:
+    """Run `command`, its output appended to `log`, and answer with its exit code.
+
+    `watch` is called several times a second. SIGINT and SIGTERM reach the child as SIGTERM, which stops a run after a
+    checkpoint; this process waits for that.
+    """
+    with (
+        log.open("ab") as output,
+        # Its own session: an interrupt at the terminal must reach it once, and from here.
+        subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True) as child,
+        _passing_on_signals(child),
+    ):
+        while True:
+            try:
+                code = child.wait(POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                watch()
+            else:
+                watch()
+                return code
+
+
+@contextmanager
+def _passing_on_signals(child: subprocess.Popen[bytes]) -> Generator[None]:
+    def stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        child.terminate()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

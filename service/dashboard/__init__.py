@@ -1,0 +1,1 @@
+"""The pages for a browser: shells that fetch the REST API themselves, with the session's cookie."""

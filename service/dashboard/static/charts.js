@@ -1,0 +1,63 @@
+// Curves over the step, drawn by uPlot in the colours of the page.
+
+const HEIGHT = 230;
+const POINTS_SHOWN_BELOW = 40;
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** A curve over the step. `lines`: [{label, colour, dash}], colours as names of CSS variables. */
+export class Chart {
+  constructor(target, lines) {
+    this.target = target;
+    this.lines = lines;
+    this.data = null;
+    const redraw = () => this.data && this.#draw();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    new ResizeObserver(() => this.plot?.setSize({ width: target.clientWidth, height: HEIGHT })).observe(target);
+  }
+
+  /** data: [steps, values of the first line, …], as uPlot takes it; the axis ends at the last step of the run. */
+  show(data, numSteps) {
+    const isFirst = this.data === null;
+    this.data = data;
+    this.numSteps = numSteps;
+    this.target.dataset.points = data[0].length;
+    if (isFirst) this.#draw();
+    else this.plot.setData(data);
+  }
+
+  #draw() {
+    this.plot?.destroy();
+    const axis = {
+      stroke: colour("--muted"),
+      grid: { stroke: colour("--line"), width: 1 },
+      ticks: { stroke: colour("--line"), width: 1 },
+      font: "11px system-ui, sans-serif",
+    };
+    const options = {
+      width: this.target.clientWidth,
+      height: HEIGHT,
+      scales: { x: { time: false, range: () => [0, Math.max(this.numSteps ?? 0, ...this.data[0].slice(-1), 1)] } },
+      axes: [{ ...axis, size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6] },
+        { ...axis, size: 52 }],
+      series: [{ label: "step" }, ...this.lines.map((line) => this.#series(line))],
+      cursor: { drag: { x: false, y: false } },
+    };
+    this.plot = new uPlot(options, this.data, this.target);
+  }
+
+  #series(line) {
+    return {
+      label: line.label,
+      stroke: colour(line.colour),
+      width: line.dash ? 1.5 : 2,
+      dash: line.dash,
+      points: {
+        show: (plot) => !line.dash && plot.data[0].length < POINTS_SHOWN_BELOW,
+        size: 5,
+        fill: colour(line.colour),
+      },
+      value: (plot, value) => (value === null ? "–" : value.toFixed(4)),
+    };
+  }
+}

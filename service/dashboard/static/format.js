@@ -1,0 +1,81 @@
+// Numbers, times and elements, the way this dashboard writes them. Text only ever goes into text nodes.
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+
+export const UNKNOWN = "–";
+
+const known = (value) => value !== null && value !== undefined;
+
+export const integer = (value) => (known(value) ? whole.format(value) : UNKNOWN);
+export const rate = (value) => (known(value) ? compact.format(value) : UNKNOWN);
+export const figure = (value) => (known(value) ? value.toFixed(4) : UNKNOWN);
+export const percent = (fraction) => (known(fraction) ? `${Math.floor(fraction * 100)} %` : "");
+export const bytes = (value) => `${(value / 2 ** 30).toFixed(1)} GiB`;
+
+export function duration(seconds) {
+  if (!known(seconds)) return UNKNOWN;
+  const rounded = Math.max(0, Math.round(seconds));
+  if (rounded < 60) return `${rounded} s`;
+  const minutes = Math.floor(rounded / 60);
+  if (minutes < 60) return `${minutes} min ${String(rounded % 60).padStart(2, "0")} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+}
+
+export function ago(time) {
+  const minutes = Math.floor((Date.now() - Date.parse(time)) / 60_000);
+  if (minutes < 1) return "just now";
+  if (minutes < 60) return `${minutes} min ago`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 24 ? `${hours} h ago` : `${Math.floor(hours / 24)} d ago`;
+}
+
+export const clock = (time) => new Date(time).toLocaleTimeString("en-GB");
+
+/** An element with attributes and children; strings become text nodes. */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
+export const hasEnded = (job) => ENDED.has(job.state);
+
+export function showState(target, state) {
+  target.textContent = state.toLowerCase();
+  target.className = "state";
+  target.dataset.state = state;
+}
+
+const SELF_EVIDENT = new Set(["RUNNING", "SUCCEEDED"]);
+
+/** A short word such as `waiting_for_cpu`, for people; nothing where the state says it already. */
+export function reasonText(job) {
+  return job.reason && !SELF_EVIDENT.has(job.state) ? job.reason.replaceAll("_", " ") : "";
+}
+
+/** How far a job is, in words: phase, step, what is left. */
+export function progressText(job) {
+  const { phase, step, num_steps, eta_seconds } = job.progress;
+  const parts = [];
+  if (!hasEnded(job) && phase && phase !== "training") parts.push(phase);
+  if (known(step) && num_steps) parts.push(`step ${integer(step)} of ${integer(num_steps)}`);
+  if (!hasEnded(job) && known(eta_seconds)) parts.push(`${duration(eta_seconds)} left`);
+  return parts.join(" · ");
+}
+
+/** Fill a <progress>: empty while a job waits, moving while how far it is is not known. */
+export function showProgress(bar, job) {
+  const fraction = job.state === "SUCCEEDED" ? 1 : job.progress.done_fraction;
+  const isWaiting = job.state === "QUEUED" || hasEnded(job);
+  if (known(fraction) || isWaiting) bar.value = fraction ?? 0;
+  else bar.removeAttribute("value");
+  bar.dataset.state = job.state;
+}
+
+/** One chip a label. */
+export function labelChips(job) {
+  return Object.entries(job.labels).map(([name, value]) => element("span", { class: "label" }, `${name}: ${value}`));
+}

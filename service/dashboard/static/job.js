@@ -1,0 +1,154 @@
+// One job: header, figures, curves, events and log, fetched again while the job goes on.
+import { get, keepUpToDate, request, showCapacity, startHeader } from "./api.js";
+import { Chart } from "./charts.js";
+import {
+  bytes, clock, duration, element, figure, hasEnded, integer, labelChips, percent, progressText, rate, reasonText,
+  showProgress, showState,
+} from "./format.js";
+import { Log } from "./log.js";
+
+const MAX_POINTS = 800;
+const EVENTS_PAGE = 200;
+
+const byId = (id) => document.getElementById(id);
+const page = byId("job");
+const path = `/v1/jobs/${encodeURIComponent(page.dataset.jobId)}`;
+
+let lossChart = null;
+let aucChart = null;
+let log = null;
+let stepDrawn = null;
+let eventCursor = null;
+const eventsSeen = new Set();
+
+function showHeader(job) {
+  document.title = `${job.name} · ${job.state.toLowerCase()} · DLRM`;
+  byId("id").textContent = job.id;
+  byId("name").textContent = job.name;
+  byId("labels").replaceChildren(...labelChips(job));
+  showState(byId("state"), job.state);
+  byId("reason").textContent = reasonText(job);
+  byId("message").textContent = job.message ?? "";
+  byId("message").hidden = !job.message;
+  byId("cancel").hidden = hasEnded(job) || job.state === "CANCELLING";
+  byId("confirm-name").textContent = job.name;
+  showProgress(byId("progress"), job);
+  const done = job.state === "SUCCEEDED" ? "" : percent(job.progress.done_fraction);
+  byId("progress-text").textContent = [done, progressText(job)].filter(Boolean).join(" · ");
+}
+
+function showTiles(job) {
+  const { metrics, progress } = job;
+  const auc = metrics.auc ?? progress.auc;
+  const started = job.started_at ? Date.parse(job.started_at) : null;
+  const ended = job.finished_at ? Date.parse(job.finished_at) : Date.now();
+  const tiles = [
+    ["AUC", figure(auc), metrics.best_possible_auc ? `best possible ${figure(metrics.best_possible_auc)}` : ""],
+    ["Log-loss", figure(metrics.log_loss), metrics.constant_log_loss ? `constant ${figure(metrics.constant_log_loss)}` : ""],
+    ["Loss", figure(progress.loss), "of the last step"],
+    ["Samples/s", rate(metrics.samples_per_second ?? progress.samples_per_second), `${integer(job.world_size)} ranks`],
+    ["Ran for", started ? duration((ended - started) / 1000) : "–", `attempt ${job.num_attempts || "–"}`],
+  ];
+  byId("tiles").replaceChildren(
+    ...tiles.map(([name, value, note]) =>
+      element("div", {}, element("dt", {}, name), element("dd", {}, value, element("small", {}, note))),
+    ),
+  );
+}
+
+/** One value a step, of the latest attempt that has it. */
+function curve(items, value) {
+  const bySteps = new Map(items.map((item) => [item.step, value(item) ?? null]));
+  const steps = [...bySteps.keys()].sort((a, b) => a - b);
+  return [steps, steps.map((step) => bySteps.get(step))];
+}
+
+async function showCurves(job) {
+  const here = `${job.progress.step} ${job.progress.auc} ${job.state}`;
+  if (here === stepDrawn) return;
+  const [steps, evaluations] = await Promise.all([
+    get(`${path}/metrics?kind=step&max_points=${MAX_POINTS}`),
+    get(`${path}/metrics?kind=evaluation&max_points=${MAX_POINTS}`),
+  ]);
+  if (steps.items.length) lossChart ??= new Chart(byId("loss-chart"), [{ label: "loss", colour: "--accent" }]);
+  lossChart?.show(curve(steps.items, (item) => item.loss), job.progress.num_steps);
+  const hasBest = evaluations.items.some((item) => item.best_possible_auc !== null);
+  const lines = [{ label: "AUC", colour: "--good" }];
+  if (hasBest) lines.push({ label: "best possible", colour: "--muted", dash: [6, 4] });
+  if (evaluations.items.length) aucChart ??= new Chart(byId("auc-chart"), lines);
+  const best = curve(evaluations.items, (item) => item.best_possible_auc);
+  const aucs = curve(evaluations.items, (item) => item.auc);
+  aucChart?.show(hasBest ? [...aucs, best[1]] : aucs, job.progress.num_steps);
+  stepDrawn = here;
+}
+
+function eventText(event) {
+  if (event.kind !== "state") return [event.name, event.message];
+  const change = event.to_state.toLowerCase();
+  return [change, [event.reason?.replaceAll("_", " "), event.message].filter(Boolean).join(": ")];
+}
+
+async function showEvents() {
+  for (;;) {
+    const query = new URLSearchParams({ limit: EVENTS_PAGE });
+    if (eventCursor) query.set("cursor", eventCursor);
+    const events = await get(`${path}/events?${query}`);
+    for (const event of events.items) {
+      if (eventsSeen.has(event.id)) continue;
+      eventsSeen.add(event.id);
+      const [what, message] = eventText(event);
+      const rank = event.rank === null || event.rank === undefined ? "" : ` · rank ${event.rank}`;
+      const item = element(
+        "li",
+        { "data-kind": event.kind },
+        element("time", { datetime: event.time }, clock(event.time)),
+        element("div", {}, element("strong", {}, what), element("small", {}, rank), element("p", {}, message ?? "")),
+      );
+      byId("events").prepend(item);
+    }
+    // The last page has no cursor yet: it is read again until it is full.
+    if (!events.next_cursor) return;
+    eventCursor = events.next_cursor;
+  }
+}
+
+function showDocument(job) {
+  byId("document").textContent = JSON.stringify(job.spec, null, 2);
+  byId("derived").tBodies[0].replaceChildren(
+    ...job.derived.map((number) =>
+      element(
+        "tr",
+        {},
+        element("th", { scope: "row" }, number.name.replaceAll("_", " ")),
+        element("td", { class: "number" }, `${number.value.toLocaleString("en")} ${number.unit}`),
+        element("td", {}, number.reason),
+      ),
+    ),
+  );
+}
+
+async function update() {
+  const job = await get(path);
+  showHeader(job);
+  showTiles(job);
+  if (page.hidden) showDocument(job);
+  page.hidden = false;
+  log ??= new Log(byId("log"), byId("rank"), path, job.world_size);
+  await Promise.all([showCurves(job), showEvents(), log.update(), showCapacity(bytes)]);
+  return !(hasEnded(job) && log.isComplete);
+}
+
+startHeader();
+const updateNow = keepUpToDate(update);
+
+byId("cancel").addEventListener("click", () => byId("confirm").showModal());
+byId("confirm").addEventListener("close", async () => {
+  if (byId("confirm").returnValue !== "cancel") return;
+  try {
+    await request("POST", `${path}/cancel`);
+  } catch (error) {
+    byId("trouble").hidden = false;
+    byId("trouble").textContent = error.message;
+  }
+  updateNow();
+});

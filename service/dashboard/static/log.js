@@ -1,0 +1,51 @@
+// The end of one rank's log, growing as the rank writes.
+import { get } from "./api.js";
+import { element } from "./format.js";
+
+const FIRST_LINES = 200;
+const MAX_CHARACTERS = 200_000;
+const NEAR_END_PIXELS = 24;
+
+export class Log {
+  constructor(target, select, path, worldSize) {
+    this.target = target;
+    this.path = path;
+    this.select = select;
+    const ranks = Array.from({ length: worldSize }, (_, rank) => element("option", { value: rank }, `rank ${rank}`));
+    select.replaceChildren(...ranks, element("option", { value: "launch" }, "launch"));
+    select.addEventListener("change", () => {
+      this.#restart();
+      this.update();
+    });
+    this.#restart();
+  }
+
+  #restart() {
+    this.offset = null;
+    this.attempt = null;
+    this.isComplete = false;
+    this.target.textContent = "";
+  }
+
+  /** Fetch what the log has more; the view stays at the end where it was there. */
+  async update() {
+    if (this.isComplete) return;
+    const rank = this.select.value;
+    const query = new URLSearchParams({ rank });
+    if (this.offset === null) query.set("tail_lines", FIRST_LINES);
+    else query.set("offset", this.offset);
+    const part = await get(`${this.path}/logs?${query}`);
+    if (rank !== this.select.value) return; // another log was chosen meanwhile
+    if (this.attempt !== null && part.attempt !== this.attempt) {
+      this.#restart(); // a new attempt has begun; its log starts anew
+      return;
+    }
+    const { target } = this;
+    const isAtEnd = target.scrollHeight - target.scrollTop - target.clientHeight < NEAR_END_PIXELS;
+    if (part.text) target.textContent = (target.textContent + part.text).slice(-MAX_CHARACTERS);
+    if (isAtEnd) target.scrollTop = target.scrollHeight;
+    this.offset = part.next_offset;
+    this.attempt = part.attempt;
+    this.isComplete = part.complete;
+  }
+}

@@ -1,0 +1,1 @@
+"""`make demo`: from nothing to a trained model through a service of its own, with figures at the end."""

@@ -1,0 +1,98 @@
+"""`python -m service.demo [--data FILE]`."""
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from service.client import Client, JobDetails, ServiceError, ServiceUnreachableError
+from service.command.display import derived_table
+from service.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from service.command.submit import follow_to_end
+from service.command.trainer import require_trainer
+from service.demo.job import criteo_job, synthetic_job
+from service.demo.report import print_last_log_lines, print_result, verdict
+from service.demo.running import running_service
+from service.machine import measured_num_cores
+
+GRACE_PERIOD_SECONDS = 10
+CANCEL_TIMEOUT_SECONDS = 3 * GRACE_PERIOD_SECONDS
+POLL_SECONDS = 0.5
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m service.demo", description="Train a model through the service.")
+    parser.add_argument("--data", type=Path, help="a Criteo TSV file instead of synthetic rows")
+    parser.add_argument("--num-rows", type=int, help="synthetic rows instead of 1,000,000")
+    parser.add_argument("--state-directory", type=Path, default=Path(".dlrm/demo"))
+    given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console(highlight=False)
+    try:
+        require_trainer()
+        document = criteo_job(given.data) if given.data else synthetic_job(given.num_rows)
+        data_root = given.data.resolve().parent if given.data else None
+        return _run(console, document, given.state_directory.resolve(), data_root)
+    except CommandError as error:
+        for line in error.lines:
+            console.print(line, markup=False, soft_wrap=True)
+        return error.exit_code
+    except (ServiceError, ServiceUnreachableError) as error:
+        console.print(f"{error}; the service's log: {given.state_directory / 'service.log'}", markup=False)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        console.print("interrupted; the job and the service are stopped")
+        return EXIT_INTERRUPTED
+
+
+def _run(console: Console, document: dict[str, Any], state_directory: Path, data_root: Path | None) -> int:
+    num_workers = document["resources"]["workers_per_node"]
+    settings = {
+        # A machine with fewer cores trains too, only slower.
+        "DLRM_NUM_CORES": str(max(num_workers, measured_num_cores())),
+        "DLRM_GRACE_PERIOD_SECONDS": str(GRACE_PERIOD_SECONDS),
+    }
+    if data_root:
+        settings["DLRM_DATA_ROOTS"] = str(data_root)
+    console.print("starting a service on loopback")
+    with running_service(state_directory, settings) as client:
+        submitted = client.submit(document)
+        console.print(f"submitted {submitted.id} to {client.url}")
+        try:
+            console.print(derived_table(client.job(submitted.id).derived))
+            job = follow_to_end(client, submitted.id, POLL_SECONDS)
+        except BaseException:
+            _cancel(client, submitted.id)
+            raise
+        return _report(console, client, job, state_directory)
+
+
+def _report(console: Console, client: Client, job: JobDetails, state_directory: Path) -> int:
+    failure = verdict(job)
+    if failure:
+        console.print(f"FAILED: {failure}", style="bold red", markup=False)
+        print_last_log_lines(console, client, job)
+        return EXIT_FAILED
+    console.print(f"{job.state}: {job.reason}", style="bold green", markup=False)
+    print_result(console, job, state_directory)
+    return 0
+
+
+def _cancel(client: Client, job_id: str) -> None:
+    """Stop the job and wait for its processes to be gone; the service, stopped first, would leave them running."""
+    # A second Ctrl-C must not leave half of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
+    if not client.job(job_id).has_ended:
+        client.cancel(job_id)
+    while not client.job(job_id).has_ended and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

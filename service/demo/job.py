@@ -1,0 +1,56 @@
+"""The demo's job: the synthetic log of `examples/demo.toml`, or the rows of a Criteo TSV."""
+
+import glob
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from service.command.errors import BadInputError
+
+DOCUMENT = Path(__file__).parents[2] / "examples" / "demo.toml"
+MIN_STEPS = 30
+LARGEST_BATCH = 16_384
+SMALLEST_BATCH = 64
+EVAL_FRACTION = 0.1
+READ_BYTES = 2**24
+
+
+def synthetic_job(num_rows: int | None = None) -> dict[str, Any]:
+    """The document of `examples/demo.toml`, on another number of rows where that is given."""
+    document = tomllib.loads(DOCUMENT.read_text())
+    if num_rows is not None:
+        document["data"]["synthetic"]["num_rows"] = num_rows
+        _fit_batch(document, num_rows)
+    return document
+
+
+def criteo_job(path: Path) -> dict[str, Any]:
+    """The same model on the rows of `path`. Raises BadInputError."""
+    try:
+        num_rows = _count_lines(path)
+    except OSError as error:
+        raise BadInputError(f"DATA={path}: {error.strerror}; name a Criteo TSV file") from None
+    if num_rows < 2 * SMALLEST_BATCH:
+        raise BadInputError(f"DATA={path}: {num_rows} rows are too few; give at least {2 * SMALLEST_BATCH}")
+    document = tomllib.loads(DOCUMENT.read_text())
+    document["name"] = "demo-criteo"
+    del document["table_optimizer"]
+    document["data"] = {"train": [glob.escape(path.name)], "format": "criteo_tsv", "eval_fraction": EVAL_FRACTION}
+    _fit_batch(document, num_rows)
+    return document
+
+
+def _fit_batch(document: dict[str, Any], num_rows: int) -> None:
+    """Choose the largest batch with enough steps in one pass; a second pass over few rows learns them by heart."""
+    num_train_rows = int(num_rows * (1 - document["data"]["eval_fraction"]))
+    batch = LARGEST_BATCH
+    while batch > SMALLEST_BATCH and num_train_rows < batch * MIN_STEPS:
+        batch //= 2
+    num_steps_per_epoch = max(1, num_train_rows // batch)
+    document["batch"] = {"global_size": batch}
+    document.setdefault("run", {})["epochs"] = -(-MIN_STEPS // num_steps_per_epoch)
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(READ_BYTES), b""))

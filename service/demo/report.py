@@ -1,0 +1,77 @@
+"""What the demo says at its end, and whether the model is good enough."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from service.client import Client, JobDetails
+from service.command.display import figure
+from service.command.progress import duration
+
+MIN_SHARE_OF_BEST = 0.8
+"""Of what the best possible AUC has above 0.5."""
+LAST_LINES = 25
+
+
+def print_result(console: Console, job: JobDetails, state_directory: Path) -> None:
+    """The closing table."""
+    metrics = job.metrics
+    best, constant = metrics.get("best_possible_auc"), metrics.get("constant_log_loss")
+    table = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    table.add_row(
+        "rows",
+        f"{_known(metrics.get('num_samples'), 'num_rows')} trained on, "
+        f"{_known(metrics.get('num_rows'), 'num_rows')} held out",
+    )
+    table.add_row(
+        "steps", f"{_known(job.progress.num_steps, 'num_steps')} of {job.spec['batch']['global_size']:,} samples"
+    )
+    table.add_row("test AUC", _beside(metrics.get("auc"), best, "best possible"))
+    table.add_row("log-loss", _beside(metrics.get("log_loss"), constant, "constant predictor"))
+    table.add_row("samples/s", _known(metrics.get("samples_per_second"), "samples_per_second"))
+    if job.started_at and job.finished_at:
+        table.add_row("took", duration((job.finished_at - job.started_at).total_seconds()))
+    table.add_row("model", job.model_path or "none")
+    table.add_row("dashboard", f"{_dlrm()} serve --state-directory {state_directory}   (prints a sign-in link)")
+    console.print(table)
+
+
+def verdict(job: JobDetails) -> str | None:
+    """Why the demo has failed; None where the job SUCCEEDED with a model that has learned."""
+    if job.state != "SUCCEEDED":
+        return f"the job ended as {job.state}: {job.reason or 'no reason'} {job.message or ''}".rstrip()
+    auc, best = job.metrics.get("auc"), job.metrics.get("best_possible_auc")
+    log_loss, constant = job.metrics.get("log_loss"), job.metrics.get("constant_log_loss")
+    if best is not None:
+        if auc is None or auc - 0.5 < MIN_SHARE_OF_BEST * (best - 0.5):
+            return f"AUC {auc} is not {MIN_SHARE_OF_BEST:.0%} of the way from 0.5 to the best possible {best:.4f}"
+    elif log_loss is None or constant is None or log_loss >= constant:
+        return f"log-loss {log_loss} is not below the constant predictor's {constant}"
+    return None
+
+
+def print_last_log_lines(console: Console, client: Client, job: JobDetails) -> None:
+    for rank in (0, "launch"):
+        text = client.logs(job.id, rank=rank, tail_lines=LAST_LINES).text
+        if text:
+            console.rule(
+                f"last lines of the log of {rank if rank == 'launch' else 'rank 0'}", align="left", style="dim"
+            )
+            console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+
+
+def _known(value: float | None, name: str) -> str:
+    return "?" if value is None else figure(value, name)
+
+
+def _beside(value: float | None, other: float | None, words: str) -> str:
+    mine = "?" if value is None else f"{value:.4f}"
+    return mine if other is None else f"{mine}   ({words} {other:.4f})"
+
+
+def _dlrm() -> str:
+    local = Path(".venv/bin/dlrm")
+    return str(local) if local.exists() else "dlrm"

@@ -1,0 +1,64 @@
+"""A service of one's own: started, used, stopped."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.client import Client, find_connection
+from service.client.connection import Ready, keep_admin_key, ready_file_in
+from service.command.errors import CommandError
+
+START_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 20.0
+POLL_SECONDS = 0.1
+LAST_LINES = 15
+
+
+@contextmanager
+def running_service(state_directory: Path, settings: Mapping[str, str]) -> Generator[Client]:
+    """A service on loopback at a free port; nobody else's is touched.
+
+    settings: environment variables. Raises CommandError where it does not start.
+    """
+    state_directory.mkdir(parents=True, exist_ok=True)
+    ready, log = ready_file_in(state_directory), state_directory / "service.log"
+    keep_admin_key(state_directory)
+    ready.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "service.command", "serve", "--port", "0"]
+    environment = {**os.environ, "DLRM_STATE_DIRECTORY": str(state_directory), **settings}
+    with log.open("ab") as output:
+        # Its own session: an interrupt at the terminal reaches us alone, and we stop it in order.
+        process = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    try:
+        url = _wait_until_ready(process, ready, log)
+        with Client(url, find_connection(url, state_directory=state_directory).api_key) as client:
+            yield client
+    finally:
+        _stop(process)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) -> str:
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        if found := Ready.read(ready):
+            return found.url
+        if process.poll() is not None:
+            last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            raise CommandError(f"the service ended with exit code {process.returncode}; its last words:", *last)
+        time.sleep(POLL_SECONDS)
+    raise CommandError(f"the service was not ready within {START_TIMEOUT_SECONDS:.0f} s; its log: {log}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
