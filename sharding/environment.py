@@ -2,6 +2,8 @@
 
 from importlib import metadata
 
+MEND_CPU = "pip install --no-deps -r requirements/cpu.txt"
+
 
 class MixedInstallError(RuntimeError):
     """Packages that cannot work together; the message is the command that mends it."""
@@ -12,20 +14,26 @@ class NoDeviceError(RuntimeError):
 
 
 def check_environment() -> None:
-    """Raises MixedInstallError where a trainer's package is missing or two of them exclude each other.
+    """Raises MixedInstallError where a trainer's package is missing, or two of them do not go together.
 
     torchrec asks for the CUDA build `fbgemm-gpu` unconditionally: a plain `pip install torchrec` puts it over
     `fbgemm-gpu-cpu`, in the same directory, and from then on neither works.
     """
-    missing = [name for name in ("torch", "torchrec") if not _is_installed(name)]
-    builds = [name for name in ("fbgemm-gpu", "fbgemm-gpu-cpu") if _is_installed(name)]
-    if missing or not builds:
-        absent = missing + ([] if builds else ["fbgemm-gpu-cpu"])
-        raise MixedInstallError(f"the trainer needs {', '.join(absent)}; install it: make setup")
-    if len(builds) == 2:
+    torch_version = _version("torch")
+    cpu_build, cuda_build = _version("fbgemm-gpu-cpu"), _version("fbgemm-gpu")
+    fbgemm = "fbgemm-gpu or fbgemm-gpu-cpu"
+    needed = {"torch": torch_version, "torchrec": _version("torchrec"), fbgemm: cpu_build or cuda_build}
+    if missing := [name for name, version in needed.items() if version is None]:
+        raise MixedInstallError(f"the trainer needs {', '.join(missing)}; mend it: {MEND_CPU} (cuda.txt for GPUs)")
+    if cpu_build and cuda_build:
         raise MixedInstallError(
             "fbgemm-gpu and fbgemm-gpu-cpu are both installed and overwrite each other; mend it: "
-            "pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && pip install --no-deps fbgemm-gpu-cpu==1.8.0"
+            f"pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && {MEND_CPU}"
+        )
+    if cuda_build and torch_version and torch_version.endswith("+cpu"):
+        raise MixedInstallError(
+            f"fbgemm-gpu is built for CUDA and torch {torch_version} is not; mend it: "
+            f"pip uninstall -y fbgemm-gpu && {MEND_CPU}"
         )
 
 
@@ -43,9 +51,8 @@ def check_devices(num_gpus: int) -> None:
         )
 
 
-def _is_installed(distribution: str) -> bool:
+def _version(distribution: str) -> str | None:
     try:
-        metadata.version(distribution)
+        return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return False
-    return True
+        return None
