@@ -43,5 +43,5 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
         seed=job.run.seed,
     )
     optimizer = make_dense_optimizer(job.dense_optimizer, model.parameters())
-    settings = StepSettings(resolved.chunk_size, resolved.gradient_scale, job.precision == "bf16")
+    settings = StepSettings(resolved.chunk_size, job.precision == "bf16")
     return Parts(model, tables, optimizer, TrainingStep(model, tables, optimizer, ranks, settings))

@@ -16,7 +16,7 @@ import torch
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data, open_rows
 from dlrm.data.rows import RowSource
-from dlrm.export import SavedModel, load_saved_model
+from dlrm.export import ModelError, SavedModel, load_saved_model
 from dlrm.metrics.binary import binary_metrics
 from dlrm.model import PlainModel
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
@@ -33,7 +33,7 @@ def main() -> int:
         saved = load_saved_model(arguments.model)
         rows = _open_rows(saved, arguments.data)
         probabilities, labels = score(saved.model, rows)
-    except (DataError, OSError) as error:
+    except (DataError, ModelError, OSError) as error:
         print(f"dlrm evaluate: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
     print(json.dumps({"num_rows": len(labels), **asdict(binary_metrics(labels, probabilities))}))  # noqa: T201

@@ -15,6 +15,7 @@ from dlrm.divergence import DivergedError
 from dlrm.metrics.binary import BinaryMetrics, auc, binary_metrics, constant_log_loss
 from dlrm.model import DLRM
 from dlrm.record import EvaluationReport
+from sharding.agree import said_by_first
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables
 
@@ -44,14 +45,15 @@ class Evaluator:
         self._baselines: Baselines | None = None
 
     def __call__(self, step: int) -> EvaluationReport | None:
-        """Rank 0's report on the model after `step` batches; None on the others. Raises DivergedError, on rank 0."""
+        """Rank 0's report on the model after `step` batches; None on the others. Raises DivergedError, on all."""
         started = time.monotonic()
         gathered = self._gather(*self._score())
+        is_finite = gathered is None or bool(np.isfinite(gathered[0]).all())
+        if not said_by_first(self._ranks, is_finite):
+            raise DivergedError(f"predictions were not finite after step {step}")
         if gathered is None:
             return None
         scores, labels = gathered
-        if not np.isfinite(scores).all():
-            raise DivergedError(f"predictions were not finite after step {step}")
         metrics: BinaryMetrics = binary_metrics(labels, scores)
         baselines = self._baselines_of(labels)
         return EvaluationReport(
@@ -74,7 +76,7 @@ class Evaluator:
         batches = evaluation_batches(self._rows, self._share_size, self._ranks.rank, self._ranks.world_size)
         for numpy_batch in batches:
             batch = to_device(numpy_batch, self._ranks.device)
-            block = self._tables.lookup(batch.ids, batch.lengths)
+            block = self._tables.lookup(batch.ids, batch.lengths, batch.num_valid)
             for start in range(0, self._share_size, self._chunk_size):
                 end = min(start + self._chunk_size, self._share_size)
                 probabilities.append(torch.sigmoid(self._model(batch.dense[start:end], block.chunk(start, end))))

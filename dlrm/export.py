@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict_loader import load
 
+from dlrm.checkpoint import checkpoint_errors
 from dlrm.config import DataConfig, JobSpec, ModelConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.rows import DataSchema
@@ -30,6 +32,10 @@ class SavedModel:
     """As in the job, with every path absolute."""
     vocabularies: Vocabularies | None
     """None where the model's data came as table rows."""
+
+
+class ModelError(ValueError):
+    """A directory that holds no model; names what is wrong with it."""
 
 
 def export_model(
@@ -60,7 +66,15 @@ def export_model(
 
 
 def load_saved_model(directory: Path) -> SavedModel:
-    """Read what `export_model` wrote. Raises FileNotFoundError naming the file that is missing."""
+    """Read what `export_model` wrote. Raises ModelError."""
+    try:
+        return _load(directory)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ModelError(f"{directory}: no model that can be read (valid: the model/ of a run); {cause}") from error
+
+
+def _load(directory: Path) -> SavedModel:
     config: dict[str, Any] = json.loads((directory / CONFIG).read_text())
     model = PlainModel(ModelConfig.model_validate(config["model"]), config["num_dense"], config["table_rows"])
     model.load_state_dict(load_file(directory / WEIGHTS), assign=True)
@@ -79,7 +93,8 @@ def _read_weights(checkpoint: Path, model: PlainModel) -> dict[str, torch.Tensor
     weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
     tables = {f"embedding_bags.{name}.weight": weights[f"tables.{name}.weight"] for name in model.tables}
     dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
-    load({"tables": {"weights": tables}, "dense": dense}, checkpoint_id=checkpoint, no_dist=True)
+    with checkpoint_errors(checkpoint, "cannot be read"):
+        load({"tables": {"weights": tables}, "dense": dense}, checkpoint_id=checkpoint, no_dist=True)
     return weights
 
 
@@ -87,6 +102,7 @@ def model_card(job: JobSpec, schema: DataSchema, metrics: Mapping[str, float | N
     """What the model is, on what it was trained, how good it was there, and what it is not for."""
     source = ", ".join(job.data.train) or f"synthetic click log {job.data.synthetic}"
     rows = sum(feature.num_ids for feature in schema.features)
+    held_out = "files of their own" if job.data.eval else "rows held out of the same log"
     measured = "\n".join(f"| {name} | {value} |" for name, value in metrics.items())
     return f"""# {job.name}
 
@@ -106,6 +122,14 @@ Dense: {job.dense_optimizer.name} at {job.dense_optimizer.learning_rate}; tables
 {measured}
 
 ## Limits
-Measured on rows held out of the same log. Nothing is known about other traffic, other times, or fairness between groups
-of users; ids that the training rows did not have share one row of each table.
+Measured on {held_out}. Nothing is known about other traffic, other times, or fairness between groups of users.
+{_unseen_values(job)}
 """
+
+
+def _unseen_values(job: JobSpec) -> str:
+    if job.data.format == "synthetic":
+        return "Its ids are those of the synthetic log and mean nothing elsewhere."
+    if job.data.vocabulary.hash_size is not None:
+        return "Values share table rows by a hash, also those that the training rows did not have."
+    return "Values that the training rows did not have, or too rarely, share one row of each table."

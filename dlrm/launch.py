@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_SECONDS = 300
-"""How long the other ranks may take to end once one has ended; then they are killed."""
+"""How long the other ranks may take to end once one has failed or stopped; then they are killed."""
+SAME_MOMENT_SECONDS = 1.0
+"""Failures so close together may be seen in another order than they happened."""
 
 
 def main() -> int:
@@ -45,9 +47,9 @@ def main() -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     directory = RunDirectory(arguments.run_directory.resolve())
     attempt = directory.attempt(arguments.attempt)
-    attempt.create()
     stopper = Stopper(attempt)
     stopper.listen()
+    attempt.create()
     try:
         check_environment()
         resolved = _read_spec(directory)
@@ -55,8 +57,8 @@ def main() -> int:
     except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
         return _end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
     with _pushed_reports(attempt, resolved.job.resources.world_size):
-        failure = _run_ranks(directory, resolved, arguments.attempt)
-    return _end(attempt, _outcome_without_record(failure, stopper))
+        failures = _run_ranks(directory, resolved, arguments.attempt)
+    return _end(attempt, _outcome_without_record(attempt, failures, stopper))
 
 
 class Stopper:
@@ -75,6 +77,7 @@ class Stopper:
 
     def _pass_on(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         # The file first: a rank that starts too late for the signal finds it.
+        self._attempt.create()
         self._attempt.stop_request.touch()
         for child in psutil.Process().children():
             child.send_signal(signal.SIGTERM)
@@ -87,8 +90,8 @@ def _read_spec(directory: RunDirectory) -> ResolvedJob:
         raise ConfigError(field_errors(error, ResolvedJob)) from None
 
 
-def _run_ranks(directory: RunDirectory, resolved: ResolvedJob, attempt: int) -> str | None:
-    """Run all ranks to their end. None where all were well, else what was seen of the first failure."""
+def _run_ranks(directory: RunDirectory, resolved: ResolvedJob, attempt: int) -> "dict[int, ProcessFailure]":
+    """Run all ranks to their end; the failures of those that were not well."""
     # Late: torch takes seconds, and a wrong document is told at once.
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -108,7 +111,7 @@ def _run_ranks(directory: RunDirectory, resolved: ResolvedJob, attempt: int) -> 
         rdzv_endpoint="localhost:0",
         local_addr="127.0.0.1",
         max_restarts=0,
-        logs_specs=DefaultLogsSpecs(),
+        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
         # SIGTERM is ours: the ranks stop after a checkpoint instead of being torn down.
         signals_to_handle="SIGQUIT",
         shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS,
@@ -117,27 +120,40 @@ def _run_ranks(directory: RunDirectory, resolved: ResolvedJob, attempt: int) -> 
     try:
         elastic_launch(config, sys.executable)(*command)
     except ChildFailedError as error:
-        return _first_failure(error.failures)
-    return None
+        return error.failures
+    return {}
 
 
-def _first_failure(failures: dict[int, "ProcessFailure"]) -> str:
-    """A rank that a signal killed is the cause; ranks that lost it fail too, and may be seen earlier."""
-    killed = [rank for rank, failure in failures.items() if failure.exitcode < 0]
-    rank = min(killed or failures, key=lambda rank: failures[rank].timestamp)
-    code = failures[rank].exitcode
-    if code >= 0:
-        return f"rank {rank} ended with exit code {code}; its log tells more"
-    hint = "; often the kernel's out-of-memory killer" if -code == signal.SIGKILL else ""
-    return f"rank {rank} was killed by {signal.Signals(-code).name}{hint}"
-
-
-def _outcome_without_record(failure: str | None, stopper: Stopper) -> Outcome:
+def _outcome_without_record(
+    attempt: AttemptDirectory, failures: "dict[int, ProcessFailure]", stopper: Stopper
+) -> Outcome:
     """The outcome where no rank wrote one."""
-    if stopper.is_requested:
+    was_early = all(failure.exitcode == -signal.SIGTERM for failure in failures.values())
+    if stopper.is_requested and was_early:
+        # The signal came before the ranks could take it.
         return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message="stopped before the first step")
-    message = failure or "every rank ended well, and none wrote an outcome"
+    if not failures:
+        message = "every rank ended well, and none wrote an outcome"
+        return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
+    rank = _first_failed(failures)
+    message = _what_was_seen(attempt, rank, failures[rank].exitcode)
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
+
+
+def _first_failed(failures: "dict[int, ProcessFailure]") -> int:
+    """The rank that failed first; at the same moment, one that a signal killed: the others lost it."""
+    first = min(failure.timestamp for failure in failures.values())
+    early = [rank for rank, failure in failures.items() if failure.timestamp <= first + SAME_MOMENT_SECONDS]
+    return min(early, key=lambda rank: (failures[rank].exitcode >= 0, failures[rank].timestamp))
+
+
+def _what_was_seen(attempt: AttemptDirectory, rank: int, exit_code: int) -> str:
+    if exit_code < 0:
+        hint = "; often the kernel's out-of-memory killer" if -exit_code == signal.SIGKILL else ""
+        return f"rank {rank} was killed by {signal.Signals(-exit_code).name}{hint}"
+    said = attempt.rank_error(rank)
+    reason = said.read_text() if said.exists() else "its log tells more"
+    return f"rank {rank} ended with exit code {exit_code}: {reason}"
 
 
 def _end(attempt: AttemptDirectory, outcome: Outcome) -> int:

@@ -24,7 +24,7 @@ MAX_STEP_REPORTS = 10_000
 
 @dataclass
 class Progress:
-    """Where the run stands; the same on every rank."""
+    """Where the run stands."""
 
     num_steps: int
     """Batches of the whole run."""
@@ -34,7 +34,7 @@ class Progress:
     """Valid rows consumed."""
     num_dropped_in_a_row: int = 0
     training_seconds: float = 0.0
-    """In steps alone, without evaluations."""
+    """On this rank: waiting for batches and steps, without evaluations."""
     last_evaluation: EvaluationReport | None = None
     """Rank 0 alone has it."""
 
@@ -55,8 +55,8 @@ class Loop:
 
     def train(self, batches: Iterable[Batch], progress: Progress) -> EndReason:
         """Train on `batches` and say why it ended. Raises DivergedError."""
+        started = time.monotonic()
         for batch in batches:
-            started = time.monotonic()
             rates = self.rates.at(progress.step)
             result = self.step(to_device(batch, self.ranks.device), rates, is_stop_requested=self.stop.is_requested)
             seconds = time.monotonic() - started
@@ -70,6 +70,7 @@ class Loop:
                 return EndReason.STOP_REQUESTED
             if progress.step in self.evaluation_steps and self._reaches_target(progress):
                 return EndReason.TARGET_REACHED
+            started = time.monotonic()
         return EndReason.COMPLETED
 
     def _report(self, result: StepResult, rates: StepRates, progress: Progress, samples_per_second: float) -> None:

@@ -1,8 +1,10 @@
 """One run on one rank: open the data, build the parts, train, save."""
 
 import math
+from dataclasses import dataclass
+from pathlib import Path
 
-from dlrm.build import Parts, build_parts, plan_tables
+from dlrm.build import build_parts, plan_tables
 from dlrm.checkpoint import save_checkpoint
 from dlrm.config import ResolvedJob
 from dlrm.data.batches import TrainBatches
@@ -19,26 +21,54 @@ from sharding.plan import Plan
 from sharding.ranks import Ranks
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What is left of a training once its memory is given back."""
+
+    reason: EndReason
+    progress: Progress
+    checkpoint: Path
+
+
 def run(resolved: ResolvedJob, directory: RunDirectory, ranks: Ranks, reporter: Reporter, stop: StopRequest) -> Outcome:
     """Train the job to its end, or to a stop; leave a checkpoint and, at the end, a model.
 
-    Collective; the outcome is rank 0's to write. Raises DataError, DivergedError.
+    Collective; the outcome is rank 0's to write. Raises DataError, DivergedError, CheckpointError.
     """
-    job = resolved.job
     reporter.progress("loading", "reading the data")
-    dataset = open_data(job.data, resolved.data_roots)
+    dataset = open_data(resolved.job.data, resolved.data_roots)
+    trained = _train(resolved, directory, dataset, ranks, reporter, stop)
+    metrics = _final_metrics(trained.progress)
+    step = trained.progress.step
+    if trained.reason is EndReason.STOP_REQUESTED:
+        return Outcome(state="stopped", reason=trained.reason, step=step, metrics=metrics)
+    if ranks.rank == 0:
+        reporter.progress("saving", "writing the model")
+        export_model(trained.checkpoint, directory.model, resolved, dataset, metrics)
+    return Outcome(state="succeeded", reason=trained.reason, step=step, metrics=metrics)
+
+
+def _train(
+    resolved: ResolvedJob,
+    directory: RunDirectory,
+    dataset: Dataset,
+    ranks: Ranks,
+    reporter: Reporter,
+    stop: StopRequest,
+) -> Trained:
+    """Shards, optimizer state and buffers live in here alone: the export needs their room for the whole model."""
+    job = resolved.job
     plan = plan_tables(resolved, dataset.schema)
     _tell(reporter, dataset, plan)
     reporter.progress("building", "dealing out the tables")
     parts = build_parts(resolved, dataset.schema, plan, ranks)
-    evaluate = Evaluator(parts.model, parts.tables, dataset, ranks, resolved.chunk_size)
     with TrainBatches(
         dataset.train, job.batch.global_size, ranks.rank, ranks.world_size, seed=job.run.seed, num_epochs=job.run.epochs
     ) as batches:
         progress = Progress(num_steps=batches.num_batches)
         loop = Loop(
             step=parts.step,
-            evaluate=evaluate,
+            evaluate=Evaluator(parts.model, parts.tables, dataset, ranks, resolved.chunk_size),
             rates=LearningRates(job, progress.num_steps),
             reporter=reporter,
             stop=stop,
@@ -48,7 +78,17 @@ def run(resolved: ResolvedJob, directory: RunDirectory, ranks: Ranks, reporter: 
         )
         reporter.progress("training", f"{progress.num_steps} steps of {job.batch.global_size:,} samples")
         reason = loop.train(batches, progress)
-    return _save(resolved, directory, dataset, parts, progress, reason, reporter, ranks)
+    reporter.progress("saving", "writing the checkpoint")
+    checkpoint = save_checkpoint(
+        directory.checkpoints,
+        model=parts.model,
+        tables=parts.tables,
+        optimizer=parts.optimizer,
+        progress=progress,
+        gradient_scale=resolved.gradient_scale,
+        ranks=ranks,
+    )
+    return Trained(reason, progress, checkpoint)
 
 
 def evaluation_steps(num_steps: int, every_fraction: float) -> frozenset[int]:
@@ -76,35 +116,6 @@ def _tell(reporter: Reporter, dataset: Dataset, plan: Plan) -> None:
         weight_bytes=[plan.weight_bytes(rank) for rank in range(plan.world_size)],
         tables={t.table.name: {"type": t.sharding_type, "ranks": list(t.ranks)} for t in plan.tables},
     )
-
-
-def _save(
-    resolved: ResolvedJob,
-    directory: RunDirectory,
-    dataset: Dataset,
-    parts: Parts,
-    progress: Progress,
-    reason: EndReason,
-    reporter: Reporter,
-    ranks: Ranks,
-) -> Outcome:
-    reporter.progress("saving", "writing the checkpoint")
-    checkpoint = save_checkpoint(
-        directory.checkpoints,
-        model=parts.model,
-        tables=parts.tables,
-        optimizer=parts.optimizer,
-        progress=progress,
-        gradient_scale=resolved.gradient_scale,
-        ranks=ranks,
-    )
-    metrics = _final_metrics(progress)
-    if reason is EndReason.STOP_REQUESTED:
-        return Outcome(state="stopped", reason=reason, step=progress.step, metrics=metrics)
-    if ranks.rank == 0:
-        reporter.progress("saving", "writing the model")
-        export_model(checkpoint, directory.model, resolved, dataset, metrics)
-    return Outcome(state="succeeded", reason=reason, step=progress.step, metrics=metrics)
 
 
 def _final_metrics(progress: Progress) -> dict[str, float | None]:

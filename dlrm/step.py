@@ -25,8 +25,6 @@ class StepSettings:
 
     chunk_size: int
     """c, samples whose activations exist at a time."""
-    gradient_scale: float
-    """S: the table gradient that travels is S x d(mean loss) / d(pooled)."""
     is_bf16: bool
     """Matrix products of the dense part under bf16 autocast."""
 
@@ -59,7 +57,7 @@ class TrainingStep:
     def __call__(self, batch: DeviceBatch, rates: StepRates, *, is_stop_requested: bool = False) -> StepResult:
         """Raises nothing of its own: a step that is not finite is dropped on all ranks and says so."""
         self._tables.set_learning_rate(rates.table)
-        block = self._tables.lookup(batch.ids, batch.lengths)
+        block = self._tables.lookup(batch.ids, batch.lengths, batch.num_valid)
         loss_sum = self._backward_in_chunks(batch, block)
         agreement = agree(
             self._ranks,
@@ -78,10 +76,10 @@ class TrainingStep:
     def _backward_in_chunks(self, batch: DeviceBatch, block: PooledBlock) -> torch.Tensor:
         """Loss sum of this rank's share, as float64; not finite where any gradient is not.
 
-        Leaves the dense gradients of the loss sum in the flat buffer, and S / n times the pooled ones in the block.
+        Leaves the dense gradients of the loss sum in the flat buffer, and scale / n times the pooled ones in the block.
         """
         self._gradients.zero()
-        to_scaled_mean = self._settings.gradient_scale / batch.num_valid
+        to_scaled_mean = block.scale / batch.num_valid
         loss_sum = torch.zeros((), dtype=torch.float64, device=self._ranks.device)
         share_size = len(batch.labels)
         for start in range(0, share_size, self._settings.chunk_size):

@@ -1,6 +1,7 @@
 """One rank of a run: `python -m dlrm.worker RUN_DIRECTORY --attempt N`, started by `dlrm.launch`."""
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
@@ -47,16 +48,17 @@ def _run_rank(directory: RunDirectory, attempt: AttemptDirectory, rank: int, sto
     except Exception as error:
         log.exception("this rank failed")
         if is_lost_peer(error):
-            # Another rank died first: the launch process saw which one, and says so.
+            # Most likely another rank died first, and the launch process saw which one; it reads this otherwise.
+            attempt.rank_error(rank).write_text(_one_line(error))
             return EXIT_FAILED
         outcome = Outcome(state="failed", reason=_reason_of(error), message=_one_line(error), rank=rank)
-        reporter.own_event("error", outcome.message, reason=outcome.reason)
         outcome.write_first(attempt.outcome)
+        # The disk may be full, which may be why it failed.
+        with contextlib.suppress(OSError):
+            reporter.own_event("error", outcome.message, reason=outcome.reason)
     else:
         if rank == 0:
             outcome.write_first(attempt.outcome)
-    finally:
-        reporter.close()
     return outcome.exit_code
 
 

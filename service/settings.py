@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     """The interpreter that has the trainer installed."""
     reconcile_interval_seconds: float = Field(default=2.0, gt=0.0)
     """Pause between two comparisons of the job table with what runs."""
-    grace_period_seconds: float = Field(default=60.0, ge=0.0)
+    grace_period_seconds: float = Field(default=120.0, ge=0.0)
     """What a job that was asked to stop has for its last checkpoint, before it is killed."""
     max_body_bytes: int = Field(default=2**20, ge=1024)
     """Largest request, reports of a running job excepted."""

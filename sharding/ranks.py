@@ -28,8 +28,9 @@ class Ranks:
 
 @contextmanager
 def joined_ranks() -> Iterator[Ranks]:
-    """Join the process group that the elastic launch describes in the environment; leave it at the end.
+    """Join the process group that the elastic launch describes in the environment; leave it at a good end.
 
+    After an error the group is left to the end of the process: NCCL waits for the other ranks before it lets go.
     CUDA over NCCL where the launch gave this rank a GPU (`LOCAL_RANK` under `CUDA_VISIBLE_DEVICES`), else gloo.
     """
     use_cuda = os.environ.get("DLRM_DEVICE", "cpu") == "cuda"
@@ -39,10 +40,8 @@ def joined_ranks() -> Iterator[Ranks]:
     else:
         device = torch.device("cpu")
     dist.init_process_group("nccl" if use_cuda else "gloo", timeout=TIMEOUT)
-    try:
-        yield make_ranks(device)
-    finally:
-        dist.destroy_process_group()
+    yield make_ranks(device)
+    dist.destroy_process_group()
 
 
 def make_ranks(device: torch.device) -> Ranks:

@@ -1,7 +1,7 @@
 """Embedding tables spread over ranks: pooled lookup, and one fused update for the global batch.
 
-TorchRec does the plan, the exchange and the kernels. What is undone of it, and why, stands here alone: its division of
-gradients by W, its order of features, its initial weights that depend on the split.
+TorchRec does the exchange and the kernels; the plan is ours. What is undone of it, and why, stands here alone: its
+division of gradients by W, its order of features, its initial weights that depend on the split.
 """
 
 import math
@@ -36,7 +36,8 @@ class TableOptimizer:
 
     name: Literal["rowwise_adagrad", "sgd"]
     gradient_scale: float
-    """S: `update` is given S times the true gradient. Adagrad does not see S; SGD's rate is divided by it."""
+    """S, a power of two: tables are updated with S times the true gradient. Adagrad does not see S; SGD's rate is
+    divided by it."""
 
 
 class PooledBlock:
@@ -46,8 +47,10 @@ class PooledBlock:
     in the caller's order. The reordering is done a chunk at a time, where it stays in cache.
     """
 
-    def __init__(self, pooled: torch.Tensor, order: torch.Tensor | None, num_features: int) -> None:
+    def __init__(self, pooled: torch.Tensor, order: torch.Tensor | None, num_features: int, scale: float) -> None:
         self.pooled = pooled
+        self.scale = scale
+        """What the gradient travels at: `set_gradient` takes so many times d(mean loss) / d(pooled)."""
         self.gradient = torch.empty_like(pooled) if pooled.requires_grad else None
         self._order = order
         self._num_features = num_features
@@ -58,7 +61,7 @@ class PooledBlock:
         return chunk if self._order is None else chunk.index_select(1, self._order)
 
     def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
-        """gradient: [c, F, D] of the samples from `start` to `end`."""
+        """gradient: [c, F, D], `scale` times the true one, of the samples from `start` to `end`."""
         assert self.gradient is not None, "looked up for training"
         rows = self.gradient[start:end].view(end - start, self._num_features, -1)
         if self._order is None:
@@ -79,6 +82,9 @@ class ShardedTables:
         self._names = [table_plan.table.name for table_plan in plan.tables]
         comm_ops.set_gradient_division(False)
         self.module = _shard(plan, optimizer, ranks, exchange_dtype)
+        self._owner_factor = 1.0
+        for lookup in self.module._lookups:
+            lookup.register_forward_hook(self._bring_to_fixed_scale)
         self._order: torch.Tensor | None = None
         self._is_ordered = False
         self._initialise(seed)
@@ -87,23 +93,25 @@ class ShardedTables:
     def num_tables(self) -> int:
         return len(self._names)
 
-    def lookup(self, ids: torch.Tensor, lengths: torch.Tensor) -> PooledBlock:
-        """Sum-pooled embeddings of this rank's share.
+    def lookup(self, ids: torch.Tensor, lengths: torch.Tensor, num_valid: int) -> PooledBlock:
+        """Sum-pooled embeddings of this rank's share of a global batch with `num_valid` rows.
 
         ids: [sum of lengths] int64, feature by feature, row by row. lengths: [F * b] int32, ids of each bag, in the
         same order; 0 is an empty bag, whose pooled embedding is zero. Under `torch.no_grad` nothing is kept for an
         update.
         """
+        scale = min(self._optimizer.gradient_scale, float(2 ** round(math.log2(num_valid))))
+        self._owner_factor = self._optimizer.gradient_scale / scale
         features = KeyedJaggedTensor(keys=self._names, values=ids, lengths=lengths)
         pooled = self.module(features).wait()
         values = pooled.values()
         if not self._is_ordered:
             self._order = self._order_of(pooled.keys())
             self._is_ordered = True
-        return PooledBlock(values, self._order, self.num_tables)
+        return PooledBlock(values, self._order, self.num_tables, scale)
 
     def update(self, block: PooledBlock) -> None:
-        """One update of every table for the global batch, from `block.gradient` = S x d(mean loss) / d(pooled)."""
+        """One update of every table for the global batch, from `block.gradient`."""
         block.pooled.backward(block.gradient)
 
     def set_learning_rate(self, learning_rate: float) -> None:
@@ -128,6 +136,16 @@ class ShardedTables:
                 row, column = shard.metadata.shard_offsets
                 found.append((_table_name(key), row, column, shard.tensor))
         return found
+
+    def _bring_to_fixed_scale(self, module: torch.nn.Module, arguments: Any, pooled: torch.Tensor) -> None:  # noqa: ARG002
+        """Multiply the gradient that comes back to `pooled` at its owner up to S.
+
+        A short batch has few rows, and S / rows times their gradients would not fit fp16: they travel at a scale of
+        their own, a power of two like S, so that nothing is rounded.
+        """
+        factor = self._owner_factor
+        if factor != 1.0 and pooled.requires_grad:
+            pooled.register_hook(lambda gradient: gradient * factor)
 
     def _initialise(self, seed: int) -> None:
         """U(-1/sqrt(rows), 1/sqrt(rows)), as DLRM's reference implementation draws tables."""

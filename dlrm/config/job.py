@@ -15,6 +15,9 @@ from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.sharding import ShardingConfig
 
+ORDER_BYTES_PER_ROW = 16
+"""Of every rank: the numbers of the training rows, and an epoch's order of them."""
+
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
 LabelValue = Annotated[str, StringConstraints(max_length=63)]
 
@@ -64,6 +67,20 @@ class JobSpec(Config):
                 "batch.chunk_size",
                 f"{chunk_size} is not within one rank's share",
                 f'"auto", or 1 to {global_size // world_size}',
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _order_fits_memory(self) -> "JobSpec":
+        synthetic, resources = self.data.synthetic, self.resources
+        if synthetic is None:
+            return self
+        most = resources.memory // (ORDER_BYTES_PER_ROW * resources.workers_per_node)
+        if synthetic.num_rows > most:
+            raise invalid(
+                "data.synthetic.num_rows",
+                f"{synthetic.num_rows:,} rows need more than resources.memory for their order alone",
+                f"up to {most:,}, or more memory",
             )
         return self
 

@@ -10,7 +10,7 @@ class RunConfig(Config):
 
     epochs: int = Field(default=1, ge=1, le=1000)
     """Passes over the training rows."""
-    eval_every_fraction: float = Field(default=0.1, gt=0.0, le=1.0)
+    eval_every_fraction: float = Field(default=0.1, ge=0.001, le=1.0)
     """Share of the run between evaluations; the end is always evaluated."""
     target_auc: float | None = Field(default=None, gt=0.5, le=1.0)
     """Evaluation AUC at which the run stops early; null runs to the end."""

@@ -41,6 +41,10 @@ class AttemptDirectory:
     def rank_log(self, rank: int) -> Path:
         return self.logs / f"rank-{rank}.log"
 
+    def rank_error(self, rank: int) -> Path:
+        """What a rank saw that ended because it lost the others."""
+        return self.logs / f"rank-{rank}.error"
+
     @property
     def launch_log(self) -> Path:
         return self.logs / "launch.log"

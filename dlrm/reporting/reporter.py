@@ -36,7 +36,3 @@ class Reporter:
         """Something that happened on this rank."""
         log.info("%s: %s", name, message)
         self._events.write(EventReport(name=name, message=message, details=details))
-
-    def close(self) -> None:
-        self._metrics.close()
-        self._events.close()

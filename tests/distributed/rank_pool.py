@@ -5,9 +5,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 
@@ -23,6 +23,7 @@ class RankPool:
 
     def __init__(self, connections: list[Connection]) -> None:
         self._connections = connections
+        self.is_closed = False
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Results of `function(ranks, *arguments)` on every rank, by rank. Raises RankError where one failed."""
@@ -30,13 +31,26 @@ class RankPool:
         message = cloudpickle.dumps((function, arguments))
         for connection in self._connections:
             connection.send_bytes(message)
-        answers = [cloudpickle.loads(connection.recv_bytes()) for connection in self._connections]
-        failures = [f"rank {rank}:\n{answer}" for rank, (is_good, answer) in enumerate(answers) if not is_good]
-        if failures:
-            raise RankError("\n".join(failures))
-        return [answer for _, answer in answers]
+        answers: dict[int, Any] = {}
+        while len(answers) < len(self._connections):
+            missing = {connection: rank for rank, connection in enumerate(self._connections) if rank not in answers}
+            for connection in wait(list(missing)):
+                rank = missing[cast("Connection", connection)]
+                is_good, answers[rank] = self._receive(rank)
+                if not is_good:
+                    # The others may wait for it in a collective, for ever: none of these ranks serves again.
+                    self.close()
+                    raise RankError(f"rank {rank}:\n{answers[rank]}")
+        return [answers[rank] for rank in range(len(self._connections))]
+
+    def _receive(self, rank: int) -> tuple[bool, Any]:
+        try:
+            return cloudpickle.loads(self._connections[rank].recv_bytes())
+        except EOFError:
+            return False, "this rank is gone"
 
     def close(self) -> None:
+        self.is_closed = True
         for connection in self._connections:
             connection.close()
 
@@ -49,9 +63,10 @@ class RankPools:
         self._listener = Listener(str(Path(self._directory.name) / "listener"))
         self._server: subprocess.Popen[str] | None = None
         self._pools: dict[int, RankPool] = {}
+        self._num_started = 0
 
     def of(self, world_size: int) -> RankPool:
-        if world_size not in self._pools:
+        if world_size not in self._pools or self._pools[world_size].is_closed:
             self._pools[world_size] = self._start(world_size)
         return self._pools[world_size]
 
@@ -61,7 +76,8 @@ class RankPools:
             environment = os.environ | {"PYTHONPATH": str(SERVER.parents[2])}
             self._server = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment)
         assert self._server.stdin is not None
-        rendezvous_file = Path(self._directory.name) / f"rendezvous-{world_size}"
+        self._num_started += 1
+        rendezvous_file = Path(self._directory.name) / f"rendezvous-{self._num_started}"
         self._server.stdin.write(f"{world_size} {rendezvous_file}\n")
         self._server.stdin.flush()
         by_rank: dict[int, Connection] = {}
@@ -75,6 +91,7 @@ class RankPools:
             pool.close()
         if self._server is not None and self._server.stdin is not None:
             self._server.stdin.close()
-            self._server.wait(timeout=60)
+            self._server.kill()
+            self._server.wait()
         self._listener.close()
         self._directory.cleanup()

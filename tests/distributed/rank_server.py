@@ -4,7 +4,9 @@ Run as a program: its argument is the address of the pool's listener. Lines on i
 start and over which rendezvous file; each rank connects to the listener and runs what it is sent.
 """
 
+import ctypes
 import os
+import signal
 import sys
 import traceback
 from multiprocessing.connection import Client, Connection
@@ -24,7 +26,7 @@ def serve(connection: Connection, rank: int, world_size: int, rendezvous_file: s
     while True:
         try:
             function, arguments = cloudpickle.loads(connection.recv_bytes())
-        except EOFError:
+        except (EOFError, OSError):
             return
         try:
             answer = (True, function(ranks, *arguments))
@@ -33,14 +35,24 @@ def serve(connection: Connection, rank: int, world_size: int, rendezvous_file: s
         connection.send_bytes(cloudpickle.dumps(answer))
 
 
+def _end_with(parent: int) -> None:
+    """End when the server does, also out of a collective that never returns."""
+    set_death_signal = 1
+    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def main() -> None:
     import torchrec.distributed.embeddingbag  # noqa: F401
 
     address = sys.argv[1]
     for line in sys.stdin:
         world_size, rendezvous_file = line.split()
+        server = os.getpid()
         for rank in range(int(world_size)):
             if os.fork() == 0:
+                _end_with(server)
                 with Client(address) as connection:
                     connection.send(rank)
                     serve(connection, rank, int(world_size), rendezvous_file)

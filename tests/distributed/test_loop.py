@@ -56,7 +56,6 @@ def run_loop(
         ended: str = loop.train(shares(), progress)
     except DivergedError as error:
         ended = str(error)
-    reporter.close()
     return ended, progress
 
 

@@ -39,6 +39,12 @@ def processes_of(directory: Path) -> list[psutil.Process]:
     return found
 
 
+def test_the_demo_reaches_80_percent_of_the_best_possible(tmp_path: Path) -> None:
+    ended = subprocess.run(demo_command(tmp_path / "demo"), capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "SUCCEEDED: completed" in ended.stdout + ended.stderr
+
+
 def test_the_demo_trains_reports_and_stops_what_it_started(tmp_path: Path) -> None:
     for start in ("first", "second, on the same state"):
         ended = subprocess.run(

@@ -1,0 +1,30 @@
+"""The pool itself: a rank that fails is shown at once, and does not spoil what comes after."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from sharding.ranks import Ranks
+from tests.distributed.rank_pool import RankError, RankPools
+
+
+def fail_on_rank_1(ranks: Ranks) -> None:
+    if ranks.rank == 1:
+        raise ValueError("it was me")
+    dist.all_reduce(torch.zeros(1), group=ranks.dense_group)
+
+
+def sum_of_ranks(ranks: Ranks) -> float:
+    total = torch.tensor([float(ranks.rank)])
+    dist.all_reduce(total, group=ranks.dense_group)
+    return total.item()
+
+
+def test_a_failing_rank_is_shown_while_another_waits_for_it_and_the_next_test_has_fresh_ranks():
+    pools = RankPools()
+    try:
+        with pytest.raises(RankError, match=r"rank 1:(.|\n)*it was me"):
+            pools.of(2).run(fail_on_rank_1)
+        assert pools.of(2).run(sum_of_ranks) == [1.0, 1.0]
+    finally:
+        pools.close()
