@@ -20,6 +20,9 @@ from dlrm.stop import StopRequest
 from sharding.plan import Plan
 from sharding.ranks import Ranks
 
+FEW_STEPS = 10
+"""A run of fewer hardly leaves its warm-up."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -41,7 +44,8 @@ def run(resolved: ResolvedJob, directory: RunDirectory, ranks: Ranks, reporter: 
     metrics = _final_metrics(trained.progress)
     step = trained.progress.step
     if trained.reason is EndReason.STOP_REQUESTED:
-        return Outcome(state="stopped", reason=trained.reason, step=step, metrics=metrics)
+        message = f"stopped after step {step} of {trained.progress.num_steps}; checkpoint: {trained.checkpoint}"
+        return Outcome(state="stopped", reason=trained.reason, message=message, step=step, metrics=metrics)
     if ranks.rank == 0:
         reporter.progress("saving", "writing the model")
         export_model(trained.checkpoint, directory.model, resolved, dataset, metrics)
@@ -76,7 +80,14 @@ def _train(
             evaluation_steps=evaluation_steps(progress.num_steps, job.run.eval_every_fraction),
             target_auc=job.run.target_auc,
         )
-        reporter.progress("training", f"{progress.num_steps} steps of {job.batch.global_size:,} samples")
+        samples = min(job.batch.global_size, dataset.train.num_rows)
+        reporter.progress("training", f"{progress.num_steps} step(s) of {samples:,} samples")
+        if progress.num_steps < FEW_STEPS:
+            reporter.event(
+                "few_steps",
+                f"{progress.num_steps} step(s) are too few to learn from: take a smaller batch.global_size than "
+                f"{job.batch.global_size:,}, or more run.epochs, for {dataset.train.num_rows:,} training rows",
+            )
         reason = loop.train(batches, progress)
     reporter.progress("saving", "writing the checkpoint")
     checkpoint = save_checkpoint(

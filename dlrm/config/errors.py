@@ -11,6 +11,23 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 CROSS_FIELD = "cross_field"
 
 
+_IN_WORDS = {
+    "model_type": ("should be an object (a table in TOML)", '{"field": value, …}'),
+    "dict_type": ("should be an object (a table in TOML)", '{"name": value, …}'),
+    "list_type": ("should be a list", "[…]"),
+    "int_type": ("should be a whole number", ""),
+    "float_type": ("should be a number", ""),
+    "string_type": ("should be a text", ""),
+    "bool_type": ("should be true or false", ""),
+    "finite_number": ("should be a finite number", ""),
+    "string_pattern_mismatch": (
+        "is no name",
+        "1 to 63 letters, digits, dots, dashes and underscores; the first and the last a letter or a digit",
+    ),
+}
+"""What is wrong and what would be valid, for the kinds of pydantic's errors that it words for programmers."""
+
+
 @dataclass(frozen=True)
 class FieldError:
     """One field at fault.
@@ -77,7 +94,10 @@ def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> Field
         return FieldError(field, "not available in this version", "null, or leave it out")
     if kind == "literal_error":
         return FieldError(field, f"{_short(value)} is not one of the choices", context["expected"])
-    return FieldError(field, f"{details['msg']}, got {_short(value)}")
+    message, valid = _IN_WORDS.get(kind, (details["msg"].removeprefix("Value error, "), ""))
+    if kind == "list_type" and isinstance(value, str):
+        valid = f'["{value}"]'
+    return FieldError(field, f"{message}, got {_short(value)}", valid)
 
 
 def _short(value: object) -> str:

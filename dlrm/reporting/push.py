@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dlrm.record import AttemptDirectory, SpoolReader
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 2.0
+RETRY_SECONDS = 0.2
 MAX_LINES = 1000
 LAST_TRIES_SECONDS = 5.0
 """How long the end of a run waits for the service; what is left stays in the spool, where the service finds it."""
@@ -45,6 +47,7 @@ class Pusher:
             for rank in range(world_size)
             for name in ("metrics", "events")
         ]
+        self._was_reachable = True
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="push", daemon=True)
 
@@ -57,22 +60,27 @@ class Pusher:
         self._thread.join(timeout=LAST_TRIES_SECONDS)
 
     def _run(self) -> None:
-        was_reachable = True
         with httpx.Client(headers=self._headers, timeout=LAST_TRIES_SECONDS) as client:
-            while True:
-                is_last = self._is_closing.wait(INTERVAL_SECONDS)
-                try:
-                    for stream in self._streams:
-                        self._push(client, stream)
-                    was_reachable = True
-                except (httpx.HTTPError, ValueError, KeyError) as error:
-                    if was_reachable:
-                        log.warning("reports stay in the spool until the service answers again: %s", error)
-                    was_reachable = False
-                    for stream in self._streams:
-                        stream.reader = None
-                if is_last:
-                    return
+            while not self._is_closing.wait(INTERVAL_SECONDS):
+                self._push_all(client)
+            give_up_at = time.monotonic() + LAST_TRIES_SECONDS
+            while not self._push_all(client) and time.monotonic() < give_up_at:
+                time.sleep(RETRY_SECONDS)
+
+    def _push_all(self, client: httpx.Client) -> bool:
+        """Whether the service has every line that was there."""
+        try:
+            for stream in self._streams:
+                self._push(client, stream)
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            if self._was_reachable:
+                log.warning("reports stay in the spool for now: %s", error)
+            self._was_reachable = False
+            for stream in self._streams:
+                stream.reader = None
+            return False
+        self._was_reachable = True
+        return True
 
     def _push(self, client: httpx.Client, stream: _Stream) -> None:
         if not stream.path.exists():
@@ -88,8 +96,14 @@ class Pusher:
                 "first_seq": stream.next_seq,
                 "lines": [line.decode() for line in lines],
             }
-            stream.next_seq = _acknowledged(client.post(self._url, json=body)) + 1
+            acknowledged = _acknowledged(client.post(self._url, json=body))
+            if acknowledged != stream.next_seq + len(lines) - 1:
+                # The service has read the file itself meanwhile, and further.
+                stream.reader = SpoolReader(stream.path, acknowledged)
+            stream.next_seq = acknowledged + 1
 
 
 def _acknowledged(response: httpx.Response) -> int:
-    return int(response.raise_for_status().json()["acknowledged_seq"])
+    if response.is_error:
+        raise ValueError(f"{response.status_code} {response.text}")
+    return int(response.json()["acknowledged_seq"])

@@ -53,6 +53,15 @@ def test_a_job_on_bad_rows_fails_naming_file_line_and_field_and_is_not_retried(c
     assert "clicks.tsv, line 3, label: '2' is not a label (valid: 0 or 1)" in job.message
 
 
+def test_the_defaults_train(client: Client):
+    job = client.submit({"data": {"format": "synthetic", "synthetic": {"num_rows": 200_000}}})
+    job = list(client.follow(job.id))[-1]
+    assert job.state == "SUCCEEDED", job.message
+    losses = [step.loss for step in client.metrics(job.id, kind="step")]
+    assert losses[-1] < losses[0]
+    assert job.metrics["log_loss"] < job.metrics["constant_log_loss"]
+
+
 def test_a_job_that_reaches_its_target_stops_there(client: Client):
     run = {"epochs": 50, "eval_every_fraction": 0.02, "target_auc": 0.51}
     optimizer = {"name": "adam", "learning_rate": 0.005}

@@ -131,7 +131,7 @@ def test_gpus_that_are_not_there_are_told_at_once(tmp_path: Path):
     directory, process = start(tmp_path / "run", resources={"workers_per_node": 64, "gpus_per_worker": 1})
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
-    assert outcome.message.startswith("resources.gpus_per_worker: the workers of this node ask for 64 GPUs")
+    assert outcome.message.startswith("resources.gpus_per_worker: the workers of this node ask for 64 GPU(s)")
 
 
 def test_a_spec_that_is_no_job_ends_at_once_with_code_64(tmp_path: Path):

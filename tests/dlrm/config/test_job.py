@@ -31,10 +31,11 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
     [
         ({}, "data", "required"),
         ({"data": {}}, "data.train", "names no files"),
-        ({"data": 7}, "data", "dictionary"),
+        ({"data": 7}, "data", "should be an object"),
         ({**DATA, "batchh": {}}, "batchh", "did you mean 'batch'?"),
         ({"data": {"train": ["a"], "evall": []}}, "data.evall", "did you mean 'eval'?"),
-        ({"data": {"train": ["a", 3]}}, "data.train.1", "valid string"),
+        ({"data": {"train": ["a", 3]}}, "data.train.1", "should be a text"),
+        ({"data": {"train": "a.tsv"}}, "data.train", '(valid: ["a.tsv"])'),
         ({"data": {"train": ["a"], "synthetic": {}}}, "data.synthetic", "only with format synthetic"),
         ({"data": {"format": "synthetic", "train": ["a"]}}, "data.train", "reads no files"),
         ({"data": {"format": "parquet", "train": ["a"]}}, "data.format", "'criteo_tsv' or 'synthetic'"),
@@ -51,15 +52,15 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({**DATA, "precision": "fp8"}, "precision", "'fp32' or 'bf16'"),
         ({**DATA, "variance_reduction": {"gamma": 0.1}}, "variance_reduction", "not available in this version"),
         ({**DATA, "dense_optimizer": {"learning_rate": float("nan")}}, "dense_optimizer.learning_rate", "finite"),
-        ({**DATA, "dense_optimizer": {"learning_rate": "1"}}, "dense_optimizer.learning_rate", "valid number"),
+        ({**DATA, "dense_optimizer": {"learning_rate": "1"}}, "dense_optimizer.learning_rate", "should be a number"),
         ({**DATA, "dense_optimizer": {"schedule": {"power": 0}}}, "dense_optimizer.schedule.power", "greater than 0"),
         ({**DATA, "resources": {"memory": "8 bananas"}}, "resources.memory", '"8GiB"'),
-        ({**DATA, "resources": {"memory": 1.5}}, "resources.memory", "valid integer"),
+        ({**DATA, "resources": {"memory": 1.5}}, "resources.memory", "should be a whole number"),
         ({**DATA, "resources": {"nodes": 2}}, "resources.nodes", "(valid: 1)"),
-        ({**DATA, "resources": {"workers_per_node": True}}, "resources.workers_per_node", "valid integer"),
-        ({**DATA, "name": "no spaces"}, "name", "match pattern"),
+        ({**DATA, "resources": {"workers_per_node": True}}, "resources.workers_per_node", "should be a whole number"),
+        ({**DATA, "name": "no spaces"}, "name", "letters, digits"),
         ({**DATA, "run": {"target_auc": 0.5}}, "run.target_auc", "greater than 0.5"),
-        ([], "", "dictionary"),
+        ([], "", "should be an object"),
     ],
 )
 def test_a_bad_document_names_the_field_and_what_would_be_valid(document: Any, field: str, hint: str):
@@ -93,8 +94,23 @@ def test_an_automatic_chunk_never_exceeds_the_share_of_a_rank():
 
 def test_every_derived_number_carries_its_reason():
     derived = {number.name: number for number in resolve(parse_job(DATA)).derived}
-    assert derived["dense_peak_learning_rate"].value == pytest.approx(8**0.5)
+    assert derived["dense_peak_learning_rate"].value == pytest.approx(0.0005 * 8**0.5)
     assert all(number.reason for number in derived.values())
+
+
+def test_the_dense_rate_follows_the_optimizer_unless_it_is_given():
+    def rate(**optimizer: Any) -> float:
+        return parse_job({**DATA, "dense_optimizer": optimizer}).dense_optimizer.learning_rate
+
+    assert (rate(), rate(name="adam"), rate(name="sgd")) == (0.0005, 0.0005, 0.1)
+    assert rate(name="sgd", learning_rate=0.3) == 0.3
+
+
+def test_a_log_whose_order_alone_exceeds_the_memory_is_refused():
+    document = {"data": {"format": "synthetic", "synthetic": {"num_rows": 2**40}}}
+    errors = errors_of(document)
+    assert list(errors) == ["data.synthetic.num_rows"]
+    assert "268,435,456" in errors["data.synthetic.num_rows"]
 
 
 def test_the_schema_describes_every_field():
