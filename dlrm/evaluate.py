@@ -17,7 +17,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.open import open_data, open_rows
 from dlrm.data.rows import RowSource
 from dlrm.export import ModelError, SavedModel, load_saved_model
-from dlrm.metrics.binary import binary_metrics
+from dlrm.metrics.binary import binary_metrics, constant_log_loss
 from dlrm.model import PlainModel
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
 
@@ -36,7 +36,9 @@ def main() -> int:
     except (DataError, ModelError, OSError) as error:
         print(f"dlrm evaluate: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
-    print(json.dumps({"num_rows": len(labels), **asdict(binary_metrics(labels, probabilities))}))  # noqa: T201
+    metrics = asdict(binary_metrics(labels, probabilities))
+    constant = constant_log_loss(labels, saved.train_label_rate)
+    print(json.dumps({**metrics, "constant_log_loss": constant}))  # noqa: T201
     return EXIT_DONE
 
 

@@ -30,6 +30,8 @@ class SavedModel:
     model: PlainModel
     data: DataConfig
     """As in the job, with every path absolute."""
+    train_label_rate: float
+    """What a constant predictor says."""
     vocabularies: Vocabularies | None
     """None where the model's data came as table rows."""
 
@@ -56,6 +58,7 @@ def export_model(
         "num_dense": schema.num_dense,
         "table_rows": {feature.name: feature.num_ids for feature in schema.features},
         "data": job.data.model_dump(),
+        "train_label_rate": dataset.train_label_rate,
     }
     (part / CONFIG).write_text(json.dumps(config, indent=1))
     (part / METRICS).write_text(json.dumps(dict(metrics), indent=1))
@@ -80,7 +83,8 @@ def _load(directory: Path) -> SavedModel:
     model.load_state_dict(load_file(directory / WEIGHTS), assign=True)
     vocabulary = directory / VOCABULARY
     vocabularies = Vocabularies.load(vocabulary) if vocabulary.exists() else None
-    return SavedModel(model.eval(), DataConfig.model_validate(config["data"]), vocabularies)
+    data = DataConfig.model_validate(config["data"])
+    return SavedModel(model.eval(), data, float(config["train_label_rate"]), vocabularies)
 
 
 def _empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:

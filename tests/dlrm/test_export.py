@@ -14,6 +14,7 @@ GOOD = {
     "num_dense": 2,
     "table_rows": {"a": 3},
     "data": {"format": "synthetic"},
+    "train_label_rate": 0.25,
 }
 
 
