@@ -11,6 +11,7 @@ In this order, each of the two on its own:
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -18,6 +19,7 @@ from dlrm.record import write_atomically
 
 STATE_DIRECTORY = ".dlrm"
 ADMIN_KEY_FILE = "admin-key"
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class ServiceUnknownError(Exception):
@@ -66,12 +68,15 @@ def find_connection(
     url: str | None = None, api_key: str | None = None, state_directory: Path | None = None
 ) -> Connection:
     """The service to talk to; raises ServiceUnknownError with what would mend it."""
+    place = "url" if url else "DLRM_URL"
     url = url or os.environ.get("DLRM_URL")
+    if url:
+        url = _checked_url(url, place)
     api_key = api_key or os.environ.get("DLRM_API_KEY")
     if not (url and api_key):
         left = _left_connection(state_directory)
         # A key is only ever sent to the service it was made by.
-        if left and url in (None, left.url):
+        if left and url in (None, _checked_url(left.url, "ready.json")):
             url, api_key = left.url, api_key or left.api_key
     if not url:
         raise ServiceUnknownError(
@@ -79,7 +84,22 @@ def find_connection(
         )
     if not api_key:
         raise ServiceUnknownError(f"no API key known for {url}: set DLRM_API_KEY")
-    return Connection(url.rstrip("/"), api_key)
+    return Connection(url, api_key)
+
+
+def _checked_url(url: str, place: str) -> str:
+    """The URL without what makes no difference: a slash at its end, capitals in its host, the default port."""
+    bad = ServiceUnknownError(f"{place}: {url!r} is no URL (valid: http://host:port)")
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError:
+        raise bad from None
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+        raise bad
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    address = host if port in (None, DEFAULT_PORTS[parts.scheme]) else f"{host}:{port}"
+    return f"{parts.scheme}://{address}{parts.path.rstrip('/')}"
 
 
 def _left_connection(state_directory: Path | None) -> Connection | None:

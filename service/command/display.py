@@ -1,5 +1,6 @@
 """Tables for people."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from rich.text import Text
 from service.client import Event, Job, JobDetails
 from service.command.progress import describe, duration
 
+WAITING_STATES = frozenset({"QUEUED", "RECOVERING"})
 STATE_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "yellow", "RUNNING": "cyan"}
 
 RESULT_NAMES = {
@@ -26,6 +28,9 @@ RESULT_NAMES = {
     "run_directory": "run directory",
 }
 """What a result is shown with, in this order."""
+
+NEED_BOTH_LABELS = frozenset({"auc", "normalized_entropy", "calibration"})
+"""Metrics that rows of one label leave undefined; log-loss is known all the same."""
 
 
 class Derived(Protocol):
@@ -53,26 +58,27 @@ def result_table(result: Mapping[str, Any]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")
-    for name, words in RESULT_NAMES.items():
-        if (value := result.get(name)) is not None:
-            table.add_row(words, Text(value if isinstance(value, str) else figure(value, name)))
+    _add_results(table, result)
     return table
 
 
 def jobs_table(jobs: Iterable[Job]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("id", "name", "state", "reason", "progress", "created"):
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("id", "state", "created"))
+    """One line a job; where the width does not do, the name is cut first."""
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
+    for heading, is_cut in {"id": False, "name": True, "state": False, "done": False, "AUC": False}.items():
+        table.add_column(heading, no_wrap=not is_cut, justify="right" if heading in ("done", "AUC") else "left")
+    table.add_column("reason", no_wrap=True)
     for job in jobs:
         done = job.progress.done_fraction
-        parts = [f"{done:.0%}" if done is not None else "", describe(job.progress, has_ended=job.has_ended)]
+        auc = job.progress.auc if job.metrics.get("auc") is None else job.metrics["auc"]
+        says_why = job.state == "FAILED" or job.state in WAITING_STATES
         table.add_row(
             job.id,
-            Text(job.name),
+            _one_line(job.name),
             state_text(job.state),
-            Text(job.reason or ""),
-            " · ".join(part for part in parts if part),
-            ago(job.created_at),
+            "" if done is None else f"{math.floor(100 * done)}%",
+            "" if auc is None else f"{auc:.4f}",
+            _one_line(job.reason or "" if says_why else ""),
         )
     return table
 
@@ -98,10 +104,7 @@ def job_table(job: JobDetails) -> Table:
     for name, value in facts.items():
         if value:
             table.add_row(name, Text(value))
-    figures = {**job.metrics, "model": job.model_path, "run_directory": job.run_directory}
-    for name, words in RESULT_NAMES.items():
-        if (value := figures.get(name)) is not None:
-            table.add_row(words, Text(value if isinstance(value, str) else figure(value, name)))
+    _add_results(table, {**job.metrics, "model": job.model_path, "run_directory": job.run_directory})
     return table
 
 
@@ -128,6 +131,21 @@ def figure(value: float, name: str = "") -> str:
 
 def ago(time: datetime) -> str:
     return f"{duration((datetime.now(UTC) - time).total_seconds())} ago"
+
+
+def _one_line(text: str) -> Text:
+    """A cell that is cut, never wrapped; its column gives way first (one of `no_wrap` would cut the others as well)."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def _add_results(table: Table, result: Mapping[str, Any]) -> None:
+    is_measured = result.get("log_loss") is not None
+    for name, words in RESULT_NAMES.items():
+        value = result.get(name)
+        if value is not None:
+            table.add_row(words, Text(value if isinstance(value, str) else figure(value, name)))
+        elif is_measured and name in result and name in NEED_BOTH_LABELS:
+            table.add_row(words, "undefined: all rows have one label")
 
 
 def _ran_for(job: Job) -> str | None:

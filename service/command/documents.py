@@ -1,11 +1,13 @@
 """Job documents from files: TOML or JSON, with errors that name file and line."""
 
+import glob
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any, cast
 
-from dlrm.config import ConfigError, JobSpec, parse_job
+from dlrm.config import ConfigError, FieldError, JobSpec, parse_job
 from service.command.errors import BadInputError
 
 
@@ -29,8 +31,26 @@ def data_from_job_file(job: JobSpec, path: Path) -> JobSpec:
     return job.model_copy(update={"data": job.data.model_copy(update=absolute)})
 
 
+def require_data_files(job: JobSpec, path: Path) -> None:
+    """Raises BadInputError, one line a pattern, where a pattern of the job in `path` names no file."""
+    faults = [
+        FieldError(f"data.{name}.{number}", f"no such file: {pattern}", "a file that exists, or a pattern")
+        for name, patterns in (("train", job.data.train), ("eval", job.data.eval))
+        for number, pattern in enumerate(patterns or [])
+        if not _names_a_file(pattern)
+    ]
+    if faults:
+        raise BadInputError(*(f"{path}: {fault}" for fault in faults))
+
+
+def _names_a_file(pattern: str) -> bool:
+    # A file whose own name holds a magic character, such as day[1].tsv, is meant as it stands.
+    candidates = [pattern, *glob.glob(pattern, recursive=True)]  # noqa: PTH207, Path.glob takes no absolute pattern
+    return any(os.path.isfile(candidate) for candidate in candidates)  # noqa: PTH113, Path.is_file may raise
+
+
 def _read_document(path: Path) -> dict[str, Any]:
-    readers = {".toml": tomllib.loads, ".json": json.loads}
+    readers = {".toml": tomllib.loads, ".json": _read_json}
     reader = readers.get(path.suffix)
     if reader is None:
         raise BadInputError(f"{path}: a job document is a .toml or a .json file")
@@ -42,8 +62,27 @@ def _read_document(path: Path) -> dict[str, Any]:
         raise BadInputError(f"{path}: not UTF-8 text (byte {error.start})") from None
     except json.JSONDecodeError as error:
         raise BadInputError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except _RepeatedKeyError as error:
+        raise BadInputError(f"{path}: not valid: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise BadInputError(f"{path}: not valid TOML: {error}") from None
     if not isinstance(document, dict):
         raise BadInputError(f'{path}: the document should be an object such as {{"data": {{"train": ["day_*.tsv"]}}}}')
     return cast("dict[str, Any]", document)
+
+
+class _RepeatedKeyError(ValueError):
+    """An object gives two values to one key, of which JSON readers silently drop the first."""
+
+
+def _read_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _RepeatedKeyError(f"the key {key!r} stands twice in one object; leave one of them out")
+        found[key] = value
+    return found

@@ -34,6 +34,8 @@ def evaluate(
     """
     if not model.is_dir():
         raise errors.BadInputError(f"{model}: no such directory; a run leaves its model in model/")
+    if (model / "model").is_dir():
+        raise errors.BadInputError(f"{model}: the directory of a run; its model is {model / 'model'}")
     require_trainer()
     ended = subprocess.run(
         module_command("dlrm.evaluate", [str(model), *(data or [])]), stdout=subprocess.PIPE, text=True, check=False

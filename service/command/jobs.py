@@ -16,6 +16,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 
 LOG_POLL_SECONDS = 1.0
 LAUNCH = "launch"
+UNLIMITED_WIDTH = 10_000
 
 
 def jobs(
@@ -36,7 +37,11 @@ def jobs(
             for job in found:
                 typer.echo(job.model_dump_json())
         else:
-            Console().print(jobs_table(found))
+            console = Console()
+            # Programs that read lines want all of them, however long.
+            if not console.is_terminal:
+                console = Console(width=UNLIMITED_WIDTH)
+            console.print(jobs_table(found))
 
 
 def show(job_id: JobId, as_json: AsJson = False) -> None:
@@ -57,6 +62,9 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
 def logs(
     job_id: JobId,
     rank: Annotated[str, typer.Option(help="A rank, or `launch` for the process that starts them.")] = "0",
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Which start of the job.", show_default="the last one")
+    ] = None,
     tail: Annotated[int | None, typer.Option(min=1, help="The last so many lines.", show_default=False)] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
 ) -> None:
@@ -64,7 +72,7 @@ def logs(
 
     dlrm logs job_01J… --tail 50 --follow
 
-    dlrm logs job_01J… --rank launch
+    dlrm logs job_01J… --rank launch --attempt 1
     """
     if not (rank == LAUNCH or rank.isdigit()):
         raise BadInputError(f"--rank: {rank!r} is neither a number nor `launch`")
@@ -73,7 +81,7 @@ def logs(
         part: LogPart | None = None
         while part is None or part.text or (follow and not part.complete):
             if part is None:
-                part = client.logs(job_id, rank=which, tail_lines=tail)
+                part = client.logs(job_id, attempt=attempt, rank=which, tail_lines=tail)
             else:
                 if not part.text:
                     time.sleep(LOG_POLL_SECONDS)

@@ -1,6 +1,8 @@
 """`dlrm train`: one job on this machine, without a service."""
 
+import errno
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,15 +11,16 @@ import typer
 from rich.console import Console
 
 from dlrm.config import ResolvedJob, resolve
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EndReason, Outcome, RunDirectory, write_atomically
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory, write_atomically
 from service.command import errors
 from service.command.display import derived_table, result_table
-from service.command.documents import data_from_job_file, read_job
+from service.command.documents import data_from_job_file, read_job, require_data_files
 from service.command.progress import ProgressLine
 from service.command.spool import SpoolProgress
 from service.command.trainer import module_command, require_trainer, run_watched
 
 ATTEMPT = 1
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 RESULT_FIELDS = (
     "auc",
     "best_possible_auc",
@@ -49,7 +52,9 @@ def train(
     """
     _, spec = read_job(job)
     require_trainer()
-    resolved = resolve(data_from_job_file(spec, job))
+    spec = data_from_job_file(spec, job)
+    require_data_files(spec, job)
+    resolved = resolve(spec)
     directory = _new_run_directory(run_directory or _default_directory(spec.name), resolved)
     console = Console(stderr=True)
     console.print(derived_table(resolved.derived))
@@ -63,6 +68,8 @@ def train(
         where = f"logs: {directory.attempt(ATTEMPT).logs}"
         console.print(f"{outcome.state}: {outcome.reason} {outcome.message}", markup=False, soft_wrap=True)
         console.print(where, markup=False, soft_wrap=True)
+    if code == EXIT_STOPPED:
+        console.print(_what_is_left(directory), markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(errors.EXIT_BAD_INPUT if code == EXIT_BAD_INPUT else code)
 
 
@@ -77,10 +84,27 @@ def _new_run_directory(path: Path, resolved: ResolvedJob) -> RunDirectory:
     except FileExistsError:
         raise errors.BadInputError(f"{path} exists already: name another with --run-directory") from None
     except OSError as error:
-        raise errors.BadInputError(f"{path}: {error.strerror}; name another with --run-directory") from None
-    write_atomically(directory.spec, resolved.model_dump_json(indent=1))
-    directory.attempt(ATTEMPT).create()
+        raise _cannot_write(path, error) from None
+    try:
+        write_atomically(directory.spec, resolved.model_dump_json(indent=1))
+        directory.attempt(ATTEMPT).create()
+    except OSError as error:
+        shutil.rmtree(directory.path, ignore_errors=True)
+        raise _cannot_write(path, error) from None
     return directory
+
+
+def _cannot_write(path: Path, error: OSError) -> errors.BadInputError:
+    mend = "free space there, or name" if error.errno in FULL_DISK else "name"
+    return errors.BadInputError(f"{path}: {error.strerror}; {mend} another with --run-directory")
+
+
+def _what_is_left(directory: RunDirectory) -> str:
+    """Of a run that was stopped."""
+    left = max(directory.checkpoints.glob("step-*[0-9]"), default=None)
+    if left is None:
+        return "no checkpoint was left"
+    return f"checkpoint: {left} (a run cannot go on from it in this version)"
 
 
 def _run(directory: RunDirectory) -> tuple[int, Outcome]:

@@ -5,6 +5,14 @@ const POINTS_SHOWN_BELOW = 40;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** The axis of values; around a single value a tenth of it, where uPlot would begin at 0. */
+function valueRange(plot, min, max) {
+  if (min === null) return [0, 1];
+  if (min < max) return uPlot.rangeNum(min, max, 0.1, true);
+  const margin = Math.abs(min) / 10 || 1;
+  return [min - margin, max + margin];
+}
+
 /** A curve over the step. `lines`: [{label, colour, dash}], colours as names of CSS variables. */
 export class Chart {
   constructor(target, lines) {
@@ -37,7 +45,10 @@ export class Chart {
     const options = {
       width: this.target.clientWidth,
       height: HEIGHT,
-      scales: { x: { time: false, range: () => [0, Math.max(this.numSteps ?? 0, ...this.data[0].slice(-1), 1)] } },
+      scales: {
+        x: { time: false, range: () => [0, Math.max(this.numSteps ?? 0, ...this.data[0].slice(-1), 1)] },
+        y: { range: valueRange },
+      },
       axes: [{ ...axis, size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6] },
         { ...axis, size: 52 }],
       series: [{ label: "step" }, ...this.lines.map((line) => this.#series(line))],
@@ -53,7 +64,7 @@ export class Chart {
       width: line.dash ? 1.5 : 2,
       dash: line.dash,
       points: {
-        show: (plot) => !line.dash && plot.data[0].length < POINTS_SHOWN_BELOW,
+        show: (plot) => plot.data[0].length < (line.dash ? 2 : POINTS_SHOWN_BELOW),
         size: 5,
         fill: colour(line.colour),
       },

@@ -60,7 +60,8 @@ export function reasonText(job) {
 export function progressText(job) {
   const { phase, step, num_steps, eta_seconds } = job.progress;
   const parts = [];
-  if (!hasEnded(job) && phase && phase !== "training") parts.push(phase);
+  const isStarted = job.state === "STARTING" || job.state === "RUNNING";
+  if (isStarted && phase !== "training") parts.push(phase ?? "starting");
   if (known(step) && num_steps) parts.push(`step ${integer(step)} of ${integer(num_steps)}`);
   if (!hasEnded(job) && known(eta_seconds)) parts.push(`${duration(eta_seconds)} left`);
   return parts.join(" · ");

@@ -56,6 +56,14 @@ function showTiles(job) {
   );
 }
 
+function showFiles(job) {
+  const files = [["Run directory", job.run_directory], ["Model", job.model_path]].filter(([, file]) => file);
+  byId("files").hidden = files.length === 0;
+  byId("files").replaceChildren(
+    ...files.flatMap(([name, file]) => [element("dt", {}, name), element("dd", {}, element("code", {}, file))]),
+  );
+}
+
 /** One value a step, of the latest attempt that has it. */
 function curve(items, value) {
   const bySteps = new Map(items.map((item) => [item.step, value(item) ?? null]));
@@ -100,7 +108,7 @@ async function showEvents() {
       const rank = event.rank === null || event.rank === undefined ? "" : ` · rank ${event.rank}`;
       const item = element(
         "li",
-        { "data-kind": event.kind },
+        { "data-kind": event.kind, "data-what": what },
         element("time", { datetime: event.time }, clock(event.time)),
         element("div", {}, element("strong", {}, what), element("small", {}, rank), element("p", {}, message ?? "")),
       );
@@ -131,6 +139,7 @@ async function update() {
   const job = await get(path);
   showHeader(job);
   showTiles(job);
+  showFiles(job);
   if (page.hidden) showDocument(job);
   page.hidden = false;
   log ??= new Log(byId("log"), byId("rank"), path, job.world_size);

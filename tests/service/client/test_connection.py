@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,20 @@ def test_the_key_of_the_first_start_outlives_a_second_start(tmp_path: Path) -> N
     keep_admin_key(state_directory)
     assert find_connection().api_key == "dlrm_left"
     assert (state_directory / "admin-key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:1/", "HTTP://127.0.0.1:1"])
+def test_the_environment_may_name_the_service_whose_key_was_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
+) -> None:
+    leave_connection(tmp_path / ".dlrm")
+    monkeypatch.setenv("DLRM_URL", url)
+    assert find_connection().api_key == "dlrm_left"
+
+
+@pytest.mark.parametrize("url", ["foo", "localhost:8080", "ftp://localhost", "http://", "http://host:99999"])
+def test_what_is_no_url_is_said_with_an_example(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("DLRM_URL", url)
+    message = re.escape(f"DLRM_URL: {url!r} is no URL (valid: http://host:port)")
+    with pytest.raises(ServiceUnknownError, match=message):
+        find_connection()

@@ -20,9 +20,10 @@ class Ended:
 def dlrm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Runs the command line in this process."""
 
+    monkeypatch.setenv("COLUMNS", "160")
+
     def run(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["dlrm", *arguments])
-        monkeypatch.setenv("COLUMNS", "160")
         with pytest.raises(SystemExit) as ended:
             main()
         captured = capsys.readouterr()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.command.documents import data_from_job_file, read_job
+from service.command.documents import data_from_job_file, read_job, require_data_files
 from service.command.errors import BadInputError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -29,6 +29,8 @@ def test_every_example_is_a_valid_job(example: Path) -> None:
             r"a.json: batch.global_sise: .*global_size",
         ),
         ("a.toml", "name = 'a'", r"a.toml: data: required"),
+        ("a.json", '{"run": {"epochs": 1, "seed": 2, "epochs": 3}}', r"a.json: .*'epochs' stands twice"),
+        ("a.toml", "name = 'a'\nname = 'b'", r"a.toml: not valid TOML: Cannot overwrite"),
     ],
 )
 def test_a_bad_document_is_refused_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -51,6 +53,20 @@ def test_relative_data_paths_count_from_the_job_file(tmp_path: Path) -> None:
     data = data_from_job_file(read_job(path)[1], path).data
     assert data.train == [str(tmp_path / "days/*.tsv"), "/far/day.tsv"]
     assert data.eval == [str(tmp_path / "last.tsv")]
+
+
+def test_every_pattern_that_names_no_file_is_said_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "day[1].tsv").write_text("1")
+    (tmp_path / "day_2.tsv").write_text("1")
+    path = tmp_path / "job.json"
+    path.write_text('{"data": {"train": ["day[1].tsv", "day_?.tsv", "night_*.tsv"], "eval": ["far.tsv"]}}')
+    job = data_from_job_file(read_job(path)[1], path)
+    with pytest.raises(BadInputError) as refused:
+        require_data_files(job, path)
+    assert [line.split(" (")[0] for line in refused.value.lines] == [
+        f"{path}: data.train.2: no such file: {tmp_path}/night_*.tsv",
+        f"{path}: data.eval.0: no such file: {tmp_path}/far.tsv",
+    ]
 
 
 def test_every_bad_field_has_a_line_of_its_own_and_the_exit_code_is_2(tmp_path: Path, dlrm: Callable[..., Any]) -> None:

@@ -1,4 +1,6 @@
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,36 @@ def test_an_existing_run_directory_is_not_overwritten(dlrm: Callable[..., Any], 
     assert ended.code == 2
     assert "exists already" in ended.err
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_run_directory_that_cannot_be_written_is_named_and_not_left_half_made(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    # A limit of no bytes for any file: directories can be made, the first file in them fails as on a full disk.
+    limited = ["/bin/sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "service.command"]
+    ended = subprocess.run(
+        [*limited, "train", EXAMPLE, "--run-directory", run], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == f"error: {run}: File too large; name another with --run-directory\n"
+    assert not run.exists()
+
+
+def test_data_that_is_not_there_is_said_before_a_run_directory_is_made(
+    dlrm: Callable[..., Any], tmp_path: Path
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text('[data]\ntrain = ["nowhere.tsv"]\n')
+    ended = dlrm("train", str(job), "--run-directory", str(tmp_path / "run"))
+    assert ended.code == 2
+    assert f"data.train.0: no such file: {tmp_path}/nowhere.tsv" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_directory_of_a_run_in_place_of_its_model_is_said(dlrm: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    ended = dlrm("evaluate", str(tmp_path))
+    assert ended.code == 2
+    assert f"its model is {tmp_path}/model" in ended.err
 
 
 def test_a_model_that_is_not_there_is_named(dlrm: Callable[..., Any]) -> None:

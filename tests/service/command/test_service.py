@@ -73,6 +73,32 @@ def test_jobs_are_listed_for_people_and_for_programs(dlrm: Callable[..., Any], j
     assert [json.loads(line)["id"] for line in lines] == ids[::-1]
 
 
+def test_a_listed_job_is_one_line_whatever_its_name(
+    dlrm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({**DOCUMENT, "name": "long" * 12, "labels": {"length": "long"}}))
+    job_id = dlrm("submit", str(path), "--follow").out.strip()
+    monkeypatch.setenv("COLUMNS", "80")
+    piped = dlrm("jobs", "--label", "length:long").out.splitlines()
+    assert [line.split() for line in piped[1:]] == [[job_id, "long" * 12, "FAILED", "worker_crashed"]]
+    monkeypatch.setenv("FORCE_COLOR", "1")  # taken for a terminal
+    monkeypatch.setenv("TERM", "dumb")  # of 80 columns, without colours
+    at_terminal = dlrm("jobs", "--label", "length:long").out.splitlines()
+    assert len(at_terminal) == 2
+    assert at_terminal[1].startswith(f"{job_id} long")
+    assert "…" in at_terminal[1]
+    assert len(at_terminal[1]) <= 80
+
+
+def test_the_log_of_one_attempt(dlrm: Callable[..., Any], job_file: str) -> None:
+    job_id = dlrm("submit", job_file, "--follow").out.strip()
+    assert dlrm("logs", job_id, "--rank", "launch", "--attempt", "1").code == 0
+    unknown = dlrm("logs", job_id, "--attempt", "7")
+    assert unknown.code == 2
+    assert "attempt 7" in unknown.err
+
+
 def test_what_the_service_refuses_is_one_line_and_exit_code_2(dlrm: Callable[..., Any], job_file: str) -> None:
     unknown = dlrm("show", "job_nowhere")
     assert (unknown.code, unknown.err.count("\n")) == (2, 1)

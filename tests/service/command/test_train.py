@@ -70,11 +70,10 @@ def test_an_interrupt_stops_after_a_checkpoint(tmp_path: Path) -> None:
         text=True,
     )
     assert training.stderr is not None
-    for line in training.stderr:
-        if line.startswith("training"):
-            break
+    next(line for line in training.stderr if line.startswith("training"))
     os.kill(training.pid, signal.SIGINT)
-    out, _ = training.communicate()
+    out, said = training.communicate()
     assert training.returncode == EXIT_STOPPED
     assert json.loads(out.splitlines()[-1])["state"] == "stopped"
-    assert list((tmp_path / "run" / "checkpoints").iterdir())
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    assert f"checkpoint: {checkpoint} (a run cannot go on from it in this version)" in said

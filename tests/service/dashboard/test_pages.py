@@ -59,7 +59,8 @@ def test_the_page_of_a_job_follows_it_to_its_end(page: Page, site: Any) -> None:
     expect(page.locator("#state")).to_have_text("failed", timeout=20_000)
     expect(page.locator("#message")).not_to_be_empty()
     expect(page.locator("#cancel")).to_be_hidden()
-    expect(page.locator("#events li")).not_to_have_count(0)
+    expect(page.locator('#events li[data-what="failed"] strong')).to_have_css("color", "rgb(192, 44, 56)")
+    expect(page.locator("#files")).to_contain_text(f"runs/{job.id}")
     expect(page.locator("#labels")).to_have_text(f"note: {HOSTILE}")
     expect(page.locator("#document")).to_contain_text('"global_size": 64')
 
