@@ -11,6 +11,7 @@ from starlette.staticfiles import StaticFiles
 from service.bodies import BodyGuard
 from service.capacity.endpoints import router as capacity_router
 from service.control.ended import Ended
+from service.control.faults import Faults
 from service.control.loop import ControlLoop, WakeUp
 from service.control.reconciler import Reconciler
 from service.control.scheduler import Scheduler
@@ -33,6 +34,7 @@ from service.reports.service import ReportService
 from service.request_timer import RequestTimer
 from service.services import Services
 from service.settings import Settings
+from service.state_directory import make_state_directory
 from service.telemetry import Telemetry
 
 
@@ -66,9 +68,9 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def create_services(settings: Settings) -> Services:
-    """All parts of the service, at rest."""
-    settings.state_directory.mkdir(parents=True, exist_ok=True)
-    settings.runs_directory.mkdir(parents=True, exist_ok=True)
+    """All parts of the service, at rest. Raises StateDirectoryError."""
+    make_state_directory(settings.state_directory)
+    make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
     database = Database(settings.database_url)
     migrate(database)
     telemetry = Telemetry()
@@ -76,7 +78,7 @@ def create_services(settings: Settings) -> Services:
     launcher = LocalLauncher(
         settings.trainer_python, Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
     )
-    wake_up = WakeUp()
+    wake_up, faults = WakeUp(), Faults(telemetry)
     starter, ended = Starter(database, launcher, settings.url), Ended(database)
     return Services(
         settings=settings,
@@ -87,10 +89,11 @@ def create_services(settings: Settings) -> Services:
         launcher=launcher,
         control=ControlLoop(
             Reconciler(database, launcher, starter, ended, settings.grace_period_seconds),
-            Scheduler(database, launcher, starter, ended, telemetry),
+            Scheduler(database, launcher, starter, ended, faults),
             wake_up,
             settings.reconcile_interval_seconds,
             telemetry,
+            faults,
         ),
         telemetry=telemetry,
     )

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from service.capacity.free import free_capacity
 from service.problems import ProblemError
@@ -23,11 +24,16 @@ def is_alive() -> Health:
 
 @router.get("/readyz")
 def is_ready(services: Current) -> Health:
-    """The database answers and the control loop runs."""
-    with services.database.read() as session:
-        session.execute(text("SELECT 1"))
+    """The database answers, and the control loop runs and gets somewhere."""
+    try:
+        with services.database.read() as session:
+            session.execute(text("SELECT 1"))
+    except DBAPIError as error:
+        raise _not_ready(f"the database does not answer: {error.orig}") from error
     if not services.control.is_alive:
-        raise ProblemError("not-ready", 503, "The service is not ready", "the control loop does not run")
+        raise _not_ready("the control loop does not run")
+    if services.control.faults.failing:
+        raise _not_ready(f"the last round of the control loop failed: {services.control.faults.failing}")
     return Health()
 
 
@@ -38,3 +44,7 @@ def get_figures(services: Current) -> Response:
     services.telemetry.num_cores_free.set(free.num_cores)
     services.telemetry.memory_bytes_free.set(free.memory_bytes)
     return Response(services.telemetry.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _not_ready(detail: str) -> ProblemError:
+    return ProblemError("not-ready", 503, "The service is not ready", detail)

@@ -5,9 +5,12 @@ import fcntl
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import TextIO
+
+from service.state_directory import StateDirectoryError, make_state_directory
 
 
-class AlreadyServingError(Exception):
+class AlreadyServingError(StateDirectoryError):
     """Another service holds the state directory."""
 
 
@@ -15,21 +18,28 @@ class AlreadyServingError(Exception):
 def exclusive(state_directory: Path) -> Generator[None]:
     """Hold the state directory; the kernel lets go of it when this process ends, however it does.
 
-    Raises AlreadyServingError.
+    Raises StateDirectoryError; AlreadyServingError where another service holds it.
     """
-    state_directory.mkdir(parents=True, exist_ok=True)
-    path = state_directory / "service.lock"
-    with path.open("a+") as file:
+    make_state_directory(state_directory)
+    with contextlib.ExitStack() as opened:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise AlreadyServingError(
-                f"another service (process {holder}) is using {state_directory}; stop it, or set "
-                "DLRM_STATE_DIRECTORY to another directory"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+            file = opened.enter_context((state_directory / "service.lock").open("a+"))
+            _lock(file, state_directory)
+        except OSError as error:
+            raise StateDirectoryError.of("DLRM_STATE_DIRECTORY", state_directory, error) from error
         yield
+
+
+def _lock(file: TextIO, state_directory: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        raise AlreadyServingError(
+            f"another service (process {holder}) is using {state_directory}; stop it, or set "
+            "DLRM_STATE_DIRECTORY to another directory"
+        ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()

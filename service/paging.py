@@ -6,7 +6,8 @@ from fastapi import Query
 from pydantic import BaseModel
 
 from dlrm.config import FieldError
-from service.problems import invalid_request
+from service.ids import is_id
+from service.problems import ProblemError, invalid_request
 
 Item = TypeVar("Item")
 MAX_SERIAL = 2**63 - 1
@@ -27,5 +28,16 @@ def serial_cursor(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdigit()) or int(cursor) > MAX_SERIAL:
-        raise invalid_request([FieldError("cursor", f"{cursor!r} is no cursor", "`next_cursor` of the page before")])
+        raise _no_cursor(cursor)
     return int(cursor)
+
+
+def job_cursor(cursor: str | None) -> str | None:
+    """The job id a cursor stands for. Raises ProblemError."""
+    if cursor is not None and not is_id(cursor, "job"):
+        raise _no_cursor(cursor)
+    return cursor
+
+
+def _no_cursor(cursor: str) -> ProblemError:
+    return invalid_request([FieldError("cursor", f"{cursor!r} is no cursor", "`next_cursor` of the page before")])

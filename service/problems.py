@@ -1,20 +1,28 @@
 """Problem documents (RFC 9457): what every failed request answers."""
 
+import reprlib
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
+from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match, Mount
 
 from dlrm.config import ConfigError, FieldError
+from service.storage import is_storage_full, storage_full
+
+if TYPE_CHECKING:
+    from service.services import Services
 
 log = structlog.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 class FieldProblem(BaseModel):
@@ -78,6 +86,18 @@ def not_found(what: str, name: str) -> ProblemError:
     return ProblemError("not-found", 404, "Not found", f"there is no {what} {name}")
 
 
+def unreadable_json(cause: BaseException) -> ProblemError:
+    """A body whose JSON the parser gives up on with `cause`."""
+    match cause:
+        case UnicodeDecodeError():
+            detail = f"the body is not UTF-8: byte {cause.start} ({cause.reason})"
+        case RecursionError():
+            detail = "the body is nested too deeply: JSON here may have some hundred levels at most"
+        case _:
+            detail = f"the body cannot be read as JSON: {cause}"
+    return ProblemError("malformed-json", 400, "The body cannot be read as JSON", detail)
+
+
 def conflict(detail: str, **extensions: Any) -> ProblemError:
     return ProblemError("conflict", 409, "In conflict with the present state", detail, extensions=extensions)
 
@@ -98,6 +118,8 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(ConfigError, _on_config_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(DBAPIError, _on_storage_error)
+    app.add_exception_handler(OSError, _on_storage_error)
     app.add_exception_handler(Exception, _on_unexpected)
 
 
@@ -120,20 +142,48 @@ def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
 
 def _field_error(item: dict[str, Any]) -> FieldError:
     """One of FastAPI's errors; a field is named as in the request: without the word for the body."""
-    location = [str(part) for part in item["loc"]]
-    field = ".".join(location[1:] if len(location) > 1 else location)
+    source, *names = [str(part) for part in item["loc"]]
+    # A parameter that is given more than once has one name, whichever of its values is at fault.
+    field = ".".join(names[:1] if source == "query" else names) or source
     valid = str(item.get("ctx", {}).get("expected", ""))
-    return FieldError(field, item["msg"], valid)
+    if valid:
+        # pydantic's message would list them once more.
+        return FieldError(field, f"{reprlib.repr(item['input'])} is none of the valid values", valid)
+    return FieldError(field, item["msg"])
 
 
-def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
+def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     http_error = cast("HTTPException", error)
+    if http_error.status_code == 400 and http_error.__cause__ is not None:
+        return unreadable_json(http_error.__cause__).response()
     slug = {400: "malformed-request", 404: "not-found", 405: "method-not-allowed"}.get(http_error.status_code, "http")
-    headers = dict(http_error.headers) if http_error.headers else None
+    headers = dict(http_error.headers or {})
     detail = str(http_error.detail)
-    if headers and "Allow" in headers:
-        detail = f"{detail}; allowed here: {headers['Allow']}"
+    if http_error.status_code == 405 and (allowed := _methods_of_path(request)):
+        headers["Allow"] = allowed
+        detail = f"{detail}; allowed here: {allowed}"
     return ProblemError(slug, http_error.status_code, str(http_error.detail), detail, headers=headers).response()
+
+
+def _methods_of_path(request: Request) -> str:
+    """Of all routes of the path; the framework names those of the first one alone."""
+    routes = [route for route in cast("FastAPI", request.app).routes if not isinstance(route, Mount)]
+
+    def is_allowed(method: str) -> bool:
+        asked = {**request.scope, "method": method}
+        return any(route.matches(asked)[0] is Match.FULL for route in routes)
+
+    return ", ".join(method for method in METHODS if is_allowed(method))
+
+
+def _on_storage_error(request: Request, error: Exception) -> JSONResponse:
+    if not is_storage_full(error):
+        raise error
+    # One line: it comes with every request until there is room.
+    log.error("storage_full", method=request.method, path=request.url.path, error=str(getattr(error, "orig", error)))
+    settings = cast("Services", request.app.state.services).settings
+    detail = storage_full(settings.state_directory)
+    return ProblemError("storage-full", 507, "The service's storage is full", detail).response()
 
 
 def _on_unexpected(request: Request, error: Exception) -> JSONResponse:

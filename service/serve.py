@@ -30,7 +30,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
 
     ready_file: gets {"url", "admin_key", "signin_link"}, for its owner alone, once requests are answered; admin_key is
     null unless this is the first start.
-    Raises AlreadyServingError, AddressError.
+    Raises StateDirectoryError, AlreadyServingError (one of those), AddressError.
     """
     configure_logging(settings.log_format)
     with exclusive(settings.state_directory), bound_socket(settings) as listening:

@@ -39,10 +39,10 @@ def serve(
     Each option is also an environment variable, such as DLRM_PORT; more of them are in the README.
     """
     # Late: `dlrm jobs` should not wait for the server's libraries.
-    from service.lock import AlreadyServingError
     from service.serve import AddressError
     from service.serve import serve as run_service
     from service.settings import Settings
+    from service.state_directory import StateDirectoryError
 
     options: dict[str, Any] = {
         "host": host,
@@ -57,7 +57,7 @@ def serve(
     keep_admin_key(settings.state_directory)
     try:
         run_service(settings, ready_file or ready_file_in(settings.state_directory))
-    except (AlreadyServingError, AddressError) as error:
+    except (StateDirectoryError, AddressError) as error:
         raise CommandError(str(error)) from None
 
 

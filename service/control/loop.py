@@ -5,13 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import structlog
-
+from service.control.faults import Faults
 from service.control.reconciler import Reconciler
 from service.control.scheduler import Scheduler
 from service.telemetry import Telemetry
-
-log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
 
@@ -39,6 +36,7 @@ class ControlLoop:
     wake_up: WakeUp
     interval_seconds: float
     telemetry: Telemetry
+    faults: Faults
     _is_stopping: threading.Event = field(default_factory=threading.Event, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
@@ -59,10 +57,11 @@ class ControlLoop:
 
     def run_once(self) -> None:
         """One look at everything."""
-        jobs = self._guarded("look for jobs", self.reconciler.watched) or []
+        jobs = self._guarded("look for jobs", self.reconciler.watched, concerns_all=True) or []
         for job in jobs:
             self._guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
-        self._guarded("schedule", self.scheduler.run_once)
+        self._guarded("schedule", self.scheduler.run_once, concerns_all=True)
+        self.faults.end_round()
         self.telemetry.num_rounds.inc()
 
     def _run(self) -> None:
@@ -70,11 +69,10 @@ class ControlLoop:
             self.run_once()
             self.wake_up.wait(self.interval_seconds)
 
-    def _guarded(self, what: str, work: Callable[[], Result]) -> Result | None:
+    def _guarded(self, what: str, work: Callable[[], Result], *, concerns_all: bool = False) -> Result | None:
         try:
             return work()
-        except Exception:
+        except Exception as error:
             # Whatever it was, the next round tries again, and the other jobs need theirs.
-            log.exception("control_failed", what=what)
-            self.telemetry.num_errors.inc()
+            self.faults.note("control_failed", error, concerns_all=concerns_all, what=what)
             return None

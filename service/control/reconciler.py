@@ -102,7 +102,7 @@ class Reconciler:
 
     def _gone(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
         # Ranks may outlive their launch process, and write until they are gone.
-        self._launcher.delete(launch)
+        self._launcher.kill(launch)
         self._tail.bring(job, attempt, launch)
         directory = launch.run_directory.attempt(launch.attempt)
         outcome = Outcome.read(directory.outcome)
@@ -111,6 +111,8 @@ class Reconciler:
         except StateChangedError as error:
             log.info("job_changed_meanwhile", job=job.id, reason=str(error))
             return
+        # Last: the launcher's exit code is asked for again where the database could not take it.
+        self._launcher.delete(launch)
         self._tail.forget(attempt)
         log.info("attempt_ended", job=job.id, attempt=attempt.number, exit_code=status.exit_code)
 

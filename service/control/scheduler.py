@@ -4,6 +4,7 @@ import structlog
 
 from service.capacity.free import free_capacity
 from service.control.ended import Ended
+from service.control.faults import Faults
 from service.control.starter import Starter
 from service.database import Database
 from service.jobs.demand import in_gib, misfits
@@ -12,7 +13,6 @@ from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import JobState
 from service.launchers.protocol import Capacity, Launcher, LaunchError
-from service.telemetry import Telemetry
 from service.times import now
 
 log = structlog.get_logger(__name__)
@@ -21,14 +21,12 @@ BEHIND_OTHERS = (Reason.BEHIND_RESERVATION, "jobs before it in the queue start f
 
 
 class Scheduler:
-    def __init__(
-        self, database: Database, launcher: Launcher, starter: Starter, ended: Ended, telemetry: Telemetry
-    ) -> None:
+    def __init__(self, database: Database, launcher: Launcher, starter: Starter, ended: Ended, faults: Faults) -> None:
         self._database = database
         self._launcher = launcher
         self._starter = starter
         self._ended = ended
-        self._telemetry = telemetry
+        self._faults = faults
 
     def run_once(self) -> None:
         """Start every job whose turn it is and for which there is room; tell the others why they wait."""
@@ -38,10 +36,9 @@ class Scheduler:
         for job in queue:
             try:
                 is_blocked = self._consider(job, is_blocked) or is_blocked
-            except Exception:
+            except Exception as error:
                 # Whatever it was, the jobs behind this one need their turn.
-                log.exception("schedule_failed", job=job.id)
-                self._telemetry.num_errors.inc()
+                self._faults.note("schedule_failed", error, job=job.id)
 
     def _consider(self, job: Job, is_blocked: bool) -> bool:
         """Start `job`, give it up, or tell why it waits; whether it waits."""

@@ -9,7 +9,7 @@ from service.jobs.schemas import AttemptList, EventView, JobDetail, JobView
 from service.jobs.service import Submission
 from service.jobs.states import JobState
 from service.keys.dependencies import Submitter, Viewer
-from service.paging import Cursor, Page, serial_cursor
+from service.paging import Cursor, Page, job_cursor, serial_cursor
 from service.problems import invalid_request
 from service.services import Current
 
@@ -54,7 +54,7 @@ def list_jobs(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[JobView]:
     labels = [_label(text) for text in label or []]
-    return services.jobs.page(states=state or [], labels=labels, name=name, cursor=cursor, limit=limit)
+    return services.jobs.page(states=state or [], labels=labels, name=name, cursor=job_cursor(cursor), limit=limit)
 
 
 @router.get("/{job_id}")

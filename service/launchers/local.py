@@ -72,10 +72,10 @@ class LocalLauncher:
         process = self._find(launch)
         if process is not None:
             return LaunchStatus(LaunchPhase.ALIVE, memory_bytes=memory_bytes(process))
-        record = _read_record(attempt)
-        if record is None or (record.pid is None and not attempt.outcome.exists()):
+        record, child = _read_record(attempt), self._children.get(attempt.path)
+        # A child counts without its record, for which there may have been no room.
+        if child is None and (record is None or (record.pid is None and not attempt.outcome.exists())):
             return LaunchStatus(LaunchPhase.ABSENT)
-        child = self._children.get(attempt.path)
         return LaunchStatus(LaunchPhase.ENDED, exit_code=child.poll() if child else None)
 
     def stop(self, launch: Launch) -> None:
@@ -135,7 +135,8 @@ class LocalLauncher:
             return find_same(record.pid, record.start_time, attempt.path)
         unrecorded = next(iter(find_marked(attempt.path)), None)
         if unrecorded is not None:
-            with contextlib.suppress(psutil.Error):
+            # Without room for the record it is found by its mark again.
+            with contextlib.suppress(psutil.Error, OSError):
                 _write_record(attempt, ProcessRecord(pid=unrecorded.pid, start_time=unrecorded.create_time()))
         return unrecorded
 

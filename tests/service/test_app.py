@@ -26,6 +26,14 @@ def test_a_service_whose_loop_does_not_run_is_not_ready(api: Any) -> None:
     assert response.json()["type"] == "urn:dlrm:problem:not-ready"
 
 
+def test_a_method_that_is_not_allowed_is_answered_with_all_that_are(api: Any) -> None:
+    for path, allowed in (("/v1/jobs", "GET, POST"), ("/v1/jobs/job_0", "GET"), ("/v1/ingest/att_0", "GET, POST")):
+        response = api.admin.put(path, json={})
+        assert response.status_code == 405
+        assert response.headers["allow"] == allowed
+        assert response.json()["detail"] == f"Method Not Allowed; allowed here: {allowed}"
+
+
 def test_capacity_is_what_no_job_holds(live_api: Any) -> None:
     resources = {"workers_per_node": 1, "threads_per_worker": 3, "memory": "1GiB"}
     live_api.wait_for(live_api.submit(resources=resources)["id"], "RUNNING")

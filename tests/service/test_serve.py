@@ -16,6 +16,7 @@ import pytest
 from service.lock import AlreadyServingError, exclusive
 from service.serve import AddressError, serve
 from service.settings import Settings
+from service.state_directory import StateDirectoryError
 
 PROGRAM = (
     "import sys; from pathlib import Path; from service.serve import serve; from service.settings import Settings; "
@@ -150,3 +151,26 @@ def test_a_port_that_is_taken_is_told_with_what_to_set(settings: Settings, api: 
     taken = settings.model_copy(update={"port": port, "state_directory": settings.state_directory / "another"})
     with pytest.raises(AddressError, match=rf"port {port}.*DLRM_PORT"):
         serve(taken)
+
+
+@pytest.mark.parametrize("kind", ["made by the kernel alone", "a file", "below a file", "its lock is a directory"])
+def test_a_state_directory_that_cannot_be_used_is_told_in_a_line(settings: Settings, tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    locked = tmp_path / "locked"
+    (locked / "service.lock").mkdir(parents=True)
+    paths = {
+        "made by the kernel alone": Path("/proc/state"),
+        "a file": file,
+        "below a file": file / "state",
+        "its lock is a directory": locked,
+    }
+    with pytest.raises(StateDirectoryError, match="DLRM_STATE_DIRECTORY: cannot use") as raised:
+        serve(settings.model_copy(update={"state_directory": paths[kind]}))
+    assert str(paths[kind]) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_state_directory_is_its_owners_alone(settings: Settings) -> None:
+    with exclusive(settings.state_directory):
+        assert settings.state_directory.stat().st_mode & 0o777 == 0o700

@@ -85,6 +85,37 @@ def test_a_body_that_is_no_document_is_told_so(
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (b'{"name": "\xff"}', "not UTF-8: byte 10"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
+        (b'{"priority": ' + b"1" * 5000 + b"}", "4300 digits"),
+    ],
+)
+def test_json_that_cannot_be_read_is_told_what_is_wrong(shared_api: Any, body: bytes, wrong: str) -> None:
+    response = shared_api.submitter.post("/v1/jobs", content=body, headers={"content-type": "application/json"})
+    problem = problem_of(response, 400, "malformed-json")
+    assert wrong in problem["detail"]
+    assert problem["title"] == "The body cannot be read as JSON"
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/{job_id}/events", "/v1/jobs/{job_id}/metrics"])
+def test_a_cursor_that_is_none_is_named(shared_api: Any, path: str) -> None:
+    job_id = shared_api.submit()["id"]
+    for cursor in ("", "nonsense", "job_0", f"{job_id}x"):
+        response = shared_api.viewer.get(path.format(job_id=job_id), params={"cursor": cursor})
+        assert problem_of(response, 422, "invalid-request")["errors"][0]["field"] == "cursor"
+
+
+def test_a_state_that_is_none_is_told_with_the_valid_ones_once(shared_api: Any) -> None:
+    response = shared_api.viewer.get("/v1/jobs", params={"state": ["QUEUED", "foo"]})
+    problem = problem_of(response, 422, "invalid-request")
+    (fault,) = problem["errors"]
+    assert (fault["field"], fault["message"]) == ("state", "'foo' is none of the valid values")
+    assert problem["detail"].count("CANCELLED") == 1
+
+
 def test_a_large_body_without_a_length_is_refused(shared_api: Any) -> None:
     chunks = (b" " * 2**16 for _ in range(32))
     response = shared_api.submitter.post("/v1/jobs", content=chunks, headers={"content-type": "application/json"})
@@ -154,7 +185,7 @@ def test_jobs_are_found_by_state_label_and_name(api: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "field"),
     [
-        ("/v1/jobs?state=DANCING", "state.0"),
+        ("/v1/jobs?state=DANCING", "state"),
         ("/v1/jobs?label=team", "label"),
         ("/v1/jobs?limit=0", "limit"),
         ("/v1/jobs?limit=201", "limit"),
