@@ -46,8 +46,8 @@ def check_devices(num_gpus: int) -> None:
 
     if (num_found := torch.cuda.device_count()) < num_gpus:
         raise NoDeviceError(
-            f"resources.gpus_per_worker: the workers of this node ask for {num_gpus} GPU(s), and torch finds {num_found} "
-            "(valid: 0 trains on the CPU)"
+            f"resources.gpus_per_worker: the workers of this node ask for {num_gpus} GPU(s), and torch finds "
+            f"{num_found} (valid: 0 trains on the CPU)"
         )
 
 

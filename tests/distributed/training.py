@@ -40,6 +40,7 @@ class Setting:
                 "global_size": self.global_size,
                 "chunk_size": min(self.chunk_size, self.global_size // world_size),
             },
+            "dense_optimizer": {"name": "sgd"},
             "table_optimizer": {"name": self.table_optimizer},
             "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype},
             "precision": self.precision,
