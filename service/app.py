@@ -58,7 +58,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.services = services
     app.add_middleware(BodyGuard, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestTimer, telemetry=services.telemetry)
-    add_problem_handlers(app)
+    add_problem_handlers(app, settings.state_directory)
     for router in (jobs_router, reports_router, keys_router, capacity_router, health_router):
         app.include_router(router, responses=PROBLEM_RESPONSES)
     app.include_router(dashboard.router, include_in_schema=False)

@@ -2,7 +2,9 @@
 
 import reprlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
 import structlog
 from fastapi import FastAPI, Request
@@ -15,9 +17,6 @@ from starlette.routing import Match, Mount
 
 from dlrm.config import ConfigError, FieldError
 from service.storage import is_storage_full, storage_full
-
-if TYPE_CHECKING:
-    from service.services import Services
 
 log = structlog.get_logger(__name__)
 
@@ -112,14 +111,18 @@ def forbidden(detail: str) -> ProblemError:
     return ProblemError("forbidden", 403, "Not allowed", detail)
 
 
-def add_problem_handlers(app: FastAPI) -> None:
-    """Answer every error of `app` with a problem document."""
+def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
+    """Answer every error of `app` with a problem document.
+
+    state_directory: named where there is no room left in it.
+    """
+    on_storage_error = partial(_on_storage_error, state_directory=state_directory)
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(ConfigError, _on_config_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(DBAPIError, _on_storage_error)
-    app.add_exception_handler(OSError, _on_storage_error)
+    app.add_exception_handler(DBAPIError, on_storage_error)
+    app.add_exception_handler(OSError, on_storage_error)
     app.add_exception_handler(Exception, _on_unexpected)
 
 
@@ -176,14 +179,12 @@ def _methods_of_path(request: Request) -> str:
     return ", ".join(method for method in METHODS if is_allowed(method))
 
 
-def _on_storage_error(request: Request, error: Exception) -> JSONResponse:
+def _on_storage_error(request: Request, error: Exception, *, state_directory: Path) -> JSONResponse:
     if not is_storage_full(error):
         raise error
     # One line: it comes with every request until there is room.
     log.error("storage_full", method=request.method, path=request.url.path, error=str(getattr(error, "orig", error)))
-    settings = cast("Services", request.app.state.services).settings
-    detail = storage_full(settings.state_directory)
-    return ProblemError("storage-full", 507, "The service's storage is full", detail).response()
+    return ProblemError("storage-full", 507, "The service's storage is full", storage_full(state_directory)).response()
 
 
 def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
