@@ -68,7 +68,7 @@ class Loop:
             if result.is_stop_requested:
                 self.reporter.event("stop_requested", f"stops after step {progress.step}")
                 return EndReason.STOP_REQUESTED
-            if progress.step in self.evaluation_steps and self._reaches_target(progress):
+            if progress.step in self.evaluation_steps and self._evaluate(progress):
                 return EndReason.TARGET_REACHED
             started = time.monotonic()
         return EndReason.COMPLETED
@@ -105,7 +105,8 @@ class Loop:
             in_a_row = f"{MAX_DROPPED_IN_A_ROW} steps in a row, up to step {progress.step}"
             raise DivergedError(f"loss or gradients were not finite in {in_a_row}")
 
-    def _reaches_target(self, progress: Progress) -> bool:
+    def _evaluate(self, progress: Progress) -> bool:
+        """Evaluate and report; whether the target is reached, the same on every rank."""
         self.reporter.progress("evaluating", f"after step {progress.step}")
         report = self.evaluate(progress.step)
         auc = 0.0

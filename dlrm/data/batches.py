@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from dlrm.data.order import SampleOrder
 from dlrm.data.prefetch import prefetched
 from dlrm.data.rows import RowSource
+
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,17 @@ def _share(
     return Batch(
         index=index,
         epoch=epoch,
-        dense=np.pad(rows.dense, ((0, num_empty), (0, 0))),
-        ids=np.pad(rows.ids, ((0, 0), (0, num_empty))),
-        labels=np.pad(rows.labels, (0, num_empty)),
-        mask=np.pad(np.ones(rows.num_rows, dtype=np.float32), (0, num_empty)),
+        dense=_filled(rows.dense, num_empty, axis=0),
+        ids=_filled(rows.ids, num_empty, axis=1),
+        labels=_filled(rows.labels, num_empty, axis=0),
+        mask=_filled(np.ones(rows.num_rows, dtype=np.float32), num_empty, axis=0),
         num_valid=len(row_numbers),
     )
+
+
+def _filled(array: NDArray[Number], num_empty: int, axis: int) -> NDArray[Number]:
+    """`array` with zeros behind it along `axis`; itself where nothing is missing: `np.pad` would copy every batch."""
+    if num_empty == 0:
+        return array
+    widths = [(0, num_empty if along == axis else 0) for along in range(array.ndim)]
+    return np.pad(array, widths)
