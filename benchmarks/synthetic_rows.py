@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from dlrm.config import SyntheticConfig
-from dlrm.data.synthetic import SyntheticRows
+from dlrm.data.synthetic.log import SyntheticRows
 
 READ_ROWS = 16_384
 """Rows of one read: a batch."""

@@ -6,7 +6,7 @@ from torch.optim import Optimizer
 
 from dlrm.config import ResolvedJob
 from dlrm.data.rows import DataSchema
-from dlrm.model import DLRM
+from dlrm.model import DLRM, table_name
 from dlrm.optimizers import make_dense_optimizer
 from dlrm.step import StepSettings, TrainingStep
 from sharding.plan import Plan, Table, make_plan
@@ -27,11 +27,13 @@ class Parts:
 def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> Plan:
     """One table a feature."""
     job = resolved.job
-    tables = [Table(feature.name, feature.num_ids, job.model.embedding_dim) for feature in schema.features]
+    tables = [Table(table_name(feature.name), feature.num_ids, job.model.embedding_dim) for feature in schema.features]
     return make_plan(tables, job.resources.world_size, job.sharding.plan)
 
 
-def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ranks) -> Parts:
+def build_parts(
+    resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ranks, *, mean_train_weight: float
+) -> Parts:
     """Everything in its initial state, a function of the job's seed alone. Collective."""
     job = resolved.job
     model = DLRM(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
@@ -43,5 +45,5 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
         seed=job.run.seed,
     )
     optimizer = make_dense_optimizer(job.dense_optimizer, model.parameters())
-    settings = StepSettings(resolved.chunk_size, job.precision == "bf16")
+    settings = StepSettings(resolved.chunk_size, job.precision == "bf16", mean_train_weight)
     return Parts(model, tables, optimizer, TrainingStep(model, tables, optimizer, ranks, settings))

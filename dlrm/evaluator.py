@@ -31,6 +31,15 @@ class Baselines:
     best_possible_auc: float | None
 
 
+@dataclass(frozen=True)
+class Scored:
+    """All evaluation rows."""
+
+    probabilities: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray | None
+
+
 class Evaluator:
     """Scores the evaluation rows in fp32, whatever the training's precision. Calls are collective."""
 
@@ -39,6 +48,7 @@ class Evaluator:
         self._tables = tables
         self._rows = dataset.evaluation
         self._train_label_rate = dataset.train_label_rate
+        self._is_weighted = dataset.has_weights
         self._ranks = ranks
         self._chunk_size = chunk_size
         self._share_size = min(-(-self._rows.num_rows // ranks.world_size), MAX_SHARE_SIZE)
@@ -47,18 +57,17 @@ class Evaluator:
     def __call__(self, step: int) -> EvaluationReport | None:
         """Rank 0's report on the model after `step` batches; None on the others. Raises DivergedError, on all."""
         started = time.monotonic()
-        gathered = self._gather(*self._score())
-        is_finite = gathered is None or bool(np.isfinite(gathered[0]).all())
+        gathered = self._gather(self._score())
+        is_finite = gathered is None or bool(np.isfinite(gathered.probabilities).all())
         if not said_by_first(self._ranks, is_finite):
             raise DivergedError(f"predictions were not finite after step {step}")
         if gathered is None:
             return None
-        scores, labels = gathered
-        metrics: BinaryMetrics = binary_metrics(labels, scores)
-        baselines = self._baselines_of(labels)
+        metrics: BinaryMetrics = binary_metrics(gathered.labels, gathered.probabilities, gathered.weights)
+        baselines = self._baselines_of(gathered)
         return EvaluationReport(
             step=step,
-            num_rows=len(labels),
+            num_rows=metrics.num_rows,
             auc=metrics.auc,
             log_loss=metrics.log_loss,
             normalized_entropy=metrics.normalized_entropy,
@@ -69,10 +78,11 @@ class Evaluator:
         )
 
     @torch.no_grad()
-    def _score(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """This rank's probabilities and labels, NaN where a row only fills a batch."""
+    def _score(self) -> torch.Tensor:
+        """[3, rows] This rank's probabilities, labels and weights; labels are NaN where a row only fills a batch."""
         probabilities: list[torch.Tensor] = []
         labels: list[torch.Tensor] = []
+        weights: list[torch.Tensor] = []
         batches = evaluation_batches(self._rows, self._share_size, self._ranks.rank, self._ranks.world_size)
         for numpy_batch in batches:
             batch = to_device(numpy_batch, self._ranks.device)
@@ -81,24 +91,24 @@ class Evaluator:
                 end = min(start + self._chunk_size, self._share_size)
                 probabilities.append(torch.sigmoid(self._model(batch.dense[start:end], block.chunk(start, end))))
             labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
-        return torch.cat(probabilities), torch.cat(labels)
+            weights.append(batch.weights)
+        return torch.stack([torch.cat(probabilities), torch.cat(labels), torch.cat(weights)])
 
-    def _gather(self, scores: torch.Tensor, labels: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+    def _gather(self, mine: torch.Tensor) -> Scored | None:
         """Valid rows of all ranks, on rank 0."""
-        mine = torch.stack([scores, labels])
         is_first = self._ranks.rank == 0
         all_ranks = [torch.empty_like(mine) for _ in range(self._ranks.world_size)] if is_first else None
         dist.gather(mine, all_ranks, dst=0, group=self._ranks.dense_group)
         if all_ranks is None:
             return None
-        gathered_scores, gathered_labels = torch.cat(all_ranks, dim=1).cpu().numpy()
-        is_valid = ~np.isnan(gathered_labels)
-        return gathered_scores[is_valid], gathered_labels[is_valid]
+        probabilities, labels, weights = torch.cat(all_ranks, dim=1).cpu().numpy()
+        is_valid = ~np.isnan(labels)
+        return Scored(probabilities[is_valid], labels[is_valid], weights[is_valid] if self._is_weighted else None)
 
-    def _baselines_of(self, labels: np.ndarray) -> Baselines:
+    def _baselines_of(self, scored: Scored) -> Baselines:
         if self._baselines is None:
             self._baselines = Baselines(
-                constant_log_loss=constant_log_loss(labels, self._train_label_rate),
+                constant_log_loss=constant_log_loss(scored.labels, self._train_label_rate, scored.weights),
                 best_possible_auc=best_possible_auc(self._rows),
             )
         return self._baselines

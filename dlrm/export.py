@@ -15,12 +15,13 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from dlrm.checkpoint import checkpoint_errors
 from dlrm.config import DataConfig, JobSpec, ModelConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.encode.vocabulary import HashedVocabulary
 from dlrm.data.rows import DataSchema
-from dlrm.data.vocabulary import Vocabularies
 from dlrm.model import PlainModel
 
 WEIGHTS, CONFIG, METRICS, CARD = "model.safetensors", "config.json", "metrics.json", "MODEL_CARD.md"
-VOCABULARY = "vocabulary.npz"
+ENCODERS = "encoders"
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,10 @@ class SavedModel:
     """As in the job, with every path absolute."""
     train_label_rate: float
     """What a constant predictor says."""
-    vocabularies: Vocabularies | None
-    """None where the model's data came as table rows."""
+    encoders: Encoders | None
+    """How raw values become what it takes; None where it was trained on a synthetic log."""
+    packed: Path | None
+    """The packed rows that it was trained on; likewise."""
 
 
 class ModelError(ValueError):
@@ -51,18 +54,19 @@ def export_model(
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     save_file(weights, part / WEIGHTS)
-    if dataset.vocabularies is not None:
-        dataset.vocabularies.save(part / VOCABULARY)
+    if dataset.encoders is not None:
+        dataset.encoders.save(part / ENCODERS)
     config = {
         "model": job.model.model_dump(),
         "num_dense": schema.num_dense,
         "table_rows": {feature.name: feature.num_ids for feature in schema.features},
         "data": job.data.model_dump(),
+        "packed": None if dataset.directory is None else str(dataset.directory),
         "train_label_rate": dataset.train_label_rate,
     }
     (part / CONFIG).write_text(json.dumps(config, indent=1))
     (part / METRICS).write_text(json.dumps(dict(metrics), indent=1))
-    (part / CARD).write_text(model_card(job, schema, metrics))
+    (part / CARD).write_text(model_card(job, dataset, metrics))
     if directory.exists():
         shutil.rmtree(directory)
     part.rename(directory)
@@ -81,10 +85,15 @@ def _load(directory: Path) -> SavedModel:
     config: dict[str, Any] = json.loads((directory / CONFIG).read_text())
     model = PlainModel(ModelConfig.model_validate(config["model"]), config["num_dense"], config["table_rows"])
     model.load_state_dict(load_file(directory / WEIGHTS), assign=True)
-    vocabulary = directory / VOCABULARY
-    vocabularies = Vocabularies.load(vocabulary) if vocabulary.exists() else None
     data = DataConfig.model_validate(config["data"])
-    return SavedModel(model.eval(), data, float(config["train_label_rate"]), vocabularies)
+    is_synthetic = data.format == "synthetic"
+    return SavedModel(
+        model.eval(),
+        data,
+        float(config["train_label_rate"]),
+        encoders=None if is_synthetic else Encoders.load(directory / ENCODERS),
+        packed=None if is_synthetic else Path(config["packed"]),
+    )
 
 
 def _empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
@@ -102,8 +111,9 @@ def _read_weights(checkpoint: Path, model: PlainModel) -> dict[str, torch.Tensor
     return weights
 
 
-def model_card(job: JobSpec, schema: DataSchema, metrics: Mapping[str, float | None]) -> str:
+def model_card(job: JobSpec, dataset: Dataset, metrics: Mapping[str, float | None]) -> str:
     """What the model is, on what it was trained, how good it was there, and what it is not for."""
+    schema = dataset.schema
     source = ", ".join(job.data.train) or f"synthetic click log {job.data.synthetic}"
     rows = sum(feature.num_ids for feature in schema.features)
     held_out = "files of their own" if job.data.eval else "rows held out of the same log"
@@ -127,13 +137,16 @@ Dense: {job.dense_optimizer.name} at {job.dense_optimizer.learning_rate}; tables
 
 ## Limits
 Measured on {held_out}. Nothing is known about other traffic, other times, or fairness between groups of users.
-{_unseen_values(job)}
+{_unseen_values(dataset.encoders)}
 """
 
 
-def _unseen_values(job: JobSpec) -> str:
-    if job.data.format == "synthetic":
+def _unseen_values(encoders: Encoders | None) -> str:
+    if encoders is None:
         return "Its ids are those of the synthetic log and mean nothing elsewhere."
-    if job.data.vocabulary.hash_size is not None:
-        return "Values share table rows by a hash, also those that the training rows did not have."
-    return "Values that the training rows did not have, or too rarely, share one row of each table."
+    columns = zip(encoders.schema.categorical, encoders.vocabularies, strict=True)
+    hashed = [column.name for column, vocabulary in columns if isinstance(vocabulary, HashedVocabulary)]
+    said = "Values that the training rows did not have, or too rarely, share one row of each table."
+    if not hashed:
+        return said
+    return f"{said} Those of {', '.join(hashed)} share rows by a hash, whether the training rows had them or not."

@@ -10,6 +10,7 @@ import argparse
 import logging
 import os
 import signal
+import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ import psutil
 from pydantic import ValidationError
 
 from dlrm.config import ConfigError, ResolvedJob, field_errors
-from dlrm.record import AttemptDirectory, EndReason, Outcome, RunDirectory
+from dlrm.record import EXIT_DONE, AttemptDirectory, EndReason, Outcome, RunDirectory
 from dlrm.reporting.push import Pusher
 from sharding.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 
@@ -57,6 +58,8 @@ def main() -> int:
     except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
         return _end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
     with _pushed_reports(attempt, resolved.job.resources.world_size):
+        if resolved.job.data.is_raw and (ended := _prepare(directory, arguments.attempt, stopper)):
+            return _end(attempt, ended)
         failures = _run_ranks(directory, resolved, arguments.attempt)
     return _end(attempt, _outcome_without_record(attempt, failures, stopper))
 
@@ -88,6 +91,20 @@ def _read_spec(directory: RunDirectory) -> ResolvedJob:
         return ResolvedJob.model_validate_json(directory.spec.read_bytes())
     except ValidationError as error:
         raise ConfigError(field_errors(error, ResolvedJob)) from None
+
+
+def _prepare(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome | None:
+    """Have the raw rows prepared in a process of its own; the outcome where it ends the attempt."""
+    attempt = directory.attempt(number)
+    command = [sys.executable, "-u", "-m", "dlrm.preparation", str(directory.path), "--attempt", str(number)]
+    with attempt.rank_log(0).open("ab") as output:
+        code = subprocess.Popen(command, stdout=output, stderr=output).wait()
+    if stopper.is_requested:
+        return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message="stopped while preparing the data")
+    if code == EXIT_DONE:
+        return None
+    message = f"the preparation of the data {_how_it_ended(code)}"
+    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
 
 
 def _run_ranks(directory: RunDirectory, resolved: ResolvedJob, attempt: int) -> "dict[int, ProcessFailure]":
@@ -148,12 +165,17 @@ def _first_failed(failures: "dict[int, ProcessFailure]") -> int:
 
 
 def _what_was_seen(attempt: AttemptDirectory, rank: int, exit_code: int) -> str:
-    if exit_code < 0:
-        hint = "; often the kernel's out-of-memory killer" if -exit_code == signal.SIGKILL else ""
-        return f"rank {rank} was killed by {signal.Signals(-exit_code).name}{hint}"
     said = attempt.rank_error(rank)
-    reason = said.read_text() if said.exists() else "its log tells more"
-    return f"rank {rank} ended with exit code {exit_code}: {reason}"
+    if exit_code >= 0 and said.exists():
+        return f"rank {rank} ended with exit code {exit_code}: {said.read_text()}"
+    return f"rank {rank} {_how_it_ended(exit_code)}"
+
+
+def _how_it_ended(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}: its log tells more"
+    hint = "; often the kernel's out-of-memory killer" if -exit_code == signal.SIGKILL else ""
+    return f"was killed by {signal.Signals(-exit_code).name}{hint}"
 
 
 def _end(attempt: AttemptDirectory, outcome: Outcome) -> int:

@@ -14,7 +14,7 @@ from dlrm.evaluator import Evaluator
 from dlrm.export import export_model
 from dlrm.loop import Loop, Progress
 from dlrm.optimizers import LearningRates
-from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory
+from dlrm.record import EndReason, EvaluationReport, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.stop import StopRequest
 from sharding.plan import Plan
@@ -39,7 +39,8 @@ def run(resolved: ResolvedJob, directory: RunDirectory, ranks: Ranks, reporter: 
     Collective; the outcome is rank 0's to write. Raises DataError, DivergedError, CheckpointError.
     """
     reporter.progress("loading", "reading the data")
-    dataset = open_data(resolved.job.data, resolved.data_roots)
+    prepared = PreparedData.read(directory.data)
+    dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     trained = _train(resolved, directory, dataset, ranks, reporter, stop)
     metrics = _final_metrics(trained.progress)
     step = trained.progress.step
@@ -65,7 +66,7 @@ def _train(
     plan = plan_tables(resolved, dataset.schema)
     _tell(reporter, dataset, plan)
     reporter.progress("building", "dealing out the tables")
-    parts = build_parts(resolved, dataset.schema, plan, ranks)
+    parts = build_parts(resolved, dataset.schema, plan, ranks, mean_train_weight=dataset.mean_train_weight)
     with TrainBatches(
         dataset.train, job.batch.global_size, ranks.rank, ranks.world_size, seed=job.run.seed, num_epochs=job.run.epochs
     ) as batches:

@@ -27,6 +27,10 @@ class StepSettings:
     """c, samples whose activations exist at a time."""
     is_bf16: bool
     """Matrix products of the dense part under bf16 autocast."""
+    mean_weight: float
+    """Of the training rows. The loss of a global batch is sum(w_i l_i) / (n mean_weight), w_i the weights of its n
+    rows: every rank knows n from the position and the mean from the data, so that nothing is exchanged. Its expectation
+    is the weighted mean over the training rows, and weights twice as large change nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class StepResult:
     """The same on every rank."""
 
     loss: float
-    """Mean over the valid rows of the global batch; NaN where the step was dropped."""
+    """Mean over the valid rows of the global batch, weighted as StepSettings says; NaN where the step was dropped."""
     is_dropped: bool
     """Not finite on some rank: nothing was updated on any."""
     is_stop_requested: bool
@@ -68,18 +72,19 @@ class TrainingStep:
         if agreement.is_finite:
             self._update(block, batch.num_valid, rates)
         return StepResult(
-            loss=agreement.loss_sum / batch.num_valid,
+            loss=agreement.loss_sum / self._divisor(batch.num_valid),
             is_dropped=not agreement.is_finite,
             is_stop_requested=agreement.is_stop_requested,
         )
 
     def _backward_in_chunks(self, batch: DeviceBatch, block: PooledBlock) -> torch.Tensor:
-        """Loss sum of this rank's share, as float64; not finite where any gradient is not.
+        """Weighted loss sum of this rank's share, as float64; not finite where any gradient is not.
 
-        Leaves the dense gradients of the loss sum in the flat buffer, and scale / n times the pooled ones in the block.
+        Leaves the dense gradients of the loss sum in the flat buffer, and scale / divisor times the pooled ones in the
+        block.
         """
         self._gradients.zero()
-        to_scaled_mean = block.scale / batch.num_valid
+        to_scaled_mean = block.scale / self._divisor(batch.num_valid)
         loss_sum = torch.zeros((), dtype=torch.float64, device=self._ranks.device)
         share_size = len(batch.labels)
         for start in range(0, share_size, self._settings.chunk_size):
@@ -88,7 +93,7 @@ class TrainingStep:
             with torch.autocast(self._ranks.device.type, torch.bfloat16, enabled=self._settings.is_bf16):
                 logits = self._model(batch.dense[start:end], pooled)  # [c]
             loss = F.binary_cross_entropy_with_logits(
-                logits.float(), batch.labels[start:end], weight=batch.mask[start:end], reduction="sum"
+                logits.float(), batch.labels[start:end], weight=batch.weights[start:end], reduction="sum"
             )
             loss.backward()
             assert pooled.grad is not None, "the logits depend on the tables"
@@ -96,11 +101,15 @@ class TrainingStep:
             loss_sum += loss.detach() + 0.0 * pooled.grad.sum()
         return loss_sum
 
+    def _divisor(self, num_valid: int) -> float:
+        """What a sum over the rows of a global batch is divided by."""
+        return num_valid * self._settings.mean_weight
+
     def _update(self, block: PooledBlock, num_valid: int, rates: StepRates) -> None:
         dense_sum = self._gradients.start_sum()
         self._tables.update(block)
         dense_sum.wait()
-        self._gradients.buffer /= num_valid
+        self._gradients.buffer /= self._divisor(num_valid)
         for group in self._optimizer.param_groups:
             group["lr"] = rates.dense
         self._optimizer.step()

@@ -71,6 +71,7 @@ def create_services(settings: Settings) -> Services:
     """All parts of the service, at rest. Raises StateDirectoryError."""
     make_state_directory(settings.state_directory)
     make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
+    make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
     database = Database(settings.database_url)
     migrate(database)
     telemetry = Telemetry()

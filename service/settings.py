@@ -1,13 +1,16 @@
 """What the service is told from outside: environment variables with the prefix DLRM_."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, DirectoryPath, Field
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from dlrm.config.patterns import is_remote, normal_uri
 from service.machine import measured_memory_bytes, measured_num_cores, measured_num_gpus
 
 
@@ -15,21 +18,41 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-def _split_paths(value: Any) -> Any:
-    return value.split(os.pathsep) if isinstance(value, str) else value
+_BETWEEN_ROOTS = re.compile(rf"{re.escape(os.pathsep)}(?!//)")
+"""As in PATH; the colon of a scheme such as s3:// is none."""
+
+
+def _split_roots(value: Any) -> Any:
+    return _BETWEEN_ROOTS.split(value) if isinstance(value, str) else value
+
+
+def _data_root(root: str) -> str:
+    if is_remote(root):
+        return normal_uri(root)
+    path = _absolute(Path(root))
+    if not path.is_dir():
+        raise PydanticCustomError("no_directory", "should be a directory that exists, or a URI such as s3://bucket/key")
+    return str(path)
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-DataRoot = Annotated[DirectoryPath, AfterValidator(_absolute)]
+DataRoot = Annotated[str, BeforeValidator(os.fspath), AfterValidator(_data_root)]
 
 
-class Settings(BaseSettings):
-    """Settings of one service."""
+class StateSettings(BaseSettings):
+    """Where state is kept: what the service and the commands that do without it have in common."""
 
     model_config = SettingsConfigDict(env_prefix="DLRM_", frozen=True, validate_default=True)
 
     state_directory: AbsolutePath = Path(".dlrm")
     """Where the service keeps what it knows; one service at a time."""
+    prepared_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "prepared")
+    """Data that was prepared for training, by its content: every job on the same data uses it."""
+
+
+class Settings(StateSettings):
+    """Settings of one service."""
+
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
     """0 takes a free port."""
@@ -39,10 +62,9 @@ class Settings(BaseSettings):
     """SQLAlchemy's form: `sqlite:///…` or `postgresql+psycopg://…`."""
     runs_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "runs")
     """Where every job gets a directory of its own."""
-    data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_paths)] = Field(
-        default=[Path()], min_length=1
-    )
-    """Directories that the data of jobs must lie in; in the environment separated as in PATH."""
+    data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_roots)] = Field(default=["."], min_length=1)
+    """Directories, and URIs such as s3://bucket/key, that the data of jobs must lie in; in the environment separated as
+    in PATH."""
     num_cores: int = Field(default_factory=measured_num_cores, ge=1)
     """Cores that jobs may occupy."""
     memory_bytes: int = Field(default_factory=measured_memory_bytes, ge=1)

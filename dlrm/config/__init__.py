@@ -1,7 +1,7 @@
 """The job document, one component a file. Imports no torch."""
 
 from dlrm.config.batch import BatchConfig
-from dlrm.config.data import DataConfig, SyntheticConfig, VocabularyConfig
+from dlrm.config.data import DataConfig, SyntheticConfig
 from dlrm.config.derived import DerivedNumber, ResolvedJob, resolve
 from dlrm.config.errors import ConfigError, FieldError, field_errors
 from dlrm.config.job import JobSpec, parse_job
@@ -10,21 +10,30 @@ from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
+from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.config.sharding import ShardingConfig
+from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
 
 __all__ = [
+    "CRITEO_SCHEMA",
     "BatchConfig",
+    "CategoricalColumn",
+    "ColumnVocabularyConfig",
     "ConfigError",
+    "Counting",
     "DataConfig",
+    "DenseColumn",
     "DenseOptimizerConfig",
     "DerivedNumber",
     "FieldError",
+    "Hashing",
     "JobSpec",
     "ModelConfig",
     "ResolvedJob",
     "ResourcesConfig",
     "RunConfig",
     "ScheduleConfig",
+    "SchemaConfig",
     "ShardingConfig",
     "SyntheticConfig",
     "TableOptimizerConfig",

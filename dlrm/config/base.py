@@ -16,4 +16,5 @@ class Config(BaseModel):
         allow_inf_nan=False,
         validate_default=True,
         use_attribute_docstrings=True,
+        serialize_by_alias=True,
     )

@@ -6,22 +6,17 @@ from pydantic import Field, model_validator
 
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid
+from dlrm.config.schema import CRITEO_SCHEMA, ColumnName, SchemaConfig
+from dlrm.config.vocabulary import VocabularyConfig
 
-
-class VocabularyConfig(Config):
-    """How a categorical value becomes a row of its table."""
-
-    min_count: int = Field(default=2, ge=1)
-    """Training rows a value must occur in to get a table row of its own; rarer ones share one."""
-    hash_size: int | None = Field(default=None, ge=2, le=2**31 - 1)
-    """Rows of every table if values are hashed instead of counted; null counts them."""
+RAW_FORMATS = ("criteo_tsv", "parquet", "csv")
 
 
 class SyntheticConfig(Config):
     """A synthetic click log: Criteo-shaped, labels drawn from a hidden teacher."""
 
     num_rows: int = Field(default=1_000_000, ge=10, le=2**40)
-    """Rows of the log, evaluation rows included; their order takes 16 bytes a row on every rank."""
+    """Rows of the log, evaluation rows included; their numbers take 8 bytes a row on every rank."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Names the log: the same seed gives the same rows and the same teacher."""
     num_ids: int = Field(default=10_000, ge=4, le=2**31 - 1)
@@ -32,19 +27,44 @@ class DataConfig(Config):
     """Training and evaluation rows."""
 
     train: list[str] = Field(default=[], max_length=10_000)
-    """Files or glob patterns, in order. Required, except for `format: synthetic`, which has no files."""
+    """Files, directories or glob patterns, in order; s3:// and gs:// too. Required, except for `format: synthetic`."""
     eval: list[str] | None = Field(default=None, min_length=1, max_length=10_000)
-    """Files or glob patterns of evaluation rows; null splits `eval_fraction` off the training rows."""
+    """The same for evaluation rows; null splits `eval_fraction` off the training rows."""
     eval_fraction: float = Field(default=0.1, gt=0.0, lt=1.0)
     """Share of the rows held out where `eval` is null."""
-    split: Literal["hash"] = "hash"
-    """How rows are held out: by a hash of the row's number, the same rows in every run."""
-    format: Literal["criteo_tsv", "synthetic"] = "criteo_tsv"
-    """criteo_tsv: label, 13 integers, 26 hexadecimal categories, tab-separated, blank = missing."""
+    split: Literal["hash", "tail"] = "hash"
+    """Which rows are held out: hash, by a hash of the row's number, the same rows in every run; tail, the last ones,
+    for rows in order of time."""
+    format: Literal["criteo_tsv", "parquet", "csv", "packed", "synthetic"] = "criteo_tsv"
+    """criteo_tsv: label, 13 integers, 26 hexadecimal categories, tab-separated, blank = missing. parquet and csv need
+    `schema`. packed: one directory that `dlrm prepare` has written. criteo_tsv and csv may be compressed with gzip or
+    zstd."""
+    table_schema: SchemaConfig | None = Field(default=None, alias="schema")
+    """Columns of parquet and csv; `dlrm prepare --infer` writes one to start from."""
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    """How categorical values become table rows; the synthetic log and packed rows hold table rows already."""
+    weight_column: ColumnName | None = None
+    """Column of sample weights, instead of the schema's `weight`."""
+    max_bad_fraction: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Share of the rows that may be unreadable: up to it they are left out and counted."""
     synthetic: SyntheticConfig | None = None
     """The synthetic log; only with `format: synthetic`, where it defaults to 1,000,000 rows."""
-    vocabulary: VocabularyConfig = VocabularyConfig()
-    """How categorical values become table rows; the synthetic log delivers table rows itself."""
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the rows must be prepared before they can be trained on."""
+        return self.format in RAW_FORMATS
+
+    @property
+    def raw_schema(self) -> SchemaConfig:
+        """The columns of raw rows. Raises ValueError for formats that have none."""
+        if self.format == "criteo_tsv":
+            return CRITEO_SCHEMA
+        if self.table_schema is None:
+            raise ValueError(f"format {self.format} has no schema")
+        if self.weight_column is None:
+            return self.table_schema
+        return self.table_schema.model_copy(update={"weight": self.weight_column})
 
     @model_validator(mode="after")
     def _rows_come_from_somewhere(self) -> "DataConfig":
@@ -53,9 +73,37 @@ class DataConfig(Config):
                 raise invalid("train", "format synthetic reads no files", "leave train and eval out")
             if self.synthetic is None:
                 object.__setattr__(self, "synthetic", SyntheticConfig())
-        else:
-            if not self.train:
-                raise invalid("train", "names no files", 'a list of files or patterns, such as ["day_*.tsv"]')
-            if self.synthetic is not None:
-                raise invalid("synthetic", "only with format synthetic", 'leave it out, or set format to "synthetic"')
+            if self.split != "hash":
+                raise invalid("split", "a synthetic log has no time", '"hash"')
+            return self
+        if not self.train:
+            raise invalid("train", "names no files", 'a list of files or patterns, such as ["day_*.tsv"]')
+        if self.synthetic is not None:
+            raise invalid("synthetic", "only with format synthetic", 'leave it out, or set format to "synthetic"')
+        if self.format == "packed" and (len(self.train) != 1 or self.eval):
+            raise invalid("train", "format packed reads one directory", "the directory that `dlrm prepare` has written")
+        return self
+
+    @model_validator(mode="after")
+    def _schema_fits_format(self) -> "DataConfig":
+        takes_schema = self.format in ("parquet", "csv")
+        if takes_schema and self.table_schema is None:
+            hint = "label, dense and categorical columns; `dlrm prepare --infer FILES` writes them down to start from"
+            raise invalid("schema", f"required for format {self.format}", hint)
+        if not takes_schema:
+            for field, value in (("schema", self.table_schema), ("weight_column", self.weight_column)):
+                if value is not None:
+                    raise invalid(
+                        field, f"format {self.format} has its own columns", 'null, or format "parquet" or "csv"'
+                    )
+        if self.table_schema is not None and self.weight_column in self.table_schema.names_but_weight:
+            raise invalid("weight_column", f"{self.weight_column!r} is in the schema already", "another column")
+        if not self.is_raw and self.vocabulary != VocabularyConfig():
+            raise invalid("vocabulary", f"format {self.format} holds table rows already", "leave it out")
+        if self.is_raw:
+            known = {column.name for column in self.raw_schema.categorical}
+            unknown = [name for name in self.vocabulary.columns if name not in known]
+            if unknown:
+                listed = ", ".join(sorted(known)) or "there are none"
+                raise invalid("vocabulary.columns", f"{unknown[0]!r} is no categorical column", listed[:500])
         return self

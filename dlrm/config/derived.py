@@ -24,6 +24,8 @@ class ResolvedJob(Config):
     job: JobSpec
     data_roots: list[str] | None = None
     """Directories the data must lie in, as real paths; null: the user runs the job and may read anything."""
+    data_cache: str | None = None
+    """Directory of prepared data that jobs share; null: the run directory keeps its own."""
     chunk_size: int
     """c, samples of a chunk on one rank."""
     gradient_scale: float
@@ -36,7 +38,7 @@ class ResolvedJob(Config):
         return self.job.batch.global_size // self.job.resources.world_size
 
 
-def resolve(job: JobSpec, data_roots: list[str] | None = None) -> ResolvedJob:
+def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str | None = None) -> ResolvedJob:
     """Decide every number that the document leaves open and does not need the data for."""
     global_size, world_size = job.batch.global_size, job.resources.world_size
     share_size = global_size // world_size
@@ -68,5 +70,10 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None) -> ResolvedJob:
             )
         )
     return ResolvedJob(
-        job=job, data_roots=data_roots, chunk_size=chunk_size, gradient_scale=gradient_scale, derived=derived
+        job=job,
+        data_roots=data_roots,
+        data_cache=data_cache,
+        chunk_size=chunk_size,
+        gradient_scale=gradient_scale,
+        derived=derived,
     )

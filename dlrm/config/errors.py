@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -81,7 +81,7 @@ def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> Field
     context: dict[str, Any] = details.get("ctx", {})
     kind, value = details["type"], details["input"]
     if kind == CROSS_FIELD:
-        field = ".".join([*path, context["field"]])
+        field = ".".join([*path, context["field"]] if context["field"] else path)
         return FieldError(field, details["msg"].replace("{{", "{").replace("}}", "}"), context["valid"])
     if kind == "extra_forbidden":
         siblings = _fields_at(document_type, path[:-1])
@@ -108,29 +108,49 @@ def _short(value: object) -> str:
 def _document_path(location: tuple[int | str, ...], document_type: type[BaseModel]) -> list[str]:
     """The location without what pydantic adds to it: the branch of a union, the word for a key."""
     path: list[str] = []
-    component: type[BaseModel] | None = document_type
+    place: _Place | None = _Place(document_type)
     for part in location:
-        if component is None and not isinstance(part, int):
+        if place is None and not isinstance(part, int):
             break
         path.append(str(part))
-        component = _component_at(component, str(part))
+        place = place and place.at(part)
     return path
 
 
 def _fields_at(document_type: type[BaseModel], path: list[str]) -> list[str]:
     """Field names of the component at `path`; none where the path leaves the document."""
-    component: type[BaseModel] | None = document_type
+    place: _Place | None = _Place(document_type)
     for part in path:
-        component = _component_at(component, part)
-    return [] if component is None else sorted(component.model_fields)
+        place = place and place.at(int(part) if part.isdecimal() else part)
+    if place is None or place.is_container:
+        return []
+    return sorted(field.alias or name for name, field in place.component.model_fields.items())
 
 
-def _component_at(component: type[BaseModel] | None, field_name: str) -> type[BaseModel] | None:
-    """The component that a field holds; None for a plain value."""
-    field = component.model_fields.get(field_name) if component else None
-    if field is None:
-        return None
-    for candidate in (field.annotation, *getattr(field.annotation, "__args__", ())):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
+@dataclass(frozen=True)
+class _Place:
+    """A component of a document, or a list or dictionary of components of one type."""
+
+    component: type[BaseModel]
+    is_container: bool = False
+
+    def at(self, part: int | str) -> "_Place | None":
+        """What a field, an index or a key leads to; None for a plain value."""
+        if self.is_container:
+            return _Place(self.component)
+        fields = self.component.model_fields
+        field = fields.get(str(part)) or next((field for field in fields.values() if field.alias == part), None)
+        if field is None:
+            return None
+        return _place_of(field.annotation)
+
+
+def _place_of(annotation: Any) -> _Place | None:
+    if isinstance(annotation, type) and not get_args(annotation):
+        return _Place(annotation) if issubclass(annotation, BaseModel) else None
+    is_container = get_origin(annotation) in (list, dict)
+    for candidate in get_args(annotation):
+        place = _place_of(candidate)
+        if place:
+            return _Place(place.component, is_container or place.is_container)
     return None

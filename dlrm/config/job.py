@@ -15,8 +15,8 @@ from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.sharding import ShardingConfig
 
-ORDER_BYTES_PER_ROW = 16
-"""Of every rank: the numbers of the training rows, and an epoch's order of them."""
+ORDER_BYTES_PER_ROW = 8
+"""Of every rank that reads a synthetic log: the numbers of its rows."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
 LabelValue = Annotated[str, StringConstraints(max_length=63)]
@@ -71,6 +71,17 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _columns_fit_model(self) -> "JobSpec":
+        if not self.data.is_raw:
+            return self
+        schema = self.data.raw_schema
+        for field, columns in (("dense", schema.dense), ("categorical", schema.categorical)):
+            if not columns:
+                message = f"model.architecture {self.model.architecture} needs {field} columns, and there are none"
+                raise invalid(f"data.schema.{field}", message, f"at least one {field} column")
+        return self
+
+    @model_validator(mode="after")
     def _order_fits_memory(self) -> "JobSpec":
         synthetic, resources = self.data.synthetic, self.resources
         if synthetic is None:
@@ -79,7 +90,7 @@ class JobSpec(Config):
         if synthetic.num_rows > most:
             raise invalid(
                 "data.synthetic.num_rows",
-                f"{synthetic.num_rows:,} rows need more than resources.memory for their order alone",
+                f"{synthetic.num_rows:,} rows need more than resources.memory for their numbers alone",
                 f"up to {most:,}, or more memory",
             )
         return self

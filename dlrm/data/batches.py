@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dlrm.data.order import SampleOrder
 from dlrm.data.prefetch import prefetched
-from dlrm.data.rows import RowSource
+from dlrm.data.rows import Bags, RowSource
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -23,12 +23,14 @@ class Batch:
     epoch: int
     dense: NDArray[np.float32]
     """[b, N]."""
-    ids: NDArray[np.int64]
-    """[F, b]."""
+    bags: Bags
+    """Of F features over b rows; those of empty rows are empty."""
     labels: NDArray[np.float32]
     """[b]."""
     mask: NDArray[np.float32]
     """[b], 1 for rows and 0 for empty ones, which come last and hold zeros."""
+    weights: NDArray[np.float32] | None
+    """[b], how much each row counts, 0 for empty ones; None: all rows the same."""
     num_valid: int
     """Rows of the GLOBAL batch: known from its index, without exchange."""
 
@@ -54,11 +56,14 @@ class TrainBatches:
         if global_size % world_size:
             raise ValueError(f"global_size {global_size} is not divisible by {world_size} ranks")
         self._source, self._rank, self._share_size = source, rank, global_size // world_size
-        self._order = SampleOrder(source.num_rows, global_size, seed)
+        self._order = SampleOrder(source.num_rows, global_size, seed, source.row_bytes)
         self.num_batches = self._order.num_batches_per_epoch * num_epochs
         """Of the whole run, those before `start_batch` included."""
         self.position = start_batch
         """Batches consumed: handed out, not merely prepared."""
+        self._last_window = self._order.num_windows_per_epoch * num_epochs - 1
+        self._told = (-1, -1)
+        """The windows that the source was told of last: the first and the last that are read now."""
         self._batches = prefetched(self._batch, range(start_batch, self.num_batches))
 
     def __iter__(self) -> Iterator[Batch]:
@@ -76,8 +81,17 @@ class TrainBatches:
         self._batches.close()
 
     def _batch(self, index: int) -> Batch:
+        self._look_ahead(index)
         row_numbers = self._order.rows(index)
         return _share(self._source, row_numbers, self._rank, self._share_size, index, self._order.epoch(index))
+
+    def _look_ahead(self, index: int) -> None:
+        """Tell of this batch's windows and the one behind, which is fetched while theirs are read."""
+        first, last = self._order.windows(index)
+        if self._told != (first, last):
+            after = min(last + 1, self._last_window)
+            self._source.look_ahead(self._order.runs(first, last), self._order.runs(after, after))
+            self._told = first, last
 
 
 def evaluation_batches(
@@ -103,17 +117,17 @@ def _share(
     return Batch(
         index=index,
         epoch=epoch,
-        dense=_filled(rows.dense, num_empty, axis=0),
-        ids=_filled(rows.ids, num_empty, axis=1),
-        labels=_filled(rows.labels, num_empty, axis=0),
-        mask=_filled(np.ones(rows.num_rows, dtype=np.float32), num_empty, axis=0),
+        dense=_filled(rows.dense, num_empty),
+        bags=rows.bags.padded(num_empty),
+        labels=_filled(rows.labels, num_empty),
+        mask=_filled(np.ones(rows.num_rows, dtype=np.float32), num_empty),
+        weights=None if rows.weights is None else _filled(rows.weights, num_empty),
         num_valid=len(row_numbers),
     )
 
 
-def _filled(array: NDArray[Number], num_empty: int, axis: int) -> NDArray[Number]:
-    """`array` with zeros behind it along `axis`; itself where nothing is missing: `np.pad` would copy every batch."""
+def _filled(array: NDArray[Number], num_empty: int) -> NDArray[Number]:
+    """`array` with rows of zeros behind it; itself where nothing is missing: `np.pad` would copy every batch."""
     if num_empty == 0:
         return array
-    widths = [(0, num_empty if along == axis else 0) for along in range(array.ndim)]
-    return np.pad(array, widths)
+    return np.pad(array, [(0, num_empty), *[(0, 0)] * (array.ndim - 1)])

@@ -7,61 +7,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.config import DataConfig, SyntheticConfig
-from dlrm.data.criteo import read_criteo
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
-from dlrm.data.paths import find_files
-from dlrm.data.rows import RowSource, Subset
+from dlrm.data.packed.open import open_packed
+from dlrm.data.rows import Subset
 from dlrm.data.split import hash_split
-from dlrm.data.synthetic import SyntheticRows
-from dlrm.data.vocabulary import Vocabularies
+from dlrm.data.synthetic.log import SyntheticRows
 
 _RATE_ROWS = 1 << 18
 """Synthetic training rows that the label rate is taken from: each costs its making."""
-_WORKING_DIRECTORY = Path()
 
 
-def open_data(
-    config: DataConfig, data_roots: Sequence[str] | None, base_directory: Path = _WORKING_DIRECTORY
-) -> Dataset:
+def open_data(config: DataConfig, data_roots: Sequence[str] | None, prepared: Path | None) -> Dataset:
     """The rows that `config` names.
 
-    data_roots: directories that every real path must lie in; None allows all. base_directory: what relative paths count
-    from. Raises DataError naming the file, line and field at fault.
+    data_roots: directories that the real path of packed rows must lie in; None allows all. prepared: where raw rows
+    were prepared to. Raises DataError naming the file and field at fault.
     """
     if config.synthetic is not None:
         return _open_synthetic(config.synthetic, config.eval_fraction)
-    train_files = find_files(config.train, "data.train", data_roots, base_directory)
-    eval_files = find_files(config.eval or [], "data.eval", data_roots, base_directory)
-    rows = read_criteo(train_files)
-    if eval_files:
-        vocabularies = rows.vocabularies(config.vocabulary, np.arange(rows.num_rows, dtype=np.int64))
-        train = rows.encode(vocabularies)
-        evaluation = read_criteo(eval_files).encode(vocabularies)
-        rate = float(train.labels.mean(dtype=np.float64))
-        return Dataset(train.schema, train, evaluation, rate, vocabularies)
-    train_numbers, eval_numbers = _split(rows.num_rows, config.eval_fraction)
-    vocabularies = rows.vocabularies(config.vocabulary, train_numbers)
-    encoded = rows.encode(vocabularies)
-    rate = float(encoded.labels[train_numbers].mean(dtype=np.float64))
-    return Dataset(encoded.schema, Subset(encoded, train_numbers), Subset(encoded, eval_numbers), rate, vocabularies)
+    if config.format == "packed":
+        return open_packed(packed_directory(config, data_roots))
+    if prepared is None:
+        raise ValueError(f"rows of format {config.format} must be prepared first")
+    return open_packed(prepared)
 
 
-def open_rows(
-    paths: Sequence[str],
-    vocabularies: Vocabularies,
-    data_roots: Sequence[str] | None,
-    base_directory: Path = _WORKING_DIRECTORY,
-) -> RowSource:
-    """All rows of Criteo files, encoded with the vocabularies of a trained model. Raises DataError."""
-    return read_criteo(find_files(paths, "data", data_roots, base_directory)).encode(vocabularies)
+def packed_directory(config: DataConfig, data_roots: Sequence[str] | None) -> Path:
+    """The real path of the directory that a job of format `packed` names. Raises DataError."""
+    named = config.train[0]
+    if "://" in named:
+        valid = "a local directory: packed rows are mapped into memory"
+        raise DataError("cannot be mapped", named, field="data.train.0", valid=valid)
+    real = Path(named).resolve()
+    roots = None if data_roots is None else [Path(root).resolve() for root in data_roots]
+    if roots is not None and not any(real.is_relative_to(root) for root in roots):
+        under = " or ".join(map(str, roots))
+        raise DataError("lies outside the data roots", real, field="data.train.0", valid=f"a directory under {under}")
+    if not real.is_dir():
+        valid = "a directory that `dlrm prepare` has written"
+        raise DataError("no such directory", real, field="data.train.0", valid=valid)
+    return real
 
 
 def _open_synthetic(config: SyntheticConfig, eval_fraction: float) -> Dataset:
     rows = SyntheticRows(config)
     train_numbers, eval_numbers = _split(rows.num_rows, eval_fraction)
     rate = float(rows.read(train_numbers[:_RATE_ROWS]).labels.mean(dtype=np.float64))
-    return Dataset(rows.schema, Subset(rows, train_numbers), Subset(rows, eval_numbers), rate, vocabularies=None)
+    return Dataset(rows.schema, Subset(rows, train_numbers), Subset(rows, eval_numbers), rate, encoders=None)
 
 
 def _split(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -71,6 +64,6 @@ def _split(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDAr
             raise DataError(
                 f"of {num_rows} rows none is left for {kind} at {eval_fraction}",
                 field="data.eval_fraction",
-                valid=f"a {hint} fraction, more rows, or files in data.eval",
+                valid=f"a {hint} fraction, or more rows",
             )
     return train, evaluation

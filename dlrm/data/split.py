@@ -1,5 +1,8 @@
 """Which rows are held out for evaluation."""
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,17 +13,33 @@ _HELD_OUT = stream_key(0x5917)
 _BLOCK = 1 << 16
 
 
-def hash_split(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row numbers of the training and of the evaluation rows, ascending; together 0 to num_rows - 1.
+@dataclass(frozen=True)
+class Split:
+    """Which of rows 0 to num_rows - 1 are held out, told for any run of them.
 
-    A hash of its number decides about a row, whoever asks, in whichever run; a larger `eval_fraction` holds out the
-    same rows and more.
+    hash: a hash of its number decides about a row, whoever asks, in whichever run; a larger `eval_fraction` holds out
+    the same rows and more. tail: the last `eval_fraction` of the rows, to the nearest row.
     """
+
+    kind: Literal["hash", "tail"]
+    eval_fraction: float
+    num_rows: int
+
+    def is_held_out(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """[stop - start], of the rows of these numbers."""
+        numbers = np.arange(start, stop, dtype=np.int64)
+        if self.kind == "tail":
+            return numbers >= self.num_rows - round(self.num_rows * self.eval_fraction)
+        return random_units(_HELD_OUT, numbers) < self.eval_fraction
+
+
+def hash_split(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row numbers of the training and of the evaluation rows, ascending; together 0 to num_rows - 1."""
+    split = Split("hash", eval_fraction, num_rows)
     train: list[NDArray[np.int64]] = []
     evaluation: list[NDArray[np.int64]] = []
     for start in range(0, num_rows, _BLOCK):
-        numbers = np.arange(start, min(start + _BLOCK, num_rows), dtype=np.int64)
-        held_out = random_units(_HELD_OUT, numbers) < eval_fraction
-        train.append(numbers[~held_out])
-        evaluation.append(numbers[held_out])
+        is_held_out = split.is_held_out(start, min(start + _BLOCK, num_rows))
+        train.append(np.flatnonzero(~is_held_out) + start)
+        evaluation.append(np.flatnonzero(is_held_out) + start)
     return np.concatenate(train), np.concatenate(evaluation)

@@ -7,20 +7,30 @@ from torch import nn
 
 from dlrm.config import ModelConfig
 from dlrm.model.dlrm import DLRM
+from dlrm.model.names import table_name
 
 
 class PlainModel(nn.Module):
     """Tables by name and the dense part; scores what the sharded model scores."""
 
     def __init__(self, config: ModelConfig, num_dense: int, table_rows: Mapping[str, int]) -> None:
-        """table_rows: rows of each table, in the order of the features."""
+        """table_rows: rows of each feature's table, in the order of the features."""
         super().__init__()
         self.tables = nn.ModuleDict(
-            {name: nn.Embedding(num_rows, config.embedding_dim, device="meta") for name, num_rows in table_rows.items()}
+            {
+                table_name(feature): nn.EmbeddingBag(num_rows, config.embedding_dim, mode="sum", device="meta")
+                for feature, num_rows in table_rows.items()
+            }
         )
         self.dense = DLRM(config, num_dense, len(table_rows), seed=0)
 
-    def forward(self, dense: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        """dense [n, N], ids [F, n] -> logits [n]"""
-        pooled = torch.stack([table(ids[f]) for f, table in enumerate(self.tables.values())], dim=1)  # [n, F, D]
+    def forward(self, dense: torch.Tensor, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """dense [n, N], ids [sum of lengths] feature by feature and row by row, lengths [F, n] -> logits [n]
+
+        The embeddings of a bag are summed; an empty bag gives zeros.
+        """
+        ids_by_feature = ids.split(lengths.sum(dim=1).tolist())
+        offsets = lengths.cumsum(dim=1) - lengths  # [F, n]
+        bags = zip(self.tables.values(), ids_by_feature, offsets.to(ids.dtype), strict=True)
+        pooled = torch.stack([table(ids, starts) for table, ids, starts in bags], dim=1)  # [n, F, D]
         return self.dense(dense, pooled)

@@ -3,6 +3,7 @@
 from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.files import write_atomically
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
+from dlrm.record.prepared import PreparedData
 from dlrm.record.reports import (
     EvaluationReport,
     EventReport,
@@ -26,6 +27,7 @@ __all__ = [
     "Outcome",
     "OutcomeState",
     "Phase",
+    "PreparedData",
     "ProgressReport",
     "Report",
     "RunDirectory",

@@ -2,6 +2,7 @@
 
 <runs>/<job id>/spec.json
   attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl
+  data.json  prepared/
   checkpoints/step-00001200/
   model/
 """
@@ -68,6 +69,16 @@ class RunDirectory:
     def spec(self) -> Path:
         """The resolved document, `dlrm.config.ResolvedJob` as JSON."""
         return self.path / "spec.json"
+
+    @property
+    def data(self) -> Path:
+        """Which prepared data the run reads, in every attempt; absent where it needs none."""
+        return self.path / "data.json"
+
+    @property
+    def prepared(self) -> Path:
+        """Data that was prepared for this run alone."""
+        return self.path / "prepared"
 
     @property
     def checkpoints(self) -> Path:

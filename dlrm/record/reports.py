@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-Phase = Literal["loading", "building", "training", "evaluating", "saving"]
+Phase = Literal["preparing", "loading", "building", "training", "evaluating", "saving"]
 
 
 class _Line(BaseModel):

@@ -21,11 +21,11 @@ class Reporter:
         if self._speaks_for_all:
             self._metrics.write(report)
 
-    def progress(self, phase: Phase, message: str) -> None:
+    def progress(self, phase: Phase, message: str, done_fraction: float | None = None) -> None:
         """A phase of the whole run that has begun or moved."""
         if self._speaks_for_all:
             log.info("%s %s", phase, message)
-            self._events.write(ProgressReport(phase=phase, message=message))
+            self._events.write(ProgressReport(phase=phase, done_fraction=done_fraction, message=message))
 
     def event(self, name: str, message: str, **details: Any) -> None:
         """Something that happened to the whole run."""

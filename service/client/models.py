@@ -27,6 +27,8 @@ class Progress(_Answer):
     """How far a job has come; null where it is not known yet."""
 
     phase: str | None = None
+    message: str | None = None
+    """What the phase does, such as how fast it prepares rows."""
     step: int | None = None
     num_steps: int | None = None
     done_fraction: float | None = None

@@ -1,13 +1,12 @@
 """Job documents from files: TOML or JSON, with errors that name file and line."""
 
-import glob
 import json
-import os
 import tomllib
 from pathlib import Path
 from typing import Any, cast
 
 from dlrm.config import ConfigError, FieldError, JobSpec, parse_job
+from dlrm.config.patterns import is_remote, local_files
 from service.command.errors import BadInputError
 
 
@@ -24,7 +23,7 @@ def data_from_job_file(job: JobSpec, path: Path) -> JobSpec:
     """The job with its relative data paths counted from the directory of its file."""
     base = path.resolve().parent
     absolute = {
-        name: [str(base / pattern) for pattern in patterns]
+        name: [pattern if is_remote(pattern) else str(base / pattern) for pattern in patterns]
         for name, patterns in (("train", job.data.train), ("eval", job.data.eval))
         if patterns
     }
@@ -32,21 +31,26 @@ def data_from_job_file(job: JobSpec, path: Path) -> JobSpec:
 
 
 def require_data_files(job: JobSpec, path: Path) -> None:
-    """Raises BadInputError, one line a pattern, where a pattern of the job in `path` names no file."""
+    """Raises BadInputError, one line a pattern, where a pattern of the job in `path` names no file of this machine."""
     faults = [
-        FieldError(f"data.{name}.{number}", f"no such file: {pattern}", "a file that exists, or a pattern")
+        FieldError(f"data.{name}.{number}", fault, "a file, directory or pattern that exists")
         for name, patterns in (("train", job.data.train), ("eval", job.data.eval))
         for number, pattern in enumerate(patterns or [])
-        if not _names_a_file(pattern)
+        if (fault := fault_of(pattern))
     ]
     if faults:
         raise BadInputError(*(f"{path}: {fault}" for fault in faults))
 
 
-def _names_a_file(pattern: str) -> bool:
-    # A file whose own name holds a magic character, such as day[1].tsv, is meant as it stands.
-    candidates = [pattern, *glob.glob(pattern, recursive=True)]  # noqa: PTH207, Path.glob takes no absolute pattern
-    return any(os.path.isfile(candidate) for candidate in candidates)  # noqa: PTH113, Path.is_file may raise
+def fault_of(pattern: str) -> str | None:
+    """Why `pattern` names no file of this machine; None where it names one, or a remote one, which is not looked at."""
+    if is_remote(pattern):
+        return None
+    try:
+        is_found = any(file.is_file() for file in local_files(pattern))
+    except OSError as error:
+        return f"{pattern}: {error.strerror}"
+    return None if is_found else f"no such file: {pattern}"
 
 
 def _read_document(path: Path) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from rich.console import Console
 from service.client import ServiceError, ServiceUnknownError, ServiceUnreachableError
 from service.command.errors import EXIT_BAD_INPUT, EXIT_FAILED, CommandError
 from service.command.evaluate import evaluate
+from service.command.inspect import data
 from service.command.jobs import cancel, jobs, logs, show
+from service.command.prepare import prepare
 from service.command.serve import serve
 from service.command.submit import submit
 from service.command.train import train
@@ -30,11 +32,17 @@ Without one:
 
     dlrm train examples/demo.toml
 
+From files of your own to a job document, and what is in them:
+
+    dlrm prepare --infer 'logs/*.parquet' --output job.toml
+
+    dlrm data inspect job.toml --html report.html
+
 A job document is TOML or JSON; every field has a default but [bold]data.train[/bold].
 The service is found by DLRM_URL and DLRM_API_KEY, else by what `dlrm serve` left in ./.dlrm or above.""",
 )
 
-SERVICE, LOCAL = "With a service", "Without a service"
+SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
 app.command(rich_help_panel=SERVICE)(serve)
 app.command(rich_help_panel=SERVICE)(submit)
 app.command(rich_help_panel=SERVICE)(jobs)
@@ -43,6 +51,8 @@ app.command(rich_help_panel=SERVICE)(logs)
 app.command(rich_help_panel=SERVICE)(cancel)
 app.command(rich_help_panel=LOCAL)(train)
 app.command(rich_help_panel=LOCAL)(evaluate)
+app.command(rich_help_panel=DATA)(prepare)
+app.add_typer(data, rich_help_panel=DATA)
 
 
 def main() -> None:

@@ -11,6 +11,8 @@ from service.client import Progress
 
 NUM_PLAIN_LINES = 10
 """Lines about the training where stderr is no terminal, beside one for every phase."""
+PREPARING = "preparing"
+"""The phase whose message says how far it is, in rows."""
 
 
 class ProgressLine:
@@ -50,9 +52,16 @@ class ProgressLine:
             done = "" if fraction is None else f"{fraction:4.0%}"
             self._console.print(f"{what:<10} {done} {figures}".rstrip(), highlight=False, soft_wrap=True, markup=False)
 
+    def say(self, text: str) -> None:
+        """A line of its own, which stays."""
+        self._bar.console.print(text, highlight=False, soft_wrap=True, markup=False)
+
 
 def describe(progress: Progress, *, has_ended: bool = False) -> str:
     """The figures that are known, in a fixed order; of a job that has ended, not how long it will take."""
+    if progress.phase == PREPARING and not has_ended:
+        # What there are of other figures is of an earlier attempt.
+        return progress.message or ""
     figures: list[str] = []
     if progress.step is not None and progress.num_steps:
         figures.append(f"step {progress.step:,}/{progress.num_steps:,}")

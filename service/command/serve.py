@@ -14,8 +14,11 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="0 takes a free one.", show_default="8080")] = None,
     data_root: Annotated[
-        list[Path] | None,
-        typer.Option(help="Directory that jobs may read data from; may be repeated.", show_default="current directory"),
+        list[str] | None,
+        typer.Option(
+            help="Directory, or s3://bucket/key, that jobs may read data from; may be repeated.",
+            show_default="current directory",
+        ),
     ] = None,
     state_directory: Annotated[
         Path | None, typer.Option(help="Database, runs, connection.", show_default=".dlrm")

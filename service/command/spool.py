@@ -20,12 +20,18 @@ class SpoolProgress:
             for line in reader.read():
                 report = parse_report(line)
                 if isinstance(report, ProgressReport):
-                    self._update(phase=report.phase)
+                    self._enter(report)
                 elif isinstance(report, StepReport):
                     self._fold_step(report)
                 elif isinstance(report, EvaluationReport):
                     self._update(auc=report.auc)
         return self._seen
+
+    def _enter(self, report: ProgressReport) -> None:
+        # Evaluating and saving are part of the run: what is trained stays trained.
+        is_within_run = report.phase in {"training", "evaluating", "saving"}
+        done_fraction = self._seen.done_fraction if is_within_run and self._seen.step else report.done_fraction
+        self._update(phase=report.phase, message=report.message or None, done_fraction=done_fraction)
 
     def _fold_step(self, report: StepReport) -> None:
         old = self._seen.samples_per_second

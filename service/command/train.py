@@ -18,6 +18,8 @@ from service.command.documents import data_from_job_file, read_job, require_data
 from service.command.progress import ProgressLine
 from service.command.spool import SpoolProgress
 from service.command.trainer import module_command, require_trainer, run_watched
+from service.settings import StateSettings
+from service.state_directory import StateDirectoryError, make_state_directory
 
 ATTEMPT = 1
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -42,7 +44,8 @@ def train(
 ) -> None:
     """Train a job on this machine, without a service.
 
-    Relative data paths count from the job file. Ctrl-C stops after a checkpoint.
+    Relative data paths count from the job file. Ctrl-C stops after a checkpoint. Raw data is prepared first, once for
+    all jobs on it: in .dlrm/prepared, or DLRM_PREPARED_DIRECTORY.
 
         dlrm train examples/demo.toml
 
@@ -54,7 +57,7 @@ def train(
     require_trainer()
     spec = data_from_job_file(spec, job)
     require_data_files(spec, job)
-    resolved = resolve(spec)
+    resolved = resolve(spec, data_cache=_data_cache() if spec.data.is_raw else None)
     directory = _new_run_directory(run_directory or _default_directory(spec.name), resolved)
     console = Console(stderr=True)
     console.print(derived_table(resolved.derived))
@@ -71,6 +74,18 @@ def train(
     if code == EXIT_STOPPED:
         console.print(_what_is_left(directory), markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(errors.EXIT_BAD_INPUT if code == EXIT_BAD_INPUT else code)
+
+
+def _data_cache() -> str:
+    """Where a service that is started here keeps prepared data too. Raises CommandError."""
+    settings = StateSettings()
+    try:
+        # Not as a directory above the other: it is for its owner alone.
+        make_state_directory(settings.state_directory)
+        make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
+    except StateDirectoryError as error:
+        raise errors.CommandError(str(error)) from None
+    return str(settings.prepared_directory)
 
 
 def _default_directory(name: str) -> Path:

@@ -8,15 +8,16 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from service.command.errors import CommandError
 
 POLL_SECONDS = 0.2
 
 
-def require_trainer() -> None:
-    """Raises CommandError where torch is not installed."""
-    if importlib.util.find_spec("torch") is None:
+def require_trainer(needs: str = "torch") -> None:
+    """Raises CommandError where the trainer's library `needs` is not installed."""
+    if importlib.util.find_spec(needs) is None:
         raise CommandError(
             "the trainer is not installed here: pip install --no-deps -r requirements/cpu.txt "
             "(cuda.txt for NVIDIA GPUs), from the source tree"
@@ -38,7 +39,7 @@ def run_watched(command: Sequence[str], log: Path, watch: Callable[[], None]) ->
         log.open("ab") as output,
         # Its own session: an interrupt at the terminal must reach it once, and from here.
         subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True) as child,
-        _passing_on_signals(child),
+        passing_on_signals(child),
     ):
         while True:
             try:
@@ -51,13 +52,17 @@ def run_watched(command: Sequence[str], log: Path, watch: Callable[[], None]) ->
 
 
 @contextmanager
-def _passing_on_signals(child: subprocess.Popen[bytes]) -> Generator[None]:
+def passing_on_signals(child: subprocess.Popen[Any]) -> Generator[list[int]]:
+    """SIGINT and SIGTERM reach `child` as SIGTERM; yields the signals that have come."""
+    come: list[int] = []
+
     def stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        come.append(signal_number)
         child.terminate()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield come
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -27,7 +27,7 @@ POLL_SECONDS = 0.5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m service.demo", description="Train a model through the service.")
-    parser.add_argument("--data", type=Path, help="a Criteo TSV file instead of synthetic rows")
+    parser.add_argument("--data", type=Path, help="a Criteo TSV file, plain or gzip, instead of synthetic rows")
     parser.add_argument("--num-rows", type=int, help="synthetic rows instead of 1,000,000")
     parser.add_argument("--state-directory", type=Path, default=Path(".dlrm/demo"))
     given = parser.parse_args(arguments)

@@ -1,7 +1,9 @@
-"""The demo's job: the synthetic log of `examples/demo.toml`, or the rows of a Criteo TSV."""
+"""The demo's job: the synthetic log of `examples/demo.toml`, or the rows of a Criteo TSV, plain or gzip."""
 
 import glob
+import gzip
 import tomllib
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ LARGEST_BATCH = 16_384
 SMALLEST_BATCH = 64
 EVAL_FRACTION = 0.1
 READ_BYTES = 2**24
+GZIP = b"\x1f\x8b"
+"""The first bytes of a file that gzip has compressed."""
 
 
 def synthetic_job(num_rows: int | None = None) -> dict[str, Any]:
@@ -28,8 +32,8 @@ def criteo_job(path: Path) -> dict[str, Any]:
     """The same model on the rows of `path`. Raises BadInputError."""
     try:
         num_rows = _count_lines(path)
-    except OSError as error:
-        raise BadInputError(f"DATA={path}: {error.strerror}; name a Criteo TSV file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInputError(f"DATA={path}: {_cause(error)}; name a Criteo TSV file, plain or gzip") from None
     if num_rows < 2 * SMALLEST_BATCH:
         raise BadInputError(f"DATA={path}: {num_rows} rows are too few; give at least {2 * SMALLEST_BATCH}")
     document = tomllib.loads(DOCUMENT.read_text())
@@ -52,5 +56,12 @@ def _fit_batch(document: dict[str, Any], num_rows: int) -> None:
 
 
 def _count_lines(path: Path) -> int:
-    with path.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(READ_BYTES), b""))
+    with path.open("rb") as raw:
+        is_gzip = raw.read(len(GZIP)) == GZIP
+        raw.seek(0)
+        with gzip.GzipFile(fileobj=raw) if is_gzip else raw as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(READ_BYTES), b""))
+
+
+def _cause(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else f"not a complete gzip file: {error}"

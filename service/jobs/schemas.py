@@ -16,6 +16,8 @@ class Progress(BaseModel):
     """How far the last attempt has come; null where nothing was said yet."""
 
     phase: str | None = None
+    message: str | None = None
+    """What the phase does, how fast, how long it will take."""
     step: int | None = None
     num_steps: int | None = None
     done_fraction: float | None = None

@@ -15,7 +15,7 @@ from service.ids import new_id
 from service.jobs.attempts import AttemptRepository
 from service.jobs.demand import demand_of, misfits
 from service.jobs.models import Job, JobLabel
-from service.jobs.paths import with_absolute_paths
+from service.jobs.paths import real_roots, with_absolute_paths
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.schemas import AttemptView, EventView, JobDetail, JobView
@@ -107,7 +107,9 @@ class JobService:
             memory_bytes=demand.memory_bytes,
             num_gpus=demand.num_gpus,
             spec=spec.model_dump(mode="json"),
-            resolved=resolve(absolute, [str(root.resolve()) for root in roots]).model_dump(mode="json"),
+            resolved=resolve(absolute, real_roots(roots), str(self._settings.prepared_directory)).model_dump(
+                mode="json"
+            ),
             progress={},
             metrics={},
             run_directory=str(self._settings.runs_directory / job_id),

@@ -20,11 +20,15 @@ class ReportedProgress(Progress):
         is_news = report.time >= self.time
         changes: dict[str, Any] = {"time": max(report.time, self.time)}
         if isinstance(report, StepReport):
-            changes |= self._after_step(report) | ({"phase": "training"} if is_news else {})
+            changes |= self._after_step(report) | ({"phase": "training", "message": None} if is_news else {})
         elif isinstance(report, EvaluationReport):
             changes["auc"] = report.auc
         elif is_news:
-            changes |= {"phase": report.phase, "done_fraction": self._done_fraction(report)}
+            changes |= {
+                "phase": report.phase,
+                "message": report.message or None,
+                "done_fraction": self._done_fraction(report),
+            }
         return self.model_copy(update=changes)
 
     def _after_step(self, report: StepReport) -> dict[str, Any]:
@@ -43,7 +47,7 @@ class ReportedProgress(Progress):
     def _done_fraction(self, report: ProgressReport) -> float | None:
         # Evaluating and saving are part of the run: what is trained stays trained.
         is_within_run = report.phase in {"training", "evaluating", "saving"}
-        return self.done_fraction if is_within_run else report.done_fraction
+        return self.done_fraction if is_within_run and self.step is not None else report.done_fraction
 
 
 def _eta_seconds(report: StepReport, samples_per_second: float) -> float | None:

@@ -1,7 +1,7 @@
 """The same training without shards, chunks or fp32: one process, plain torch, float64."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
 from dlrm.data.batches import Batch
+from dlrm.data.rows import Bags
 from dlrm.model import DLRM
 
 MODEL = ModelConfig(embedding_dim=16, bottom_mlp=[32, 16], top_mlp=[32, 1])
@@ -22,9 +23,11 @@ class GlobalBatch:
     """Rows of a whole global batch; the last `num_empty` only fill it."""
 
     dense: NDArray[np.float32]
-    ids: NDArray[np.int64]
+    bags: Bags
+    """Of all rows; those that only fill have ids too, which nobody may see."""
     labels: NDArray[np.float32]
     num_empty: int = 0
+    weights: NDArray[np.float32] | None = None
 
     @property
     def num_valid(self) -> int:
@@ -33,16 +36,30 @@ class GlobalBatch:
     def share(self, rank: int, world_size: int) -> Batch:
         share_size = len(self.labels) // world_size
         rows = slice(rank * share_size, (rank + 1) * share_size)
-        mask = np.arange(len(self.labels)) < self.num_valid
+        mask = (np.arange(len(self.labels)) < self.num_valid).astype(np.float32)
         return Batch(
             index=0,
             epoch=0,
             dense=np.ascontiguousarray(self.dense[rows]),
-            ids=np.ascontiguousarray(self.ids[:, rows]),
+            bags=self.bags_of(rows.start, min(rows.stop, self.num_valid)).padded(
+                rows.stop - max(rows.start, min(rows.stop, self.num_valid))
+            ),
             labels=self.labels[rows],
-            mask=mask[rows].astype(np.float32),
+            mask=mask[rows],
+            weights=None if self.weights is None else (self.weights * mask)[rows],
             num_valid=self.num_valid,
         )
+
+    def bags_of(self, start: int, stop: int) -> Bags:
+        """Of rows [start, stop)."""
+        ids, row_of_id = self.ids()
+        wanted = [of_feature[(rows >= start) & (rows < stop)] for of_feature, rows in zip(ids, row_of_id, strict=True)]
+        return Bags(np.concatenate(wanted), np.ascontiguousarray(self.bags.lengths[:, start : max(start, stop)]))
+
+    def ids(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+        """By feature: all ids, and the row of each."""
+        ids = np.split(self.bags.values, np.cumsum(self.bags.lengths.sum(axis=1))[:-1])
+        return ids, [np.repeat(np.arange(len(lengths)), lengths) for lengths in self.bags.lengths]
 
 
 def random_batches(
@@ -57,15 +74,37 @@ def random_batches(
         signal = dense[:, 0] + (ids[0] % 2) - 0.5 + dense[:, 1] * (ids[-1] % 3 - 1)
         labels = (random.random(global_size) < 1 / (1 + np.exp(-signal))).astype(np.float32)
         num_empty = num_empty_in_last if number == num_batches - 1 else 0
-        batches.append(GlobalBatch(dense, ids, labels, num_empty))
+        batches.append(GlobalBatch(dense, Bags.single(ids), labels, num_empty))
     return batches
+
+
+def with_lists_and_weights(batches: list[GlobalBatch], table_rows: Sequence[int], seed: int = 0) -> list[GlobalBatch]:
+    """The same rows with bags of 0 to 6 ids, some twice, for every other feature, and with weights, some of them 0."""
+    random = np.random.default_rng(seed)
+    changed: list[GlobalBatch] = []
+    for batch in batches:
+        num_rows = len(batch.labels)
+        is_list = np.arange(len(table_rows))[:, None] % 2 == 0
+        lengths = np.where(is_list, random.integers(0, 7, (len(table_rows), num_rows)), 1).astype(np.int32)
+        values = [random.integers(0, rows, n) for rows, n in zip(table_rows, lengths.sum(axis=1), strict=True)]
+        weights = (4 * random.random(num_rows) * (random.random(num_rows) < 0.9)).astype(np.float32)
+        changed.append(replace(batch, bags=Bags(np.concatenate(values), lengths), weights=weights))
+    return changed
 
 
 class Reference:
     """A float64 copy of the model, stepped by the textbook."""
 
-    def __init__(self, tables: dict[str, torch.Tensor], table_optimizer: str, seed: int, model: ModelConfig = MODEL):
-        """tables: initial weights, whole."""
+    def __init__(
+        self,
+        tables: dict[str, torch.Tensor],
+        table_optimizer: str,
+        seed: int,
+        model: ModelConfig = MODEL,
+        mean_weight: float = 1.0,
+    ) -> None:
+        """tables: initial weights, whole. mean_weight: of the samples."""
+        self._mean_weight = mean_weight
         self.tables = {name: weights.double().requires_grad_() for name, weights in tables.items()}
         self.model = DLRM(model, NUM_DENSE, len(tables), seed).double()
         self._is_adagrad = table_optimizer == "rowwise_adagrad"
@@ -74,10 +113,20 @@ class Reference:
     def step(self, batch: GlobalBatch, dense_rate: float, table_rate: float) -> float:
         """One step of SGD on the dense parameters and the tables' optimizer; the mean loss before it."""
         n = batch.num_valid
-        ids = torch.from_numpy(batch.ids)[:, :n]
-        pooled = torch.stack([table[ids[f]] for f, table in enumerate(self.tables.values())], dim=1)
+        pooled = torch.stack(
+            [
+                torch.zeros(len(batch.labels), table.shape[1], dtype=torch.float64).index_add(
+                    0, torch.from_numpy(rows), table[torch.from_numpy(ids)]
+                )[:n]
+                for table, ids, rows in zip(self.tables.values(), *batch.ids(), strict=True)
+            ],
+            dim=1,
+        )
         logits = self.model(torch.from_numpy(batch.dense)[:n].double(), pooled)
-        loss = F.binary_cross_entropy_with_logits(logits, torch.from_numpy(batch.labels)[:n].double())
+        weights = None if batch.weights is None else torch.from_numpy(batch.weights)[:n].double()
+        labels = torch.from_numpy(batch.labels)[:n].double()
+        loss_sum = F.binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
+        loss = loss_sum / (n * self._mean_weight)
         parameters = list(self.model.parameters())
         gradients = torch.autograd.grad(loss, [*parameters, *self.tables.values()])
         with torch.no_grad():

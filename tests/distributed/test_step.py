@@ -1,5 +1,6 @@
 """The training step against a float64 reference without shards, and against itself on other ranks and chunks."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from dlrm.config import ModelConfig
 from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
-from tests.distributed.reference import GlobalBatch, Reference, random_batches
+from tests.distributed.reference import GlobalBatch, Reference, random_batches, with_lists_and_weights
 from tests.distributed.training import Setting, Trained, initial_tables, train, whole_tables
 
 SMALL = ModelConfig(embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1])
@@ -27,7 +28,8 @@ def twenty_batches() -> list[GlobalBatch]:
 
 
 def run_reference(setting: Setting, batches: list[GlobalBatch]) -> tuple[list[float], Reference]:
-    reference = Reference(initial_tables(setting), setting.table_optimizer, setting.seed, setting.model)
+    initial = initial_tables(setting)
+    reference = Reference(initial, setting.table_optimizer, setting.seed, setting.model, setting.mean_weight)
     return [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches], reference
 
 
@@ -89,6 +91,33 @@ def test_every_plan_and_table_optimizer_follows_the_reference(
         assert are_close(table, reference.tables[name].detach(), 1e-4), name
 
 
+@pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_lists_empty_bags_and_weights_follow_the_reference(rank_pools: RankPools, world_size: int, plan: str):
+    setting = Setting(512, 100, "rowwise_adagrad", plan, dense_rate=0.05, table_rate=0.01, mean_weight=1.8)
+    rows = [rows for _, rows in setting.table_rows]
+    batches = with_lists_and_weights(random_batches(5, 512, rows, seed=2, num_empty_in_last=300), rows)
+    by_rank: list[Trained] = rank_pools.of(world_size).run(train, setting, batches)
+    losses, reference = run_reference(setting, batches)
+
+    for trained in by_rank:
+        torch.testing.assert_close(torch.tensor(trained.losses), torch.tensor(losses), rtol=1e-5, atol=0)
+        for name, parameter in reference.model.state_dict().items():
+            assert are_close(trained.dense[name], parameter, 1e-4), name
+    for name, table in whole_tables([trained.shards for trained in by_rank], setting).items():
+        assert are_close(table, reference.tables[name].detach(), 1e-4), name
+
+
+def test_weights_twice_as_large_change_nothing(rank_pools: RankPools):
+    rows = [rows for _, rows in Setting(512, 100).table_rows]
+    batches = with_lists_and_weights(random_batches(3, 512, rows), rows)
+    doubled = [replace(batch, weights=None if batch.weights is None else 2 * batch.weights) for batch in batches]
+    once: Trained = rank_pools.of(1).run(train, Setting(512, 100, mean_weight=1.5), batches)[0]
+    twice: Trained = rank_pools.of(1).run(train, Setting(512, 100, mean_weight=3.0), doubled)[0]
+    assert once.losses == twice.losses
+    assert all(torch.equal(once.dense[name], twice.dense[name]) for name in once.dense)
+
+
 @pytest.mark.parametrize("num_empty", [0, 524_287])
 @pytest.mark.parametrize("table_optimizer", ["sgd", "rowwise_adagrad"])
 @pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16"])
@@ -114,7 +143,8 @@ def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
     reference.step(batches[0], setting.dense_rate, setting.table_rate)
 
     for number, (name, table) in enumerate(whole_tables([trained.shards for trained in by_rank], setting).items()):
-        touched = torch.from_numpy(np.unique(batches[0].ids[number, : batches[0].num_valid]))
+        ids, _ = batches[0].ids()
+        touched = torch.from_numpy(np.unique(ids[number][: batches[0].num_valid]))
         moved = (table.double() - initial[name])[touched]
         expected = (reference.tables[name].detach() - seen[name])[touched]
         assert expected.norm(dim=1).min() > 0

@@ -31,6 +31,7 @@ class Setting:
     seed: int = 7
     model: ModelConfig = MODEL
     table_rows: tuple[tuple[str, int], ...] = tuple(TABLE_ROWS.items())
+    mean_weight: float = 1.0
 
     def resolved(self, world_size: int) -> ResolvedJob:
         document = {
@@ -58,7 +59,8 @@ class Setting:
         return make_plan(tables, world_size, self.plan)  # pyright: ignore[reportArgumentType]
 
     def build(self, ranks: Ranks) -> Parts:
-        return build_parts(self.resolved(ranks.world_size), self.schema, self.make_plan(ranks.world_size), ranks)
+        resolved, plan = self.resolved(ranks.world_size), self.make_plan(ranks.world_size)
+        return build_parts(resolved, self.schema, plan, ranks, mean_train_weight=self.mean_weight)
 
 
 @dataclass(frozen=True)

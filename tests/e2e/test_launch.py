@@ -5,54 +5,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from dlrm.config import parse_job, resolve
-from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory, SpoolReader, StepReport, parse_report
-
-TINY = {
-    "data": {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}},
-    "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
-    "batch": {"global_size": 2048},
-    "run": {"eval_every_fraction": 0.5},
-    "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
-}
+from dlrm.record import EndReason, EvaluationReport, RunDirectory, StepReport
+from tests.e2e.launching import ended, reports_of, start, wait_until
 
 ENDLESS = {"epochs": 1000, "eval_every_fraction": 1.0}
 
 
-def start(path: Path, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[bytes]]:
-    directory = RunDirectory(path)
-    directory.path.mkdir(exist_ok=True)
-    directory.spec.write_text(resolve(parse_job({**TINY, **changes})).model_dump_json())
-    with (path / "output").open("wb") as output:
-        command = [sys.executable, "-m", "dlrm.launch", str(path)]
-        return directory, subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-
-
-def ended(directory: RunDirectory, process: subprocess.Popen[bytes]) -> tuple[int, Outcome]:
-    code = process.wait(timeout=120)
-    outcome = Outcome.read(directory.attempt(1).outcome)
-    assert outcome is not None, (directory.path / "output").read_text()
-    return code, outcome
-
-
 def metrics_of(directory: RunDirectory) -> list[Any]:
-    return [parse_report(line) for line in SpoolReader(directory.attempt(1).spool_file(0, "metrics")).read()]
-
-
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, "the run ended too early"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    return reports_of(directory, "metrics")
 
 
 def test_a_run_ends_with_a_model_that_scores_what_training_measured(tmp_path: Path):

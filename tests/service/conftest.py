@@ -1,5 +1,6 @@
 """A real service on a real database, with a trainer that keeps the contract and trains nothing."""
 
+import shutil
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ import httpx
 import psutil
 import pytest
 import uvicorn
+from playwright.sync_api import Browser, sync_playwright
 
 from service.app import create_app
 from service.keys.roles import Role
@@ -22,6 +24,14 @@ from service.serve import bound_socket
 from service.services import Services
 from service.settings import Settings
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 FAKE_TRAINER = Path(__file__).parent / "fake_trainer"
 ROWS = "0\t" + "\t".join(["1"] * 39) + "\n"
 
@@ -37,7 +47,7 @@ def settings_in(directory: Path) -> Settings:
     wrapper.chmod(0o755)
     return Settings(
         state_directory=directory / "state",
-        data_roots=[root],
+        data_roots=[str(root)],
         trainer_python=wrapper,
         num_cores=4,
         memory_bytes=4 * 2**30,
@@ -64,7 +74,7 @@ def trainer_python(settings: Settings) -> Path:
 
 @pytest.fixture
 def data_root(settings: Settings) -> Path:
-    return settings.data_roots[0]
+    return Path(settings.data_roots[0])
 
 
 @dataclass
@@ -184,3 +194,13 @@ def is_running() -> Callable[[int], bool]:
             return False
 
     return look
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()

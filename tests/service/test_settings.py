@@ -14,23 +14,27 @@ def test_what_is_not_set_is_measured_or_lies_in_the_state_directory(tmp_path: Pa
     assert settings.runs_directory == tmp_path / "runs"
     assert 1 <= settings.num_cores <= len(os.sched_getaffinity(0))
     assert 2**28 < settings.memory_bytes <= psutil.virtual_memory().total
-    assert settings.data_roots == [Path.cwd()]
+    assert settings.prepared_directory == tmp_path / "prepared"
+    assert settings.data_roots == [str(Path.cwd())]
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     monkeypatch.setenv("DLRM_STATE_DIRECTORY", str(tmp_path))
-    monkeypatch.setenv("DLRM_DATA_ROOTS", f"{tmp_path}/a{os.pathsep}{tmp_path}/b")
+    monkeypatch.setenv("DLRM_DATA_ROOTS", f"{tmp_path}/a{os.pathsep}s3://bucket/x/../logs/{os.pathsep}{tmp_path}/b")
+    monkeypatch.setenv("DLRM_PREPARED_DIRECTORY", f"{tmp_path}/cache")
     monkeypatch.setenv("DLRM_NUM_CORES", "3")
     settings = Settings()
     assert settings.state_directory == tmp_path
-    assert settings.data_roots == [tmp_path / "a", tmp_path / "b"]
+    assert settings.data_roots == [f"{tmp_path}/a", "s3://bucket/logs", f"{tmp_path}/b"]
+    assert settings.prepared_directory == tmp_path / "cache"
     assert settings.num_cores == 3
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("data_roots", ["/nowhere"]), ("num_cores", 0), ("port", 70_000), ("data_roots", [])]
+    ("name", "value"),
+    [("data_roots", ["/nowhere"]), ("data_roots", ["s3://"]), ("num_cores", 0), ("port", 70_000), ("data_roots", [])],
 )
 def test_a_setting_at_fault_is_named(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):

@@ -56,12 +56,13 @@ export function reasonText(job) {
   return job.reason && !SELF_EVIDENT.has(job.state) ? job.reason.replaceAll("_", " ") : "";
 }
 
-/** How far a job is, in words: phase, step, what is left. */
+/** How far a job is, in words: phase, what it says, step, what is left. */
 export function progressText(job) {
-  const { phase, step, num_steps, eta_seconds } = job.progress;
+  const { phase, message, step, num_steps, eta_seconds } = job.progress;
   const parts = [];
   const isStarted = job.state === "STARTING" || job.state === "RUNNING";
   if (isStarted && phase !== "training") parts.push(phase ?? "starting");
+  if (isStarted && phase === "preparing") return [...parts, message].filter(Boolean).join(" · ");
   if (known(step) && num_steps) parts.push(`step ${integer(step)} of ${integer(num_steps)}`);
   if (!hasEnded(job) && known(eta_seconds)) parts.push(`${duration(eta_seconds)} left`);
   return parts.join(" · ");

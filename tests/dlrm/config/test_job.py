@@ -3,9 +3,29 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, JobSpec, ResolvedJob, parse_job, resolve
+from dlrm.config import (
+    ColumnVocabularyConfig,
+    ConfigError,
+    Counting,
+    Hashing,
+    JobSpec,
+    ResolvedJob,
+    VocabularyConfig,
+    parse_job,
+    resolve,
+)
 
 DATA = {"data": {"train": ["clicks.tsv"]}}
+CSV = {"train": ["clicks.csv"], "format": "csv"}
+XY = {"dense": [{"name": "x"}], "categorical": [{"name": "y"}]}
+
+
+def counted(column: str) -> dict[str, Any]:
+    return {"columns": {column: {"min_count": 1}}}
+
+
+def both(column: str) -> dict[str, Any]:
+    return {"columns": {column: {"min_count": 1, "hash_size": 5}}}
 
 
 def errors_of(document: Any) -> dict[str, str]:
@@ -38,7 +58,28 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({"data": {"train": "a.tsv"}}, "data.train", '(valid: ["a.tsv"])'),
         ({"data": {"train": ["a"], "synthetic": {}}}, "data.synthetic", "only with format synthetic"),
         ({"data": {"format": "synthetic", "train": ["a"]}}, "data.train", "reads no files"),
-        ({"data": {"format": "parquet", "train": ["a"]}}, "data.format", "'criteo_tsv' or 'synthetic'"),
+        ({"data": {"format": "tfrecord", "train": ["a"]}}, "data.format", "'criteo_tsv', 'parquet', 'csv', 'packed'"),
+        ({"data": {"format": "parquet", "train": ["a"]}}, "data.schema", "dlrm prepare --infer"),
+        ({"data": {"train": ["a"], "schema": {"dense": [{"name": "x"}]}}}, "data.schema", '"parquet" or "csv"'),
+        ({"data": {"train": ["a"], "weight_column": "w"}}, "data.weight_column", '"parquet" or "csv"'),
+        ({"data": {**CSV, "schema": {"dens": []}}}, "data.schema.dens", "did you mean 'dense'?"),
+        ({"data": {**CSV, "schema": {}}}, "data.schema.categorical", "no columns but the label"),
+        (
+            {"data": {**CSV, "schema": {"dense": [{"name": "x", "transfrom": "log"}]}}},
+            "data.schema.dense.0.transfrom",
+            "transform",
+        ),
+        ({"data": {**CSV, "schema": {"dense": [{"name": "label"}]}}}, "data.schema", "names 'label' twice"),
+        ({"data": {**CSV, "schema": {**XY, "columns": ["x", "label"]}}}, "data.schema.columns", "does not list 'y'"),
+        ({"data": {**CSV, "schema": {**XY, "columns": ["x", "y", "y", "label"]}}}, "data.schema.columns", "of its own"),
+        ({"data": {**CSV, "schema": {**XY, "delimiter": '"'}}}, "data.schema.delimiter", "one ASCII character"),
+        ({"data": {**CSV, "schema": XY, "weight_column": "x"}}, "data.weight_column", "another column"),
+        ({"data": {**CSV, "schema": XY, "vocabulary": counted("x")}}, "data.vocabulary.columns", "(valid: y)"),
+        ({"data": {"train": ["a"], "vocabulary": both("C1")}}, "data.vocabulary.columns.C1.min_count", "or hash_size"),
+        ({"data": {"train": ["a", "b"], "format": "packed"}}, "data.train", "dlrm prepare"),
+        ({"data": {"train": ["a"], "format": "packed", "vocabulary": {"min_count": 3}}}, "data.vocabulary", "leave it"),
+        ({"data": {"format": "synthetic", "split": "tail"}}, "data.split", '"hash"'),
+        ({"data": {"train": ["a"], "max_bad_fraction": 1.0}}, "data.max_bad_fraction", "less than 1"),
         ({"data": {"train": ["a"], "eval_fraction": 1.0}}, "data.eval_fraction", "less than 1"),
         ({**DATA, "batch": {"global_size": 16_383}}, "batch.global_size", "16382 or 16384"),
         ({**DATA, "batch": {"global_size": 1}}, "batch.global_size", "(valid: 2)"),
@@ -106,11 +147,11 @@ def test_the_dense_rate_follows_the_optimizer_unless_it_is_given():
     assert rate(name="sgd", learning_rate=0.3) == 0.3
 
 
-def test_a_log_whose_order_alone_exceeds_the_memory_is_refused():
+def test_a_log_whose_row_numbers_alone_exceeds_the_memory_is_refused():
     document = {"data": {"format": "synthetic", "synthetic": {"num_rows": 2**40}}}
     errors = errors_of(document)
     assert list(errors) == ["data.synthetic.num_rows"]
-    assert "268,435,456" in errors["data.synthetic.num_rows"]
+    assert "536,870,912" in errors["data.synthetic.num_rows"]
 
 
 def test_the_schema_describes_every_field():
@@ -122,3 +163,23 @@ def test_the_schema_describes_every_field():
     missing = [name for title, model in schema["$defs"].items() for name in undescribed(model, title)]
     assert missing + undescribed(schema, "JobSpec") == []
     assert all(model["description"] for model in schema["$defs"].values())
+
+
+def test_columns_of_their_own_are_counted_or_hashed_otherwise_than_the_others():
+    vocabulary = {"min_count": 3, "columns": {"C1": {"hash_size": 10}, "C2": {"min_count": 1}}}
+    counting = parse_job({"data": {"train": ["a"], "vocabulary": vocabulary}}).data.vocabulary
+    assert [counting.of(name) for name in ("C1", "C2", "C3")] == [Hashing(10), Counting(1), Counting(3)]
+    hashing = VocabularyConfig(hash_size=7, columns={"C2": ColumnVocabularyConfig(min_count=1)})
+    assert [hashing.of(name) for name in ("C1", "C2")] == [Hashing(7), Counting(1)]
+
+
+def test_a_weight_column_of_the_job_stands_in_for_that_of_the_schema():
+    data = parse_job({"data": {**CSV, "schema": {**XY, "weight": "w"}, "weight_column": "v"}}).data
+    assert data.raw_schema.weight == "v"
+    assert parse_job({"data": {**CSV, "schema": {**XY, "weight": "w"}}}).data.raw_schema.weight == "w"
+
+
+def test_the_schema_is_called_so_in_every_form_of_the_document():
+    job = parse_job({"data": {**CSV, "schema": XY}})
+    assert job.model_dump(mode="json")["data"]["schema"]["dense"][0]["name"] == "x"
+    assert parse_job(json.loads(job.model_dump_json())) == job

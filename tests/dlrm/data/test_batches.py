@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from dlrm.data.batches import Batch, TrainBatches, evaluation_batches
 from dlrm.data.order import SampleOrder
 from dlrm.data.prefetch import prefetched
-from dlrm.data.rows import DataSchema, Feature, Rows
+from dlrm.data.rows import Bags, DataSchema, Feature, Rows, Runs
 
 
 class NumberedRows:
     """A source whose rows say their own numbers, counted from 1."""
 
     schema = DataSchema(2, (Feature("C1", 10**6), Feature("C2", 10**6)))
+    row_bytes = 1 << 20
+    """So many that a window is as short as it gets."""
 
     def __init__(self, num_rows: int) -> None:
         self.num_rows = num_rows
@@ -24,7 +26,13 @@ class NumberedRows:
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
         numbers = row_numbers + 1
         dense = np.stack([numbers, -numbers], axis=1).astype(np.float32)
-        return Rows(np.ones(len(numbers), dtype=np.float32), dense, np.stack([numbers, 2 * numbers]))
+        weights = numbers.astype(np.float32)
+        return Rows(
+            np.ones(len(numbers), dtype=np.float32), dense, Bags.single(np.stack([numbers, 2 * numbers])), weights
+        )
+
+    def look_ahead(self, now: Runs, soon: Runs) -> None:
+        """Nothing."""
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> None:  # noqa: ARG002
         return None
@@ -44,7 +52,7 @@ def train_batches(num_rows: int, global_size: int, rank: int = 0, world_size: in
 def global_ids(per_rank: list[list[Batch]]) -> list[list[int]]:
     """Row numbers of every global batch, in order, empty rows left out."""
     return [
-        [int(n) for batch in shares for n in batch.ids[0][batch.mask == 1]] for shares in zip(*per_rank, strict=True)
+        [int(n) for batch in shares for n in batch.dense[batch.mask == 1, 0]] for shares in zip(*per_rank, strict=True)
     ]
 
 
@@ -71,11 +79,15 @@ def test_a_short_last_batch_is_padded_with_masked_rows() -> None:
     assert last_of_rank_1.mask.tolist() == [0, 0, 0, 0]
     for batch in (last, last_of_rank_1):
         assert batch.dense.shape == (4, 2)
-        assert batch.ids.shape == (2, 4)
+        assert batch.bags.lengths.shape == (2, 4)
+        assert batch.bags.lengths.sum() == len(batch.bags.values)
+        assert batch.weights is not None
         empty = batch.mask == 0
         assert not batch.dense[empty].any()
-        assert not batch.ids[:, empty].any()
+        assert not batch.bags.lengths[:, empty].any()
         assert not batch.labels[empty].any()
+        assert not batch.weights[empty].any()
+        np.testing.assert_array_equal(batch.weights[~empty], batch.dense[~empty, 0])
 
 
 @given(st.integers(0, 8))
@@ -96,12 +108,21 @@ def test_the_position_counts_batches_handed_out() -> None:
         assert batches.position == 4
 
 
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
-    order = SampleOrder(1000, 1000, seed=1)
-    first, second = order.rows(0), order.rows(1)
-    assert not np.array_equal(first, second)
-    assert not np.array_equal(first, SampleOrder(1000, 1000, seed=2).rows(0))
-    np.testing.assert_array_equal(order.rows(0), first)
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_ranks_deliver_the_same_global_batches_over_many_windows_and_go_on_at_any(world_size: int) -> None:
+    num_rows, global_size = 300_000, 12 * 5000
+    order = SampleOrder(num_rows, global_size, 3, NumberedRows.row_bytes)
+    assert order.num_windows_per_epoch == 5
+    for start_batch in range(10):
+        ranks = [
+            train_batches(
+                num_rows, global_size, rank, world_size, start_batch=start_batch, num_epochs=start_batch // 5 + 1
+            )
+            for rank in range(world_size)
+        ]
+        delivered = global_ids(ranks)
+        assert delivered[0] == (order.rows(start_batch) + 1).tolist()
+        assert len(delivered) == 5 - start_batch % 5
 
 
 def test_an_error_of_the_thread_is_raised_where_its_batch_is_asked_for() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dlrm.config import SyntheticConfig
 from dlrm.data.rows import Rows
-from dlrm.data.synthetic import SyntheticRows
+from dlrm.data.synthetic.log import SyntheticRows
 from dlrm.metrics.binary import auc
 
 NUM_ROWS = 200_000

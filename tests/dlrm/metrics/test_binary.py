@@ -70,6 +70,48 @@ def test_the_constant_predictor_at_the_labels_own_rate_has_entropy_one() -> None
     assert constant_log_loss(labels, 0.4) == pytest.approx(log_loss(labels, np.full(4, 0.4)))
 
 
+def test_weighted_metrics_are_those_of_scikit_learn(scored: tuple[np.ndarray, np.ndarray]) -> None:
+    labels, scores = scored
+    random = np.random.default_rng(1)
+    weights = (random.exponential(size=len(labels)) * (random.random(len(labels)) < 0.9)).astype(np.float32)
+    wide = weights.astype(np.float64)
+    expected_auc = sklearn.metrics.roc_auc_score(labels, scores, sample_weight=wide)
+    expected_loss = sklearn.metrics.log_loss(labels, scores, sample_weight=wide)
+    rate = np.average(labels, weights=wide)
+    constant = sklearn.metrics.log_loss(labels, np.full(len(labels), rate), sample_weight=wide)
+
+    metrics = binary_metrics(labels, scores, weights)
+    assert metrics.num_rows == len(labels)
+    assert metrics.auc == pytest.approx(expected_auc, abs=1e-12)
+    assert metrics.log_loss == pytest.approx(expected_loss, rel=1e-12)
+    assert metrics.normalized_entropy == pytest.approx(expected_loss / constant, rel=1e-12)
+    assert metrics.calibration == pytest.approx(np.sum(wide * scores) / np.sum(wide * labels), rel=1e-12)
+    assert constant_log_loss(labels, 0.3, weights) == pytest.approx(
+        sklearn.metrics.log_loss(labels, np.full(len(labels), 0.3), sample_weight=wide), rel=1e-12
+    )
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=40))
+def test_a_row_of_weight_k_counts_as_k_rows(rows: list[tuple[bool, int, int]]) -> None:
+    labels, scores, weights = (np.array(column) for column in zip(*rows, strict=True))
+    repeated = np.repeat(labels, weights).astype(np.float64), np.repeat(scores / 10 + 0.1, weights)
+    given_weights = labels.astype(np.float64), scores / 10 + 0.1, weights.astype(np.float32)
+    if not weights.any():
+        with pytest.raises(ValueError, match="not all 0"):
+            binary_metrics(*given_weights)
+        return
+    expected, found = binary_metrics(*repeated), binary_metrics(*given_weights)
+    for name in ("auc", "log_loss", "normalized_entropy", "calibration"):
+        value = getattr(expected, name)
+        assert getattr(found, name) == (None if value is None else pytest.approx(value, rel=1e-12)), name
+
+
+@pytest.mark.parametrize("weights", [[1.0, -1.0], [0.0, 0.0], [1.0], [math.nan, 1.0]])
+def test_what_are_no_weights_is_refused(weights: list[float]) -> None:
+    with pytest.raises(ValueError, match="weights must"):
+        auc(np.array([1.0, 0.0]), np.array([0.5, 0.5]), np.array(weights))
+
+
 @pytest.mark.parametrize(
     ("labels", "scores"),
     [([1.0, 0.0], [0.5]), ([], []), ([2.0, 0.0], [0.5, 0.5]), ([1.0, 0.0], [math.nan, 0.5])],

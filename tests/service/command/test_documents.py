@@ -49,9 +49,9 @@ def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 def test_relative_data_paths_count_from_the_job_file(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
-    path.write_text('{"data": {"train": ["days/*.tsv", "/far/day.tsv"], "eval": ["last.tsv"]}}')
+    path.write_text('{"data": {"train": ["days/*.tsv", "/far/day.tsv", "s3://b/day.tsv"], "eval": ["last.tsv"]}}')
     data = data_from_job_file(read_job(path)[1], path).data
-    assert data.train == [str(tmp_path / "days/*.tsv"), "/far/day.tsv"]
+    assert data.train == [str(tmp_path / "days/*.tsv"), "/far/day.tsv", "s3://b/day.tsv"]
     assert data.eval == [str(tmp_path / "last.tsv")]
 
 
@@ -59,7 +59,9 @@ def test_every_pattern_that_names_no_file_is_said_with_its_place(tmp_path: Path)
     (tmp_path / "day[1].tsv").write_text("1")
     (tmp_path / "day_2.tsv").write_text("1")
     path = tmp_path / "job.json"
-    path.write_text('{"data": {"train": ["day[1].tsv", "day_?.tsv", "night_*.tsv"], "eval": ["far.tsv"]}}')
+    path.write_text(
+        '{"data": {"train": ["day[1].tsv", "day_?.tsv", "night_*.tsv", "s3://b/x", "."], "eval": ["far.tsv"]}}'
+    )
     job = data_from_job_file(read_job(path)[1], path)
     with pytest.raises(BadInputError) as refused:
         require_data_files(job, path)

@@ -47,3 +47,14 @@ def test_progress_is_what_rank_0_has_reported_so_far(tmp_path: Path) -> None:
             )
         )
         assert describe(progress.read()) == "step 2/10 · loss 0.5000 · AUC 0.7500 · 100 samples/s · 8 s left"
+
+
+def test_a_preparation_says_how_far_it_is_and_training_starts_anew(tmp_path: Path) -> None:
+    attempt = AttemptDirectory(tmp_path)
+    progress = SpoolProgress(attempt)
+    with closing(SpoolWriter(attempt.spool_file(0, "events"))) as events:
+        events.write(ProgressReport(phase="preparing", done_fraction=0.25, message="reading: 9 rows/s"))
+        seen = progress.read()
+        assert (seen.phase, seen.done_fraction, describe(seen)) == ("preparing", 0.25, "reading: 9 rows/s")
+        events.write(ProgressReport(phase="training"))
+        assert (progress.read().done_fraction, describe(progress.read())) == (None, "")

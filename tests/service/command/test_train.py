@@ -22,6 +22,15 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where raw data is prepared to; not where tests before have left theirs."""
+    directory = tmp_path / "prepared"
+    monkeypatch.setenv("DLRM_STATE_DIRECTORY", str(tmp_path / "state"))
+    monkeypatch.setenv("DLRM_PREPARED_DIRECTORY", str(directory))
+    return directory
+
+
 def write_job(directory: Path, **changes: object) -> Path:
     path = directory / "job.json"
     path.write_text(json.dumps({**DOCUMENT, **changes}))
@@ -59,6 +68,20 @@ def test_rows_named_relative_to_the_job_file_that_are_bad_end_in_exit_code_2(tmp
     assert ended.returncode == 2
     assert "bad_input" in ended.stderr
     assert "rows.tsv" in ended.stderr
+
+
+def test_raw_rows_are_prepared_once_in_the_directory_of_the_settings(tmp_path: Path, prepared: Path) -> None:
+    rows = [f"{row % 2}\t" + "\t".join([str(row % 7)] * 39) + "\n" for row in range(3000)]
+    (tmp_path / "rows.tsv").write_text("".join(rows))
+    job = write_job(tmp_path, data={"train": ["rows.tsv"]})
+    first = run("train", job, "--run-directory", tmp_path / "run")
+    assert first.returncode == 0, first.stderr
+    assert "preparing" in first.stderr
+    assert json.loads((tmp_path / "run" / "spec.json").read_text())["data_cache"] == str(prepared)
+    (entry,) = prepared.glob("*/meta.json")
+    written = entry.stat().st_mtime_ns
+    assert run("train", job, "--run-directory", tmp_path / "again").returncode == 0
+    assert entry.stat().st_mtime_ns == written
 
 
 def test_an_interrupt_stops_after_a_checkpoint(tmp_path: Path) -> None:

@@ -1,24 +1,14 @@
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from service.client import Client
 from service.client.connection import ready_file_in
 from service.demo.running import running_service
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-]
 
 
 @dataclass(frozen=True)
@@ -37,16 +27,6 @@ def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     with running_service(state_directory, request.module.SETTINGS) as client:
         ready = json.loads(ready_file_in(state_directory).read_text())
         yield Site(client.url, client, ready["signin_link"])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,16 @@ def wait(_: RunDirectory, attempt: AttemptDirectory) -> int:
     return end(attempt, Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, step=1))
 
 
+def prepare(_: RunDirectory, attempt: AttemptDirectory) -> int:
+    message = "reading: 1,200,000 rows, 310,000 rows/s, 12 s left"
+    SpoolWriter(attempt.spool_file(0, "events")).write(
+        ProgressReport(time=time.time(), phase="preparing", done_fraction=0.42, message=message)
+    )
+    while not is_stop_requested:
+        time.sleep(0.02)
+    return end(attempt, Outcome(state="stopped", reason=EndReason.STOP_REQUESTED))
+
+
 def finish_when_asked_to_stop(_: RunDirectory, attempt: AttemptDirectory) -> int:
     while not is_stop_requested:
         time.sleep(0.02)
@@ -107,6 +117,7 @@ BEHAVIOURS = {
     for function in (
         succeed,
         wait,
+        prepare,
         finish_when_asked_to_stop,
         ignore_stop,
         crash,

@@ -154,6 +154,7 @@ def test_reports_become_progress_metrics_and_events(api: Any, attempt: Attempt) 
     progress = api.viewer.get(f"/v1/jobs/{attempt.job_id}").json()["progress"]
     assert progress == {
         "phase": "training",
+        "message": None,
         "step": 2,
         "num_steps": 10,
         "done_fraction": 0.2,

@@ -35,3 +35,12 @@ def test_the_time_left_follows_the_smoothed_speed() -> None:
 def test_a_step_without_a_loss_keeps_the_last_one() -> None:
     dropped = STEP.model_copy(update={"loss": None, "dropped": True})
     assert ReportedProgress().after(STEP).after(dropped).loss == 0.5
+
+
+def test_a_preparation_says_how_far_it_is_and_training_starts_anew() -> None:
+    preparing = ProgressReport(time=1.0, phase="preparing", done_fraction=0.25, message="reading: 9 rows/s")
+    progress = ReportedProgress().after(preparing)
+    assert (progress.phase, progress.done_fraction, progress.message) == ("preparing", 0.25, "reading: 9 rows/s")
+    progress = progress.after(ProgressReport(time=2.0, phase="training"))
+    assert (progress.phase, progress.done_fraction, progress.message) == ("training", None, None)
+    assert progress.after(STEP.model_copy(update={"time": 3.0})).done_fraction == 0.75

@@ -1,0 +1,132 @@
+"""How fast one core delivers shuffled batches of packed rows, prefetch on, and in how much memory.
+
+`python -m benchmarks.loader`: writes Criteo-shaped rows (13 dense values, 26 ids, a label: 160 bytes) to a directory
+that is removed again, and reads batches of one rank from them on one core. Beside it, in the same run, what a plain
+`take` of as many rows in the same order costs, from the mapped files and nothing else: nothing is transposed, widened
+or handed over. Memory is that of the process while it reads, less what it had before.
+"""
+
+import argparse
+import itertools
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dlrm.config import SyntheticConfig
+from dlrm.data.batches import TrainBatches
+from dlrm.data.order import SampleOrder
+from dlrm.data.packed.layout import DENSE, IDS, LABELS, FeatureMeta, FileMeta, PackedMeta, SplitMeta
+from dlrm.data.packed.rows import PackedRows
+from dlrm.data.synthetic.log import SyntheticRows
+
+MADE_ROWS = 1 << 20
+"""Rows that are made; more are the same again."""
+BATCH_SIZES = (16_384, 262_144)
+
+
+@dataclass
+class Memory:
+    """Bytes of this process, largest seen beyond those at the start."""
+
+    anonymous: int = 0
+    mapped: int = 0
+
+    def __post_init__(self) -> None:
+        self._before = _resident()
+
+    def look(self) -> None:
+        anonymous, mapped = _resident()
+        self.anonymous = max(self.anonymous, anonymous - self._before[0])
+        self.mapped = max(self.mapped, mapped - self._before[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[4_000_000, 20_000_000], help="rows of each data set")
+    parser.add_argument("--seconds", type=float, default=10.0, help="time for each measurement, at most")
+    parser.add_argument("--directory", type=Path, help="where the rows are written; a temporary directory by default")
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    print("| rows | batch | samples/s | plain take, rows/s | anonymous MB | mapped MB |\n|---|---|---|---|---|---|")  # noqa: T201
+    for num_rows in arguments.rows:
+        with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+            meta = write_rows(Path(directory), num_rows)
+            for batch_size in BATCH_SIZES:
+                taken = rate_of_take(Path(directory), meta, batch_size, arguments.seconds / 2)
+                rate, memory = rate_of_loader(Path(directory), meta, batch_size, arguments.seconds)
+                figures = f"{memory.anonymous / 1e6:,.0f} | {memory.mapped / 1e6:,.0f}"
+                print(f"| {num_rows:,} | {batch_size:,} | {rate:,.0f} | {taken:,.0f} | {figures} |", flush=True)  # noqa: T201
+
+
+def rate_of_loader(directory: Path, meta: PackedMeta, batch_size: int, seconds: float) -> tuple[float, Memory]:
+    """Samples a second, from the first batch asked for."""
+    memory = Memory()
+    source = PackedRows(directory, "train", meta)
+    num_samples, started = 0, time.perf_counter()
+    with TrainBatches(source, batch_size, rank=0, world_size=1, seed=0, num_epochs=1000) as batches:
+        while (elapsed := time.perf_counter() - started) < seconds:
+            num_samples += next(batches).num_valid
+            memory.look()
+    return num_samples / elapsed, memory
+
+
+def rate_of_take(directory: Path, meta: PackedMeta, batch_size: int, seconds: float) -> float:
+    """Rows a second, of the same rows in the same order."""
+    n = meta.splits["train"].num_rows
+    arrays = [
+        np.memmap(directory / "train" / name, dtype=dtype, mode="r").reshape(n, -1)
+        for name, dtype in ((LABELS, np.float32), (DENSE, np.float32), (IDS, np.int32))
+    ]
+    order = SampleOrder(n, batch_size, 0, meta.row_bytes())
+    num_rows, spent = 0, 0.0
+    for index in itertools.count():
+        rows = order.rows(index)
+        started = time.perf_counter()
+        for array in arrays:
+            array.take(rows, axis=0)
+        num_rows, spent = num_rows + len(rows), spent + time.perf_counter() - started
+        if spent >= seconds:
+            return num_rows / spent
+    raise AssertionError("counts for ever")
+
+
+def write_rows(directory: Path, num_rows: int) -> PackedMeta:
+    """Synthetic rows over and over, as a preparation leaves them, but for the encoders and evaluation rows."""
+    source = SyntheticRows(SyntheticConfig(num_rows=MADE_ROWS, num_ids=1_000_000))
+    rows = source.read(np.arange(min(MADE_ROWS, num_rows), dtype=np.int64))
+    arrays = {LABELS: rows.labels, DENSE: rows.dense, IDS: np.ascontiguousarray(rows.ids.T.astype(np.int32))}
+    split = directory / "train"
+    split.mkdir()
+    for name, array in arrays.items():
+        with (split / name).open("wb") as file:
+            for start in range(0, num_rows, MADE_ROWS):
+                array[: num_rows - start].tofile(file)
+    return PackedMeta(
+        dense=[f"I{number}" for number in range(1, rows.dense.shape[1] + 1)],
+        features=[FeatureMeta(name=f.name, num_ids=f.num_ids, is_multi_hot=False) for f in source.schema.features],
+        id_type="int32",
+        has_weights=False,
+        splits={"train": SplitMeta(num_rows=num_rows, num_positives=0, mean_weight=1.0)},
+        num_bad_rows=0,
+        files={f"train/{name}": FileMeta(num_bytes=(split / name).stat().st_size, sha256="") for name in arrays},
+        sources=[],
+        versions={},
+    )
+
+
+def _resident() -> tuple[int, int]:
+    """Bytes of anonymous memory and of mapped files."""
+    found = {"RssAnon": 0, "RssFile": 0}
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in found:
+            found[name] = int(value.split()[0]) << 10
+    return found["RssAnon"], found["RssFile"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""How fast raw rows are prepared, and in how much memory: `python -m benchmarks.prepare --rows 5000000 20000000`.
+
+Synthetic rows are written as Criteo TSV into a temporary directory, and prepared by `python -m dlrm.prepare` on all
+cores. Beside it, in the same run, what polars takes to read the first million of the same rows twice: two passes are
+the least that vocabularies need. CPU time is that of all threads; on a shared machine it is the figure to trust.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dlrm.config import CRITEO_SCHEMA, SyntheticConfig
+from dlrm.data.random import random_bits, stream_key
+from dlrm.data.rows import Rows
+from dlrm.data.synthetic.log import SyntheticRows
+
+READ_ROWS = 1_000_000
+"""That polars reads for comparison."""
+_WRITTEN_ROWS = 1 << 18
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[5_000_000, 20_000_000])
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--ids", type=int, default=1_000_000, help="distinct ids of the largest column")
+    parser.add_argument("--directory", type=Path, help="to work in; default: the system's temporary directory")
+    arguments = parser.parse_args()
+    print("| rows | rows/s | a second of CPU time | polars, two passes | ratio | peak memory, MB |")  # noqa: T201
+    print("|---|---|---|---|---|---|")  # noqa: T201
+    for num_rows in arguments.rows:
+        with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+            rows = Path(directory) / "rows.tsv"
+            write_rows(rows, num_rows, arguments.ids)
+            plain = plain_rows_per_second(rows)
+            result, cpu_seconds = prepared(rows, Path(directory) / "packed", arguments.threads)
+            rate, memory = result["rows_per_second"], result["peak_memory_bytes"] / 1e6
+            line = f"| {num_rows:,} | {rate:,.0f} | {num_rows / cpu_seconds:,.0f} | {plain:,.0f} | {rate / plain:.2f}"
+            print(f"{line} | {memory:,.0f} |", flush=True)  # noqa: T201
+
+
+def write_rows(path: Path, num_rows: int, num_ids: int) -> None:
+    """Synthetic rows as Criteo TSV: blanks where values are missing, ids as eight hexadecimal digits."""
+    source = SyntheticRows(SyntheticConfig(num_rows=num_rows, num_ids=num_ids))
+    with path.open("wb") as file:
+        for start in range(0, num_rows, _WRITTEN_ROWS):
+            rows = source.read(np.arange(start, min(start + _WRITTEN_ROWS, num_rows), dtype=np.int64))
+            _columns(rows).write_csv(file, include_header=False, separator="\t")
+
+
+def _columns(rows: Rows) -> pl.DataFrame:
+    columns: dict[str, Any] = {"label": rows.labels.astype(np.int8)}
+    for place, column in enumerate(CRITEO_SCHEMA.dense):
+        delivered = rows.dense[:, place].astype(np.float64)
+        columns[column.name] = pl.Series(np.rint(np.expm1(delivered)).astype(np.int64)).set(
+            pl.Series(delivered < 0), None
+        )
+    for place, column in enumerate(CRITEO_SCHEMA.categorical):
+        distinct, codes = np.unique(rows.ids[place], return_inverse=True)
+        ids = random_bits(stream_key(0, place), distinct) >> np.uint64(32)
+        texts = pl.Series([f"{int(row_id):08x}" for row_id in ids])
+        columns[column.name] = texts.gather(codes).set(pl.Series(rows.ids[place] == 0), None)
+    return pl.DataFrame(columns)
+
+
+def plain_rows_per_second(path: Path) -> float:
+    started = time.perf_counter()
+    passes = [len(pl.read_csv(path, has_header=False, separator="\t", n_rows=READ_ROWS)) for _ in range(2)]
+    return passes[0] / (time.perf_counter() - started)
+
+
+def prepared(rows: Path, output: Path, num_threads: int) -> tuple[dict[str, Any], float]:
+    """The last line of the program, and the CPU time that it took."""
+    command = [sys.executable, "-m", "dlrm.prepare", "--output", str(output), "--threads", str(num_threads)]
+    document = json.dumps({"train": [str(rows)]}).encode()
+    before = _children_seconds()
+    told = subprocess.run(command, input=document, stdout=subprocess.PIPE, check=True).stdout
+    return json.loads(told.splitlines()[-1]), _children_seconds() - before
+
+
+def _children_seconds() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The columns of a table of rows: which is the label, which are dense, which categorical."""
+
+from collections import Counter
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from dlrm.config.base import Config
+from dlrm.config.errors import invalid
+
+ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class DenseColumn(Config):
+    """A column of numbers."""
+
+    name: ColumnName
+    """As the files call it."""
+    transform: Literal["standardise", "log", "none"] = "standardise"
+    """standardise: zero mean and unit variance over the training rows; log: log(1 + max(x, 0)), for counts; none: as it
+    is. A missing value becomes -1 under log; otherwise 0, and a column of its own says where values are missing."""
+
+
+class CategoricalColumn(Config):
+    """A column of ids, or of lists of ids."""
+
+    name: ColumnName
+    """As the files call it."""
+    type: Literal["string", "integer"] = "string"
+    """What a value is; "07" and "7" are two strings and one integer."""
+    multi_hot: bool = False
+    """A row holds a list of values; their embeddings are pooled. An empty list adds nothing, a missing one is the
+    missing value."""
+    separator: str = Field(default="|", min_length=1, max_length=1)
+    """Between the values of one list, in CSV."""
+
+
+class SchemaConfig(Config):
+    """The columns that matter, in the order in which the model takes them; the others are not read."""
+
+    label: ColumnName = "label"
+    """0 or 1, never missing."""
+    weight: ColumnName | None = None
+    """How much a row counts, at least 0; null: all the same."""
+    dense: list[DenseColumn] = Field(default=[], max_length=10_000)
+    """Columns of numbers."""
+    categorical: list[CategoricalColumn] = Field(default=[], max_length=10_000)
+    """Columns of ids; each has a table."""
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """Between columns, in CSV: one ASCII character, no quote."""
+    columns: list[ColumnName] | None = Field(default=None, min_length=1, max_length=20_000)
+    """Names of all columns of CSV files without a header; null: the first line of every file is its header."""
+
+    @property
+    def names(self) -> list[str]:
+        """Every column that is read."""
+        return self.names_but_weight + ([] if self.weight is None else [self.weight])
+
+    @property
+    def names_but_weight(self) -> list[str]:
+        return [self.label, *(column.name for column in (*self.dense, *self.categorical))]
+
+    @model_validator(mode="after")
+    def _delimiter_can_be_told(self) -> "SchemaConfig":
+        if not self.delimiter.isascii() or self.delimiter in '"\r\n\0':
+            raise invalid(
+                "delimiter", f"{self.delimiter!r} cannot part columns", 'one ASCII character, such as "," or ";"'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _columns_are_told_apart(self) -> "SchemaConfig":
+        repeated = [name for name, count in Counter(self.names).items() if count > 1]
+        if repeated:
+            raise invalid("", f"names {repeated[0]!r} twice", "each column in one place")
+        if not self.dense and not self.categorical:
+            raise invalid(
+                "categorical", "there are no columns but the label", "at least one dense or categorical column"
+            )
+        if self.columns is not None:
+            unknown = [name for name in self.names if name not in self.columns]
+            if unknown:
+                raise invalid("columns", f"does not list {unknown[0]!r}", "the names of all columns, in their order")
+            if len(set(self.columns)) < len(self.columns):
+                raise invalid("columns", "names a column twice", "a name of its own for every column")
+        return self
+
+
+CRITEO_SCHEMA = SchemaConfig(
+    label="label",
+    dense=[DenseColumn(name=f"I{number}", transform="log") for number in range(1, 14)],
+    categorical=[CategoricalColumn(name=f"C{number}", type="integer") for number in range(1, 27)],
+    delimiter="\t",
+    columns=["label", *(f"I{number}" for number in range(1, 14)), *(f"C{number}" for number in range(1, 27))],
+)
+"""Of Criteo's click logs; categories are hexadecimal numbers there."""

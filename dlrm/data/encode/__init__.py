@@ -1,0 +1,1 @@
+"""How raw values become what a model takes."""

@@ -1,0 +1,122 @@
+"""Everything that turns raw rows into what a model takes: fitted once, kept beside the data and in the model.
+
+<directory>/encoders.json            the schema, the dense encoders, which vocabulary each column has
+            vocabulary-<f>.parquet   the values of counted column f in the order of their ids, and their counts
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pyarrow import parquet
+from pydantic import BaseModel, ConfigDict, Field
+
+from dlrm.config import SchemaConfig
+from dlrm.data.encode.dense import DenseEncoder
+from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
+from dlrm.data.raw.table import CategoricalValues, RawTable
+from dlrm.data.rows import Bags, DataSchema, Feature, Rows
+
+FILE = "encoders.json"
+
+
+@dataclass(frozen=True)
+class Encoders:
+    """The encoders of all columns, in the order of the schema."""
+
+    schema: SchemaConfig
+    dense: Sequence[DenseEncoder]
+    vocabularies: Sequence[Vocabulary]
+
+    @property
+    def dense_names(self) -> list[str]:
+        """Of the N dense features."""
+        return [name for encoder in self.dense for name in encoder.names]
+
+    @property
+    def schema_of_rows(self) -> DataSchema:
+        columns = zip(self.schema.categorical, self.vocabularies, strict=True)
+        features = (Feature(column.name, known.num_ids, column.multi_hot) for column, known in columns)
+        return DataSchema(len(self.dense_names), tuple(features))
+
+    def encode(self, table: RawTable) -> Rows:
+        """The rows of `table`, as a model takes them."""
+        ids = [self.ids(place, column) for place, column in enumerate(table.categorical)]
+        ones = np.ones(table.num_rows, dtype=np.int32)
+        lengths = [ones if column.lengths is None else column.lengths for column in table.categorical]
+        bags = Bags(
+            np.concatenate(ids) if ids else np.empty(0, dtype=np.int64),
+            np.stack(lengths) if lengths else np.empty((0, table.num_rows), dtype=np.int32),
+        )
+        return Rows(table.labels, self.dense_features(table), bags, table.weights)
+
+    def dense_features(self, table: RawTable) -> NDArray[np.float32]:
+        """[n, N]"""
+        features = [
+            feature
+            for encoder, values in zip(self.dense, table.dense, strict=True)
+            for feature in encoder.encode(values)
+        ]
+        return np.stack(features, axis=1) if features else np.empty((table.num_rows, 0), dtype=np.float32)
+
+    def ids(self, place: int, column: CategoricalValues) -> NDArray[np.int64]:
+        """Table rows [n], or [sum of lengths], of categorical column number `place`."""
+        vocabulary = self.vocabularies[place]
+        # The last one is where code -1, a missing value, points.
+        return np.take(np.append(vocabulary.encode(column.distinct), vocabulary.missing_id), column.codes)
+
+    def save(self, directory: Path) -> None:
+        """Write them to `directory`, which is made; the same bytes for the same encoders. Raises OSError."""
+        directory.mkdir(parents=True, exist_ok=True)
+        saved: list[_Counted | _Hashed] = []
+        for place, vocabulary in enumerate(self.vocabularies):
+            if isinstance(vocabulary, HashedVocabulary):
+                saved.append(_Hashed(num_ids=vocabulary.num_ids, key=vocabulary.key))
+                continue
+            assert isinstance(vocabulary, CountedVocabulary), "there is no third kind"
+            file = f"vocabulary-{place}.parquet"
+            values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
+            # Arrow's writer rather than polars': it tells a full disk as the OSError that it is.
+            parquet.write_table(values.to_arrow(), directory / file)
+            saved.append(_Counted(file=file, num_ids=vocabulary.num_ids))
+        record = _Saved(schema=self.schema, dense=list(self.dense), vocabularies=saved)
+        (directory / FILE).write_text(record.model_dump_json(indent=1))
+
+    @classmethod
+    def load(cls, directory: Path) -> "Encoders":
+        """What `save` wrote. Raises OSError, polars.exceptions.PolarsError, and ValueError where it is not that."""
+        saved = _Saved.model_validate_json((directory / FILE).read_bytes())
+        vocabularies: list[Vocabulary] = []
+        for entry in saved.vocabularies:
+            if isinstance(entry, _Hashed):
+                vocabularies.append(HashedVocabulary(entry.num_ids, entry.key))
+                continue
+            values = pl.read_parquet(directory / entry.file)
+            vocabularies.append(CountedVocabulary(values["value"], values["count"].to_numpy()))
+        return cls(saved.table_schema, saved.dense, vocabularies)
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
+
+
+class _Counted(_Record):
+    kind: Literal["counted"] = "counted"
+    file: str
+    num_ids: int
+
+
+class _Hashed(_Record):
+    kind: Literal["hashed"] = "hashed"
+    num_ids: int
+    key: int
+
+
+class _Saved(_Record):
+    table_schema: SchemaConfig = Field(alias="schema")
+    dense: list[DenseEncoder]
+    vocabularies: list[Annotated[_Counted | _Hashed, Field(discriminator="kind")]]

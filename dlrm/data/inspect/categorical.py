@@ -1,0 +1,123 @@
+"""What is said of one categorical column."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlrm.data.inspect.columns import CategoricalColumn
+
+MIN_COUNTS = (1, 2, 5, 10)
+"""For which the size of the table is given, beside that of the job."""
+TOPS = (10, 100, 1000)
+MAX_POINTS = 120
+"""Of a frequency curve."""
+NUM_SHOWN_VALUES = 5
+LARGE_TABLE_BYTES = 2**30
+COVERED_SHARE = 0.99
+"""Of the values' occurrences, that a suggested hashed table has room for."""
+BYTES_PER_NUMBER = 4
+SHARED_ROWS = 2
+"""Of a counted table: rare values, and missing ones."""
+
+
+Shown = Callable[[Any], str]
+"""A value, as people know it."""
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """Of a counted table, if the rows looked at were all there are; or of one whose rows the data holds already."""
+
+    min_count: int | None
+    """None: of a table that is there already."""
+    num_rows: int
+    num_bytes: int
+    """Weights, and one number a row for row-wise Adagrad."""
+
+
+@dataclass(frozen=True)
+class CategoricalReport:
+    name: str
+    is_multi_hot: bool
+    missing_share: float
+    """Of the rows; of the values where the column is multi-hot."""
+    num_distinct: int
+    num_seen_once: int
+    covered_by: dict[int, float]
+    """The most frequent values' share of all present ones, by how many values."""
+    top_values: list[tuple[str, int]]
+    curve: list[tuple[int, int]]
+    """Ranks, from 1, and how often the value of that rank occurs."""
+    tables: list[TableSize]
+    """By ascending min_count; one of them is that of the job, or the one that is there already."""
+    hash_size: int | None
+    """Suggested where values should rather be hashed."""
+    why_hash: str
+    auc: float | None = None
+    """Of the label by this column alone, on rows it was not fitted on; null where there are too few rows to tell."""
+    auc_by: str = ""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What is known of the tables that columns become."""
+
+    embedding_dim: int
+    min_count: int
+    """That they are made with."""
+    scale: float
+    """All rows, over those looked at."""
+
+    def size(self, num_rows: int, min_count: int | None) -> TableSize:
+        return TableSize(min_count, num_rows, num_rows * BYTES_PER_NUMBER * (self.embedding_dim + 1))
+
+    def counted(self, counts: NDArray[np.int64], min_count: int) -> TableSize:
+        return self.size(int(np.count_nonzero(counts >= min_count)) + SHARED_ROWS, min_count)
+
+    def hashing(self, descending: NDArray[np.int64]) -> tuple[int | None, str]:
+        """The size of a hashed table and why it would be better than a counted one; None where it would not."""
+        # What was seen once may be something else every time.
+        num_unseen = int((self.scale - 1.0) * np.count_nonzero(descending == 1))
+        table = self.size(self.counted(descending, self.min_count).num_rows + num_unseen, self.min_count)
+        if table.num_bytes <= LARGE_TABLE_BYTES:
+            return None, ""
+        covered = np.cumsum(descending) / descending.sum()
+        num_frequent = int(np.searchsorted(covered, COVERED_SHARE)) + 1
+        largest = LARGE_TABLE_BYTES // (BYTES_PER_NUMBER * (self.embedding_dim + 1))
+        hash_size = 2 ** int(np.log2(min(2 * num_frequent, largest)))
+        return hash_size, f"up to {table.num_rows:,} rows, {table.num_bytes / 2**30:.1f} GiB"
+
+
+def report_categorical(column: CategoricalColumn, tables: Tables, shown: Shown) -> CategoricalReport:
+    present = column.codes[column.codes >= 0]
+    counts = np.bincount(present, minlength=len(column.distinct))
+    order = np.argsort(-counts, kind="stable")
+    descending = counts[order]
+    if column.table_rows is None:
+        sizes = [tables.counted(counts, min_count) for min_count in sorted({*MIN_COUNTS, tables.min_count})]
+        hash_size, why_hash = tables.hashing(descending)
+    else:
+        sizes, hash_size, why_hash = [tables.size(column.table_rows, None)], None, ""
+    return CategoricalReport(
+        name=column.name,
+        is_multi_hot=column.lengths is not None,
+        missing_share=1.0 - len(present) / max(len(column.codes), 1),
+        num_distinct=len(column.distinct),
+        num_seen_once=int(np.count_nonzero(counts == 1)),
+        covered_by={top: float(descending[:top].sum() / max(len(present), 1)) for top in TOPS},
+        top_values=[(shown(column.distinct[int(place)]), int(counts[place])) for place in order[:NUM_SHOWN_VALUES]],
+        curve=[(int(rank) + 1, int(descending[rank])) for rank in _spread_ranks(len(descending))],
+        tables=sizes,
+        hash_size=hash_size,
+        why_hash=why_hash,
+    )
+
+
+def _spread_ranks(num_ranks: int) -> NDArray[np.int64]:
+    """Ranks from 0, evenly spread on a logarithmic axis."""
+    if num_ranks == 0:
+        return np.empty(0, dtype=np.int64)
+    return np.unique(np.geomspace(1, num_ranks, MAX_POINTS).astype(np.int64)) - 1

@@ -1,0 +1,112 @@
+"""What is in the data, and what is wrong with it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlrm.data.inspect.categorical import CategoricalReport, Shown, Tables, report_categorical
+from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
+from dlrm.data.inspect.dense import DenseReport, report_dense
+from dlrm.data.inspect.gather import Gathered
+from dlrm.data.inspect.leaks import Halves, tells_categorical, tells_dense
+from dlrm.data.inspect.same import SameColumns
+from dlrm.data.inspect.warnings import Warned, warnings_of
+
+OnColumn = Callable[[str], None]
+"""Told the name of a column before it is looked at."""
+NUM_PARTS = 10
+"""Parts of the rows in their order, for the label's rate over them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tenth of all rows, in the order of the files."""
+
+    num_rows: int
+    """Looked at."""
+    label_rate: float | None
+    """Null where no row of it was looked at."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is said of the data."""
+
+    num_rows: int
+    """Of all rows, bad ones included."""
+    num_rows_looked_at: int
+    num_bad_rows: int
+    """Among the rows that were read."""
+    faults: list[str]
+    """Of the first bad rows."""
+    label_rate: float
+    parts: list[Part]
+    embedding_dim: int
+    """That tables are measured with."""
+    min_count: int
+    """That tables are suggested with."""
+    dense: list[DenseReport]
+    categorical: list[CategoricalReport]
+    warnings: list[Warned] = field(default_factory=list[Warned])
+
+
+def make_report(
+    gathered: Gathered, embedding_dim: int, min_count: int, *, shown: Shown = str, on_column: OnColumn = lambda _: None
+) -> Report:
+    """embedding_dim, min_count: of the job, or its defaults. shown: of categorical values. on_column: told of each."""
+    rows = gathered.rows
+    labels = rows.labels
+    halves = Halves(labels, rows.is_fitted_on)
+    same = SameColumns()
+    tables = Tables(embedding_dim, min_count, rows.num_rows / len(labels))
+    dense: list[DenseReport] = []
+    categorical: list[CategoricalReport] = []
+    for place, name in enumerate(rows.names.dense):
+        on_column(name)
+        dense.append(_dense(rows.dense(place), halves, same))
+    for place, name in enumerate(rows.names.categorical):
+        on_column(name)
+        categorical.append(_categorical(rows.categorical(place), halves, same, tables, shown))
+    report = Report(
+        num_rows=rows.num_rows,
+        num_rows_looked_at=len(labels),
+        num_bad_rows=gathered.num_bad_rows,
+        faults=[str(fault) for fault in gathered.faults],
+        label_rate=float(labels.mean()),
+        parts=_parts(labels, rows.row_numbers, rows.num_rows),
+        embedding_dim=embedding_dim,
+        min_count=min_count,
+        dense=dense,
+        categorical=categorical,
+    )
+    found = warnings_of(dense, categorical, len(labels), report.label_rate, can_measure=halves.can_measure)
+    return replace(report, warnings=found + [Warned("same_columns", pair[0], text) for pair, text in same.found()])
+
+
+def _dense(column: DenseColumn, halves: Halves, same: SameColumns) -> DenseReport:
+    same.add_dense(column)
+    report = report_dense(column)
+    if not halves.can_measure:
+        return report
+    tells = tells_dense(column, halves)
+    return replace(report, auc=tells.auc, auc_by=tells.by)
+
+
+def _categorical(
+    column: CategoricalColumn, halves: Halves, same: SameColumns, tables: Tables, shown: Shown
+) -> CategoricalReport:
+    same.add_categorical(column)
+    report = report_categorical(column, tables, shown)
+    if not halves.can_measure:
+        return report
+    tells = tells_categorical(column, halves)
+    return replace(report, auc=tells.auc, auc_by=tells.by)
+
+
+def _parts(labels: NDArray[np.float32], row_numbers: NDArray[np.int64], num_rows: int) -> list[Part]:
+    part_of = row_numbers * NUM_PARTS // num_rows
+    sizes = np.bincount(part_of, minlength=NUM_PARTS)
+    positives = np.bincount(part_of, labels, NUM_PARTS)
+    return [Part(int(size), float(ones / size) if size else None) for size, ones in zip(sizes, positives, strict=True)]

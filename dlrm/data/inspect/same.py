@@ -1,0 +1,39 @@
+"""Columns that say the same."""
+
+import hashlib
+from collections import defaultdict
+
+import numpy as np
+
+from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
+
+
+class SameColumns:
+    """Finds columns of the same content: a value of one always comes with the same value of the other."""
+
+    def __init__(self) -> None:
+        self._names: defaultdict[bytes, list[str]] = defaultdict(list)
+
+    def add_dense(self, column: DenseColumn) -> None:
+        # One NaN, one zero.
+        values = np.where(np.isnan(column.values), np.nan, column.values + 0.0)
+        self._names[hashlib.blake2b(b"dense" + values.tobytes()).digest()].append(column.name)
+
+    def add_categorical(self, column: CategoricalColumn) -> None:
+        """By the order in which values first come, whatever they are called."""
+        if len(column.distinct) < 2:
+            # Constant columns are warned about as such.
+            return
+        _, first, code_of = np.unique(column.codes, return_index=True, return_inverse=True)
+        by_coming = np.empty(len(first), dtype=np.int64)
+        by_coming[np.argsort(first)] = np.arange(len(first))
+        content = by_coming[code_of].tobytes() + (b"" if column.lengths is None else column.lengths.tobytes())
+        self._names[hashlib.blake2b(content).digest()].append(column.name)
+
+    def found(self) -> list[tuple[list[str], str]]:
+        """Names of columns that say the same, with a sentence."""
+        return [
+            (names, f"{', '.join(names[:-1])} and {names[-1]} say the same in every row: keep one of them")
+            for names in self._names.values()
+            if len(names) > 1
+        ]

@@ -1,0 +1,139 @@
+"""A sample of rows of CSV files."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import polars as pl
+
+from dlrm.data.errors import DataError
+from dlrm.data.inspect.sample import MAX_ROWS, FileSample, evenly, without_nan
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.text import Lines, lines_of
+
+_DELIMITERS = ",\t;|"
+_MAX_FILES = 32
+_PLACES = 8
+"""Of one file, where rows are taken."""
+_PLACE_BYTES = 1 << 18
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+_INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
+_CRITEO_COLUMNS = 40
+
+
+def sample_csv(files: Sequence[DataFile]) -> FileSample:
+    """Rows of up to 32 of the files, from 8 places of each; of a compressed file, from its beginning.
+
+    The delimiter is what the first line holds most of. A first line that holds a number is no header: the columns are
+    then called column_1, column_2 and so on. Raises DataError naming the file that cannot be read, or one of other
+    columns.
+    """
+    first = _first_line(files[0])
+    delimiter = max(_DELIMITERS, key=first.count)
+    names = _cells(first, delimiter, files[0])
+    has_header = not any(_is_number(cell) for cell in names)
+    if not has_header:
+        _refuse_criteo(names, delimiter, files[0])
+        names = [f"column_{number}" for number in range(1, len(names) + 1)]
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise DataError("two columns have this name", files[0].name, 1, repeated[0], "a name of its own for each")
+    parts: list[pl.DataFrame] = []
+    lacking: dict[str, str] = {}
+    for place, file in enumerate(files):
+        here = names if place == 0 else _names(file, names, delimiter, has_header)
+        lacking |= {name: f"not in {file.name}" for name in names if name not in here}
+        if place in evenly(len(files), _MAX_FILES):
+            parts += [_rows(data, here, delimiter) for data in _pieces(file, has_header)]
+    rows = pl.concat([part.select([name for name in names if name not in lacking]) for part in parts])
+    if not rows.height:
+        raise DataError("there are no rows", files[0].name, valid="files with rows")
+    rows = rows.gather_every(-(-rows.height // MAX_ROWS))
+    typed = without_nan(rows.select(_typed(rows[name]) for name in rows.columns))
+    types = {name: lacking.get(name) or _words(typed[name].dtype) for name in names}
+    filled = typed.with_columns(pl.lit(None).alias(name) for name in lacking).select(names)
+    return FileSample(filled, None, types, delimiter, has_header)
+
+
+def _first_line(file: DataFile) -> str:
+    lines = next(lines_of(file, _PLACE_BYTES))
+    return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r").decode(errors="replace")
+
+
+def _cells(line: str, delimiter: str, file: DataFile) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error as error:
+        raise DataError(f"the first line cannot be read: {error}", file.name, 1, valid="CSV") from None
+
+
+def _names(file: DataFile, names: list[str], delimiter: str, has_header: bool) -> list[str]:
+    """Of the columns of one more file."""
+    cells = _cells(_first_line(file), delimiter, file)
+    if has_header:
+        return cells
+    if len(cells) != len(names):
+        raise DataError(f"has {len(cells)} columns", file.name, 1, valid=f"{len(names)}, as the first file")
+    return names
+
+
+def _refuse_criteo(cells: list[str], delimiter: str, file: DataFile) -> None:
+    if delimiter == "\t" and len(cells) == _CRITEO_COLUMNS and cells[0] in ("0", "1"):
+        raise DataError(
+            "looks like Criteo TSV, whose columns are known", file.name, valid="`dlrm prepare FILES` without --infer"
+        )
+
+
+def _pieces(file: DataFile, has_header: bool) -> Iterator[bytes]:
+    """Runs of whole lines from several places."""
+    with file.open() as raw:
+        is_compressed = raw.read(4).startswith(_COMPRESSED)
+    if is_compressed or file.num_bytes <= _PLACES * _PLACE_BYTES:
+        for lines in islice(lines_of(file, _PLACE_BYTES), _PLACES):
+            yield _body(lines) if has_header and lines.first_number == 1 else lines.data
+        return
+    with file.open() as raw:
+        for place in range(_PLACES):
+            raw.seek(place * (file.num_bytes - _PLACE_BYTES) // (_PLACES - 1))
+            # The first line is a header or a part of one.
+            _, _, data = raw.read(_PLACE_BYTES).partition(b"\n")
+            yield data[: data.rfind(b"\n") + 1]
+
+
+def _body(lines: Lines) -> bytes:
+    return lines.data[lines.data.index(b"\n") + 1 :]
+
+
+def _rows(data: bytes, names: list[str], delimiter: str) -> pl.DataFrame:
+    """All as text; a line with too few values has missing ones."""
+    schema = {name: pl.String() for name in names}
+    if not data.strip():
+        return pl.DataFrame(schema=schema)
+    return pl.read_csv(
+        data, has_header=False, schema=schema, separator=delimiter, truncate_ragged_lines=True, encoding="utf8-lossy"
+    )
+
+
+def _typed(texts: pl.Series) -> pl.Series:
+    present = texts.drop_nulls()
+    if not len(present):
+        return texts
+    if present.str.contains(_INTEGER).all():
+        return texts.cast(pl.Int64)
+    numbers = texts.cast(pl.Float64, strict=False)
+    # 007 is a name.
+    if numbers.null_count() == texts.null_count() and not present.str.contains(r"^-?0[0-9]").any():
+        return numbers
+    return texts
+
+
+def _words(kind: pl.DataType) -> str:
+    return "integer" if kind == pl.Int64 else "number" if kind == pl.Float64 else "text"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""What is likely wrong with the data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from dlrm.data.inspect.categorical import CategoricalReport
+from dlrm.data.inspect.dense import DenseReport
+
+LEAK_AUC = 0.95
+"""From which a single column gives the label away."""
+SUSPICIOUS_AUC = 0.8
+FAR_ABOVE = 0.15
+"""Of a suspicious column's AUC above the median of the others."""
+MIN_ROWS_TO_TELL = 100
+"""Rows from which a value of its own in every one is no accident."""
+
+
+@dataclass(frozen=True)
+class Warned:
+    """One thing that is likely wrong."""
+
+    kind: str
+    """`leak`, `suspicious`, `constant`, `one_value_a_row`, `one_class`, `same_columns`, `too_few_rows`."""
+    column: str
+    """Empty for the data as a whole."""
+    message: str
+
+
+def warnings_of(
+    dense: Sequence[DenseReport],
+    categorical: Sequence[CategoricalReport],
+    num_rows: int,
+    label_rate: float,
+    *,
+    can_measure: bool,
+) -> list[Warned]:
+    """can_measure: whether there are enough rows of both classes to tell how well a column tells the label."""
+    found: list[Warned] = []
+    if label_rate in (0.0, 1.0):
+        found.append(Warned("one_class", "", f"every label is {label_rate:.0f}: there is nothing to learn"))
+    elif not can_measure:
+        found.append(Warned("too_few_rows", "", "too few rows of one class to tell whether a column gives it away"))
+    columns = [*dense, *categorical]
+    found += [warned for column in columns if (warned := _leak(column, columns))]
+    found += [warned for column in columns if (warned := _constant(column))]
+    found += [warned for column in columns if (warned := _one_value_a_row(column, num_rows))]
+    return found
+
+
+def _leak(column: DenseReport | CategoricalReport, columns: Sequence[DenseReport | CategoricalReport]) -> Warned | None:
+    if column.auc is None:
+        return None
+    measured = f"by itself it tells the label with AUC {column.auc:.4f} (by {column.auc_by})"
+    if column.auc >= LEAK_AUC:
+        advice = "it gives the label away: leave it out unless it is known before the label is"
+        return Warned("leak", column.name, f"{measured}: {advice}")
+    others = [other.auc for other in columns if other is not column and other.auc is not None]
+    middle = median(others) if others else 0.5
+    if column.auc >= SUSPICIOUS_AUC and column.auc >= middle + FAR_ABOVE:
+        return Warned(
+            "suspicious", column.name, f"{measured}, the others with {middle:.4f}: is it known before the label is?"
+        )
+    return None
+
+
+def _constant(column: DenseReport | CategoricalReport) -> Warned | None:
+    if column.num_distinct == 0:
+        return Warned("constant", column.name, "all values are missing: leave it out")
+    if column.num_distinct == 1 and column.missing_share == 0:
+        return Warned("constant", column.name, "all rows have one value: leave it out")
+    return None
+
+
+def _one_value_a_row(column: DenseReport | CategoricalReport, num_rows: int) -> Warned | None:
+    if column.num_distinct < max(num_rows * (1.0 - column.missing_share), MIN_ROWS_TO_TELL):
+        return None
+    if isinstance(column, DenseReport) and not column.is_whole:
+        return None
+    return Warned("one_value_a_row", column.name, "a value of its own in every row tells nothing of other rows")

@@ -1,0 +1,71 @@
+"""Opening a packed directory."""
+
+from pathlib import Path
+
+from polars.exceptions import PolarsError
+from pydantic import ValidationError
+
+from dlrm.data.dataset import Dataset
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
+from dlrm.data.packed.layout import ENCODERS, FORMAT_VERSION, META, PackedMeta, read_meta
+from dlrm.data.packed.rows import PackedRows
+
+_VALID = "a directory that `dlrm prepare` has written"
+
+
+def is_packed(path: Path) -> bool:
+    """Whether `path` is meant to be a packed directory."""
+    return (path / META).is_file()
+
+
+def open_packed(directory: Path) -> Dataset:
+    """The rows of a packed directory. Raises DataError naming the file or what else is at fault."""
+    meta = packed_meta(directory)
+    _check(meta, directory)
+    try:
+        encoders = Encoders.load(directory / ENCODERS)
+    except (OSError, ValueError, PolarsError) as error:
+        cause = " ".join(str(error).split())
+        raise DataError(f"not readable: {cause}", directory / ENCODERS, valid=_VALID) from None
+    train = meta.splits["train"]
+    return Dataset(
+        schema=meta.schema_of_rows,
+        train=PackedRows(directory, "train", meta),
+        evaluation=PackedRows(directory, "eval", meta),
+        train_label_rate=train.num_positives / train.num_rows,
+        encoders=encoders,
+        has_weights=meta.has_weights,
+        mean_train_weight=train.mean_weight,
+        directory=directory.resolve(),
+    )
+
+
+def packed_meta(directory: Path) -> PackedMeta:
+    """What a packed directory says of itself. Raises DataError."""
+    try:
+        meta = read_meta(directory)
+    except OSError as error:
+        raise DataError(f"not readable: {error.strerror}", directory / META, valid=_VALID) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise DataError(first["msg"], directory / META, field=place or None, valid=_VALID) from None
+    if meta.format_version != FORMAT_VERSION:
+        valid = f"{FORMAT_VERSION}: prepare the data again"
+        raise DataError(f"is {meta.format_version}", directory / META, field="format_version", valid=valid)
+    return meta
+
+
+def _check(meta: PackedMeta, directory: Path) -> None:
+    """Raise DataError where no model can be trained and measured on such rows."""
+    for kind, found in (("dense", meta.dense), ("categorical", meta.features)):
+        if not found:
+            valid = f"rows with at least one dense and one categorical feature: name a {kind} column in the schema"
+            raise DataError(f"the rows have no {kind} feature", directory, valid=valid)
+    for split in ("train", "eval"):
+        of_split = meta.splits.get(split)
+        if of_split is None or not of_split.num_rows:
+            raise DataError(f"there are no rows in {split}/", directory, valid="training and evaluation rows")
+        if not of_split.mean_weight > 0:
+            raise DataError(f"the weights in {split}/ are all 0", directory, valid="weights above 0")

@@ -1,0 +1,127 @@
+"""How often the values of a column occur, over any number of parts, within a bound of memory.
+
+Counts are added up in passes over the parts. Where the distinct values of a pass outgrow the bound, the upper ones are
+let go and taken up by the next pass: a pass covers a run of values, ascending, and memory depends neither on the rows
+nor on how many values are too rare to be kept.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+_MIN_PENDING = 1 << 18
+"""Counts that are worth adding up."""
+
+
+@dataclass(frozen=True)
+class ValueCounts:
+    """Distinct values and how often each occurs."""
+
+    values: pl.Series
+    """[n], ascending, none twice: Int64 or String."""
+    counts: NDArray[np.int64]
+    """[n]."""
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def num_bytes(self) -> int:
+        return int(self.values.estimated_size()) + self.counts.nbytes
+
+    def between(self, start: int | str | None, stop: int | str | None) -> "ValueCounts":
+        """Those of the values from `start`, up to `stop` without it; None: all on that side."""
+        first = 0 if start is None else self._place(start)
+        last = len(self) if stop is None else self._place(stop)
+        return ValueCounts(self.values.slice(first, max(last - first, 0)), self.counts[first:last])
+
+    def at_least(self, min_count: int) -> "ValueCounts":
+        """Those that occur so often, in memory of their own."""
+        is_frequent = self.counts >= min_count
+        return ValueCounts(owned(self.values.filter(pl.Series(is_frequent))), self.counts[is_frequent])
+
+    def _place(self, value: int | str) -> int:
+        return int(self.values.search_sorted(value, side="left")) if len(self) else 0
+
+
+@dataclass
+class Tally:
+    """The counts of one column in one pass, from `start` on."""
+
+    start: int | str | None
+    stop: int | str | None = None
+    """The values from here on are for the next pass; None: there are none."""
+    total: ValueCounts | None = None
+    pending: list[ValueCounts] = field(default_factory=list)
+    num_pending: int = 0
+
+    def add(self, counts: ValueCounts) -> None:
+        counts = counts.between(self.start, self.stop)
+        if not len(counts):
+            return
+        self.pending.append(counts)
+        self.num_pending += len(counts)
+        if self.num_pending >= max(_MIN_PENDING, 0 if self.total is None else len(self.total)):
+            self.settle()
+
+    def settle(self) -> None:
+        """Add up what is pending."""
+        if self.pending:
+            self.total = merged([*([] if self.total is None else [self.total]), *self.pending])
+            self.pending, self.num_pending = [], 0
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(counts.num_bytes for counts in [*([] if self.total is None else [self.total]), *self.pending])
+
+    def halve(self) -> bool:
+        """Leave the upper half of the values to the next pass; False where there is but one."""
+        self.settle()
+        if self.total is None or len(self.total) < 2:
+            return False
+        self.stop = self.total.values[len(self.total) // 2]
+        lower = self.total.between(None, self.stop)
+        self.total = ValueCounts(owned(lower.values), lower.counts.copy())
+        return True
+
+
+def shrink(tallies: Iterable[Tally], max_bytes: int) -> None:
+    """Halve the largest of the tallies until all of them together are within `max_bytes`."""
+    sizes = {place: (tally.num_bytes, tally) for place, tally in enumerate(tallies)}
+    while sum(size for size, _ in sizes.values()) > max_bytes:
+        place = max(sizes, key=lambda place: sizes[place][0])
+        tally = sizes[place][1]
+        if not tally.halve():
+            del sizes[place]
+            continue
+        sizes[place] = tally.num_bytes, tally
+
+
+def merged(runs: Sequence[ValueCounts]) -> ValueCounts:
+    """The sum of several counts."""
+    if len(runs) == 1:
+        return runs[0]
+    values = pl.concat([run.values for run in runs], rechunk=True)
+    counts = np.concatenate([run.counts for run in runs])
+    if values.dtype == pl.String:
+        frame = pl.DataFrame({"value": values, "count": counts})
+        frame = frame.group_by("value").agg(pl.col("count").sum()).sort("value")
+        return ValueCounts(owned(frame["value"]), frame["count"].to_numpy())
+    numbers = values.to_numpy()
+    # Stable sorting makes use of runs that are sorted already.
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    is_first = np.ones(len(numbers), dtype=bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
+    first = np.flatnonzero(is_first)
+    return ValueCounts(pl.Series(numbers[first]), np.add.reduceat(counts[order], first))
+
+
+def owned(values: pl.Series) -> pl.Series:
+    """The same values, copied: a part of a series, or a text of it, holds on to all that it was taken from."""
+    if values.dtype == pl.String:
+        return pl.Series(values.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    return pl.Series(values.to_numpy().copy())

@@ -1,0 +1,74 @@
+"""`meta.json`: what a packed directory holds."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from dlrm.config import DataConfig
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
+from dlrm.data.packed.layout import FeatureMeta, PackedMeta, Split, SplitMeta
+from dlrm.data.prepare.measure import SPLITS, PartMeasure
+from dlrm.data.prepare.parted import StagedRows
+from dlrm.data.raw.data_file import DataFile
+
+_LIBRARIES = ("dlrm-service", "numpy", "polars", "pyarrow")
+_MAX_INT32_ROWS = 2**31
+
+
+def describe(
+    config: DataConfig, rows: StagedRows, measures: Sequence[PartMeasure], encoders: Encoders, files: Sequence[DataFile]
+) -> PackedMeta:
+    """Everything but the sums of the files."""
+    features = encoders.schema_of_rows.features
+    is_small = all(feature.num_ids <= _MAX_INT32_ROWS for feature in features)
+    return PackedMeta(
+        dense=encoders.dense_names,
+        features=[FeatureMeta(name=f.name, num_ids=f.num_ids, is_multi_hot=f.is_multi_hot) for f in features],
+        id_type="int32" if is_small else "int64",
+        has_weights=config.raw_schema.weight is not None,
+        splits={split: _split(measures, split) for split in SPLITS},
+        num_bad_rows=rows.num_bad_rows,
+        files={},
+        sources=[file.name for file in files],
+        versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
+    )
+
+
+def check_splits(config: DataConfig, rows: StagedRows, measures: Sequence[PartMeasure]) -> None:
+    """Raises DataError where one of the splits has no rows, or training rows that all count for nothing."""
+    hints: dict[Split, tuple[str, str, str]] = {
+        "train": ("training", "data.train", "smaller"),
+        "eval": ("evaluation", "data.eval", "larger"),
+    }
+    for split, (kind, field, hint) in hints.items():
+        if _split(measures, split).num_rows:
+            continue
+        if rows.split is None:
+            raise DataError(f"no row is left for {kind}", field=field, valid="files with rows")
+        raise DataError(
+            f"of {rows.num_good_rows} rows none is left for {kind} at {config.eval_fraction}",
+            field="data.eval_fraction",
+            valid=f"a {hint} fraction, more rows, or files in data.eval",
+        )
+    if _split(measures, "train").mean_weight == 0:
+        weight = config.raw_schema.weight
+        raise DataError("every training row has weight 0", field=weight, valid="some rows of a weight above 0")
+
+
+def checksum(meta: PackedMeta) -> str:
+    """Of the whole directory: the sha256 of the sums of its files, in the order of their names."""
+    files = [[name, file.num_bytes, file.sha256] for name, file in sorted(meta.files.items())]
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+
+
+def _split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:
+    shares = [measure.shares[split] for measure in measures]
+    num_rows = sum(share.num_rows for share in shares)
+    return SplitMeta(
+        num_rows=num_rows,
+        num_positives=sum(share.num_positives for share in shares),
+        mean_weight=sum(share.sum_of_weights for share in shares) / max(num_rows, 1),
+    )

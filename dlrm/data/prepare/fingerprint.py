@@ -1,0 +1,64 @@
+"""What the outcome of a preparation depends on, as a short name."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from dlrm.config import DataConfig
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
+from dlrm.data.packed.layout import FORMAT_VERSION
+from dlrm.data.raw.data_file import DataFile
+
+
+def fingerprint(config: DataConfig, train: Sequence[Any], evaluation: Sequence[Any], base: Encoders | None) -> str:
+    """A name for the outcome.
+
+    train, evaluation: whatever tells the files' contents from others, fit for JSON, in their order.
+    """
+    outcome = [_settings(config), train, evaluation, None if base is None else _digest(base)]
+    return hashlib.sha256(json.dumps(outcome, sort_keys=True).encode()).hexdigest()
+
+
+def identities(files: Sequence[DataFile]) -> list[Any]:
+    return [file.identity() for file in files]
+
+
+def check_unchanged(files: Sequence[DataFile]) -> None:
+    """Raises DataError where a file of this machine has changed since it was found."""
+    for file in files:
+        if file.is_remote:
+            continue
+        try:
+            status = Path(file.name).stat()
+            is_same = (status.st_size, status.st_mtime_ns) == (file.num_bytes, file.modified_ns)
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise DataError("changed while it was read", file.name, valid="a file that nobody writes to")
+
+
+def _settings(config: DataConfig) -> dict[str, Any]:
+    """Where the rows come from does not count, nor does what is not used."""
+    split = None if config.eval else [config.split, config.eval_fraction]
+    return {
+        "format_version": FORMAT_VERSION,
+        "format": config.format,
+        "schema": config.raw_schema.model_dump(mode="json"),
+        "vocabulary": config.vocabulary.model_dump(mode="json"),
+        "split": split,
+        "max_bad_fraction": config.max_bad_fraction,
+    }
+
+
+def _digest(base: Encoders) -> str:
+    digest = hashlib.sha256()
+    with TemporaryDirectory() as directory:
+        base.save(Path(directory))
+        for path in sorted(Path(directory).iterdir()):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

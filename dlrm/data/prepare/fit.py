@@ -1,0 +1,127 @@
+"""Fitting the encoders, on training rows only."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dlrm.config import CategoricalColumn, DenseColumn, VocabularyConfig
+from dlrm.config.vocabulary import Counting
+from dlrm.data.encode.dense import DenseEncoder
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
+from dlrm.data.prepare.counting import Tally, ValueCounts, merged, shrink
+from dlrm.data.prepare.measure import PartMeasure
+from dlrm.data.prepare.moments import Moments
+from dlrm.data.prepare.parted import Part, StagedRows
+from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.workers import Workers
+from dlrm.data.raw.table import CategoricalValues
+
+MAX_COUNTING_BYTES = 1 << 29
+"""Of the counts of all columns in one pass over the parts."""
+
+
+def fit_encoders(
+    rows: StagedRows,
+    measures: Sequence[PartMeasure],
+    vocabulary: VocabularyConfig,
+    base: Encoders | None,
+    workers: Workers,
+    progress: Progress,
+) -> Encoders:
+    """The encoders of `rows`; with `base`, its own with the values added that are new."""
+    columns = rows.schema.categorical
+    counting = {
+        place: kind.min_count
+        for place, column in enumerate(columns)
+        if isinstance(kind := vocabulary.of(column.name), Counting)
+    }
+    counts = count_values(rows, counting, workers, progress)
+    vocabularies: list[Vocabulary] = []
+    for place, column in enumerate(columns):
+        kind = vocabulary.of(column.name)
+        if not isinstance(kind, Counting):
+            vocabularies.append(HashedVocabulary.of_column(place, kind.hash_size))
+            continue
+        found = counts[place]
+        if base is None:
+            vocabularies.append(CountedVocabulary.build(found.values, found.counts, kind.min_count))
+            continue
+        known = base.vocabularies[place]
+        assert isinstance(known, CountedVocabulary), "a base of another kind is refused before"
+        vocabularies.append(known.extended(found.values, found.counts, kind.min_count))
+    dense = _dense_encoders(rows.schema.dense, measures) if base is None else base.dense
+    return Encoders(rows.schema, dense, vocabularies)
+
+
+def count_values(
+    rows: StagedRows, min_counts: dict[int, int], workers: Workers, progress: Progress
+) -> dict[int, ValueCounts]:
+    """By place of a column in `min_counts`: its values that so many training rows hold, ascending."""
+    parts = [part for part in rows.parts if not part.record.is_evaluation]
+    runs: dict[int, list[ValueCounts]] = {place: [] for place in min_counts}
+    starts: dict[int, int | str | None] = dict.fromkeys(min_counts)
+    progress.start("counting values", 0.7, sum(part.record.num_rows for part in parts))
+    while starts:
+        tallies = {place: Tally(start) for place, start in starts.items()}
+        for part, counted in zip(parts, workers.map(partial(_count, rows, list(starts)), parts), strict=True):
+            for tally, counts in zip(tallies.values(), counted, strict=True):
+                tally.add(counts)
+            shrink(tallies.values(), MAX_COUNTING_BYTES)
+            progress.advance(part.record.num_rows, part.record.num_rows)
+        for place, tally in tallies.items():
+            tally.settle()
+            if tally.total is not None:
+                runs[place].append(tally.total.at_least(min_counts[place]))
+        starts = {place: tally.stop for place, tally in tallies.items() if tally.stop is not None}
+    return {place: merged([_nothing(rows.schema.categorical[place]), *found]) for place, found in runs.items()}
+
+
+def _nothing(column: CategoricalColumn) -> ValueCounts:
+    return ValueCounts(
+        pl.Series([], dtype=pl.String if column.type == "string" else pl.Int64), np.empty(0, dtype=np.int64)
+    )
+
+
+def _count(rows: StagedRows, places: list[int], part: Part) -> list[ValueCounts]:
+    staged = rows.open(part)
+    training = np.flatnonzero(~rows.is_held_out(part, staged))
+    return [count_rows(staged.categorical(place), training) for place in places]
+
+
+def count_rows(column: CategoricalValues, numbers: NDArray[np.int64]) -> ValueCounts:
+    """In how many of the rows of these numbers, ascending, each value occurs."""
+    num_distinct = len(column.distinct)
+    if column.lengths is None:
+        codes = np.take(column.codes, numbers)
+    else:
+        is_in = np.zeros(len(column.lengths), dtype=bool)
+        is_in[numbers] = True
+        row_of_code = np.repeat(np.arange(len(column.lengths), dtype=np.int64), column.lengths)
+        is_counted = is_in[row_of_code] & (column.codes >= 0)
+        # Once a row, however often the row repeats a value.
+        codes = np.unique(row_of_code[is_counted] * num_distinct + column.codes[is_counted]) % max(num_distinct, 1)
+    counts = np.bincount(codes + 1, minlength=num_distinct + 1)[1:]
+    return ValueCounts(column.distinct, counts).at_least(1)
+
+
+def _dense_encoders(columns: Sequence[DenseColumn], measures: Sequence[PartMeasure]) -> list[DenseEncoder]:
+    encoders: list[DenseEncoder] = []
+    for place, column in enumerate(columns):
+        total = sum((measure.dense[place] for measure in measures), start=Moments())
+        has_indicator = total.num_missing > 0
+        if column.transform == "standardise":
+            encoders.append(
+                DenseEncoder(
+                    column=column,
+                    mean=total.mean,
+                    standard_deviation=total.standard_deviation,
+                    has_indicator=has_indicator,
+                )
+            )
+        else:
+            encoders.append(DenseEncoder(column=column, has_indicator=has_indicator))
+    return encoders

@@ -1,0 +1,72 @@
+"""What is measured of every part before anything is encoded: sizes of both splits, labels, weights, dense columns."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlrm.data.packed.layout import Split
+from dlrm.data.prepare.moments import Moments
+from dlrm.data.prepare.parted import Part, StagedRows
+from dlrm.data.prepare.parts import StagedPart
+from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.workers import Workers
+
+SPLITS: tuple[Split, Split] = ("train", "eval")
+
+
+@dataclass(frozen=True)
+class Share:
+    """The rows of one part that one split takes."""
+
+    num_rows: int
+    num_positives: int
+    sum_of_weights: float
+    num_values: dict[int, int]
+    """By place of a multi-hot feature: its values in all these rows."""
+
+
+@dataclass(frozen=True)
+class PartMeasure:
+    """One part."""
+
+    shares: dict[Split, Share]
+    dense: list[Moments]
+    """[N], of the training rows; empty moments where the transform needs none."""
+
+
+def measure_parts(rows: StagedRows, workers: Workers, progress: Progress) -> list[PartMeasure]:
+    """Of all parts, in their order."""
+    progress.start("measuring", 0.55, sum(part.record.num_rows for part in rows.parts))
+    measures: list[PartMeasure] = []
+    for part, measured in zip(rows.parts, workers.map(partial(_measure, rows), rows.parts), strict=True):
+        measures.append(measured)
+        progress.advance(part.record.num_rows, part.record.num_rows)
+    return measures
+
+
+def _measure(rows: StagedRows, part: Part) -> PartMeasure:
+    staged = rows.open(part)
+    is_held_out = rows.is_held_out(part, staged)
+    shares: dict[Split, Share] = {split: _share(rows, staged, is_held_out == (split == "eval")) for split in SPLITS}
+    dense = [
+        Moments() if column.transform == "log" else Moments.of(staged.dense(place)[~is_held_out])
+        for place, column in enumerate(rows.schema.dense)
+    ]
+    return PartMeasure(shares, dense)
+
+
+def _share(rows: StagedRows, staged: StagedPart, is_in: NDArray[np.bool_]) -> Share:
+    num_rows = int(np.count_nonzero(is_in))
+    weights = staged.weights
+    return Share(
+        num_rows=num_rows,
+        num_positives=int(np.count_nonzero(staged.labels[is_in])),
+        sum_of_weights=float(num_rows if weights is None else weights[is_in].sum(dtype=np.float64)),
+        num_values={
+            place: int(lengths[is_in].sum(dtype=np.int64))
+            for place in range(len(rows.schema.categorical))
+            if (lengths := staged.lengths(place)) is not None
+        },
+    )

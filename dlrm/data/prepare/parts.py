@@ -1,0 +1,149 @@
+"""Parts: parsed blocks on disk, each one uncompressed Arrow IPC file that is mapped, not read, when it is needed.
+
+A part is one record batch of one row, whose columns are lists: that way arrays of any length lie side by side.
+    labels, weights, good, dense-<i>, codes-<f>, distinct-<f>, lengths-<f>
+Numbers are written in half their width where nothing is lost by it: disk is what staging is short of. What is known
+about a part as a whole, a `PartRecord`, is the metadata of its schema.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from dlrm.config import SchemaConfig
+from dlrm.data.raw.block import Block, Parsed
+from dlrm.data.raw.table import CategoricalValues, RawTable
+
+_RECORD = b"record"
+
+
+class PartRecord(BaseModel):
+    """What is known about a part without reading its rows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: str
+    """That it comes from, as shown to people."""
+    is_evaluation: bool
+    """Whether that is an evaluation file."""
+    num_rows: int
+    """Bad ones included."""
+    num_bad_rows: int
+    num_bytes: int
+    """Of the raw file."""
+    faults: list[str]
+    """Of the first bad rows."""
+
+    @property
+    def num_good_rows(self) -> int:
+        return self.num_rows - self.num_bad_rows
+
+
+RECORDS = TypeAdapter(list[PartRecord])
+
+
+def write_part(path: Path, block: Block, parsed: Parsed, is_evaluation: bool) -> PartRecord:
+    """Write what was parsed from `block` so that `path` is whole or not there."""
+    record = PartRecord(
+        file=block.file,
+        is_evaluation=is_evaluation,
+        num_rows=block.num_rows,
+        num_bad_rows=block.num_rows - parsed.table.num_rows,
+        num_bytes=block.num_bytes,
+        faults=[str(fault) for fault in parsed.faults],
+    )
+    arrays = _arrays(parsed)
+    lists = {name: pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), a) for name, a in arrays.items()}
+    fields = [pa.field(name, array.type) for name, array in lists.items()]
+    schema = pa.schema(fields, metadata={_RECORD: record.model_dump_json().encode()})
+    unfinished = path.with_name(f".{path.name}")
+    with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(list(lists.values()), schema=schema))
+    unfinished.replace(path)
+    return record
+
+
+def read_record(path: Path) -> PartRecord:
+    with pa.memory_map(str(path)) as file:
+        return PartRecord.model_validate_json(pa.ipc.open_file(file).schema.metadata[_RECORD])
+
+
+class StagedPart:
+    """A part, mapped into memory; its arrays can be read only."""
+
+    def __init__(self, path: Path, schema: SchemaConfig) -> None:
+        """schema: of the rows that were parsed."""
+        self._schema = schema
+        self._batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+        self._names = set(self._batch.schema.names)
+
+    @property
+    def good(self) -> NDArray[np.bool_] | None:
+        """As in `Parsed`."""
+        good = self._optional("good")
+        return None if good is None else good.view(np.bool_)
+
+    @property
+    def labels(self) -> NDArray[np.float32]:
+        return self._array("labels")
+
+    @property
+    def weights(self) -> NDArray[np.float32] | None:
+        return self._optional("weights")
+
+    def dense(self, place: int) -> NDArray[np.float64]:
+        return self._array(f"dense-{place}").astype(np.float64, copy=False)
+
+    def lengths(self, place: int) -> NDArray[np.int32] | None:
+        return self._optional(f"lengths-{place}")
+
+    def categorical(self, place: int) -> CategoricalValues:
+        distinct = pl.Series(self._values(f"distinct-{place}"))
+        codes = self._array(f"codes-{place}").astype(np.int32, copy=False)
+        return CategoricalValues(codes, distinct, self.lengths(place))
+
+    @property
+    def table(self) -> RawTable:
+        return RawTable(
+            self.labels,
+            self.weights,
+            [self.dense(place) for place in range(len(self._schema.dense))],
+            [self.categorical(place) for place in range(len(self._schema.categorical))],
+        )
+
+    def _values(self, name: str) -> pa.Array:
+        return self._batch.column(name).values
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return self._values(name).to_numpy()
+
+    def _optional(self, name: str) -> NDArray[Any] | None:
+        return self._array(name) if name in self._names else None
+
+
+def _arrays(parsed: Parsed) -> dict[str, pa.Array]:
+    table = parsed.table
+    arrays: dict[str, pa.Array] = {"labels": pa.array(table.labels)}
+    if table.weights is not None:
+        arrays["weights"] = pa.array(table.weights)
+    if parsed.good is not None:
+        arrays["good"] = pa.array(parsed.good.view(np.uint8))
+    for place, values in enumerate(table.dense):
+        arrays[f"dense-{place}"] = pa.array(_narrow(values, np.float32))
+    for place, column in enumerate(table.categorical):
+        arrays[f"codes-{place}"] = pa.array(_narrow(column.codes, np.int16))
+        arrays[f"distinct-{place}"] = column.distinct.to_arrow()
+        if column.lengths is not None:
+            arrays[f"lengths-{place}"] = pa.array(column.lengths)
+    return arrays
+
+
+def _narrow(values: NDArray[Any], narrow: type[np.float32 | np.int16]) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        narrowed = values.astype(narrow)
+    return narrowed if np.array_equal(narrowed, values, equal_nan=narrow is np.float32) else values

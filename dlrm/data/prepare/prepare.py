@@ -1,0 +1,106 @@
+"""Raw files into a packed directory: staged, fitted, written, and only then given its name."""
+
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from dlrm.config import DataConfig
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
+from dlrm.data.packed.layout import ENCODERS, META, PackedMeta, read_meta
+from dlrm.data.prepare.base import check_base
+from dlrm.data.prepare.describe import check_splits, describe
+from dlrm.data.prepare.fingerprint import check_unchanged, fingerprint, identities
+from dlrm.data.prepare.fit import fit_encoders
+from dlrm.data.prepare.measure import measure_parts
+from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.stage import READ_UNTIL, stage
+from dlrm.data.prepare.told import Tell
+from dlrm.data.prepare.unfinished import Unfinished, locked
+from dlrm.data.prepare.workers import Workers, started_workers
+from dlrm.data.prepare.write import file_sizes, finished_files, write_rows
+from dlrm.data.raw.data_file import DataFile
+from dlrm.record import write_atomically
+
+
+def prepare(
+    config: DataConfig,
+    train: Sequence[DataFile],
+    evaluation: Sequence[DataFile],
+    output: Path,
+    *,
+    num_threads: int,
+    tell: Tell,
+    base: Encoders | None = None,
+    name: str | None = None,
+) -> PackedMeta:
+    """Make the packed directory `output` of the rows of raw files; its bytes depend on theirs and on `config` alone.
+
+    evaluation: the files of `config.eval`; none where it is null. base: encoders whose ids and dense features stay as
+    they are, new values behind the known ones. name: of the outcome, where the caller knows better than by the files'
+    names and dates what an interrupted preparation was of.
+
+    Interrupted, by whatever, it leaves `<output>.part`, from which the same call goes on. Raises DataError where the
+    data is at fault, and then nothing is left; where `output` exists, is prepared by another process or cannot be
+    written; and where the disk is full, after which the same call goes on, too.
+    """
+    if base is not None:
+        check_base(config, base)
+    name = name or fingerprint(config, identities(train), identities(evaluation), base)
+    progress = Progress(tell)
+    with _full_disk_told(output, progress), locked(output, name) as unfinished:
+        try:
+            if not unfinished.is_whole:
+                with started_workers(num_threads) as workers:
+                    _fill(unfinished, config, train, evaluation, base, workers, progress)
+        except DataError:
+            unfinished.remove()
+            raise
+        unfinished.become(output)
+    progress.finish()
+    return read_meta(output)
+
+
+def _fill(
+    unfinished: Unfinished,
+    config: DataConfig,
+    train: Sequence[DataFile],
+    evaluation: Sequence[DataFile],
+    base: Encoders | None,
+    workers: Workers,
+    progress: Progress,
+) -> None:
+    directory = unfinished.path
+    rows = stage(config, train, evaluation, unfinished.stage, workers, progress)
+    check_unchanged([*train, *evaluation])
+    measures = measure_parts(rows, workers, progress)
+    check_splits(config, rows, measures)
+    encoders = fit_encoders(rows, measures, config.vocabulary, base, workers, progress)
+    meta = describe(config, rows, measures, encoders, [*train, *evaluation])
+    write_rows(rows, encoders, measures, directory, meta, workers, progress)
+    encoders.save(directory / ENCODERS)
+    names = [*file_sizes(meta, measures), *(f"{ENCODERS}/{file.name}" for file in (directory / ENCODERS).iterdir())]
+    files = finished_files(directory, sorted(names), workers, progress)
+    write_atomically(directory / META, meta.model_copy(update={"files": files}).model_dump_json(indent=1))
+
+
+@contextmanager
+def _full_disk_told(output: Path, progress: Progress) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        unfinished = Unfinished.of(output)
+        written, staged = _disk_bytes(unfinished.path), _disk_bytes(unfinished.stage)
+        share_read = min(max(progress.done_fraction / READ_UNTIL, 0.001), 1.0)
+        # What is written in the end takes about as much as what is staged.
+        more = max(2 * staged / share_read - written, 0)
+        message = f"the disk is full: {written / 1e6:,.0f} MB are written, about {more / 1e6:,.0f} MB more are needed"
+        valid = "room on the disk; the same call then goes on where it stopped"
+        raise DataError(message, output, valid=valid) from None
+
+
+def _disk_bytes(directory: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in directory.rglob("*"))

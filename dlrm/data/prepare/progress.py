@@ -1,0 +1,68 @@
+"""How far a preparation has come, told a few times a second."""
+
+import time
+
+from dlrm.data.prepare.told import Moved, Noted, Tell
+
+_MIN_INTERVAL_SECONDS = 0.2
+
+
+class Progress:
+    """Phases, each a share of the whole."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._started = time.monotonic()
+        self._told = 0.0
+        self._phase = ""
+        self._begin = self._end = 0.0
+        self._num_units = self._done_units = self._done_rows = 0
+        self._phase_started = self._started
+
+    def note(self, name: str, message: str) -> None:
+        self._tell(Noted(name, message))
+
+    def start(self, phase: str, until: float, num_units: int) -> None:
+        """Go on from where the phase before ended, up to the share `until` of the whole.
+
+        num_units: what the phase goes through, in whatever unit `advance` counts.
+        """
+        self._phase, self._begin, self._end = phase, self._end, until
+        self._num_units, self._done_units, self._done_rows = num_units, 0, 0
+        self._phase_started = time.monotonic()
+        self._say()
+
+    def advance(self, num_units: int, num_rows: int = 0) -> None:
+        self._done_units += num_units
+        self._done_rows += num_rows
+        if time.monotonic() - self._told >= _MIN_INTERVAL_SECONDS:
+            self._say()
+
+    def finish(self) -> None:
+        self._tell(Moved(1.0, f"done in {_duration(time.monotonic() - self._started)}"))
+
+    @property
+    def done_fraction(self) -> float:
+        """Of the whole, 0 to 1."""
+        of_phase = min(self._done_units / self._num_units, 1.0) if self._num_units else 0.0
+        return self._begin + of_phase * (self._end - self._begin)
+
+    def _say(self) -> None:
+        self._told = now = time.monotonic()
+        done = self.done_fraction
+        parts = [self._phase]
+        if self._done_rows:
+            rate = self._done_rows / max(now - self._phase_started, 1e-9)
+            parts.append(f"{self._done_rows:,} rows, {rate:,.0f} rows/s")
+        if done > 0.01:
+            parts.append(f"{_duration((now - self._started) * (1 - done) / done)} left")
+        self._tell(Moved(done, parts[0] + (f": {', '.join(parts[1:])}" if len(parts) > 1 else "")))
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

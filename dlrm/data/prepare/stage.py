@@ -1,0 +1,123 @@
+"""Staging: raw files parsed into parts, which the next phases read as often as they need to."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlrm.config import DataConfig
+from dlrm.data.errors import DataError
+from dlrm.data.prepare.parted import Part, StagedRows
+from dlrm.data.prepare.parts import RECORDS, PartRecord, read_record, write_part
+from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.workers import Workers
+from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.open import blocks_of
+from dlrm.data.split import Split
+from dlrm.record import write_atomically
+
+READ_UNTIL = 0.5
+"""Share of a preparation that staging takes."""
+_ENOUGH_ROWS = 100_000
+"""Rows from which on too large a share of bad ones ends it before the end."""
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A block, and the part that it becomes."""
+
+    block: Block
+    path: Path
+    is_evaluation: bool
+    keep_going: bool
+
+
+def stage(
+    config: DataConfig,
+    train: Sequence[DataFile],
+    evaluation: Sequence[DataFile],
+    directory: Path,
+    workers: Workers,
+    progress: Progress,
+) -> StagedRows:
+    """All rows as parts in `directory`; parts that are there already are not parsed again.
+
+    Raises DataError at the first bad row in the order of the files, whatever the threads do; where
+    `config.max_bad_fraction` allows some, once there are more.
+    """
+    directory.mkdir(exist_ok=True)
+    progress.start("reading", READ_UNTIL, sum(file.num_bytes for file in (*train, *evaluation)))
+    listing = directory / "parts.json"
+    if listing.exists():
+        records = RECORDS.validate_json(listing.read_bytes())
+        check_bad_rows(records, config.max_bad_fraction, progress)
+    else:
+        works = _works(config, train, evaluation, directory)
+        staged = _advancing(workers.map(_staged, works), progress)
+        records = check_bad_rows(staged, config.max_bad_fraction, progress)
+        write_atomically(listing, RECORDS.dump_json(records))
+    return _numbered(config, records, directory)
+
+
+def check_bad_rows(records: Iterable[PartRecord], max_bad_fraction: float, progress: Progress) -> list[PartRecord]:
+    """The records; tells of the first bad rows. Raises DataError where more than `max_bad_fraction` are bad."""
+    taken: list[PartRecord] = []
+    faults: list[str] = []
+    num_rows = num_bad_rows = 0
+    for record in records:
+        taken.append(record)
+        num_rows, num_bad_rows = num_rows + record.num_rows, num_bad_rows + record.num_bad_rows
+        shown = record.faults[: MAX_SHOWN_FAULTS - len(faults)]
+        faults += shown
+        for fault in shown:
+            progress.note("bad_row", fault)
+        if num_rows >= _ENOUGH_ROWS:
+            _refuse_too_many(num_bad_rows, num_rows, max_bad_fraction, faults)
+    _refuse_too_many(num_bad_rows, num_rows, max_bad_fraction, faults)
+    return taken
+
+
+def _refuse_too_many(num_bad_rows: int, num_rows: int, max_bad_fraction: float, faults: list[str]) -> None:
+    if num_bad_rows > max_bad_fraction * num_rows:
+        raise DataError(
+            f"{num_bad_rows:,} of {num_rows:,} rows are bad, the first one is {faults[0]}",
+            field="data.max_bad_fraction",
+            valid=f"at most a share of {max_bad_fraction:g}, better files or a larger share",
+        )
+
+
+def _works(
+    config: DataConfig, train: Sequence[DataFile], evaluation: Sequence[DataFile], directory: Path
+) -> Iterator[_Work]:
+    keep_going = config.max_bad_fraction > 0
+    number = 0
+    for files, is_evaluation in ((train, False), (evaluation, True)):
+        for block in blocks_of(config, files):
+            yield _Work(block, _path(directory, number), is_evaluation, keep_going)
+            number += 1
+
+
+def _path(directory: Path, number: int) -> Path:
+    return directory / f"part-{number:06d}.arrow"
+
+
+def _staged(work: _Work) -> PartRecord:
+    if work.path.exists():
+        return read_record(work.path)
+    return write_part(work.path, work.block, work.block.parse(work.keep_going), work.is_evaluation)
+
+
+def _advancing(records: Iterable[PartRecord], progress: Progress) -> Iterator[PartRecord]:
+    for record in records:
+        progress.advance(record.num_bytes, record.num_rows)
+        yield record
+
+
+def _numbered(config: DataConfig, records: Sequence[PartRecord], directory: Path) -> StagedRows:
+    parts: list[Part] = []
+    num_rows = {False: 0, True: 0}
+    for number, record in enumerate(records):
+        parts.append(Part(_path(directory, number), record, num_rows[record.is_evaluation]))
+        num_rows[record.is_evaluation] += record.num_rows
+    split = None if config.eval else Split(config.split, config.eval_fraction, num_rows[False])
+    return StagedRows(config.raw_schema, parts, split)

@@ -1,0 +1,156 @@
+"""The directory of a preparation that is not finished: locked by the process that works on it, kept for the next one.
+
+<output>.part/preparing.json   what is prepared; its lock says that somebody is at it
+              stage/           parts
+              train/ eval/ encoders/ meta.json   as in the packed directory that it becomes
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dlrm.data.errors import DataError
+from dlrm.data.packed.layout import META
+
+_STATE = "preparing.json"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class InUseError(DataError):
+    """Another process is at it."""
+
+
+class _State(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    fingerprint: str
+    boot_id: str
+    """Of the machine's present run: what was staged in another may have been lost with its memory."""
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """The directory."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, output: Path) -> "Unfinished":
+        return cls(output.with_name(f"{output.name}.part"))
+
+    @property
+    def stage(self) -> Path:
+        return self.path / "stage"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether only the last steps are left: `meta.json` is written last."""
+        return (self.path / META).exists()
+
+    def remove(self) -> None:
+        """Leave nothing behind. What says whose it is goes last: half removed it can still be told."""
+        _remove_all_but_state(self.path)
+        (self.path / _STATE).unlink()
+        self.path.rmdir()
+
+    def become(self, output: Path) -> None:
+        """Turn into the finished directory."""
+        if self.stage.exists():
+            shutil.rmtree(self.stage)
+        for directory in (*(entry for entry in self.path.iterdir() if entry.is_dir()), self.path):
+            _sync_directory(directory)
+        self.path.rename(output)
+        _sync_directory(output.parent)
+        # Last: until then nobody else may take the directory for their own.
+        (output / _STATE).unlink()
+
+
+@contextmanager
+def locked(output: Path, fingerprint: str) -> Iterator[Unfinished]:
+    """The directory in which `output` comes to be, as an interrupted preparation of the same thing has left it.
+
+    fingerprint: of all that the outcome depends on. Raises DataError where `output` exists, or where its unfinished
+    directory belongs to another process or to something else.
+    """
+    path = Unfinished.of(output).path
+    _refuse_existing(output)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.mkdir()
+        elif any(path.iterdir()) and not (path / _STATE).exists():
+            valid = "remove it, or choose another output"
+            raise DataError("holds something else than an unfinished preparation", path, valid=valid)
+        descriptor = os.open(path / _STATE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except (PermissionError, NotADirectoryError, FileExistsError) as error:
+        raise DataError(
+            f"cannot be made: {error}", output, valid="a place where this user may make a directory"
+        ) from None
+    try:
+        _lock(descriptor, path, output)
+        _claim(descriptor, path, fingerprint)
+        yield Unfinished(path)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    """See to it that the names in `path` outlive the machine's memory."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_existing(output: Path) -> None:
+    if output.exists() or output.is_symlink():
+        raise DataError("exists already", output, valid="remove it, or choose another output")
+
+
+def _lock(descriptor: int, path: Path, output: Path) -> None:
+    in_use = InUseError("another process is preparing it", output, valid="wait for it, or choose another output")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_there = os.path.samestat(os.fstat(descriptor), (path / _STATE).stat())
+    except BlockingIOError:
+        raise in_use from None
+    except FileNotFoundError:
+        is_there = False
+    # The other process may have finished, or given up, between the opening and the lock.
+    _refuse_existing(output)
+    if not is_there:
+        raise in_use
+
+
+def _claim(descriptor: int, path: Path, fingerprint: str) -> None:
+    """Make sure that what the directory holds is of `fingerprint`, if anything."""
+    present = _State(fingerprint=fingerprint, boot_id=_BOOT_ID.read_text().strip())
+    try:
+        found = _State.model_validate_json(os.pread(descriptor, 4096, 0))
+    except ValidationError:
+        found = None
+    if found is not None and found.fingerprint != fingerprint:
+        message = "holds an unfinished preparation of other data, with other settings or by another version"
+        raise DataError(message, path, valid="remove it, or choose another output")
+    if found == present:
+        return
+    if found is None or not (path / META).exists():
+        _remove_all_but_state(path)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, present.model_dump_json().encode(), 0)
+    os.fsync(descriptor)
+
+
+def _remove_all_but_state(path: Path) -> None:
+    for entry in path.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != _STATE:
+            entry.unlink()

@@ -1,0 +1,181 @@
+"""Writing the packed files: every part at its place, in any order, as often as one likes."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.packed.layout import DENSE, IDS, LABELS, WEIGHTS, FileMeta, PackedMeta, Split, bag_offsets, bag_values
+from dlrm.data.prepare.measure import SPLITS, PartMeasure, Share
+from dlrm.data.prepare.parted import Part, StagedRows
+from dlrm.data.prepare.parts import StagedPart
+from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.workers import Workers
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the rows of one part begin in one split."""
+
+    row: int
+    values: dict[int, int]
+    """By place of a multi-hot feature: where its values begin."""
+
+    def after(self, share: Share) -> "Place":
+        values = {feature: start + share.num_values[feature] for feature, start in self.values.items()}
+        return Place(self.row + share.num_rows, values)
+
+
+@dataclass(frozen=True)
+class PackedFiles:
+    """The files of a packed directory, to be written to."""
+
+    directory: Path
+    meta: PackedMeta
+    """Its `files` do not matter yet."""
+    descriptors: dict[str, int]
+    """By path relative to the directory."""
+
+    def put(self, split: Split, name: str, array: NDArray[Any], start: int) -> None:
+        """Write `array` so that its first byte is number `start` of the file."""
+        content = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
+        while content:
+            written = os.pwrite(self.descriptors[f"{split}/{name}"], content, start)
+            content, start = content[written:], start + written
+
+
+def write_rows(
+    rows: StagedRows,
+    encoders: Encoders,
+    measures: Sequence[PartMeasure],
+    directory: Path,
+    meta: PackedMeta,
+    workers: Workers,
+    progress: Progress,
+) -> None:
+    """Write every row of `rows` into the files of `directory`, which are made."""
+    progress.start("writing", 0.95, rows.num_good_rows)
+    sizes = file_sizes(meta, measures)
+    with _open_files(directory, sizes) as descriptors:
+        files = PackedFiles(directory, meta, descriptors)
+        work = zip(rows.parts, _places(meta, measures), strict=True)
+        # Closed before the files are: nobody may write to a descriptor that is already another file's.
+        with closing(workers.map(partial(_write_part, rows, encoders, files), work)) as written:
+            for part in written:
+                progress.advance(part.record.num_good_rows, part.record.num_good_rows)
+
+
+def file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dict[str, int]:
+    """Bytes of every file of rows, by path relative to the directory."""
+    sizes: dict[str, int] = {}
+    for split in SPLITS:
+        num_rows = meta.splits[split].num_rows
+        row_bytes = {LABELS: 4, DENSE: 4 * len(meta.dense), IDS: meta.id_dtype.itemsize * len(meta.single_features)}
+        if meta.has_weights:
+            row_bytes[WEIGHTS] = 4
+        sizes |= {f"{split}/{name}": num_rows * size for name, size in row_bytes.items()}
+        for feature in meta.multi_hot_features:
+            num_values = sum(measure.shares[split].num_values[feature] for measure in measures)
+            sizes[f"{split}/{bag_values(feature)}"] = num_values * meta.id_dtype.itemsize
+            sizes[f"{split}/{bag_offsets(feature)}"] = (num_rows + 1) * 8
+    return sizes
+
+
+def finished_files(directory: Path, names: Sequence[str], workers: Workers, progress: Progress) -> dict[str, FileMeta]:
+    """Size and sha256 of files, by path relative to `directory`, which from then on outlive the machine's memory."""
+    sizes = {name: (directory / name).stat().st_size for name in names}
+    progress.start("checksums", 1.0, sum(sizes.values()))
+    found: dict[str, FileMeta] = {}
+    for name, digest in zip(names, workers.map(lambda name: _finish(directory / name), names), strict=True):
+        found[name] = FileMeta(num_bytes=sizes[name], sha256=digest)
+        progress.advance(sizes[name])
+    return found
+
+
+def _places(meta: PackedMeta, measures: Sequence[PartMeasure]) -> Iterator[dict[Split, Place]]:
+    """Of every part."""
+    places: dict[Split, Place] = {split: Place(0, dict.fromkeys(meta.multi_hot_features, 0)) for split in SPLITS}
+    for measure in measures:
+        yield places
+        places = {split: place.after(measure.shares[split]) for split, place in places.items()}
+
+
+@contextmanager
+def _open_files(directory: Path, sizes: dict[str, int]) -> Iterator[dict[str, int]]:
+    with ExitStack() as stack:
+        descriptors: dict[str, int] = {}
+        for name, size in sizes.items():
+            path = directory / name
+            path.parent.mkdir(exist_ok=True)
+            descriptors[name] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            stack.callback(os.close, descriptors[name])
+            os.ftruncate(descriptors[name], size)
+            if size:
+                # A full disk is found now, not after hours.
+                os.posix_fallocate(descriptors[name], 0, size)
+        yield descriptors
+
+
+def _write_part(
+    rows: StagedRows, encoders: Encoders, files: PackedFiles, work: tuple[Part, dict[Split, Place]]
+) -> Part:
+    part, places = work
+    staged = rows.open(part)
+    is_held_out = rows.is_held_out(part, staged)
+    dense = encoders.dense_features(staged.table)
+    ids = _single_ids(encoders, files.meta, staged)
+    for split in SPLITS:
+        is_in = is_held_out == (split == "eval")
+        place = places[split]
+        files.put(split, LABELS, staged.labels[is_in], 4 * place.row)
+        if staged.weights is not None:
+            files.put(split, WEIGHTS, staged.weights[is_in], 4 * place.row)
+        for name, array in ((DENSE, dense), (IDS, ids)):
+            # Not array[is_in]: several times slower on whole rows.
+            taken = np.compress(is_in, array, axis=0)
+            files.put(split, name, taken, place.row * array.shape[1] * array.itemsize)
+        for feature in files.meta.multi_hot_features:
+            _put_bags(encoders, files, staged, split, is_in, place, feature)
+    return part
+
+
+def _single_ids(encoders: Encoders, meta: PackedMeta, staged: StagedPart) -> NDArray[Any]:
+    """[n, F1]"""
+    ids = np.empty((len(staged.labels), len(meta.single_features)), dtype=meta.id_dtype)
+    for column, feature in enumerate(meta.single_features):
+        ids[:, column] = encoders.ids(feature, staged.categorical(feature))
+    return ids
+
+
+def _put_bags(
+    encoders: Encoders,
+    files: PackedFiles,
+    staged: StagedPart,
+    split: Split,
+    is_in: NDArray[np.bool_],
+    place: Place,
+    feature: int,
+) -> None:
+    column = staged.categorical(feature)
+    assert column.lengths is not None, "a multi-hot column has lengths"
+    start = place.values[feature]
+    values = encoders.ids(feature, column)[np.repeat(is_in, column.lengths)].astype(files.meta.id_dtype)
+    files.put(split, bag_values(feature), values, start * values.itemsize)
+    ends = start + np.cumsum(column.lengths[is_in], dtype=np.int64)
+    # The 0 in front of all is there already: a file is made of zeros.
+    files.put(split, bag_offsets(feature), ends, 8 * (place.row + 1))
+
+
+def _finish(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+        return digest

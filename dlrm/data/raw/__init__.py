@@ -1,0 +1,1 @@
+"""Raw files: found, cut into blocks, parsed and checked."""

@@ -1,0 +1,55 @@
+"""The rows of one block that are at fault."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlrm.data.errors import DataError
+from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Parsed
+from dlrm.data.raw.table import RawTable
+
+_MAX_SHOWN_CHARACTERS = 40
+
+
+class BadRows:
+    """Collects the rows at fault; of the faults of one row it keeps the one that was added first."""
+
+    def __init__(self, file: str, first_line: int, num_rows: int) -> None:
+        self.good = np.ones(num_rows, dtype=np.bool_)
+        """[num_rows], which rows have no fault so far."""
+        self._file, self._first_line = file, first_line
+        self._shown: dict[int, DataError] = {}
+
+    @property
+    def any(self) -> bool:
+        return bool(self._shown)
+
+    def add(self, rows: NDArray[np.int64], field: str | None, tell: Callable[[int], tuple[str, str]]) -> None:
+        """Rows [k], ascending, with a fault in `field`; tell(i): message and what is valid, of rows[i]."""
+        is_new = self.good[rows]
+        for place in np.flatnonzero(is_new)[:MAX_SHOWN_FAULTS].tolist():
+            row = int(rows[place])
+            if len(self._shown) >= MAX_SHOWN_FAULTS and row > max(self._shown):
+                break
+            message, valid = tell(place)
+            self._shown[row] = DataError(message, self._file, self._first_line + row, field, valid)
+        self.good[rows] = False
+
+    def raise_first(self) -> None:
+        """Raises DataError of the first bad row, if there is one."""
+        if self._shown:
+            raise self._shown[min(self._shown)]
+
+    def parsed(self, table: RawTable) -> Parsed:
+        """table: the good rows."""
+        if not self._shown:
+            return Parsed(table)
+        faults = [self._shown[row] for row in sorted(self._shown)]
+        return Parsed(table, self.good, faults[:MAX_SHOWN_FAULTS])
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 3]}..."

@@ -1,0 +1,206 @@
+"""From columns as files hold them, of text or typed, to checked columns of numbers and distinct values."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dlrm.config import CategoricalColumn, SchemaConfig
+from dlrm.data.raw.bad_rows import BadRows, shown
+from dlrm.data.raw.block import Parsed
+from dlrm.data.raw.distinct import distinct_values
+from dlrm.data.raw.table import CategoricalValues, RawTable
+
+_LARGEST = float(np.finfo(np.float32).max)
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+_Why = Callable[[pa.Scalar], tuple[str, str]]
+
+
+def parsed_columns(columns: pa.Table, schema: SchemaConfig, bad: BadRows, keep_going: bool) -> Parsed:
+    """What a block holds. columns: of text or typed, of the rows that have no fault so far.
+
+    Raises DataError at the first bad row unless `keep_going`.
+    """
+    rows = np.flatnonzero(bad.good)
+    table = _ColumnReader(schema, bad, rows).table(columns)
+    if bad.any and not keep_going:
+        bad.raise_first()
+    is_good = bad.good[rows]
+    if not is_good.all():
+        # Once more, since what bad rows hold must not be among the distinct values.
+        table = _ColumnReader(schema, bad, rows[is_good]).table(columns.filter(pa.array(is_good)))
+    return bad.parsed(table)
+
+
+class _ColumnReader:
+    """Turns columns into those of a RawTable, noting rows at fault in `bad`."""
+
+    def __init__(self, schema: SchemaConfig, bad: BadRows, rows: NDArray[np.int64]) -> None:
+        """rows: of the block, which the columns have."""
+        self._schema, self._bad, self._rows = schema, bad, rows
+
+    def table(self, table: pa.Table) -> RawTable:
+        """Rows at fault have no meaning in it."""
+        schema = self._schema
+        columns = {name: _array(table[name]) for name in schema.names}
+        return RawTable(
+            labels=self._label(columns[schema.label]),
+            weights=None if schema.weight is None else self._weight(schema.weight, columns[schema.weight]),
+            dense=[self._dense(column.name, columns[column.name]) for column in schema.dense],
+            categorical=[self._categorical(column, columns[column.name]) for column in schema.categorical],
+        )
+
+    def _label(self, values: pa.Array) -> NDArray[np.float32]:
+        numbers, _ = _numbers(values)
+        self._note(self._schema.label, (numbers != 0) & (numbers != 1), values, _why_no_label)
+        return numbers.astype(np.float32)
+
+    def _weight(self, name: str, values: pa.Array) -> NDArray[np.float32]:
+        numbers, _ = _numbers(values)
+        is_bad = ~((numbers >= 0) & (numbers <= _LARGEST))
+        self._note(name, is_bad, values, _why_no_weight)
+        return np.where(is_bad, 0, numbers).astype(np.float32)
+
+    def _dense(self, name: str, values: pa.Array) -> NDArray[np.float64]:
+        numbers, is_wrong = _numbers(values)
+        self._note(name, is_wrong | (np.abs(numbers) > _LARGEST), values, _why_no_number)
+        return numbers
+
+    def _categorical(self, column: CategoricalColumn, values: pa.Array) -> CategoricalValues:
+        if not column.multi_hot:
+            return self._values(column, values, None)
+        flat, lengths = _split(values, column.separator) if is_text(values.type) else _flat(values)
+        found = self._values(column, flat, np.repeat(np.arange(len(values)), lengths))
+        return CategoricalValues(found.codes, found.distinct, lengths)
+
+    def _values(
+        self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
+    ) -> CategoricalValues:
+        """row_of: the row of each value; None where every row has one."""
+        if column.type == "integer":
+            found, why = distinct_values(_integers(values)), _why_no_integer
+        else:
+            found, why = distinct_values(_strings(values)), _why_no_string
+        self._note(column.name, (found.codes < 0) & ~_is_missing(values), values, why, row_of)
+        return found
+
+    def _note(
+        self,
+        field: str,
+        is_bad: NDArray[np.bool_],
+        values: pa.Array,
+        why: _Why,
+        row_of: NDArray[np.int64] | None = None,
+    ) -> None:
+        places = np.flatnonzero(is_bad)
+        if len(places):
+            rows = self._rows[places if row_of is None else row_of[places]]
+            rows, first = np.unique(rows, return_index=True)
+            self._bad.add(rows, field, lambda i: why(values[int(places[first[i]])]))
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _numbers(values: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Values [n], NaN where missing or no number, and where they are no number [n]."""
+    if is_text(values.type):
+        read = pl.Series(values).cast(pl.Float64, strict=False)
+        return read.to_numpy(), read.is_null().to_numpy() & ~_is_missing(values)
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return numbers, np.zeros(len(values), dtype=np.bool_)
+
+
+def _integers(values: pa.Array) -> pa.Array:
+    """int64, null where missing, no integer or beyond int64."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if values.type == pa.int64():
+        return values
+    return pl.Series(values).cast(pl.Int64, strict=False).to_arrow()
+
+
+def _strings(values: pa.Array) -> pa.Array:
+    """Strings, or a dictionary of them, null where missing or not UTF-8."""
+    if pa.types.is_dictionary(values.type):
+        return pa.DictionaryArray.from_arrays(values.indices, _strings(values.dictionary))
+    # Nothing has looked yet whether what Parquet calls a string is one.
+    raw = values.cast(pa.large_binary())
+    try:
+        return raw.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return pa.array([_decoded(value) for value in raw.to_pylist()], type=pa.large_string())
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _split(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]]:
+    """The parts of all texts, null where blank, and how many each text [n] has: one at least."""
+    lists = pl.Series(texts).str.split(separator)
+    parts = lists.explode()
+    lengths = lists.list.len().fill_null(1).cast(pl.Int32).to_numpy()
+    return parts.set(parts == "", None).to_arrow(), lengths
+
+
+def _flat(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
+    """The values of all lists, and how many each list [n] has: a missing list is a list of one missing value."""
+    kind = lists.type
+    if pa.types.is_null(kind):
+        return lists, np.ones(len(lists), dtype=np.int32)
+    if pa.types.is_fixed_size_list(kind):
+        lists = lists.cast(pa.list_(kind.value_type))
+    is_missing = _is_missing(lists)
+    lengths = np.where(is_missing, 1, lists.value_lengths().fill_null(0).to_numpy()).astype(np.int32)
+    stands_for_list = np.repeat(is_missing, lengths)
+    places = pa.array(np.cumsum(~stands_for_list) - 1, mask=stands_for_list)
+    return lists.flatten().take(places), lengths
+
+
+def _is_missing(values: pa.Array) -> NDArray[np.bool_]:
+    return values.is_null().to_numpy(zero_copy_only=False)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _why_no_label(value: pa.Scalar) -> tuple[str, str]:
+    return f"{shown(value.as_py())} is not a label" if value.is_valid else "the label is missing", "0 or 1"
+
+
+def _why_no_weight(value: pa.Scalar) -> tuple[str, str]:
+    what = f"{shown(value.as_py())} is not a weight" if value.is_valid else "the weight is missing"
+    return what, "a finite number, at least 0"
+
+
+def _why_no_number(value: pa.Scalar) -> tuple[str, str]:
+    text = str(value.as_py())
+    if _INFINITE.fullmatch(text):
+        return f"{shown(value.as_py())} is not finite", "a finite number; a missing value is blank or null"
+    if _NUMBER.fullmatch(text):
+        return f"{shown(value.as_py())} is beyond float32", f"numbers from -{_LARGEST:.4g} to {_LARGEST:.4g}"
+    return f"{shown(value.as_py())} is not a number", "a finite number; a missing value is blank or null"
+
+
+def _why_no_integer(value: pa.Scalar) -> tuple[str, str]:
+    held, other = value.as_py(), 'type "string" in the schema takes any text'
+    if _INTEGER.fullmatch(str(held)):
+        return f"{shown(held)} is beyond int64", f"-2^63 to 2^63 - 1; {other}"
+    return f"{shown(held)} is not an integer", f"an integer, or blank where missing; {other}"
+
+
+def _why_no_string(_: pa.Scalar) -> tuple[str, str]:
+    return "not UTF-8", "UTF-8 text"

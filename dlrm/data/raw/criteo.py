@@ -1,0 +1,106 @@
+"""Criteo TSV: label, 13 integers, 26 categories of up to 8 hexadecimal digits, tab-separated, blank = missing."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dlrm.config import CRITEO_SCHEMA
+from dlrm.data.errors import DataError
+from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.block import Block, Parsed
+from dlrm.data.raw.criteo_lines import good_lines
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.distinct import distinct_ids
+from dlrm.data.raw.table import CategoricalValues, RawTable
+from dlrm.data.raw.text import BLOCK_BYTES, Lines, lines_of
+
+_DENSE = [column.name for column in CRITEO_SCHEMA.dense]
+_CATEGORICAL = [column.name for column in CRITEO_SCHEMA.categorical]
+_NUM_TABS = len(_DENSE) + len(_CATEGORICAL)
+_TYPES = {name: pl.Int64() if name in _DENSE else pl.String() for name in CRITEO_SCHEMA.names}
+_MAX_ID_DIGITS = 8
+_LARGEST_INTEGER = 10**18 - 1
+_TAB, _NEWLINE, _MINUS, _ZERO, _ONE = b"\t\n-01"
+
+
+class _DoubtfulError(Exception):
+    """Polars is lenient: some line may not be a row."""
+
+
+def criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """The rows of `file`. Raises DataError as `lines_of` does."""
+    for lines in lines_of(file, block_bytes):
+        yield Block(file.name, lines.num_lines, lines.num_bytes, partial(_parse, lines, file.name))
+
+
+def _parse(lines: Lines, file: str, keep_going: bool) -> Parsed:
+    try:
+        return Parsed(_table(lines.data, lines.num_lines))
+    except (_DoubtfulError, pl.exceptions.PolarsError):
+        pass
+    bad = BadRows(file, lines.first_number, lines.num_lines)
+    data = good_lines(lines.data, bad, starts_file=lines.first_number == 1)
+    if not keep_going:
+        bad.raise_first()
+    try:
+        return bad.parsed(_table(data, int(bad.good.sum()), is_checked=True))
+    except (_DoubtfulError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"not readable: {error}", file, valid="Criteo TSV") from None
+
+
+def _table(data: bytes, num_rows: int, is_checked: bool = False) -> RawTable:
+    """Raises _DoubtfulError or a PolarsError where some line may not be a row, unless all are known to be."""
+    if not num_rows:
+        none = CategoricalValues(np.empty(0, dtype=np.int32), pl.Series([], dtype=pl.Int64))
+        return RawTable(np.empty(0, np.float32), None, [np.empty(0)] * len(_DENSE), [none] * len(_CATEGORICAL))
+    characters = np.frombuffer(data, dtype=np.uint8)
+    starts = np.flatnonzero(characters == _NEWLINE) + 1
+    starts = np.concatenate([[0], starts[:-1]])
+    if not is_checked:
+        _check_form(data, characters, starts)
+    columns = pl.read_csv(data, has_header=False, separator="\t", schema=_TYPES, quote_char=None)
+    if len(columns) != num_rows:
+        raise _DoubtfulError("Polars has not found every line")
+    if not is_checked:
+        _check_values(characters, columns)
+    return RawTable(
+        labels=(characters[starts] == _ONE).astype(np.float32),
+        weights=None,
+        dense=[columns[name].cast(pl.Float64).to_numpy() for name in _DENSE],
+        categorical=[_ids(columns[name]) for name in _CATEGORICAL],
+    )
+
+
+def _check_form(data: bytes, characters: NDArray[np.uint8], starts: NDArray[np.int64]) -> None:
+    """Labels are single digits, and there are as many tabs as rows need: no line can have too few columns then, since
+    Polars refuses one that has too many."""
+    if np.count_nonzero(characters == _TAB) != _NUM_TABS * len(starts):
+        raise _DoubtfulError("some line has too few or too many columns")
+    labels = characters[starts]
+    if not np.all((labels == _ZERO) | (labels == _ONE)) or np.any(characters[starts + 1] != _TAB):
+        raise _DoubtfulError("some label is not 0 or 1")
+    if any(character in data for character in (b"+", b" ", b"\r", b"\0")):
+        raise _DoubtfulError("characters that Polars overlooks")
+
+
+def _check_values(characters: NDArray[np.uint8], columns: pl.DataFrame) -> None:
+    """Polars takes a minus in a hexadecimal number, and numbers of any length."""
+    num_negative = sum(int((columns[name] < 0).sum()) for name in _DENSE)
+    if np.count_nonzero(characters == _MINUS) != num_negative:
+        raise _DoubtfulError("a minus is where none should be")
+    if not all(columns[name].is_between(-_LARGEST_INTEGER, _LARGEST_INTEGER).all() for name in _DENSE):
+        raise _DoubtfulError("an integer is too large")
+    if any((columns[name].str.len_bytes() > _MAX_ID_DIGITS).any() for name in _CATEGORICAL):
+        raise _DoubtfulError("an id is too long")
+
+
+def _ids(texts: pl.Series) -> CategoricalValues:
+    ids = texts.str.to_integer(base=16, dtype=pl.UInt32, strict=False)
+    if not ids.null_count():
+        return distinct_ids(ids.to_numpy(), None)
+    if ids.null_count() != texts.null_count():
+        raise _DoubtfulError("an id is not hexadecimal")
+    return distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy())

@@ -1,0 +1,61 @@
+"""The lines of Criteo TSV that are not rows: slow and exact, for blocks that the fast reader refuses."""
+
+import re
+
+import numpy as np
+
+from dlrm.config import CRITEO_SCHEMA
+from dlrm.data.raw.bad_rows import BadRows, shown
+
+_COLUMNS = CRITEO_SCHEMA.names
+_NUM_DENSE = len(CRITEO_SCHEMA.dense)
+_NUM_CATEGORICAL = len(CRITEO_SCHEMA.categorical)
+
+_INTEGER = rb"-?0*[0-9]{1,18}"
+_HEXADECIMAL = rb"[0-9a-fA-F]{1,8}"
+_ROW = re.compile(rb"[01](?:\t(?:%b)?){%d}(?:\t(?:%b)?){%d}" % (_INTEGER, _NUM_DENSE, _HEXADECIMAL, _NUM_CATEGORICAL))
+_WORD = re.compile(rb"[A-Za-z_]+[A-Za-z_0-9 ]*")
+
+
+def good_lines(data: bytes, bad: BadRows, starts_file: bool) -> bytes:
+    """The lines of `data` that are rows; the others go to `bad`."""
+    kept: list[bytes] = []
+    for row, line in enumerate(data.split(b"\n")[:-1]):
+        if _ROW.fullmatch(line):
+            kept.append(line)
+            continue
+        message, field, valid = _fault(line, is_first=starts_file and row == 0)
+        bad.add(np.array([row]), field, lambda _, told=(message, valid): told)
+    return b"".join(line + b"\n" for line in kept)
+
+
+def _fault(line: bytes, is_first: bool) -> tuple[str, str | None, str]:
+    """Message, field and what would be valid, for a line at fault."""
+    if not line.removesuffix(b"\r"):
+        return "the line is blank", None, "one row a line"
+    if line.endswith(b"\r"):
+        return "ends in CR LF", None, r"lines that end in LF alone; `sed -i 's/\r$//' FILE` converts a file"
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return "not UTF-8", None, "plain UTF-8 text, or text compressed with gzip or zstd"
+    columns = line.split(b"\t")
+    if is_first and _WORD.fullmatch(columns[0]):
+        return "the first line is a header", None, "rows alone; format csv reads files with a header"
+    if len(columns) != len(_COLUMNS):
+        valid = f"{len(_COLUMNS)}: label, 13 integers, 26 hexadecimal categories; a blank is missing"
+        return f"has {len(columns)} tab-separated columns", None, valid
+    if columns[0] not in (b"0", b"1"):
+        what = f"{shown(columns[0].decode())} is not a label" if columns[0] else "the label is missing"
+        return what, "label", "0 or 1"
+    for position, value in enumerate(columns[1:], start=1):
+        is_dense = position <= _NUM_DENSE
+        if value and not re.fullmatch(_INTEGER if is_dense else _HEXADECIMAL, value):
+            what = "an integer" if is_dense else "a hexadecimal id"
+            valid = (
+                "up to 18 digits, with - in front where negative, or blank"
+                if is_dense
+                else "1 to 8 of 0-9 a-f, or blank"
+            )
+            return f"{shown(value.decode())} is not {what}", _COLUMNS[position], valid
+    raise AssertionError("a line without a fault is a row")

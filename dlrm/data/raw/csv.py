@@ -1,0 +1,128 @@
+"""CSV with a schema: UTF-8, values between delimiters, quoted or not, one row a line; lines end in LF or CR LF.
+
+A blank is a missing value, in a list too. Hence a blank cell of a multi-hot column is a missing list, which is one
+missing value: CSV cannot hold an empty list.
+"""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from dlrm.config import SchemaConfig
+from dlrm.data.errors import DataError
+from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.block import Block, Parsed
+from dlrm.data.raw.columns import parsed_columns
+from dlrm.data.raw.csv_lines import CsvLines
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.text import BLOCK_BYTES, Lines, lines_of
+
+_WORD = re.compile(r"(?!nan$)[A-Za-z_].*", re.IGNORECASE | re.DOTALL)
+
+
+def csv_blocks(file: DataFile, schema: SchemaConfig, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """The rows of `file`. Raises DataError where its header is wrong, and as `lines_of` does."""
+    delimiter = schema.delimiter
+    if not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise DataError(f"{delimiter!r} cannot stand between columns", field="schema.delimiter", valid="such as , ; |")
+    reader = None
+    for lines in lines_of(file, block_bytes):
+        rows = lines
+        if reader is None:
+            reader = _BlockReader(file.name, schema, schema.columns or _header(lines, file.name, schema))
+            rows = lines if schema.columns else lines.after_first()
+        if rows.num_lines:
+            yield Block(file.name, rows.num_lines, rows.num_bytes, partial(reader.parse, rows))
+
+
+def _header(lines: Lines, file: str, schema: SchemaConfig) -> list[str]:
+    """The names in the first line."""
+    line = lines.data[: lines.data.index(b"\n")].removesuffix(b"\r")
+    valid = "column names in the first line, or `columns` in the schema for a file without a header"
+    try:
+        names = next(csv.reader([line.decode()], delimiter=schema.delimiter), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"the header cannot be read: {error}", file, 1, valid=valid) from None
+    counts = Counter(names)
+    for name in schema.names:
+        if name not in counts:
+            listed = ", ".join(names)
+            raise DataError(f"there is no such column; the first line has {listed[:200]!r}", file, 1, name, valid)
+    for name, count in counts.items():
+        if count > 1:
+            raise DataError("the header has this name twice", file, 1, name, "a name of its own for every column")
+    return names
+
+
+class _UnevenError(Exception):
+    """Lines and rows are not the same."""
+
+
+class _BlockReader:
+    """Parses blocks of one file."""
+
+    def __init__(self, file: str, schema: SchemaConfig, names: list[str]) -> None:
+        self._file, self._schema, self._names = file, schema, names
+        columns_from = "the header has" if schema.columns is None else "the schema lists"
+        self._lines = CsvLines(schema.delimiter, len(names), columns_from)
+
+    def parse(self, lines: Lines, keep_going: bool) -> Parsed:
+        bad = BadRows(self._file, lines.first_number, lines.num_lines)
+        try:
+            table = self._strings(_even(lines.data), lines.num_lines)
+        except (_UnevenError, pa.ArrowInvalid):
+            table = self._exactly(lines.data, bad)
+        if lines.first_number == 1 and bad.good[0] and self._is_header(table):
+            valid = "data in the first line, or a schema without `columns`, whose names then come from the header"
+            bad.add(np.array([0]), self._schema.label, lambda _: ("the first line is a header", valid))
+            table = table.slice(1)
+        return parsed_columns(table, self._schema, bad, keep_going)
+
+    def _strings(self, data: bytes, num_lines: int) -> pa.Table:
+        """The columns of the schema, null where blank."""
+        kept = self._schema.names
+        types = dict.fromkeys(kept, pa.string())
+        if not num_lines:
+            return pa.schema(types).empty_table()
+        # One blank row more: a quote that stays open at the end must swallow it, not pass unseen.
+        num_extra = int(b'"' in data)
+        data += (self._schema.delimiter.encode() * (len(self._names) - 1) + b"\n") * num_extra
+        table = arrow_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=arrow_csv.ReadOptions(column_names=self._names, block_size=len(data) + 1, use_threads=False),
+            parse_options=arrow_csv.ParseOptions(delimiter=self._schema.delimiter, ignore_empty_lines=False),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=types, include_columns=kept, null_values=[""], strings_can_be_null=True
+            ),
+        )
+        if table.num_rows != num_lines + num_extra:
+            raise _UnevenError("a quoted value goes on in the next line")
+        return table.slice(0, num_lines)
+
+    def _exactly(self, data: bytes, bad: BadRows) -> pa.Table:
+        rows = self._lines.rows(data, bad)
+        try:
+            return self._strings(rows, int(bad.good.sum()))
+        except (_UnevenError, pa.ArrowInvalid) as error:
+            raise DataError(f"not readable: {error}", self._file, valid="CSV") from None
+
+    def _is_header(self, table: pa.Table) -> bool:
+        label = table[self._schema.label][0].as_py()
+        return self._schema.columns is not None and label is not None and _WORD.fullmatch(label) is not None
+
+
+def _even(data: bytes) -> bytes:
+    """The same, lines ending in LF alone. Raises _UnevenError, or pyarrow.ArrowInvalid, where some line is no text."""
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n")
+    if b"\r" in data or b"\0" in data or b"\n\n" in data or data.startswith(b"\n"):
+        raise _UnevenError("some line is blank or holds control characters")
+    offsets = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
+    pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(data)).validate(full=True)
+    return data

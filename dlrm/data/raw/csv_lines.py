@@ -1,0 +1,61 @@
+"""The lines of a CSV file that are not rows: slow and exact, for blocks that the fast reader refuses."""
+
+import re
+
+import numpy as np
+
+from dlrm.data.raw.bad_rows import BadRows
+
+
+class CsvLines:
+    """Lines of `num_columns` values between delimiters; a value may be quoted, a quote in it is doubled."""
+
+    def __init__(self, delimiter: str, num_columns: int, columns_from: str) -> None:
+        """columns_from: what says how many columns there are, for messages."""
+        self._delimiter, self._num_columns, self._columns_from = delimiter.encode(), num_columns, columns_from
+        between = re.escape(self._delimiter)
+        # Possessive: a quote that nothing closes must not be taken for text.
+        self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
+
+    def rows(self, data: bytes, bad: BadRows) -> bytes:
+        """The lines that are rows; the others go to `bad`."""
+        kept: list[bytes] = []
+        for row, whole_line in enumerate(data.split(b"\n")[:-1]):
+            line = whole_line.removesuffix(b"\r")
+            fault = self._fault(line)
+            if fault is None:
+                kept.append(line)
+            else:
+                bad.add(np.array([row]), None, lambda _, fault=fault: fault)
+        return b"".join(line + b"\n" for line in kept)
+
+    def _fault(self, line: bytes) -> tuple[str, str] | None:
+        if not line:
+            return "the line is blank", "one row a line"
+        if b"\0" in line or b"\r" in line:
+            what = "a NUL byte" if b"\0" in line else "a carriage return inside the line"
+            return f"holds {what}", "UTF-8 text whose lines end in LF or CR LF"
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return "not UTF-8", "UTF-8 text"
+        num_columns = self._count(line)
+        if num_columns is None:
+            return "a quoted value does not end on its line", "values without line breaks"
+        if num_columns != self._num_columns:
+            valid = f"{self._num_columns}, as {self._columns_from}, with {self._delimiter.decode()!r} between them"
+            return f"has {num_columns} columns", valid
+        return None
+
+    def _count(self, line: bytes) -> int | None:
+        """Columns of a line; None where a quote stays open."""
+        if b'"' not in line:
+            return line.count(self._delimiter) + 1
+        position, count = 0, 0
+        while True:
+            value = self._value.match(line, position)
+            if value is None:
+                return None
+            position, count = value.end(), count + 1
+            if not value[0].endswith(self._delimiter):
+                return count

@@ -1,0 +1,82 @@
+"""The objects that a path, prefix or pattern of a store names."""
+
+import fnmatch
+import glob
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyarrow import fs
+
+from dlrm.data.errors import DataError
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.stores import StoreError, open_store, without_credentials
+
+
+def remote_files(pattern: str, field: str, roots: Sequence[str] | None) -> list[DataFile]:
+    """The objects that `pattern` names, sorted; a prefix stands for all below it, as a directory does.
+
+    roots: prefixes that every object must lie under; None allows all. Raises DataError where there are none, or where
+    one is empty or outside the roots.
+    """
+    base, told = _fixed_part(pattern), without_credentials(pattern)
+    if roots is not None and not any(f"{base}/".startswith(f"{root.rstrip('/')}/") for root in roots):
+        under = " or ".join(roots) or "a data root; none is in a store"
+        raise DataError("lies outside the data roots", told, field=field, valid=f"an object under {under}")
+    try:
+        found = _objects(base)
+    except StoreError as error:
+        raise DataError(error.message, told, field=field, valid=error.valid) from None
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"not readable: {error}", told, field=field, valid="objects that may be read") from None
+    if base != pattern.rstrip("/"):
+        found = [file for file in found if _is_named(file.name, pattern.rstrip("/"))]
+    if not found:
+        what = "the pattern matches no object" if glob.has_magic(pattern) else "no such object"
+        raise DataError(what, told, field=field, valid="an object that exists, a prefix or a pattern")
+    for file in found:
+        if file.num_bytes == 0:
+            raise DataError("the object is empty", file.name, field=field, valid="an object with at least one row")
+    return sorted(found, key=lambda file: file.name)
+
+
+def _fixed_part(pattern: str) -> str:
+    """`pattern` itself, or what stands above its first magic part."""
+    parts = pattern.rstrip("/").split("/")
+    magic = [place for place, part in enumerate(parts) if glob.has_magic(part)]
+    return "/".join(parts[: magic[0]]) if magic else "/".join(parts)
+
+
+def _objects(name: str) -> list[DataFile]:
+    """The object of that name, or those below it, hidden ones aside."""
+    store, path = open_store(name)
+    scheme = name.partition("://")[0]
+    info = store.get_file_info(path)
+    if info.type == fs.FileType.File:
+        return [_data_file(scheme, info)]
+    if info.type == fs.FileType.NotFound:
+        return []
+    below = store.get_file_info(fs.FileSelector(path, recursive=True))
+    files = [info for info in below if info.type == fs.FileType.File]
+    return [_data_file(scheme, info) for info in files if not _is_hidden(info.path.removeprefix(path))]
+
+
+def _data_file(scheme: str, info: fs.FileInfo) -> DataFile:
+    return DataFile(f"{scheme}://{info.path}", info.size, info.mtime_ns or 0)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith((".", "_")) for part in path.split("/"))
+
+
+def _is_named(name: str, pattern: str) -> bool:
+    """Whether `pattern` matches an object's name, or a directory above it."""
+    parts, wanted = name.split("/"), pattern.split("/")
+    return any(_match(parts[:end], wanted) for end in range(1, len(parts) + 1))
+
+
+def _match(parts: list[str], wanted: list[str]) -> bool:
+    if not wanted:
+        return not parts
+    if wanted[0] == "**":
+        return any(_match(parts[skipped:], wanted[1:]) for skipped in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], wanted[0]) and _match(parts[1:], wanted[1:])

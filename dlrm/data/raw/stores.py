@@ -1,0 +1,98 @@
+"""Stores of objects: S3 and Google Cloud Storage, with credentials of the environment or its standard files alone."""
+
+import functools
+import os
+import re
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+_URI = re.compile(r"(?P<scheme>s3|gs)://(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]*)(?:/(?P<key>.*))?", re.DOTALL)
+_GCS_RETRY_SECONDS = 15
+"""Google's client goes on for 15 minutes by default."""
+
+
+class StoreError(ValueError):
+    """An object that cannot be had: `message` says why, `valid` what would do."""
+
+    def __init__(self, message: str, valid: str) -> None:
+        super().__init__(message, valid)
+        self.message, self.valid = message, valid
+
+    def __str__(self) -> str:
+        return f"{self.message} (valid: {self.valid})"
+
+
+def without_credentials(uri: str) -> str:
+    """The same, fit to be shown where somebody has put a secret in it."""
+    return re.sub(r"://[^/@]*@", "://***@", uri)
+
+
+def open_store(uri: str) -> tuple[fs.FileSystem, str]:
+    """The file system of `uri`, and the path `bucket/key` in it. Raises StoreError where it is not configured."""
+    found = _URI.fullmatch(uri)
+    if not found:
+        raise StoreError("is not the name of an object", "s3://bucket/key or gs://bucket/key, without credentials")
+    scheme, bucket, key = found["scheme"], found["bucket"], (found["key"] or "").rstrip("/")
+    # A store takes these literally, a file system does not: nothing may depend on which of the two is asked.
+    if any(part in ("", ".", "..") for part in key.split("/") if key):
+        raise StoreError('holds an empty part, "." or ".."', "a key of plain parts between single slashes")
+    return _file_system(scheme, bucket), f"{bucket}/{key}" if key else bucket
+
+
+def open_object(uri: str) -> pa.NativeFile:
+    """The bytes of an object, seekable. Raises StoreError, and OSError where it may not be read."""
+    store, path = open_store(uri)
+    return store.open_input_file(path)
+
+
+@functools.cache
+def _file_system(scheme: str, bucket: str) -> fs.FileSystem:
+    if scheme == "s3":
+        _require_s3()
+        uri = f"s3://{bucket}"
+    else:
+        _require_gcs()
+        uri = f"gs://{bucket}?retry_limit_seconds={_GCS_RETRY_SECONDS}"
+    try:
+        return fs.FileSystem.from_uri(uri)[0]
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"its store cannot be reached: {error}", "a bucket that exists and may be read") from None
+
+
+def forget() -> None:
+    """Open every store anew: their configuration has changed."""
+    _file_system.cache_clear()
+
+
+def _require_s3() -> None:
+    configured = (
+        _are_set("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        or _are_set("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")
+        or _are_set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+        or _are_set("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+        or _is_file("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+        or _is_file("AWS_CONFIG_FILE", "~/.aws/config")
+    )
+    if not configured:
+        valid = (
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_REGION and AWS_ENDPOINT_URL where needed), "
+            "or keep credentials in ~/.aws/credentials, with AWS_PROFILE to choose"
+        )
+        raise StoreError("no credentials for s3:// are configured", valid)
+
+
+def _require_gcs() -> None:
+    standard = Path(os.environ.get("CLOUDSDK_CONFIG", "~/.config/gcloud")) / "application_default_credentials.json"
+    if not _is_file("GOOGLE_APPLICATION_CREDENTIALS", str(standard)):
+        valid = "set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run `gcloud auth application-default login`"
+        raise StoreError("no credentials for gs:// are configured", valid)
+
+
+def _are_set(*names: str) -> bool:
+    return all(os.environ.get(name) for name in names)
+
+
+def _is_file(variable: str, standard: str) -> bool:
+    return Path(os.environ.get(variable) or standard).expanduser().is_file()

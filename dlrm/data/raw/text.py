@@ -1,0 +1,115 @@
+"""Text files, plain or compressed, cut into runs of whole lines."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dlrm.data.errors import DataError
+from dlrm.data.raw.data_file import DataFile
+
+BLOCK_BYTES = 16 << 20
+"""Of text, decompressed."""
+MAX_LINE_BYTES = 16 << 20
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_NO_TEXT = {
+    b"BZh91AY&SY": "is compressed with bzip2",
+    b"\xfd7zXZ": "is compressed with xz",
+    b"PK\x03\x04": "is a zip archive",
+    b"\xff\xfe": "is UTF-16 text",
+    b"\xfe\xff": "is UTF-16 text",
+    b"PAR1\x15": "is a Parquet file",
+}
+_NEWLINE = 10
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A run of whole lines of one file."""
+
+    data: bytes
+    """Every line ends in a newline."""
+    first_number: int
+    """Of its first line in the file, counted from 1."""
+    num_lines: int
+    num_bytes: int
+    """Of the file as it lies on disk, read for these lines."""
+
+    def after_first(self) -> "Lines":
+        """The same without the first line."""
+        data = self.data[self.data.index(b"\n") + 1 :]
+        return Lines(data, self.first_number + 1, self.num_lines - 1, self.num_bytes)
+
+
+class _Stream(Protocol):
+    def read(self, nbytes: int, /) -> bytes: ...
+
+
+def lines_of(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
+    """All lines of `file`, in runs of about `block_bytes`; where they are cut depends on its bytes alone.
+
+    gzip and zstd are known by their first bytes. A last line without a newline gets one, a byte order mark goes.
+    Raises DataError where the file is not text, holds nothing or a line beyond MAX_LINE_BYTES, or where a compressed
+    stream is damaged.
+    """
+    with ExitStack() as stack:
+        raw = stack.enter_context(file.open())
+        stream, compression = _decompressed(raw, file, stack)
+        start = _read(stream, len(_BYTE_ORDER_MARK), file, compression)
+        rest, number, position = start.removeprefix(_BYTE_ORDER_MARK), 1, 0
+        while piece := _read(stream, block_bytes, file, compression):
+            end = piece.rfind(b"\n") + 1
+            if end:
+                lines = _counted(b"".join((rest, memoryview(piece)[:end])), number, raw.tell() - position)
+                rest, number, position = piece[end:], number + lines.num_lines, raw.tell()
+                yield lines
+            else:
+                rest += piece
+            if len(rest) > MAX_LINE_BYTES:
+                valid = f"lines of at most {MAX_LINE_BYTES:,} bytes"
+                raise DataError("the line is too long", file.name, number, valid=valid)
+        if rest:
+            yield _counted(rest.removesuffix(b"\n") + b"\n", number, raw.tell() - position)
+        elif number == 1:
+            raise DataError("the file is empty", file.name, valid="a file with at least one row")
+
+
+def _counted(data: bytes, number: int, num_bytes: int) -> Lines:
+    num_lines = int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8) == _NEWLINE))
+    return Lines(data, number, num_lines, num_bytes)
+
+
+def _decompressed(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Stream, str | None]:
+    """The text of `raw`, and how it is compressed."""
+    start = raw.read(max(map(len, _NO_TEXT)))
+    raw.seek(0)
+    for magic, what in _NO_TEXT.items():
+        if start.startswith(magic):
+            raise DataError(what, file.name, valid="UTF-8 text, plain or compressed with gzip or zstd")
+    for magic, compression in _COMPRESSIONS.items():
+        if start.startswith(magic):
+            stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), compression)
+            return stack.enter_context(stream), compression
+    return raw, None
+
+
+def _read(stream: _Stream, num_bytes: int, file: DataFile, compression: str | None) -> bytes:
+    """The next `num_bytes`, fewer at the end."""
+    try:
+        return stream.read(num_bytes)
+    except OSError as error:
+        # Arrow tells its own faults from those of the file below by their words alone.
+        if "Truncated compressed stream" in str(error):
+            what, valid = f"the {compression} stream ends early: the file is truncated", "a complete file"
+        elif "inflate failed" in str(error) or "ZSTD decompress failed" in str(error):
+            what, valid = f"the {compression} stream is damaged", "a file that decompresses"
+        elif file.is_remote:
+            raise OSError(f"{file.name}: reading failed: {error}") from error
+        else:
+            what, valid = f"not readable: {error}", "a file that may be read"
+        raise DataError(what, file.name, valid=valid) from None

@@ -1,0 +1,1 @@
+"""The synthetic click log and the teacher that draws its labels."""

@@ -1,0 +1,7 @@
+"""The shape of Criteo's rows."""
+
+from dlrm.config import CRITEO_SCHEMA
+
+DENSE_NAMES = tuple(column.name for column in CRITEO_SCHEMA.dense)
+FEATURE_NAMES = tuple(column.name for column in CRITEO_SCHEMA.categorical)
+NUM_DENSE, NUM_FEATURES = len(DENSE_NAMES), len(FEATURE_NAMES)

@@ -1,0 +1,143 @@
+"""A synthetic click log, Criteo-shaped: 13 dense and 26 categorical features, labels drawn from a hidden teacher.
+
+Row i is a function of (seed, num_ids, i) alone: the same whoever makes it, in whatever order, for any number of rows.
+Nothing is stored but the quantiles of every column.
+"""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlrm.config import SyntheticConfig
+from dlrm.data.encode.dense import MISSING_COUNT, log_of_counts
+from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
+from dlrm.data.rows import Bags, DataSchema, Feature, Rows, Runs
+from dlrm.data.synthetic.criteo_shape import FEATURE_NAMES, NUM_DENSE, NUM_FEATURES
+from dlrm.data.synthetic.teacher import Teacher
+
+_SMALLEST_NUM_IDS = 4
+_FEATURES_BY_SIZE = (8, 19, 5, 16, 22, 24, 13, 4, 7, 21, 18, 0, 10, 1, 17, 12, 14, 6, 9, 23, 25, 3, 15, 20, 11, 2)
+"""Categorical features from the smallest table to the largest, much as Criteo's are."""
+_INTERACTING = [19, 5, 16, 22]
+"""Small tables, so that every id that interacts is frequent."""
+_INTERACTING_DENSE = [1, 4]
+
+_MISSING_PERCENT = (0, 0, 4, 4, 0, 12, 0, 0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 40, 40, 4, 35, 0, 4, 40, 40)
+_DENSE_MISSING_PERCENT = (40, 0, 20, 20, 2, 22, 4, 0, 4, 40, 4, 35, 20)
+_DENSE_MEDIAN = (1, 3, 6, 5, 400, 30, 3, 8, 40, 1, 2, 1, 4)
+_DENSE_SPREAD = (1.2, 1.6, 1.3, 0.9, 1.7, 1.6, 1.3, 0.9, 1.4, 0.7, 1.0, 1.1, 0.9)
+"""Dense values are log-normal counts: standard deviations of their logarithms."""
+
+_IDS, _DENSE, _LABELS, _TEACHER = range(4)
+_BLOCK_ROWS = 1024
+"""Rows made at a time: all columns of a block stay in a core's cache."""
+_QUANTILE_BITS = 12
+_NUM_QUANTILES = 1 << _QUANTILE_BITS
+_FRACTION_BITS = 64 - _QUANTILE_BITS
+_SAMPLE_ROWS = np.arange(1 << 41, (1 << 41) + (1 << 14), dtype=np.int64)
+"""Rows that no log reaches; the teacher is scaled on them."""
+
+
+class SyntheticRows:
+    """The rows of one synthetic log, made when read."""
+
+    row_bytes = 4 * (1 + NUM_DENSE + NUM_FEATURES)
+    """What they would take in packed files: rows are shuffled as if they lay there."""
+
+    def __init__(self, config: SyntheticConfig) -> None:
+        self.num_rows = config.num_rows
+        sizes = _table_sizes(config.num_ids)
+        features = tuple(Feature(name, size) for name, size in zip(FEATURE_NAMES, sizes, strict=True))
+        self.schema = DataSchema(NUM_DENSE, features)
+        self._dense_keys = stream_keys(config.seed, _DENSE, NUM_DENSE)
+        self._id_keys = stream_keys(config.seed, _IDS, NUM_FEATURES)
+        self._label_key = stream_key(config.seed, _LABELS)
+        self._dense_quantiles = _dense_quantiles()
+        self._id_starts, self._id_widths = _id_quantiles(sizes)
+        dense, ids = self._features(_SAMPLE_ROWS)
+        teacher_seed = stream_key(config.seed, _TEACHER)
+        self.teacher = Teacher(teacher_seed, _INTERACTING, _INTERACTING_DENSE, dense, ids)
+
+    def read(self, row_numbers: NDArray[np.int64]) -> Rows:
+        """See RowSource."""
+        return self._made(row_numbers)[0]
+
+    def look_ahead(self, now: Runs, soon: Runs) -> None:
+        """Nothing: there is nothing to fetch."""
+
+    def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """See RowSource."""
+        return self._made(row_numbers)[1].astype(np.float64)
+
+    def _made(self, row_numbers: NDArray[np.int64]) -> tuple[Rows, NDArray[np.float32]]:
+        """Rows, and the probabilities that their labels were drawn with."""
+        num_rows = len(row_numbers)
+        dense = np.empty((num_rows, NUM_DENSE), dtype=np.float32)
+        ids = np.empty((NUM_FEATURES, num_rows), dtype=np.int64)
+        probabilities = np.empty(num_rows, dtype=np.float32)
+        for start in range(0, num_rows, _BLOCK_ROWS):
+            block = slice(start, start + _BLOCK_ROWS)
+            block_dense, block_ids = self._features(row_numbers[block])
+            dense[block], ids[:, block] = block_dense, block_ids
+            probabilities[block] = self.teacher.probabilities(block_dense, block_ids)
+        labels = (random_units(self._label_key, row_numbers) < probabilities).astype(np.float32)
+        return Rows(labels, dense, Bags.single(ids)), probabilities
+
+    def _features(self, row_numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """dense [n, N] and ids [F, n]: the quantile that a row's random bits fall on."""
+        bits = random_bits(self._dense_keys, row_numbers)
+        dense = np.ascontiguousarray(self._dense_quantiles.take(_quantile(bits)).T)
+        bits = random_bits(self._id_keys, row_numbers)
+        quantile = _quantile(bits)
+        bits &= np.uint64((1 << _FRACTION_BITS) - 1)
+        position = bits.view(np.int64) * 2.0**-_FRACTION_BITS
+        position *= self._id_widths.take(quantile)
+        position += self._id_starts.take(quantile)
+        return dense, position.astype(np.int64)
+
+
+def _quantile(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Places [columns, n] in the quantiles of all columns, laid end to end."""
+    places = (bits >> np.uint64(_FRACTION_BITS)).view(np.int64)
+    places += np.arange(len(bits), dtype=np.int64)[:, None] * _NUM_QUANTILES
+    return places
+
+
+def _table_sizes(num_ids: int) -> list[int]:
+    """Rows of each table: a geometric series from 4 to num_ids."""
+    sizes = [0] * NUM_FEATURES
+    for position, feature in enumerate(_FEATURES_BY_SIZE):
+        growth = (num_ids / _SMALLEST_NUM_IDS) ** (position / (NUM_FEATURES - 1))
+        sizes[feature] = round(_SMALLEST_NUM_IDS * growth)
+    return sizes
+
+
+def _dense_quantiles() -> NDArray[np.float32]:
+    """Delivered dense values at evenly spaced quantiles, the missing ones first, column after column."""
+    columns: list[NDArray[np.float32]] = []
+    for median, spread, percent in zip(_DENSE_MEDIAN, _DENSE_SPREAD, _DENSE_MISSING_PERCENT, strict=True):
+        num_missing = _NUM_QUANTILES * percent // 100
+        num_present = _NUM_QUANTILES - num_missing
+        normal = NormalDist(math.log(median + 0.5), spread)
+        counts = [math.floor(math.exp(normal.inv_cdf((k + 0.5) / num_present))) for k in range(num_present)]
+        columns += [np.full(num_missing, MISSING_COUNT), log_of_counts(np.array(counts, dtype=np.float64))]
+    return np.concatenate(columns)
+
+
+def _id_quantiles(sizes: list[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Where each quantile of the ids starts and how wide it is, column after column; missing ones, id 0, come first.
+
+    Present ids are floor(size ** u) for u uniform in [0, 1): id k comes with probability log((k + 1) / k) / log(size),
+    which is Zipf's law with exponent 1. Within a quantile the curve is taken as straight.
+    """
+    starts: list[NDArray[np.float64]] = []
+    widths: list[NDArray[np.float64]] = []
+    for size, percent in zip(sizes, _MISSING_PERCENT, strict=True):
+        num_missing = _NUM_QUANTILES * percent // 100
+        num_present = _NUM_QUANTILES - num_missing
+        edges = np.array([math.pow(size, k / num_present) for k in range(num_present + 1)])
+        starts += [np.zeros(num_missing), edges[:-1]]
+        widths += [np.zeros(num_missing), np.diff(edges)]
+    return np.concatenate(starts), np.concatenate(widths)

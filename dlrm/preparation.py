@@ -1,0 +1,100 @@
+"""Prepares the raw rows of a run: `python -m dlrm.preparation RUN_DIRECTORY --attempt N`, started by `dlrm.launch`.
+
+Leaves `data.json`, which says where the packed rows are. SIGTERM ends it at once: what was begun is gone on with, or
+begun anew, by whoever prepares the same rows next.
+"""
+
+import argparse
+import hashlib
+import logging
+import sys
+import time
+from pathlib import Path
+
+from dlrm.config import ResolvedJob
+from dlrm.data.errors import DataError
+from dlrm.data.packed.open import packed_meta
+from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.told import Moved, Noted
+from dlrm.record import EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, PreparedData, RunDirectory
+from dlrm.reporting.reporter import Reporter
+
+log = logging.getLogger(__name__)
+
+REPORT_SECONDS = 0.5
+"""Between two reports of how far it is."""
+
+
+class Teller:
+    """Reports what a preparation says."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._next_report_at = 0.0
+
+    def __call__(self, said: Moved | Noted) -> None:
+        if isinstance(said, Noted):
+            self._reporter.event(said.name, said.message)
+        elif time.monotonic() >= self._next_report_at:
+            self._reporter.progress("preparing", said.message, said.done_fraction)
+            self._next_report_at = time.monotonic() + REPORT_SECONDS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_directory", type=Path)
+    parser.add_argument("--attempt", type=int, required=True)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s preparation %(message)s")
+    directory = RunDirectory(arguments.run_directory)
+    attempt = directory.attempt(arguments.attempt)
+    # A signal that came before this program ran is lost; the file that was made before it is not.
+    if attempt.stop_request.exists():
+        return EXIT_STOPPED
+    try:
+        prepare(directory, Reporter(attempt, rank=0))
+    except Exception as error:
+        log.exception("the data could not be prepared")
+        outcome = _outcome(error)
+        outcome.write_first(attempt.outcome)
+        return outcome.exit_code
+    return EXIT_DONE
+
+
+def prepare(directory: RunDirectory, reporter: Reporter) -> None:
+    """Have the rows of the run packed, and note where. Raises DataError, also where they are no longer the same."""
+    resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
+    reporter.progress("preparing", "looking at the files", 0.0)
+    path = prepared(
+        resolved.job.data,
+        resolved.data_roots,
+        Path(resolved.data_cache) if resolved.data_cache else directory.prepared,
+        base_directory=Path(),
+        num_threads=resolved.job.resources.num_cores,
+        tell=Teller(reporter),
+    ).resolve()
+    found = PreparedData(directory=str(path), checksum=checksum_of(path))
+    before = PreparedData.read(directory.data)
+    if before is not None and before.checksum != found.checksum:
+        message = f"the data has changed since the run began: it was {before.directory}, and now is {found.directory}"
+        raise DataError(message, field="data.train", valid="the files as they were, or a new run")
+    found.write(directory.data)
+    reporter.event("data_prepared", f"the prepared rows are in {path}", **found.model_dump())
+
+
+def _outcome(error: Exception) -> Outcome:
+    text = " ".join(str(error).split())
+    if isinstance(error, DataError):
+        return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=text)
+    reason = EndReason.OUT_OF_MEMORY if isinstance(error, MemoryError) else EndReason.WORKER_CRASHED
+    return Outcome(state="failed", reason=reason, message=f"{type(error).__name__}: {text}"[:2000])
+
+
+def checksum_of(packed: Path) -> str:
+    """Of all files of a packed directory, as its meta.json lists them. Raises DataError."""
+    files = sorted((name, file.sha256) for name, file in packed_meta(packed).files.items())
+    return hashlib.sha256(repr(files).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+// The plots of the report, each drawn when it first comes into view, and again when the colours of the page change.
+const report = JSON.parse(document.getElementById("report").textContent);
+const HEIGHT = 220;
+const LINEAR = 1;
+const LOGARITHMIC = 3;
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function axis(size, label, values) {
+  return {
+    stroke: colour("--muted"),
+    grid: { stroke: colour("--line"), width: 1 },
+    ticks: { stroke: colour("--line"), width: 1 },
+    font: "11px system-ui, sans-serif",
+    labelFont: "11px system-ui, sans-serif",
+    labelSize: 16,
+    size,
+    label,
+    values,
+  };
+}
+
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const short = (plot, values) => values.map((value) => (value === null ? "" : compact.format(value)));
+const powersOfTen = (plot, values) => values.map((value) => (value && Math.log10(value) % 1 === 0 ? compact.format(value) : ""));
+
+/** Ends of an axis, apart even where all values are the same. */
+const apart = (low, high) => (low < high ? [low, high] : [low - 1, high + 1]);
+
+/** What uPlot takes for one plot: its data and options beside size. */
+const plots = {
+  rate() {
+    const parts = report.parts;
+    const rates = parts.map((part) => (part.label_rate === null ? null : 100 * part.label_rate));
+    const highest = Math.max(...rates.filter((rate) => rate !== null));
+    return {
+      data: [parts.map((part, place) => place + 1), rates],
+      scales: { x: { time: false, range: [0.5, parts.length + 0.5] }, y: { range: [0, highest * 1.2 || 1] } },
+      axes: [axis(34, "tenth of the rows", short), axis(52, "label rate, %", short)],
+      series: [{ label: "tenth" }, line("label rate, %", true)],
+    };
+  },
+  curve(place) {
+    const points = report.categorical[place].curve;
+    const ranks = points.map(([rank]) => rank);
+    const counts = points.map(([, count]) => count);
+    const tenfold = (values) => [1, 10 ** Math.max(1, Math.ceil(Math.log10(Math.max(1, ...values))))];
+    return {
+      data: [ranks, counts],
+      scales: {
+        x: { time: false, distr: LOGARITHMIC, range: tenfold(ranks) },
+        y: { distr: LOGARITHMIC, range: tenfold(counts) },
+      },
+      axes: [axis(34, "rank", powersOfTen), axis(52, "occurrences", powersOfTen)],
+      series: [{ label: "rank" }, line("occurrences", points.length < 40)],
+    };
+  },
+  histogram(place) {
+    const { edges, bars } = report.dense[place];
+    const middles = bars.map((_, bar) => (edges[bar] + edges[bar + 1]) / 2);
+    return {
+      data: [middles, bars],
+      scales: {
+        x: { time: false, distr: LINEAR, range: apart(edges[0], edges[edges.length - 1]) },
+        y: { range: [0, Math.max(1, ...bars) * 1.05] },
+      },
+      axes: [axis(34, "value", short), axis(52, "rows", short)],
+      series: [
+        { label: "value" },
+        {
+          label: "rows",
+          stroke: colour("--accent"),
+          fill: colour("--accent"),
+          paths: uPlot.paths.bars({ size: [0.9, 40] }),
+          points: { show: false },
+        },
+      ],
+    };
+  },
+};
+
+function line(label, hasPoints) {
+  return {
+    label,
+    stroke: colour("--accent"),
+    width: 2,
+    points: { show: hasPoints, size: 5, fill: colour("--accent") },
+  };
+}
+
+const drawn = new Map();
+
+function draw(target) {
+  drawn.get(target)?.destroy();
+  const { data, ...options } = plots[target.dataset.plot](Number(target.dataset.place));
+  const shape = { width: target.clientWidth, height: HEIGHT, cursor: { drag: { x: false, y: false } } };
+  drawn.set(target, new uPlot({ ...shape, ...options }, data, target));
+  target.dataset.points = data[0].length;
+}
+
+const seen = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    seen.unobserve(target);
+    draw(target);
+    resized.observe(target);
+  }
+}, { rootMargin: "200px" });
+const resized = new ResizeObserver((entries) => {
+  for (const { target } of entries) drawn.get(target)?.setSize({ width: target.clientWidth, height: HEIGHT });
+});
+for (const target of document.querySelectorAll(".plot")) seen.observe(target);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => [...drawn.keys()].forEach(draw));
+addEventListener("beforeprint", () => document.querySelectorAll(".plot").forEach(draw));

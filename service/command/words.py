@@ -1,0 +1,25 @@
+"""Figures as people read them."""
+
+UNKNOWN = "-"
+UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def percent(share: float | None) -> str:
+    if share is None:
+        return UNKNOWN
+    return "0 %" if share == 0 else f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
+
+
+def quantity(value: float | None) -> str:
+    """A number with the digits that matter."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+
+
+def size_in_bytes(num_bytes: float) -> str:
+    unit = 0
+    while num_bytes >= 1024 and unit < len(UNITS) - 1:
+        num_bytes /= 1024
+        unit += 1
+    return f"{num_bytes:,.0f} {UNITS[unit]}" if unit == 0 else f"{num_bytes:,.1f} {UNITS[unit]}"

@@ -1,0 +1,153 @@
+import gzip
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from dlrm.data.errors import DataError
+from dlrm.data.inspect.infer import infer
+from dlrm.data.inspect.sample import FileSample
+from dlrm.data.inspect.sample_csv import sample_csv
+from dlrm.data.inspect.sample_parquet import sample_parquet
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.files import find_files
+
+ROWS = {"click": [0, 1, 1, 0], "site": ["a", "b", "a", "c"], "price": [0.5, 1.5, None, 2.5]}
+
+
+def files(*paths: Path) -> list[DataFile]:
+    return find_files([str(path) for path in paths], "FILES", None, Path())
+
+
+def sample_of(columns: dict[str, list[object]]) -> FileSample:
+    rows = pl.DataFrame(columns, strict=False)
+    return FileSample(rows, rows.height, dict.fromkeys(rows.columns, "int64"))
+
+
+def write(path: Path, columns: dict[str, object]) -> Path:
+    parquet.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns", "label"),
+    [
+        ({"is_click": [0, 1], "Label": [0, 1], "x": [5, 7]}, "Label"),
+        ({"y": [0.0, 1.0], "x": [5, 7]}, "y"),
+        ({"click": [3, 4], "target": [True, False], "x": [5, 7]}, "target"),
+    ],
+)
+def test_the_label_is_known_by_its_name_where_it_holds_0_and_1(columns: dict[str, list[object]], label: str) -> None:
+    assert infer(sample_of(columns)).label == label
+
+
+def test_where_the_label_is_not_clear_the_candidates_are_named() -> None:
+    sample = sample_of({"bought": [0, 1], "seen": [1, 0], "x": [5, 7]})
+    with pytest.raises(DataError, match=r"columns of 0 and 1 are: bought, seen .*--label bought"):
+        infer(sample)
+    assert infer(sample, "seen").label == "seen"
+    with pytest.raises(DataError, match=r"no column 'boght' .*bought"):
+        infer(sample, "boght")
+    with pytest.raises(DataError, match=r"'x' holds 5, 7"):
+        infer(sample, "x")
+    with pytest.raises(DataError, match="none holds 0 and 1"):
+        infer(sample_of({"x": [5, 7]}))
+
+
+def test_a_weight_is_known_by_its_name_where_it_can_be_one() -> None:
+    assert infer(sample_of({"y": [0, 1], "Weight": [0.5, 2.0], "x": [5, 7]})).weight == "Weight"
+    assert infer(sample_of({"y": [0, 1], "weight": [-0.5, 2.0], "x": [5, 7]})).weight is None
+
+
+def test_files_with_nothing_to_learn_from_are_refused() -> None:
+    with pytest.raises(DataError, match="no column is left"):
+        infer(sample_of({"y": [0, 1], "x": [5, 5]}))
+
+
+def test_parquet_rows_come_from_everywhere_and_keep_their_types(tmp_path: Path) -> None:
+    table = pa.table({"row": range(300_000), "tag": pa.array(["a", "b"] * 150_000).dictionary_encode()})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=50_000)
+    sample = sample_parquet(files(tmp_path / "a.parquet"))
+    assert sample.num_rows == 300_000
+    assert sample.rows.height == 100_002
+    assert sample.rows["row"].to_list()[-1] == 299_998
+    assert sample.rows["tag"].dtype == pl.String
+
+
+def test_parquet_columns_that_differ_between_files_are_left_out_with_the_file(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.parquet", {**ROWS, "mixed": ["1", "2", "3", "4"], "old": [1, 2, 3, 4]})
+    second = write(tmp_path / "b.parquet", {**ROWS, "mixed": [1, 2, 3, 4], "price": [1, 2, 3, 4]})
+    choices = {choice.name: choice for choice in infer(sample_parquet(files(first, second))).choices}
+    assert choices["old"].why == f"not in {second}"
+    assert choices["mixed"].why == "not of one type: int64, string"
+    assert choices["price"].role == "dense"
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+def test_csv_types_are_those_of_the_values(tmp_path: Path, delimiter: str) -> None:
+    lines = [["click", "site", "price", "code", "n"], ["0", "a", "0.5", "007", "3"], ["1", '"b"', "", "018", "-4"]]
+    path = tmp_path / "a.csv"
+    path.write_text("".join(delimiter.join(line) + "\r\n" for line in lines))
+    sample = sample_csv(files(path))
+    assert sample.delimiter == delimiter
+    assert sample.rows.schema == {
+        "click": pl.Int64(),
+        "site": pl.String(),
+        "price": pl.Float64(),
+        "code": pl.String(),
+        "n": pl.Int64(),
+    }
+    assert sample.rows["site"].to_list() == ["a", "b"]
+    assert sample.rows["price"].to_list() == [0.5, None]
+
+
+def test_csv_rows_come_from_all_of_a_large_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("y,x\n" + "".join(f"{row % 2},{row}{'x' if row > 390_000 else ''}\n" for row in range(400_000)))
+    sample = sample_csv(files(path))
+    assert sample.rows["x"].dtype == pl.String
+    assert sample.rows.height <= 100_000
+
+
+def test_compressed_csv_without_a_header_gets_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"0,3.5,a\n1,4.5,b\n"))
+    sample = sample_csv(files(path))
+    assert not sample.has_header
+    assert sample.rows.columns == ["column_1", "column_2", "column_3"]
+    assert sample.rows.height == 2
+
+
+def test_csv_columns_that_a_later_file_lacks_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("y,x,z\n0,1,2\n")
+    (tmp_path / "b.csv").write_text("z,y\n2,1\n")
+    sample = sample_csv(files(tmp_path / "a.csv", tmp_path / "b.csv"))
+    assert sample.types["x"] == f"not in {tmp_path / 'b.csv'}"
+    assert sample.rows["y"].to_list() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", b"y,x,x\n0,1,2\n", r"a\.csv, line 1, x: two columns have this name"),
+        ("a.csv", b"y,x\n", r"a\.csv: there are no rows"),
+        ("a.tsv", b"0" + b"\t1" * 39 + b"\n", r"a\.tsv: looks like Criteo TSV"),
+        ("a.csv", b"PAR1\x15\x04", r"a\.csv: is a Parquet file"),
+    ],
+)
+def test_csv_that_cannot_be_taken_is_refused_with_the_file(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=said):
+        sample_csv(files(tmp_path / name))
+
+
+def test_what_is_no_parquet_is_refused_with_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_text("no")
+    with pytest.raises(DataError, match=r"a\.parquet: not readable"):
+        sample_parquet(files(tmp_path / "a.parquet"))
+    with pytest.raises(DataError, match=r"b\.parquet: there are no rows"):
+        sample_parquet(files(write(tmp_path / "b.parquet", {"x": pa.array([], pa.int64())})))

@@ -1,0 +1,146 @@
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from dlrm.config import DataConfig
+from dlrm.data.errors import DataError
+from dlrm.data.inspect.gather import Gathered
+from dlrm.data.inspect.report import Report, make_report
+from dlrm.data.inspect.sources import gather
+
+N = 20_000
+DRAW = np.random.default_rng(0)
+LABEL = (DRAW.random(N) < 0.3).astype(np.int64)
+SITE = DRAW.zipf(1.5, N) % 5000
+COLUMNS = {
+    "label": LABEL,
+    "price": np.where(DRAW.random(N) < 0.25, None, DRAW.normal(10.0, 2.0, N)),
+    "refund": LABEL * 3.0 + DRAW.normal(size=N) / 10,
+    "version": np.ones(N),
+    "site": SITE,
+    "site_name": np.char.add("site ", SITE.astype(str)),
+    "request": np.char.add("r", np.arange(N).astype(str)),
+    "tags": [[f"t{n}" for n in range(row % 3)] for row in range(N)],
+}
+SCHEMA = {
+    "label": "label",
+    "dense": [{"name": name} for name in ("price", "refund", "version")],
+    "categorical": [
+        {"name": "site", "type": "integer"},
+        {"name": "site_name"},
+        {"name": "request"},
+        {"name": "tags", "multi_hot": True},
+    ],
+}
+
+
+def unheard(num_rows: int, done_fraction: float) -> None:
+    """Progress that nobody asked for."""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "rows.parquet"
+    parquet.write_table(pa.table(COLUMNS), path, row_group_size=1000)
+    return path
+
+
+def gathered(path: Path, max_rows: int = 10**6) -> Gathered:
+    config = DataConfig.model_validate({"train": [str(path)], "format": "parquet", "schema": SCHEMA})
+    return gather(config, max_rows, unheard)
+
+
+@pytest.fixture(scope="module")
+def report(path: Path) -> Report:
+    return make_report(gathered(path), embedding_dim=16, min_count=3)
+
+
+def test_what_is_wrong_is_warned_about_and_nothing_else(report: Report) -> None:
+    assert {(warned.kind, warned.column) for warned in report.warnings} == {
+        ("leak", "refund"),
+        ("constant", "version"),
+        ("one_value_a_row", "request"),
+        ("same_columns", "site"),
+    }
+    (same,) = [warned.message for warned in report.warnings if warned.kind == "same_columns"]
+    assert "site and site_name" in same
+
+
+def test_figures_are_those_of_the_rows(report: Report) -> None:
+    assert report.num_rows == report.num_rows_looked_at == N
+    assert report.label_rate == pytest.approx(LABEL.mean())
+    price, values = report.dense[0], np.array(COLUMNS["price"], dtype=float)
+    assert price.missing_share == pytest.approx(np.isnan(values).mean())
+    assert price.quantiles[0.5] == pytest.approx(np.nanmedian(values))
+    assert (price.min, price.max) == (np.nanmin(values), np.nanmax(values))
+    assert sum(price.bars) == pytest.approx(0.98 * np.sum(~np.isnan(values)), abs=3)
+    site = report.categorical[0]
+    counts = np.sort(np.unique(SITE, return_counts=True)[1])[::-1]
+    assert site.num_distinct == len(counts)
+    assert site.num_seen_once == np.sum(counts == 1)
+    assert site.covered_by[10] == pytest.approx(counts[:10].sum() / N)
+    assert site.curve[0] == (1, counts[0])
+    assert site.curve[-1] == (len(counts), counts[-1])
+    assert {table.min_count: table.num_rows for table in site.tables} == {
+        min_count: np.sum(counts >= min_count) + 2 for min_count in (1, 2, 3, 5, 10)
+    }
+    assert site.tables[0].num_bytes == site.tables[0].num_rows * 4 * 17
+
+
+def test_the_label_rate_is_given_by_tenths_of_the_order(report: Report) -> None:
+    expected = LABEL.reshape(10, -1).mean(axis=1)
+    assert [part.num_rows for part in report.parts] == [N // 10] * 10
+    assert [part.label_rate for part in report.parts] == pytest.approx(expected.tolist())
+
+
+def test_a_sample_is_spread_over_all_rows_and_says_so(path: Path) -> None:
+    rows = gathered(path, max_rows=500).rows
+    assert rows.num_rows == N
+    assert 400 <= len(rows.labels) <= 500
+    assert np.bincount(rows.row_numbers // 2000).tolist() == pytest.approx([len(rows.labels) / 10] * 10, abs=5)
+    assert np.array_equal(rows.labels, LABEL[rows.row_numbers])
+    site = rows.categorical(0)
+    assert np.array_equal(site.distinct.to_numpy()[site.codes], SITE[rows.row_numbers])
+    tags = rows.categorical(3)
+    assert tags.lengths is not None
+    assert np.array_equal(tags.lengths, rows.row_numbers % 3)
+    sampled = make_report(gathered(path, max_rows=500), 16, 2)
+    assert (sampled.num_rows, sampled.num_rows_looked_at) == (N, len(rows.labels))
+
+
+def test_memory_is_bounded_by_cells(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlrm.data.inspect.gather.MAX_CELLS", 7 * 1000)
+    assert len(gathered(path).rows.labels) <= 1000
+
+
+def test_bad_rows_are_left_out_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "day.tsv"
+    good = "1" + "\t1" * 39 + "\n"
+    path.write_text(good * 50 + "2" + "\t1" * 39 + "\n" + good * 50)
+    found = gather(DataConfig(train=[str(path)]), 1000, unheard)
+    report = make_report(found, 16, 2)
+    assert (report.num_rows, report.num_rows_looked_at, report.num_bad_rows) == (101, 100, 1)
+    assert "line 51" in report.faults[0]
+    assert report.warnings[0].kind == "one_class"
+    path.write_text("x\n" * 5)
+    with pytest.raises(DataError, match="line 1"):
+        gather(DataConfig(train=[str(path)]), 1000, unheard)
+
+
+def test_a_column_whose_table_grows_without_end_is_better_hashed(path: Path) -> None:
+    small = make_report(gathered(path, max_rows=500), embedding_dim=2**14, min_count=1).categorical[2]
+    assert small.hash_size is not None
+    assert 2 ** (small.hash_size.bit_length() - 1) == small.hash_size
+    assert small.hash_size * 4 * (2**14 + 1) <= 2**30
+    assert make_report(gathered(path, max_rows=500), 16, 1).categorical[2].hash_size is None
+
+
+def test_synthetic_rows_are_looked_at_as_a_model_gets_them() -> None:
+    config = DataConfig.model_validate({"format": "synthetic", "synthetic": {"num_rows": 5000, "num_ids": 100}})
+    found = gather(config, 10**6, unheard)
+    report = make_report(found, 16, 2)
+    assert (len(report.dense), len(report.categorical)) == (13, 26)
+    assert [table.min_count for table in report.categorical[0].tables] == [None]

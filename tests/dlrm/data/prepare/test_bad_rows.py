@@ -1,0 +1,89 @@
+"""Bad rows: left out, counted and told up to a share, and an error above it."""
+
+from pathlib import Path
+
+import pytest
+
+from dlrm.data.errors import DataError
+from dlrm.data.packed.layout import PackedMeta
+from dlrm.data.split import hash_split
+from tests.dlrm.data.prepare.made_tables import Told, data_config, prepare_all, read_split
+from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, write_lines
+
+NUM_ROWS = 200
+BAD = criteo_line(label="2")
+
+
+def file_with_bad_rows(path: Path, bad_rows: set[int]) -> Path:
+    return write_lines(path, [BAD if row in bad_rows else line for row, line in enumerate(criteo_lines(NUM_ROWS))])
+
+
+def prepare_with(tmp_path: Path, bad_rows: set[int], max_bad_fraction: float, told: Told) -> PackedMeta:
+    file = file_with_bad_rows(tmp_path / "rows.tsv", bad_rows)
+    config = data_config(None, [file], max_bad_fraction=max_bad_fraction, eval_fraction=0.3)
+    return prepare_all(config, tmp_path / "packed", tell=told)
+
+
+def test_bad_rows_are_left_out_and_keep_their_numbers(tmp_path: Path) -> None:
+    told = Told()
+    bad_rows = {3, 77, 78, 199}
+    meta = prepare_with(tmp_path, bad_rows, 0.02, told)
+    assert meta.num_bad_rows == 4
+    assert [note.partition(": ")[0] for note in told.notes] == [
+        f"{tmp_path}/rows.tsv, line {row + 1}, label" for row in sorted(bad_rows)
+    ]
+    labels = [float(line[0]) for line in criteo_lines(NUM_ROWS)]
+    for split, numbers in zip(("train", "eval"), hash_split(NUM_ROWS, 0.3), strict=True):
+        expected = [labels[row] for row in numbers if row not in bad_rows]
+        assert read_split(tmp_path / "packed", meta, split).labels.tolist() == expected
+
+
+def test_ten_bad_rows_are_told_and_all_are_counted(tmp_path: Path) -> None:
+    told = Told()
+    meta = prepare_with(tmp_path, set(range(0, 60, 2)), 0.5, told)
+    assert meta.num_bad_rows == 30
+    assert len(told.notes) == 10
+
+
+@pytest.mark.parametrize(("num_bad", "is_fine"), [(10, True), (11, False)])
+def test_the_share_of_bad_rows_may_be_reached_and_not_exceeded(tmp_path: Path, num_bad: int, is_fine: bool) -> None:
+    bad_rows = set(range(num_bad))
+    if is_fine:
+        assert prepare_with(tmp_path, bad_rows, 0.05, Told()).num_bad_rows == num_bad
+        return
+    with pytest.raises(DataError) as raised:
+        prepare_with(tmp_path, bad_rows, 0.05, Told())
+    text = str(raised.value)
+    assert text.startswith("data.max_bad_fraction: 11 of 200 rows are bad")
+    assert f"{tmp_path}/rows.tsv, line 1, label" in text
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.tsv"}
+
+
+@pytest.mark.parametrize("num_threads", [1, 4])
+def test_the_first_bad_row_ends_it_where_none_is_allowed(tmp_path: Path, num_threads: int) -> None:
+    files = [file_with_bad_rows(tmp_path / name, bad) for name, bad in (("a", set()), ("b", {8, 90}), ("c", {0}))]
+    with pytest.raises(DataError) as raised:
+        prepare_all(data_config(None, files), tmp_path / "packed", num_threads=num_threads)
+    assert str(raised.value).startswith(f"{tmp_path}/b, line 9, label: ")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "c"}
+
+
+def test_a_bad_row_is_told_before_a_file_behind_it_that_is_no_text(tmp_path: Path) -> None:
+    first = file_with_bad_rows(tmp_path / "a", {5})
+    second = tmp_path / "b"
+    second.write_bytes(b"PAR1 and so on")
+    with pytest.raises(DataError) as raised:
+        prepare_all(data_config(None, [first, second]), tmp_path / "packed")
+    assert str(raised.value).startswith(f"{tmp_path}/a, line 6, label: ")
+
+
+def test_too_many_bad_rows_at_the_start_end_it_before_the_end_is_read(tmp_path: Path) -> None:
+    files = [write_lines(tmp_path / f"rows-{number}", [BAD, criteo_line()] * 30_000) for number in range(3)]
+    with pytest.raises(DataError, match=r"of 120,000 rows are bad"):
+        prepare_all(data_config(None, files, max_bad_fraction=0.1), tmp_path / "packed")
+
+
+def test_nothing_but_bad_rows_leave_nothing_to_train_on(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "rows", [*([BAD] * 99), criteo_line()])
+    with pytest.raises(DataError, match=r"data\.eval_fraction: of 1 rows none is left for evaluation"):
+        prepare_all(data_config(None, [file], max_bad_fraction=0.995), tmp_path / "packed")

@@ -1,0 +1,169 @@
+"""Prepared data that jobs share."""
+
+import fcntl
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
+from dlrm.data.errors import DataError
+from dlrm.data.packed.layout import read_meta
+from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.told import Moved, Noted
+from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config
+
+SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])
+TABLE = MadeTable(SCHEMA, {"label": [0, 1] * 50, "d": [float(i) for i in range(100)], "c": ["a", "b"] * 50})
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """A file that nobody has changed lately."""
+    path = TABLE.write(tmp_path / "rows", row_group_size=10)
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def entry_of(file: Path, cache: Path, told: Told | None = None, **fields: object) -> Path:
+    config = data_config(SCHEMA, [file], **fields)
+    return prepared(config, None, cache, base_directory=Path(), num_threads=2, tell=told or Told())
+
+
+def was_read(told: Told) -> bool:
+    return any(each.message.startswith("reading") for each in told.all)
+
+
+def test_the_second_job_finds_what_the_first_has_prepared(rows: Path, cache: Path) -> None:
+    first, second = Told(), Told()
+    entry = entry_of(rows, cache, first)
+    assert read_meta(entry).splits["train"].num_rows > 0
+    assert entry_of(rows, cache, second) == entry
+    assert was_read(first)
+    assert not was_read(second)
+
+
+def test_names_places_and_dates_of_files_do_not_matter(rows: Path, cache: Path, tmp_path: Path) -> None:
+    entry = entry_of(rows, cache)
+    rows.touch()
+    (tmp_path / "elsewhere").mkdir()
+    moved = rows.rename(tmp_path / "elsewhere" / "renamed")
+    copied = Path(shutil.copy(moved, tmp_path / "copied"))
+    for file in (moved, copied):
+        told = Told()
+        assert entry_of(file, cache, told) == entry
+        assert not was_read(told)
+
+
+def test_other_contents_and_other_settings_have_entries_of_their_own(rows: Path, cache: Path) -> None:
+    entries = [
+        entry_of(rows, cache),
+        entry_of(rows, cache, eval_fraction=0.2),
+        entry_of(rows, cache, split="tail"),
+        entry_of(rows, cache, vocabulary={"min_count": 1}),
+        entry_of(rows, cache, max_bad_fraction=0.1),
+        entry_of(rows, cache, eval=[str(rows)]),
+    ]
+    TABLE.rows(0, 90).write(rows)
+    entries.append(entry_of(rows, cache))
+    assert len(set(entries)) == len(entries)
+
+
+def test_a_share_that_evaluation_files_make_useless_does_not_matter(rows: Path, cache: Path) -> None:
+    fields = {"eval": [str(rows)]}
+    assert entry_of(rows, cache, **fields) == entry_of(rows, cache, eval_fraction=0.3, **fields)
+
+
+def test_a_file_that_was_changed_a_moment_ago_is_not_taken_for_what_it_was(rows: Path, cache: Path) -> None:
+    rows.touch()
+    status = rows.stat()
+    before = entry_of(rows, cache)
+    content = rows.read_bytes()
+    flipped = TABLE.columns | {"label": [1, 0] * 50}
+    MadeTable(SCHEMA, flipped).write(rows, row_group_size=10)
+    assert len(rows.read_bytes()) == len(content)
+    os.utime(rows, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert entry_of(rows, cache) != before
+
+
+def test_unchanged_files_are_not_hashed_again(rows: Path, cache: Path) -> None:
+    entry = entry_of(rows, cache)
+    (remembered,) = (cache / "digests").iterdir()
+    remembered.write_text("0" * 64)
+    assert entry_of(rows, cache) != entry
+
+
+@pytest.mark.parametrize("is_prepared_meanwhile", [True, False])
+def test_a_second_job_waits_for_the_first(rows: Path, cache: Path, tmp_path: Path, is_prepared_meanwhile: bool) -> None:
+    entry = entry_of(rows, cache)
+    aside = entry.rename(tmp_path / "aside")
+    told = Told()
+    found: list[Path] = []
+    waits = threading.Event()
+
+    def tell(said: Moved | Noted) -> None:
+        told(said)
+        if said.message.startswith("waiting for another process"):
+            waits.set()
+
+    def second() -> None:
+        config = data_config(SCHEMA, [rows])
+        found.append(prepared(config, None, cache, base_directory=Path(), num_threads=2, tell=tell))
+
+    with (cache / f"{entry.name}.lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waits.wait(timeout=60)
+        assert not found
+        if is_prepared_meanwhile:
+            aside.rename(entry)
+    thread.join(timeout=60)
+    assert found == [entry]
+    assert was_read(told) != is_prepared_meanwhile
+
+
+def test_an_interrupted_entry_is_gone_on_with_though_the_file_was_moved(
+    rows: Path, cache: Path, tmp_path: Path
+) -> None:
+    def interrupt(said: Moved | Noted) -> None:
+        if said.message.startswith("writing"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepared(data_config(SCHEMA, [rows]), None, cache, base_directory=Path(), num_threads=2, tell=interrupt)
+    (part,) = cache.glob("*.part")
+    staged = {path.name: path.stat().st_mtime_ns for path in (part / "stage").iterdir()}
+    assert staged
+    entry = entry_of(rows.rename(tmp_path / "moved"), cache)
+    assert entry.name == part.name.removesuffix(".part")
+    assert not part.exists()
+
+
+def test_an_entry_that_somebody_has_deleted_a_part_of_is_made_anew(rows: Path, cache: Path) -> None:
+    entry = entry_of(rows, cache)
+    before = (entry / "meta.json").read_bytes()
+    (entry / "meta.json").unlink()
+    assert entry_of(rows, cache) == entry
+    assert (entry / "meta.json").read_bytes() == before
+
+
+def test_bad_data_leaves_no_entry(tmp_path: Path, cache: Path) -> None:
+    bad = MadeTable(SCHEMA, TABLE.columns | {"label": [2] * 100}).write(tmp_path / "bad")
+    with pytest.raises(DataError, match=f"{bad}, line 1, label"):
+        entry_of(bad, cache)
+    assert {path.suffix for path in cache.iterdir() if path.name != "digests"} == {".lock"}
+
+
+def test_files_outside_the_roots_are_refused_though_they_were_prepared_before(rows: Path, cache: Path) -> None:
+    entry_of(rows, cache)
+    config = data_config(SCHEMA, [rows])
+    with pytest.raises(DataError, match="outside the data roots"):
+        prepared(config, [str(cache)], cache, base_directory=Path(), num_threads=1, tell=Told())

@@ -1,0 +1,221 @@
+"""What a preparation refuses, and that it leaves nothing, or what the next one goes on from."""
+
+from pathlib import Path
+
+import pytest
+
+from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
+from dlrm.data.packed.layout import ENCODERS
+from dlrm.data.prepare.base import open_base
+from dlrm.data.prepare.describe import checksum
+from dlrm.data.prepare.told import Moved, Noted
+from dlrm.data.prepare.unfinished import locked
+from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config, prepare_all
+
+SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])
+TABLE = MadeTable(SCHEMA, {"label": [0, 1] * 50, "d": [float(i) for i in range(100)], "c": ["a", "b"] * 50})
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return TABLE.write(tmp_path / "rows", row_group_size=10)
+
+
+def entries(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+class Interruption:
+    """Interrupts the preparation at the first thing said that begins with `text`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __call__(self, told: Moved | Noted) -> None:
+        if told.message.startswith(self._text):
+            raise KeyboardInterrupt
+
+
+def test_what_exists_is_not_overwritten(rows: Path, tmp_path: Path) -> None:
+    for existing in (tmp_path / "directory", tmp_path / "file"):
+        if existing.name == "file":
+            existing.write_text("mine")
+        else:
+            existing.mkdir()
+        with pytest.raises(DataError, match=rf"{existing}: exists already \(valid: remove it"):
+            prepare_all(data_config(SCHEMA, [rows]), existing)
+    assert entries(tmp_path) == {"rows", "directory", "file"}
+
+
+def test_a_place_that_cannot_be_written_is_told(rows: Path) -> None:
+    with pytest.raises(DataError, match=rf"/packed: cannot be made: .*File exists: '{rows}'"):
+        prepare_all(data_config(SCHEMA, [rows]), rows / "packed")
+
+
+def test_two_at_once_do_not_meet(rows: Path, tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / "packed", "of somebody else"),
+        pytest.raises(DataError, match=r"packed: another process is preparing it"),
+    ):
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed")
+    assert entries(tmp_path) == {"rows", "packed.part"}
+
+
+@pytest.mark.parametrize("message", ["reading", "measuring", "counting values", "writing", "checksums"])
+def test_an_interrupted_preparation_is_gone_on_with(rows: Path, tmp_path: Path, message: str) -> None:
+    config = data_config(SCHEMA, [rows])
+    undisturbed = prepare_all(config, tmp_path / "undisturbed")
+    with pytest.raises(KeyboardInterrupt):
+        prepare_all(config, tmp_path / "packed", tell=Interruption(message))
+    assert entries(tmp_path) == {"rows", "undisturbed", "packed.part"}
+    assert checksum(prepare_all(config, tmp_path / "packed")) == checksum(undisturbed)
+    assert entries(tmp_path) == {"rows", "undisturbed", "packed"}
+    assert entries(tmp_path / "packed") == {"meta.json", "encoders", "train", "eval"}
+
+
+def test_parts_that_are_staged_are_not_parsed_again(tmp_path: Path) -> None:
+    table = MadeTable(SCHEMA, {**TABLE.columns, "label": [0, 1] * 30 + [7] + [1] * 39})
+    config = data_config(SCHEMA, [table.write(tmp_path / "rows", row_group_size=10)], max_bad_fraction=0.5)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_all(config, tmp_path / "packed", tell=Interruption(f"{tmp_path}/rows, line 61"))
+    stage = tmp_path / "packed.part" / "stage"
+    staged = {path.name: path.stat().st_mtime_ns for path in stage.glob("*.arrow")}
+    assert "part-000006.arrow" in staged
+    assert not (stage / "parts.json").exists()
+    with pytest.raises(KeyboardInterrupt):
+        prepare_all(config, tmp_path / "packed", tell=Interruption("measuring"))
+    again = {path.name: path.stat().st_mtime_ns for path in stage.glob("*.arrow")}
+    assert len(again) == 10
+    assert again.items() >= staged.items()
+
+
+@pytest.mark.parametrize("change", ["settings", "data"])
+def test_an_interrupted_preparation_of_something_else_is_left_alone(rows: Path, tmp_path: Path, change: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", tell=Interruption("writing"))
+    if change == "data":
+        TABLE.rows(0, 50).write(rows)
+    config = data_config(SCHEMA, [rows], eval_fraction=0.2 if change == "settings" else 0.1)
+    with pytest.raises(DataError, match=r"packed\.part: holds an unfinished preparation of other data.*remove it"):
+        prepare_all(config, tmp_path / "packed")
+    assert (tmp_path / "packed.part" / "stage").exists()
+
+
+def test_a_directory_that_is_no_preparation_is_left_alone(rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "packed.part").mkdir()
+    (tmp_path / "packed.part" / "letter.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"packed\.part: holds something else"):
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed")
+    assert entries(tmp_path / "packed.part") == {"letter.txt"}
+
+
+def test_parts_from_before_the_machine_went_down_are_not_trusted(rows: Path, tmp_path: Path) -> None:
+    config = data_config(SCHEMA, [rows])
+    with pytest.raises(KeyboardInterrupt):
+        prepare_all(config, tmp_path / "packed", tell=Interruption("writing"))
+    state = tmp_path / "packed.part" / "preparing.json"
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    state.write_text(state.read_text().replace(boot_id, "another"))
+    for part in (tmp_path / "packed.part" / "stage").glob("*.arrow"):
+        part.write_bytes(bytes(part.stat().st_size))
+    meta = prepare_all(config, tmp_path / "packed")
+    assert checksum(meta) == checksum(prepare_all(config, tmp_path / "undisturbed"))
+
+
+def test_a_file_that_changes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
+    def change(told: Moved | Noted) -> None:
+        if told.message.startswith("reading"):
+            with rows.open("ab") as file:
+                file.write(b"more")
+
+    with pytest.raises(DataError, match=f"{rows}: "):
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", tell=change)
+    assert entries(tmp_path) == {"rows"}
+
+
+def test_a_file_that_goes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
+    def remove(told: Moved | Noted) -> None:
+        if told.message.startswith("reading"):
+            rows.rename(tmp_path / "moved")
+
+    with pytest.raises(DataError, match=f"{rows}: "):
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", tell=remove)
+    assert entries(tmp_path) == {"moved"}
+
+
+def test_rows_that_all_count_for_nothing_are_refused(tmp_path: Path) -> None:
+    schema = SCHEMA.model_copy(update={"weight": "weight"})
+    table = MadeTable(schema, {**TABLE.columns, "weight": [0.0] * 100})
+    with pytest.raises(DataError, match="weight: every training row has weight 0"):
+        prepare_all(data_config(schema, [table.write(tmp_path / "rows")]), tmp_path / "packed")
+
+
+def test_an_extension_keeps_old_ids_and_dense_features(rows: Path, tmp_path: Path) -> None:
+    prepare_all(data_config(SCHEMA, [rows]), tmp_path / "old")
+    base = open_base(tmp_path / "old")
+    columns = {"label": [0, 1] * 50, "d": [None, 5.0] * 50, "c": ["z"] * 90 + ["a"] * 10}
+    newer = MadeTable(SCHEMA, columns).write(tmp_path / "newer")
+    meta = prepare_all(data_config(SCHEMA, [newer]), tmp_path / "new", base=base)
+    extended = Encoders.load(tmp_path / "new" / ENCODERS)
+    assert list(extended.dense) == list(base.dense)
+    assert meta.dense == ["d"]
+    values = [vocabulary.distinct.to_list() for vocabulary in (base.vocabularies[0], extended.vocabularies[0])]  # type: ignore[attr-defined]
+    assert values[1] == [*values[0], "z"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "vocabulary", "message"),
+    [
+        (
+            SchemaConfig(dense=[DenseColumn(name="d", transform="log")], categorical=SCHEMA.categorical),
+            {},
+            r"data\.schema\.dense: has d, log where what is extended has d, standardise",
+        ),
+        (
+            SchemaConfig(dense=SCHEMA.dense, categorical=[]),
+            {},
+            r"data\.schema\.categorical: has 0 columns where what is extended has 1",
+        ),
+        (SCHEMA, {"hash_size": 10}, r"data\.vocabulary: c has counted values in what is extended"),
+    ],
+)
+def test_other_columns_cannot_extend(
+    rows: Path, tmp_path: Path, schema: SchemaConfig, vocabulary: dict[str, int], message: str
+) -> None:
+    prepare_all(data_config(SCHEMA, [rows]), tmp_path / "old")
+    with pytest.raises(DataError, match=message):
+        prepare_all(
+            data_config(schema, [rows], vocabulary=vocabulary), tmp_path / "new", base=open_base(tmp_path / "old")
+        )
+    assert entries(tmp_path) == {"rows", "old"}
+
+
+def test_hashed_columns_extend_into_the_same_table_only(rows: Path, tmp_path: Path) -> None:
+    prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 50}), tmp_path / "old")
+    base = open_base(tmp_path / "old")
+    same = prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 50}), tmp_path / "same", base=base)
+    assert same.features[0].num_ids == 50
+    with pytest.raises(DataError, match="c has values hashed into 50 rows in what is extended"):
+        prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 51}), tmp_path / "other", base=base)
+
+
+def test_a_directory_without_encoders_cannot_be_extended(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"{tmp_path}: holds no encoders to extend: No such file"):
+        open_base(tmp_path)
+    (tmp_path / "encoders").mkdir()
+    (tmp_path / "encoders" / "encoders.json").write_text("{}")
+    with pytest.raises(DataError, match="holds no encoders to extend: "):
+        open_base(tmp_path)
+
+
+def test_progress_goes_from_nothing_to_all_in_order(rows: Path, tmp_path: Path) -> None:
+    told = Told()
+    prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", tell=told)
+    moved = [each for each in told.all if isinstance(each, Moved)]
+    fractions = [each.done_fraction for each in moved]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1
+    phases = dict.fromkeys(each.message.partition(":")[0].partition(" in ")[0] for each in moved)
+    assert list(phases) == ["reading", "measuring", "counting values", "writing", "checksums", "done"]

@@ -1,0 +1,242 @@
+"""Files at fault: each is one error that names the file, the line and the field, and what would be valid."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
+from dlrm.data.errors import DataError
+from dlrm.data.raw.files import find_files
+from dlrm.data.raw.open import blocks_of
+from dlrm.data.raw.parquet import parquet_blocks
+from tests.dlrm.data.raw.criteo_files import criteo_line, with_value
+from tests.dlrm.data.raw.plain import compressed, found, rows_of
+
+SCHEMA = SchemaConfig(
+    weight="w",
+    dense=[DenseColumn(name="x")],
+    categorical=[
+        CategoricalColumn(name="c"),
+        CategoricalColumn(name="id", type="integer"),
+        CategoricalColumn(name="tags", multi_hot=True),
+    ],
+)
+WITHOUT_HEADER = SCHEMA.model_copy(update={"columns": ["label", "x", "c", "id", "tags", "w"]})
+HEADER = "label,x,c,id,tags,w"
+GOOD = "0,1,a,7,p|q,1"
+
+
+@dataclass(frozen=True)
+class Bad:
+    """The second of two files; the first is good."""
+
+    name: str
+    content: bytes
+    line: int | None
+    field: str | None
+    said: str
+    valid: str
+
+
+def check(bad: Bad, config: DataConfig, directory: Path, good: bytes) -> None:
+    (directory / "good").write_bytes(good)
+    path = directory / "bad"
+    path.write_bytes(bad.content)
+    with pytest.raises(DataError) as caught:
+        rows_of(blocks_of(config, find_files(["good", "bad"], "data.train", None, directory)))
+    error = caught.value
+    assert (error.file, error.line, error.field) == (str(path), bad.line, bad.field)
+    assert bad.said in error.message
+    assert bad.valid in error.valid
+    assert "\n" not in str(error)
+
+
+def tsv(line: str, number: int = 7, end: str = "\n") -> bytes:
+    """A file whose line `number` is `line`."""
+    lines = [criteo_line()] * 9
+    lines[number - 1] = line
+    return "".join(f"{text}{end}" for text in lines).encode()
+
+
+CRITEO = [
+    Bad("a column too few", tsv(criteo_line().rpartition("\t")[0]), 7, None, "has 39 tab-separated columns", "40: "),
+    Bad("a column too many", tsv(criteo_line() + "\t"), 7, None, "has 41 tab-separated columns", "40: "),
+    Bad("another separator", tsv(criteo_line().replace("\t", ","), 1), 1, None, "has 1 tab-separated columns", "40: "),
+    Bad("a blank line", tsv(""), 7, None, "the line is blank", "one row a line"),
+    Bad("label 2", tsv(with_value(0, "2")), 7, "label", "'2' is not a label", "0 or 1"),
+    Bad("label nan", tsv(with_value(0, "nan")), 7, "label", "'nan' is not a label", "0 or 1"),
+    Bad("blank label", tsv(with_value(0, "")), 7, "label", "the label is missing", "0 or 1"),
+    Bad("no integer", tsv(with_value(3, "1.5")), 7, "I3", "'1.5' is not an integer", "digits"),
+    Bad("no hexadecimal id", tsv(with_value(20, "xyz")), 7, "C7", "'xyz' is not a hexadecimal id", "0-9 a-f"),
+    Bad("an id of 9 digits", tsv(with_value(39, "123456789")), 7, "C26", "not a hexadecimal id", "1 to 8"),
+    Bad("CR LF", tsv(criteo_line(), end="\r\n"), 1, None, "ends in CR LF", "sed -i 's/\\r$//'"),
+    Bad("a header", tsv("\t".join(["label", "I1", "I2"]), 1), 1, None, "is a header", "format csv"),
+    Bad("not UTF-8", tsv(with_value(15, "@")).replace(b"@", b"\xff"), 7, None, "not UTF-8", "UTF-8 text"),
+    Bad("NUL bytes", tsv(with_value(15, "\0")), 7, "C2", "'\\x00' is not a hexadecimal id", "0-9 a-f"),
+    Bad("truncated gzip", compressed(tsv(criteo_line()), "gzip")[:-9], None, None, "truncated", "a complete file"),
+    Bad("truncated zstd", compressed(tsv(criteo_line()), "zstd")[:-9], None, None, "truncated", "a complete file"),
+    Bad("in a gzip", compressed(tsv(with_value(0, "2")), "gzip"), 7, "label", "'2' is not a label", "0 or 1"),
+    Bad("a zip", b"PK\x03\x04" + bytes(100), None, None, "is a zip archive", "gzip or zstd"),
+]
+
+
+@pytest.mark.parametrize("bad", CRITEO, ids=lambda bad: bad.name)
+def test_criteo(bad: Bad, tmp_path: Path) -> None:
+    check(bad, DataConfig(train=["x"]), tmp_path, good=tsv(criteo_line()))
+
+
+def csv_of(line: str, header: str = HEADER) -> bytes:
+    return "\n".join([header, *[GOOD] * 5, line, GOOD, ""]).encode()
+
+
+NUMBER = "a finite number"
+CSV = [
+    Bad("a column too few", csv_of("0,1,a,7,p"), 7, None, "has 5 columns", "6, as the header has, with ',' between"),
+    Bad("a column too many", csv_of("0,1,a,7,p,1,1"), 7, None, "has 7 columns", "6, as the header has"),
+    Bad("another delimiter", csv_of(GOOD.replace(",", ";")), 7, None, "has 1 columns", "6, as the header has"),
+    Bad("a blank line", csv_of(""), 7, None, "the line is blank", "one row a line"),
+    Bad(
+        "a quoted newline", csv_of('0,1,"a\nb",7,p,1'), 7, None, "quoted value does not end on its line", "line breaks"
+    ),
+    Bad(
+        "an open quote at the end",
+        csv_of("")[: -len(GOOD) - 2] + b'0,1,a,7,p,"1\n',
+        7,
+        None,
+        "does not end",
+        "line breaks",
+    ),
+    Bad("not UTF-8", csv_of("0,1,@,7,p,1").replace(b"@", b"\xff"), 7, None, "not UTF-8", "UTF-8 text"),
+    Bad("NUL bytes", csv_of("0,1,\0,7,p,1"), 7, None, "holds a NUL byte", "UTF-8 text"),
+    Bad("a carriage return", csv_of("0,1,a\rb,7,p,1"), 7, None, "a carriage return inside", "LF or CR LF"),
+    Bad("label 2", csv_of("2,1,a,7,p,1"), 7, "label", "'2' is not a label", "0 or 1"),
+    Bad("label nan", csv_of("nan,1,a,7,p,1"), 7, "label", "'nan' is not a label", "0 or 1"),
+    Bad("blank label", csv_of(",1,a,7,p,1"), 7, "label", "the label is missing", "0 or 1"),
+    Bad("a word in dense", csv_of("0,abc,a,7,p,1"), 7, "x", "'abc' is not a number", NUMBER),
+    Bad("inf in dense", csv_of("0,-inf,a,7,p,1"), 7, "x", "'-inf' is not finite", NUMBER),
+    Bad("1e300 in dense", csv_of("0,1e300,a,7,p,1"), 7, "x", "'1e300' is beyond float32", "3.403e+38"),
+    Bad("1e999 in dense", csv_of("0,1e999,a,7,p,1"), 7, "x", "'1e999' is beyond float32", "3.403e+38"),
+    Bad("a word in an integer column", csv_of("0,1,a,abc,p,1"), 7, "id", "'abc' is not an integer", 'type "string"'),
+    Bad("a blank around a number", csv_of("0, 1,a,7,p,1"), 7, "x", "' 1' is not a number", NUMBER),
+    Bad("a blank around an integer", csv_of("0,1,a,7 ,p,1"), 7, "id", "'7 ' is not an integer", "an integer"),
+    Bad("an id beyond int64", csv_of(f"0,1,a,{2**63},p,1"), 7, "id", f"'{2**63}' is beyond int64", "2^63 - 1"),
+    Bad("negative weight", csv_of("0,1,a,7,p,-1"), 7, "w", "'-1' is not a weight", "at least 0"),
+    Bad("blank weight", csv_of("0,1,a,7,p,"), 7, "w", "the weight is missing", "at least 0"),
+    Bad("infinite weight", csv_of("0,1,a,7,p,inf"), 7, "w", "'inf' is not a weight", "finite"),
+    Bad("a column missing", csv_of(GOOD, "label,x,c,id,tags,v"), 1, "w", "there is no such column", "`columns`"),
+    Bad("no header", csv_of(GOOD, GOOD), 1, "label", "there is no such column; the first line has '0, 1", "`columns`"),
+    Bad("a name twice", csv_of(GOOD + ",1", HEADER + ",x"), 1, "x", "the header has this name twice", "of its own"),
+    Bad("a header that is no text", b"\xff\xfa\n", 1, None, "the header cannot be read", "column names"),
+    Bad("truncated gzip", compressed(csv_of(GOOD), "gzip")[:-3], None, None, "truncated", "a complete file"),
+]
+
+
+@pytest.mark.parametrize("bad", CSV, ids=lambda bad: bad.name)
+def test_csv(bad: Bad, tmp_path: Path) -> None:
+    check(bad, DataConfig(train=["x"], format="csv", schema=SCHEMA), tmp_path, good=csv_of(GOOD))
+
+
+def test_a_header_where_none_is_declared(tmp_path: Path) -> None:
+    config = DataConfig(train=["x"], format="csv", schema=WITHOUT_HEADER)
+    bad = Bad("", csv_of(GOOD), 1, "label", "the first line is a header", "a schema without `columns`")
+    check(bad, config, tmp_path, good=f"{GOOD}\n".encode())
+
+
+def test_a_delimiter_of_several_bytes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a")
+    config = DataConfig(train=["x"], format="csv", schema=SCHEMA.model_copy(update={"delimiter": "\u00a7"}))
+    with pytest.raises(DataError, match=r"schema\.delimiter: .* cannot stand between columns"):
+        rows_of(blocks_of(config, find_files(["a.csv"], "data.train", None, tmp_path)))
+
+
+COLUMNS = {
+    "label": pa.array([0, 1, 0], pa.int8()),
+    "x": pa.array([1.0, None, 3.0]),
+    "c": pa.array(["a", None, "b"]),
+    "id": pa.array([1, None, 3]),
+    "tags": pa.array([["a"], None, []], pa.list_(pa.string())),
+    "w": pa.array([1.0, 2.0, 0.0], pa.float32()),
+}
+
+
+def table_of(**changed: pa.Array | None) -> bytes:
+    columns = {name: column for name, column in {**COLUMNS, **changed}.items() if column is not None}
+    sink = pa.BufferOutputStream()
+    parquet.write_table(pa.table(columns), sink, row_group_size=2)
+    return sink.getvalue().to_pybytes()
+
+
+NOT_UTF_8 = pa.array([b"a", b"b", b"\xff"])
+LISTS = pa.array([["a"], ["b"], ["c"]])
+COMPLETE = "a complete Parquet file"
+PARQUET = [
+    Bad("not Parquet", b"0,1,a\n" * 100, None, None, "not readable as Parquet", COMPLETE),
+    Bad("one byte", b"P", None, None, "not readable as Parquet", COMPLETE),
+    Bad("truncated", table_of()[:-20], None, None, "not readable as Parquet", COMPLETE),
+    Bad("without its middle", table_of()[:30] + table_of()[60:], None, None, "not readable as Parquet", COMPLETE),
+    Bad("a column missing", table_of(x=None), None, "x", "there is no such column", "label, c, id, tags, w"),
+    Bad(
+        "label of strings", table_of(label=pa.array(["0", "1", "0"])), None, "label", "type is string", "bool, integers"
+    ),
+    Bad("dense of strings", table_of(x=pa.array(["1", "2", "3"])), None, "x", "type is string", "numbers, bool"),
+    Bad("dense of dates", table_of(x=pa.array([1, 2, 3], pa.date32())), None, "x", "type is date32", "numbers, bool"),
+    Bad("strings of integers", table_of(c=COLUMNS["id"]), None, "c", "type is int64", 'type "integer" in the schema'),
+    Bad("integers of strings", table_of(id=COLUMNS["c"]), None, "id", "type is string", 'type "string" in the schema'),
+    Bad("integers of floats", table_of(id=COLUMNS["x"]), None, "id", "type is double", "integers"),
+    Bad("a list where a scalar should be", table_of(c=LISTS), None, "c", "type is list", "multi_hot: true"),
+    Bad("a scalar where a list should be", table_of(tags=COLUMNS["c"]), None, "tags", "string", "multi_hot: false"),
+    Bad("lists of lists", table_of(tags=pa.array([[["a"]]] * 3)), None, "tags", "type is list<", "lists of strings"),
+    Bad("lists of integers", table_of(tags=pa.array([[1]] * 3)), None, "tags", "type is list<", 'type "integer"'),
+    Bad("label missing", table_of(label=pa.array([0, 1, None])), 3, "label", "the label is missing", "0 or 1"),
+    Bad("label nan", table_of(label=pa.array([0, 1, float("nan")])), 3, "label", "nan is not a label", "0 or 1"),
+    Bad("label 2", table_of(label=pa.array([0, 1, 2])), 3, "label", "2 is not a label", "0 or 1"),
+    Bad("label 0.5", table_of(label=pa.array([0, 1, 0.5])), 3, "label", "0.5 is not a label", "0 or 1"),
+    Bad("inf in dense", table_of(x=pa.array([0, 1, float("inf")])), 3, "x", "inf is not finite", NUMBER),
+    Bad("1e300 in dense", table_of(x=pa.array([0, 1, 1e300])), 3, "x", "1e+300 is beyond float32", "3.403e+38"),
+    Bad("weight missing", table_of(w=pa.array([1, 1, None])), 3, "w", "the weight is missing", "at least 0"),
+    Bad("weight negative", table_of(w=pa.array([1, 1, -0.5])), 3, "w", "-0.5 is not a weight", "at least 0"),
+    Bad("ids beyond int64", table_of(id=pa.array([1, 1, 2**63], pa.uint64())), 3, "id", "is beyond int64", "2^63 - 1"),
+    Bad("not UTF-8", table_of(c=NOT_UTF_8), 3, "c", "not UTF-8", "UTF-8 text"),
+    Bad(
+        "not UTF-8 in a list",
+        table_of(tags=pa.array([[b"a"], None, [b"b", b"\xff"]])),
+        3,
+        "tags",
+        "not UTF-8",
+        "UTF-8 text",
+    ),
+]
+
+
+@pytest.mark.parametrize("bad", PARQUET, ids=lambda bad: bad.name)
+def test_parquet(bad: Bad, tmp_path: Path) -> None:
+    check(bad, DataConfig(train=["x"], format="parquet", schema=SCHEMA), tmp_path, good=table_of())
+
+
+@settings(deadline=None)
+@given(st.integers(0, len(table_of()) - 1), st.integers(0, 255))
+def test_parquet_with_a_damaged_byte_is_either_rows_or_a_data_error(
+    tmp_path_factory: pytest.TempPathFactory, place: int, byte: int
+) -> None:
+    content = bytearray(table_of())
+    content[place] = byte
+    path = tmp_path_factory.mktemp("damaged") / "a.parquet"
+    path.write_bytes(content)
+    try:
+        num_rows, message = len(rows_of(parquet_blocks(found(path), SCHEMA))), ""
+    except DataError as error:
+        num_rows, message = 0, str(error)
+    assert num_rows or str(path) in message
+
+
+def test_a_name_that_two_columns_have_is_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([*COLUMNS.values(), COLUMNS["x"]], names=[*COLUMNS, "x"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    config = DataConfig(train=["x"], format="parquet", schema=SCHEMA)
+    with pytest.raises(DataError, match=r"a\.parquet, x: there are two columns of this name"):
+        rows_of(blocks_of(config, find_files(["a.parquet"], "data.train", None, tmp_path)))

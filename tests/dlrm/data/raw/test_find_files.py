@@ -1,0 +1,143 @@
+import os
+import pickle
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dlrm.data.errors import DataError
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.files import find_files
+
+NOBODY = 65534
+
+
+def names(files: list[DataFile]) -> list[str]:
+    return [Path(file.name).name for file in files]
+
+
+def write(path: Path, content: str = "1\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def test_files_come_in_the_order_given_and_sorted_within_a_pattern_each_once(tmp_path: Path) -> None:
+    for name in ("b.tsv", "a.tsv", "c.tsv", "d.csv"):
+        write(tmp_path / name)
+    (tmp_path / "link.tsv").symlink_to(tmp_path / "a.tsv")
+    assert names(find_files(["c.tsv", "*.tsv"], "data.train", None, tmp_path)) == ["c.tsv", "a.tsv", "b.tsv"]
+
+
+def test_a_directory_stands_for_all_files_below_it(tmp_path: Path) -> None:
+    for name in ("d/b.tsv", "d/2/a.tsv", "d/_SUCCESS", "d/.hidden", "d/_temporary/x.tsv"):
+        write(tmp_path / name)
+    assert names(find_files(["d"], "data.train", [str(tmp_path)], tmp_path)) == ["a.tsv", "b.tsv"]
+
+
+def test_a_name_with_magic_characters_is_meant_as_it_stands(tmp_path: Path) -> None:
+    write(tmp_path / "day[1].tsv")
+    write(tmp_path / "day1.tsv")
+    assert names(find_files(["day[1].tsv"], "data.train", [str(tmp_path)], tmp_path)) == ["day[1].tsv"]
+
+
+def test_a_found_file_can_be_sent_to_another_process_and_opened(tmp_path: Path) -> None:
+    write(tmp_path / "a.tsv", "hello\n")
+    (file,) = find_files(["a.tsv"], "data.train", None, tmp_path)
+    with pickle.loads(pickle.dumps(file)).open() as stream:
+        assert stream.read() == b"hello\n"
+    assert file.num_bytes == 6
+    assert not file.is_remote
+
+
+def test_the_identity_changes_with_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv")
+
+    def identity() -> dict[str, str | int | None]:
+        return find_files(["a.tsv"], "data.train", None, tmp_path)[0].identity()
+
+    first = identity()
+    assert identity() == first
+    os.utime(path, ns=(1, 1))
+    touched = identity()
+    assert touched != first
+    # Another file in its place, of the same size and time.
+    write(tmp_path / "b.tsv").replace(path)
+    os.utime(path, ns=(1, 1))
+    assert identity() != touched
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("none.tsv", "no such file"),
+        ("none_*.tsv", "the pattern matches no file"),
+        ("folder", "the directory holds no data files"),
+        ("empty.tsv", "the file is empty"),
+        ("empt*", "the file is empty"),
+        ("pipe", "is not a regular file"),
+        ("broken", "the link leads nowhere"),
+        ("loop", "not readable"),
+        ("a.tsv/b.tsv", "no such file"),
+        ("n" * 300, "not readable: File name too long"),
+        ("../outside.tsv", "lies outside the data roots (valid: a file under "),
+        ("../*.tsv", "lies outside the data roots"),
+        ("../none.tsv", "lies outside the data roots"),
+        ("/etc/*", "lies outside the data roots"),
+        ("out.tsv", "lies outside the data roots"),
+        ("out_folder", "lies outside the data roots"),
+        ("out_folder/*.tsv", "lies outside the data roots"),
+        ("out.*", "lies outside the data roots"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_field(tmp_path: Path, pattern: str, said: str) -> None:
+    root = tmp_path / "root"
+    write(tmp_path / "outside.tsv")
+    write(tmp_path / "outside" / "x.tsv")
+    write(root / "a.tsv")
+    write(root / "folder" / "_SUCCESS")
+    (root / "empty.tsv").touch()
+    os.mkfifo(root / "pipe")
+    (root / "broken").symlink_to(root / "nothing")
+    (root / "loop").symlink_to(root / "loop")
+    (root / "out.tsv").symlink_to(tmp_path / "outside.tsv")
+    (root / "out_folder").symlink_to(tmp_path / "outside")
+    with pytest.raises(DataError) as caught:
+        find_files(["a.tsv", pattern], "data.train", [str(root)], root)
+    assert said in str(caught.value)
+    assert "data.train.1" in str(caught.value)
+    assert caught.value.valid
+    assert caught.value.file
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Root may read everything."""
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("pattern", ["a.tsv", "*.tsv", "closed/b.tsv"])
+def test_a_file_that_may_not_be_read_is_named(pattern: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        write(root / "a.tsv").chmod(0)
+        write(root / "closed" / "b.tsv")
+        (root / "closed").chmod(0)
+        with pytest.raises(DataError, match=r"data\.train\.0: not readable: Permission denied"), as_nobody():
+            find_files([pattern], "data.train", None, root)
+
+
+def test_a_file_that_has_gone_since_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv")
+    (file,) = find_files(["a.tsv"], "data.train", None, tmp_path)
+    path.unlink()
+    with pytest.raises(DataError, match=r"a\.tsv: not readable: .*No such file"):
+        file.open()

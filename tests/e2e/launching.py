@@ -1,0 +1,52 @@
+"""Starting a launch process, and waiting for what it does."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dlrm.config import parse_job, resolve
+from dlrm.record import Outcome, RunDirectory, SpoolReader, parse_report
+
+TINY = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}},
+    "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
+    "batch": {"global_size": 2048},
+    "run": {"eval_every_fraction": 0.5},
+    "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
+}
+
+
+def start(path: Path, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[bytes]]:
+    """Begin the first attempt of a tiny job."""
+    directory = RunDirectory(path)
+    directory.path.mkdir(exist_ok=True)
+    directory.spec.write_text(resolve(parse_job({**TINY, **changes})).model_dump_json())
+    return directory, start_attempt(directory, 1)
+
+
+def start_attempt(directory: RunDirectory, number: int) -> subprocess.Popen[bytes]:
+    with (directory.path / "output").open("ab") as output:
+        command = [sys.executable, "-m", "dlrm.launch", str(directory.path), "--attempt", str(number)]
+        return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+
+
+def ended(directory: RunDirectory, process: subprocess.Popen[bytes], attempt: int = 1) -> tuple[int, Outcome]:
+    code = process.wait(timeout=120)
+    outcome = Outcome.read(directory.attempt(attempt).outcome)
+    assert outcome is not None, (directory.path / "output").read_text()
+    return code, outcome
+
+
+def reports_of(directory: RunDirectory, stream: str, attempt: int = 1) -> list[Any]:
+    return [parse_report(line) for line in SpoolReader(directory.attempt(attempt).spool_file(0, stream)).read()]
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, "the run ended too early"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,195 @@
+"""Runs on raw rows: prepared in a phase of their own, before the ranks."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import psutil
+import pytest
+
+import dlrm.evaluate
+from dlrm.config import DataConfig
+from dlrm.data.prepare.cache import prepared
+from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, ProgressReport, RunDirectory
+from tests.e2e.launching import ended, reports_of, start, start_attempt, wait_until
+
+SCHEMA = {
+    "weight": "worth",
+    "dense": [{"name": "age"}, {"name": "clicks", "transform": "log"}],
+    "categorical": [{"name": "site"}, {"name": "user.tags", "type": "integer", "multi_hot": True}],
+}
+BATCH = {"global_size": 512}
+
+
+def write_rows(path: Path, num_rows: int, seed: int = 0) -> Path:
+    """CSV rows whose label depends on the site and on how many tags there are."""
+    random = np.random.default_rng(seed)
+    lines = ["label,worth,age,clicks,site,user.tags"]
+    for row in range(num_rows):
+        site, tags = random.integers(0, 40), random.integers(0, 9, random.integers(0, 4))
+        label = int(random.random() < 0.1 + 0.5 * (site % 2) + 0.1 * len(tags))
+        age = "" if row % 7 == 0 else random.integers(18, 90)
+        listed = "|".join(map(str, tags))
+        lines.append(f"{label},{random.random():.3f},{age},{random.integers(0, 50)},s{site},{listed}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def data_of(*files: Path) -> dict[str, Any]:
+    return {"train": [str(file) for file in files], "format": "csv", "schema": SCHEMA}
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Evaluate(Protocol):
+    def __call__(self, model: Path, *data: Path) -> Evaluated: ...
+
+
+@pytest.fixture
+def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Evaluate:
+    """The program `dlrm.evaluate`, in this process."""
+
+    def run(model: Path, *data: Path) -> Evaluated:
+        monkeypatch.setattr(sys, "argv", ["evaluate", str(model), *map(str, data)])
+        code = dlrm.evaluate.main()
+        return Evaluated(code, *capsys.readouterr())
+
+    return run
+
+
+def evaluations_of(directory: RunDirectory) -> list[EvaluationReport]:
+    return [report for report in reports_of(directory, "metrics") if isinstance(report, EvaluationReport)]
+
+
+def is_preparing(directory: RunDirectory) -> bool:
+    return any(
+        isinstance(report, ProgressReport) and report.phase == "preparing" for report in reports_of(directory, "events")
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Of a job on raw rows with lists, weights and missing values, done."""
+    path = tmp_path_factory.mktemp("raw")
+    directory, process = start(path / "run", data=data_of(write_rows(path / "rows.csv", 6000)), batch=BATCH)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
+    return directory
+
+
+def test_raw_rows_are_prepared_in_a_phase_of_its_own_and_trained_on(run: RunDirectory):
+    events = reports_of(run, "events")
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    phases = [report.phase for report in events if isinstance(report, ProgressReport)]
+    assert phases[0] == "preparing"
+    assert phases[phases.count("preparing")] == "loading"
+    assert all(r.done_fraction is not None for r in events if isinstance(r, ProgressReport) and r.phase == "preparing")
+    noted = PreparedData.read(run.data)
+    assert noted is not None
+    assert Path(noted.directory).is_relative_to(run.prepared)
+    (told,) = [event for event in events if isinstance(event, EventReport) and event.name == "data_prepared"]
+    assert told.details == noted.model_dump()
+
+
+def test_the_model_scores_what_training_measured_on_held_out_raw_and_packed_rows(run: RunDirectory, evaluate: Evaluate):
+    *_, measured = evaluations_of(run)
+    noted = PreparedData.read(run.data)
+    assert noted is not None
+    for data in ([], [Path(noted.directory)]):
+        answer = json.loads(evaluate(run.model, *data).stdout)
+        assert answer["num_rows"] == measured.num_rows
+        for name in ("auc", "log_loss", "calibration", "normalized_entropy", "constant_log_loss"):
+            assert answer[name] == pytest.approx(getattr(measured, name), abs=1e-6), name
+    of_all_rows = json.loads(evaluate(run.model, run.path.parent / "rows.csv").stdout)
+    assert of_all_rows["num_rows"] == 6000
+    assert of_all_rows["auc"] == pytest.approx(measured.auc, abs=0.1)
+
+
+def test_packed_rows_that_were_encoded_otherwise_are_refused(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):
+    config = DataConfig.model_validate(data_of(write_rows(tmp_path / "others.csv", 3000, seed=1)))
+    others = prepared(config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    answer = evaluate(run.model, others)
+    assert answer.code == 64
+    assert f"{others}: its ids or dense values do not mean what they mean to the model" in answer.stderr
+
+
+def test_held_out_rows_that_are_gone_are_named_and_files_do_instead(
+    run: RunDirectory, evaluate: Evaluate, tmp_path: Path
+):
+    model, gone = tmp_path / "model", tmp_path / "gone"
+    shutil.copytree(run.model, model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "packed": str(gone)}))
+    answer = evaluate(model)
+    assert answer.code == 64
+    assert f"the rows that its run held out are gone: there is no {gone}" in answer.stderr
+    assert evaluate(model, run.path.parent / "rows.csv").code == 0
+
+
+def test_a_packed_directory_trains_to_the_same_result(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):
+    noted = PreparedData.read(run.data)
+    assert noted is not None
+    directory, process = start(tmp_path / "run", data={"train": [noted.directory], "format": "packed"}, batch=BATCH)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
+    assert not directory.data.exists()
+    of_raw, of_packed = (
+        [report.model_copy(update={"time": 0, "seconds": 0}) for report in evaluations_of(some)]
+        for some in (run, directory)
+    )
+    assert of_packed == of_raw
+    raw_file = evaluate(directory.model, run.path.parent / "rows.csv")
+    assert raw_file.code == 64
+    assert "trained on packed rows" in raw_file.stderr
+
+
+def test_a_stop_while_preparing_ends_at_once_with_code_75(tmp_path: Path):
+    data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
+    directory, process = start(tmp_path / "run", data=data)
+    wait_until(lambda: is_preparing(directory), process)
+    process.send_signal(signal.SIGTERM)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.state, outcome.reason) == (75, "stopped", EndReason.STOP_REQUESTED)
+    assert outcome.message == "stopped while preparing the data"
+    assert not directory.data.exists()
+
+
+def test_a_killed_preparation_is_a_crash_and_the_next_attempt_goes_on(tmp_path: Path):
+    data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
+    directory, process = start(tmp_path / "run", data=data)
+    wait_until(lambda: is_preparing(directory), process)
+    (preparation,) = psutil.Process(process.pid).children()
+    os.kill(preparation.pid, signal.SIGKILL)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (1, EndReason.WORKER_CRASHED)
+    assert outcome.reason.is_retried
+    assert "the preparation of the data was killed by SIGKILL" in outcome.message
+
+    code, outcome = ended(directory, start_attempt(directory, 2), attempt=2)
+    assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
+
+
+def test_data_that_changes_between_attempts_is_an_error_naming_both(run: RunDirectory, tmp_path: Path):
+    copy = RunDirectory(tmp_path / "run")
+    shutil.copytree(run.path, copy.path)
+    spec = json.loads(copy.spec.read_text())
+    spec["job"]["data"]["train"] = [str(write_rows(tmp_path / "changed.csv", 6000, seed=2))]
+    copy.spec.write_text(json.dumps(spec))
+    before = PreparedData.read(copy.data)
+    assert before is not None
+    code, outcome = ended(copy, start_attempt(copy, 2), attempt=2)
+    assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
+    assert "data.train: the data has changed since the run began" in outcome.message
+    assert before.directory in outcome.message
+    assert PreparedData.read(copy.data) == before

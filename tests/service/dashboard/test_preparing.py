@@ -1,0 +1,39 @@
+"""The pages while a job prepares its data, with a trainer that gets no further."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+FAKE_TRAINER = Path(__file__).parents[1] / "fake_trainer"
+SETTINGS = {"DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2", "DLRM_GRACE_PERIOD_SECONDS": "5"}
+DOCUMENT = {
+    "labels": {"behaviour": "prepare"},
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 1000}},
+    "batch": {"global_size": 64},
+    "resources": {"workers_per_node": 1, "memory": "1GiB"},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> None:
+    python = tmp_path_factory.mktemp("trainer") / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_TRAINER}" "$@"\n')
+    python.chmod(0o755)
+    SETTINGS["DLRM_TRAINER_PYTHON"] = str(python)
+
+
+def test_how_far_a_preparation_is_and_how_fast_stands_on_both_pages(page: Page, site: Any) -> None:
+    job = site.client.submit(DOCUMENT)
+    words = "preparing · reading: 1,200,000 rows, 310,000 rows/s, 12 s left"
+    page.goto(f"{site.url}/jobs/{job.id}")
+    expect(page.locator("#progress-text")).to_have_text(f"42 % · {words}", timeout=20_000)
+    expect(page.locator("#progress")).to_have_js_property("value", 0.42)
+    page.goto(f"{site.url}/")
+    expect(page.locator("#jobs tbody tr", has_text=job.id).locator("td.progress small")).to_have_text(words)
+    site.client.cancel(job.id)
+    expect(page.locator("#jobs tbody tr", has_text=job.id).locator(".state")).to_have_text("cancelled", timeout=20_000)
