@@ -110,7 +110,7 @@ def write_rows(directory: Path, num_rows: int) -> PackedMeta:
         features=[FeatureMeta(name=f.name, num_ids=f.num_ids, is_multi_hot=False) for f in source.schema.features],
         id_type="int32",
         has_weights=False,
-        splits={"train": SplitMeta(num_rows=num_rows, num_positives=0, mean_weight=1.0)},
+        splits={"train": SplitMeta(num_rows=num_rows, num_positives=0, mean_weight=1.0, label_rate=0.0)},
         num_bad_rows=0,
         files={f"train/{name}": FileMeta(num_bytes=(split / name).stat().st_size, sha256="") for name in arrays},
         sources=[],

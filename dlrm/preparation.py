@@ -5,7 +5,6 @@ begun anew, by whoever prepares the same rows next.
 """
 
 import argparse
-import hashlib
 import logging
 import sys
 import time
@@ -15,6 +14,7 @@ from dlrm.config import ResolvedJob
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import packed_meta
 from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.describe import checksum
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
@@ -73,7 +73,7 @@ def prepare(directory: RunDirectory, reporter: Reporter) -> None:
         num_threads=resolved.job.resources.num_cores,
         tell=Teller(reporter),
     ).resolve()
-    found = PreparedData(directory=str(path), checksum=checksum_of(path))
+    found = PreparedData(directory=str(path), checksum=checksum(packed_meta(path)))
     before = PreparedData.read(directory.data)
     if before is not None and before.checksum != found.checksum:
         message = f"the data has changed since the run began: it was {before.directory}, and now is {found.directory}"
@@ -88,12 +88,6 @@ def _outcome(error: Exception) -> Outcome:
         return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=text)
     reason = EndReason.OUT_OF_MEMORY if isinstance(error, MemoryError) else EndReason.WORKER_CRASHED
     return Outcome(state="failed", reason=reason, message=f"{type(error).__name__}: {text}"[:2000])
-
-
-def checksum_of(packed: Path) -> str:
-    """Of all files of a packed directory, as its meta.json lists them. Raises DataError."""
-    files = sorted((name, file.sha256) for name, file in packed_meta(packed).files.items())
-    return hashlib.sha256(repr(files).encode()).hexdigest()
 
 
 if __name__ == "__main__":

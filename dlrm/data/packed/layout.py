@@ -54,6 +54,8 @@ class SplitMeta(_Record):
     num_positives: int
     mean_weight: float
     """1 where rows have no weight."""
+    label_rate: float
+    """Share of the positive ones, rows counted by their weights; 0 where there are none."""
 
 
 class FileMeta(_Record):

@@ -33,7 +33,7 @@ def open_packed(directory: Path) -> Dataset:
         schema=meta.schema_of_rows,
         train=PackedRows(directory, "train", meta),
         evaluation=PackedRows(directory, "eval", meta),
-        train_label_rate=train.num_positives / train.num_rows,
+        train_label_rate=train.label_rate,
         encoders=encoders,
         has_weights=meta.has_weights,
         mean_train_weight=train.mean_weight,

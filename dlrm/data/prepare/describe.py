@@ -67,8 +67,11 @@ def checksum(meta: PackedMeta) -> str:
 def _split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:
     shares = [measure.shares[split] for measure in measures]
     num_rows = sum(share.num_rows for share in shares)
+    sum_of_weights = sum(share.sum_of_weights for share in shares)
+    sum_of_positive_weights = sum(share.sum_of_positive_weights for share in shares)
     return SplitMeta(
         num_rows=num_rows,
         num_positives=sum(share.num_positives for share in shares),
-        mean_weight=sum(share.sum_of_weights for share in shares) / max(num_rows, 1),
+        mean_weight=sum_of_weights / max(num_rows, 1),
+        label_rate=sum_of_positive_weights / sum_of_weights if sum_of_weights else 0.0,
     )

@@ -23,6 +23,8 @@ class Share:
     num_rows: int
     num_positives: int
     sum_of_weights: float
+    sum_of_positive_weights: float
+    """Of the rows whose label is 1."""
     num_values: dict[int, int]
     """By place of a multi-hot feature: its values in all these rows."""
 
@@ -59,11 +61,14 @@ def _measure(rows: StagedRows, part: Part) -> PartMeasure:
 
 def _share(rows: StagedRows, staged: StagedPart, is_in: NDArray[np.bool_]) -> Share:
     num_rows = int(np.count_nonzero(is_in))
+    is_positive = is_in & (staged.labels == 1)
+    num_positives = int(np.count_nonzero(is_positive))
     weights = staged.weights
     return Share(
         num_rows=num_rows,
-        num_positives=int(np.count_nonzero(staged.labels[is_in])),
+        num_positives=num_positives,
         sum_of_weights=float(num_rows if weights is None else weights[is_in].sum(dtype=np.float64)),
+        sum_of_positive_weights=float(num_positives if weights is None else weights[is_positive].sum(dtype=np.float64)),
         num_values={
             place: int(lengths[is_in].sum(dtype=np.int64))
             for place in range(len(rows.schema.categorical))

@@ -41,9 +41,8 @@ class Workers:
             while in_flight:
                 yield in_flight.popleft().result()
         finally:
-            for future in in_flight:
-                future.cancel()
-            wait(in_flight)
+            # Not for those that are cancelled: where the threads have ended, nobody would ever wake a wait for them.
+            wait([future for future in in_flight if not future.cancel()])
 
 
 @contextmanager

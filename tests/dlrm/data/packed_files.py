@@ -63,8 +63,13 @@ def write_packed(
         (directory / split).mkdir()
         for name, array in _arrays(rows, features, np.dtype(id_type)).items():
             array.tofile(directory / split / name)
-        mean_weight = 1.0 if rows.weights is None else float(rows.weights.mean(dtype=np.float64))
-        splits[split] = SplitMeta(num_rows=rows.num_rows, num_positives=int(rows.labels.sum()), mean_weight=mean_weight)
+        weights = np.ones(rows.num_rows) if rows.weights is None else rows.weights.astype(np.float64)
+        splits[split] = SplitMeta(
+            num_rows=rows.num_rows,
+            num_positives=int(rows.labels.sum()),
+            mean_weight=float(weights.mean()) if rows.num_rows else 0.0,
+            label_rate=float(weights @ rows.labels / weights.sum()) if weights.sum() else 0.0,
+        )
     files = {
         str(path.relative_to(directory)): FileMeta(
             num_bytes=path.stat().st_size, sha256=hashlib.sha256(path.read_bytes()).hexdigest()

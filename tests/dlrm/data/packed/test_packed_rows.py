@@ -18,6 +18,7 @@ from dlrm.data.rows import Feature, Rows, Runs
 from tests.dlrm.data.packed_files import FEATURES, ONE_ID, OTHER_ID, random_rows, write_packed
 
 NUM_ROWS = 10_000
+ONE_SPLIT = {"num_rows": 50, "num_positives": 1, "mean_weight": 1.0, "label_rate": 0.02}
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +99,9 @@ def test_the_directory_says_what_its_rows_are_like(directory: Path, train: Rows)
     data = open_packed(directory)
     assert is_packed(directory)
     assert (data.train.num_rows, data.evaluation.num_rows) == (NUM_ROWS, 100)
-    assert data.train_label_rate == pytest.approx(train.labels.mean())
     assert train.weights is not None
+    weights = train.weights.astype(np.float64)
+    assert data.train_label_rate == pytest.approx(weights @ train.labels / weights.sum())
     assert data.mean_train_weight == pytest.approx(train.weights.mean())
     assert data.has_weights
     assert data.directory == directory
@@ -203,7 +205,7 @@ def test_offsets_that_do_not_end_where_the_values_do_are_an_error(copy: Path) ->
         ({"num_bad_rows": "x"}, "num_bad_rows"),
         ({"dense": []}, "no dense feature"),
         ({"features": []}, "no categorical feature"),
-        ({"splits": {"train": {"num_rows": 50, "num_positives": 1, "mean_weight": 1.0}}}, "no rows in eval/"),
+        ({"splits": {"train": ONE_SPLIT}}, "no rows in eval/"),
     ],
 )
 def test_a_directory_that_nothing_can_be_trained_on_says_why(copy: Path, changes: dict, said: str) -> None:

@@ -66,6 +66,9 @@ def check(table: MadeTable, output: Path, meta: PackedMeta, evaluation: set[int]
         else:
             assert meta.splits[split].mean_weight == 1
         assert meta.splits[split].num_positives == int(packed.labels.sum())
+        weights = np.ones(len(packed.labels)) if packed.weights is None else packed.weights.astype(np.float64)
+        if weights.sum():
+            assert meta.splits[split].label_rate == pytest.approx(float(weights @ packed.labels / weights.sum()))
 
 
 @settings(max_examples=40, deadline=None)

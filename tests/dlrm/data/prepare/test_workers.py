@@ -1,9 +1,10 @@
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dlrm.data.prepare.workers import started_workers
+from dlrm.data.prepare.workers import Workers, started_workers
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -80,3 +81,14 @@ def test_nothing_runs_on_once_the_results_are_not_wanted() -> None:
         threading.Timer(0.05, may_end.set).start()
         results.close()
         assert ended == [0, 1]
+
+
+def test_results_given_up_after_the_threads_have_ended_are_not_waited_for() -> None:
+    may_go_on = threading.Event()
+    executor = ThreadPoolExecutor(1)
+    results = Workers(executor, 2).map(lambda number: number == 0 or may_go_on.wait(10), range(10))
+    assert next(results)
+    # One runs and one waits behind it: that one is dropped with the thread, which tells nobody.
+    threading.Timer(0.05, may_go_on.set).start()
+    executor.shutdown(wait=True, cancel_futures=True)
+    results.close()
