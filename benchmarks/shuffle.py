@@ -24,8 +24,13 @@ from dlrm.run import run
 from dlrm.stop import StopRequest
 from sharding.ranks import Ranks, joined_ranks
 
-SHUFFLES = {"as a whole": None, "204 blocks of 64 a window": (64, 204), "16 blocks of 512 a window": (512, 16)}
-"""Rows of a block, blocks of a window; 204 is what a window of Criteo rows has."""
+SHUFFLES = {
+    "as a whole": None,
+    "1,024 blocks of 13": (13, 1024),
+    "204 blocks of 64": (64, 204),
+    "16 blocks of 512": (512, 16),
+}
+"""Rows of a block, blocks of a window; the second is how the order cuts a log of many windows."""
 SEEDS = (0, 1, 2)
 
 
@@ -72,15 +77,15 @@ def _auc(resolved: ResolvedJob, shuffle: str, data: Path, scratch: Path, ranks: 
     directory = RunDirectory(Path(tempfile.mkdtemp(dir=scratch)))
     directory.attempt(1).create()
     PreparedData(directory=str(data), checksum="").write(directory.data)
-    kept = order.BLOCK_ROWS, order.MIN_WINDOW_ROWS, order.MAX_WINDOW_ROWS
+    kept = order.BLOCKS_PER_WINDOW, order.MIN_WINDOW_ROWS, order.MAX_WINDOW_ROWS
     sizes = SHUFFLES[shuffle]
     if sizes is not None:
-        order.BLOCK_ROWS = sizes[0]
+        order.BLOCKS_PER_WINDOW = sizes[1]
         order.MIN_WINDOW_ROWS = order.MAX_WINDOW_ROWS = sizes[0] * sizes[1]
     try:
         outcome = run(resolved, directory, ranks, Reporter(directory.attempt(1), 0), StopRequest())
     finally:
-        order.BLOCK_ROWS, order.MIN_WINDOW_ROWS, order.MAX_WINDOW_ROWS = kept
+        order.BLOCKS_PER_WINDOW, order.MIN_WINDOW_ROWS, order.MAX_WINDOW_ROWS = kept
     auc = outcome.metrics["auc"]
     assert auc is not None, "the evaluation rows have both labels"
     return auc

@@ -40,19 +40,20 @@ class MappedArray:
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
 
-    def expect(self, now: Runs, soon: Runs) -> None:
+    def expect(self, now: Runs, soon: Runs, max_areas: int) -> None:
         """Have the kernel fetch these rows from the disk, which maps nothing and waits for nothing.
 
         What the call before named is left out. The rows of `now` become areas of their own: a look at a row maps its
         whole folio, which may be 2 MiB, where the area is no smaller (Linux 6.18). Of the runs of a window that would
-        be several times what is ever read.
+        be several times what is ever read. Where they would be more than `max_areas`, that is put up with.
         """
         if self._map is None:
             return
         of_now = self._areas(now)
         self._map.madvise(mmap.MADV_NORMAL)
-        for first, stop in sorted(of_now):
-            self._map.madvise(mmap.MADV_RANDOM, first, stop - first)
+        if len(of_now) <= max_areas:
+            for first, stop in sorted(of_now):
+                self._map.madvise(mmap.MADV_RANDOM, first, stop - first)
         expected = of_now | self._areas(soon)
         for first, stop in sorted(expected - self._expected):
             for place in range(first, stop, _ADVICE_BYTES):

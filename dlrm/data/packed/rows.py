@@ -13,6 +13,8 @@ from dlrm.data.rows import Bags, DataSchema, Rows, Runs
 
 MAX_MAPPED_BYTES = 320 << 20
 """Of pages that stay mapped, which count as this process's memory: a little more than a window of the sample order."""
+MAX_AREAS = 1 << 14
+"""Of all files; the areas between them count too, and with 65,530 a process on Linux can do no more."""
 _PIECE_ROWS = 4096
 """Rows gathered at a time: what is transposed stays in a core's cache."""
 _GRAIN_ROWS = 4096
@@ -103,12 +105,13 @@ class PackedRows:
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """See RowSource."""
+        max_areas = MAX_AREAS // len(self._files)
         for file in (self._labels, self._weights, self._dense, self._ids):
             if file is not None:
-                file.expect(now, soon)
+                file.expect(now, soon, max_areas)
         for of_feature in self._lists.values():
-            of_feature.offsets.expect(now, soon)
-            of_feature.values.expect(of_feature.runs(now), of_feature.runs(soon))
+            of_feature.offsets.expect(now, soon, max_areas)
+            of_feature.values.expect(of_feature.runs(now), of_feature.runs(soon), max_areas)
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> None:  # noqa: ARG002
         """None: nobody knows what drew the labels."""

@@ -6,11 +6,13 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrm.data.order import BLOCK_ROWS, MAX_WINDOW_ROWS, MIN_WINDOW_ROWS, SampleOrder
+from dlrm.data.order import BLOCKS_PER_WINDOW, MAX_WINDOW_ROWS, MIN_WINDOW_ROWS, SampleOrder
 from dlrm.data.rows import Runs
 
 SHORT_WINDOWS = 1 << 20
-"""Bytes of a row with which a window has MIN_WINDOW_ROWS, 8 blocks."""
+"""Bytes of a row with which a window has MIN_WINDOW_ROWS."""
+BLOCK_ROWS = MIN_WINDOW_ROWS // BLOCKS_PER_WINDOW
+"""Then."""
 
 
 def epoch_of(order: SampleOrder, epoch: int) -> np.ndarray:
@@ -60,7 +62,7 @@ def test_a_batch_is_the_same_whichever_were_asked_for_before(data: st.DataObject
 
 def test_the_order_is_what_it_was_when_runs_began_that_are_to_go_on() -> None:
     rows = np.concatenate([order_of(300_000, seed=5).rows(index) for index in (0, 17, 30, 59)])
-    assert hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()[:16] == "ed685f7b30501ee6"
+    assert hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()[:16] == "1979a025231f6e01"
 
 
 @pytest.mark.parametrize("row_bytes", [1, 160, 4096, SHORT_WINDOWS])
@@ -83,8 +85,8 @@ def test_rows_within_one_window_are_shuffled_uniformly(row_bytes: int) -> None:
 
 
 def test_a_block_is_equally_likely_in_every_window_and_its_rows_at_every_place_of_it() -> None:
-    num_blocks = 24
-    order = order_of(num_blocks * BLOCK_ROWS, global_size=8 * BLOCK_ROWS)
+    num_blocks = 3 * BLOCKS_PER_WINDOW
+    order = order_of(num_blocks * BLOCK_ROWS, global_size=MIN_WINDOW_ROWS)
     assert order.num_windows_per_epoch == 3
     landed = np.zeros((num_blocks, 3))
     places = np.zeros(64)
@@ -92,7 +94,7 @@ def test_a_block_is_equally_likely_in_every_window_and_its_rows_at_every_place_o
         for window in range(3):
             rows = order.rows(3 * epoch + window)
             blocks = np.unique(rows // BLOCK_ROWS)
-            assert len(blocks) == 8, "a block is whole in one window"
+            assert len(blocks) == BLOCKS_PER_WINDOW, "a block is whole in one window"
             landed[blocks, window] += 1
             of_first = np.flatnonzero(rows // BLOCK_ROWS == blocks[0])
             places += np.bincount(of_first * 64 // len(rows), minlength=64)
@@ -101,7 +103,7 @@ def test_a_block_is_equally_likely_in_every_window_and_its_rows_at_every_place_o
 
 
 def test_two_rows_of_one_block_share_a_batch_as_often_as_is_said() -> None:
-    num_blocks, global_size = 64, 16_384
+    num_blocks, global_size = 8 * BLOCKS_PER_WINDOW, 16_384
     order = order_of(num_blocks * BLOCK_ROWS, global_size=global_size)
     near = far = 0
     for index in range(4 * order.num_batches_per_epoch):
@@ -113,7 +115,7 @@ def test_two_rows_of_one_block_share_a_batch_as_often_as_is_said() -> None:
     pairs_in_block = num_epochs * num_blocks * BLOCK_ROWS * (BLOCK_ROWS - 1)
     assert near / pairs_in_block == pytest.approx(global_size / window_rows, rel=0.01)
     pairs_across = num_epochs * num_blocks * (num_blocks - 1) * BLOCK_ROWS**2
-    expected = (8 - 1) / (num_blocks - 1) * global_size / window_rows
+    expected = (BLOCKS_PER_WINDOW - 1) / (num_blocks - 1) * global_size / window_rows
     assert far / pairs_across == pytest.approx(expected, rel=0.01)
 
 
