@@ -1,5 +1,7 @@
 """Short transactions, one kind for reading and one for writing."""
 
+import sqlite3
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +11,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
 BUSY_TIMEOUT_SECONDS = 15
+BUSY_PAUSE_SECONDS = 0.02
 SQLITE_BEGIN = "sqlite_begin"
 
 
@@ -51,9 +54,23 @@ def _engine(url: str) -> Engine:
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
     cursor = connection.cursor()
-    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
-        cursor.execute(f"PRAGMA {pragma}")
+    _use_write_ahead_log(cursor)
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _use_write_ahead_log(cursor: sqlite3.Cursor) -> None:
+    """Once and for all connections; two that do so at once are not made to wait for each other by the busy timeout."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(BUSY_PAUSE_SECONDS)
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -28,9 +28,6 @@ _WORD = re.compile(r"(?!nan$)[A-Za-z_].*", re.IGNORECASE | re.DOTALL)
 
 def csv_blocks(file: DataFile, schema: SchemaConfig, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """The rows of `file`. Raises DataError where its header is wrong, and as `lines_of` does."""
-    delimiter = schema.delimiter
-    if not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise DataError(f"{delimiter!r} cannot stand between columns", field="schema.delimiter", valid="such as , ; |")
     reader = None
     for lines in lines_of(file, block_bytes):
         rows = lines

@@ -147,13 +147,6 @@ def test_a_header_where_none_is_declared(tmp_path: Path) -> None:
     check(bad, config, tmp_path, good=f"{GOOD}\n".encode())
 
 
-def test_a_delimiter_of_several_bytes_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("a")
-    config = DataConfig(train=["x"], format="csv", schema=SCHEMA.model_copy(update={"delimiter": "\u00a7"}))
-    with pytest.raises(DataError, match=r"schema\.delimiter: .* cannot stand between columns"):
-        rows_of(blocks_of(config, find_files(["a.csv"], "data.train", None, tmp_path)))
-
-
 COLUMNS = {
     "label": pa.array([0, 1, 0], pa.int8()),
     "x": pa.array([1.0, None, 3.0]),
