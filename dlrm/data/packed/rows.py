@@ -17,8 +17,8 @@ MAX_AREAS = 1 << 14
 """Of all files; the areas between them count too, and with 65,530 a process on Linux can do no more."""
 _PIECE_ROWS = 4096
 """Rows gathered at a time: what is transposed stays in a core's cache."""
-_GRAIN_ROWS = 4096
-"""Rows whose pages are accounted for together."""
+_GRAIN_ROWS = 128
+"""Rows whose pages are accounted for together: fewer than a block of the order has, mostly."""
 
 FLOAT, OFFSET = np.dtype(np.float32), np.dtype(np.int64)
 
@@ -76,6 +76,8 @@ class PackedRows:
         self._lists = {feature: lists(feature) for feature in meta.multi_hot_features}
         self.row_bytes = -(-sum(file.num_bytes for file in self._files) // max(n, 1))
         self._is_mapped = np.zeros(-(-n // _GRAIN_ROWS), dtype=np.bool_)
+        self._num_mapped = 0
+        """Grains that are."""
 
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
         """See RowSource. Raises IndexError where a number is none of a row."""
@@ -128,9 +130,10 @@ class PackedRows:
     def _make_room(self, row_numbers: NDArray[np.int64]) -> None:
         """Account for the pages of rows that are about to be read; let go of all others once they are too many."""
         grains = row_numbers // _GRAIN_ROWS
-        self._is_mapped[grains] = True
-        if np.count_nonzero(self._is_mapped) * _GRAIN_ROWS * self.row_bytes > MAX_MAPPED_BYTES:
+        self._num_mapped += len(np.unique(grains[~self._is_mapped[grains]]))
+        if self._num_mapped * _GRAIN_ROWS * self.row_bytes > MAX_MAPPED_BYTES:
             for file in self._files:
                 file.let_go()
             self._is_mapped[:] = False
-            self._is_mapped[grains] = True
+            self._num_mapped = len(np.unique(grains))
+        self._is_mapped[grains] = True
