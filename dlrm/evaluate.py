@@ -8,20 +8,23 @@ its own run held out.
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary, Vocabulary
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
-from dlrm.data.packed.open import is_packed, open_packed
+from dlrm.data.packed.open import is_packed, open_packed, prepared_data
+from dlrm.data.prepare.tolerance import BadRowCount
+from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.open import tables_of
+from dlrm.data.raw.open import blocks_of
 from dlrm.data.rows import Rows, RowSource
 from dlrm.export import ModelError, SavedModel, load_saved_model
 from dlrm.metrics.binary import binary_metrics, constant_log_loss
@@ -91,16 +94,30 @@ def _rows(saved: SavedModel, patterns: list[str]) -> Iterator[Rows]:
         message = "the model was trained on packed rows, of which nothing says what files they came from"
         raise DataError(message, field="DATA", valid="one directory that `dlrm prepare` has written")
     files = find_files(patterns, "DATA", None, Path())
-    return map(saved.encoders.encode, tables_of(saved.data, files))
+    return _encoded(saved.data, saved.encoders, files)
+
+
+def _encoded(config: DataConfig, encoders: Encoders, files: Sequence[DataFile]) -> Iterator[Rows]:
+    """The good rows of raw files. Raises DataError where more are bad than the model's own data might have."""
+    bad_rows = BadRowCount(config.max_bad_fraction, lambda fault: print(f"left out: {fault}", file=sys.stderr))  # noqa: T201
+    for block in blocks_of(config, files):
+        parsed = block.parse(config.max_bad_fraction > 0)
+        bad_rows.add(block.num_rows, block.num_rows - parsed.table.num_rows, [str(fault) for fault in parsed.faults])
+        yield encoders.encode(parsed.table)
+    bad_rows.check()
 
 
 def _held_out(saved: SavedModel) -> RowSource:
     if saved.packed is None:
         return open_data(saved.data, data_roots=None, prepared=None).evaluation
-    if not is_packed(saved.packed):
-        message = f"the rows that its run held out are gone: there is no {saved.packed}"
-        raise DataError(message, field="DATA", valid="name the files to measure it on")
-    return open_packed(saved.packed).evaluation
+    directory, valid = Path(saved.packed.directory), "name the files to measure it on"
+    if not is_packed(directory):
+        message = f"the rows that its run held out are gone: there is no {directory}"
+        raise DataError(message, field="DATA", valid=valid)
+    if prepared_data(directory).checksum != saved.packed.checksum:
+        message = f"the rows that its run held out are gone: {directory} holds other ones"
+        raise DataError(message, field="DATA", valid=valid)
+    return open_packed(directory).evaluation
 
 
 def _evaluation_rows(directory: Path, encoders: Encoders) -> RowSource:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from polars.exceptions import PolarsError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -17,11 +18,13 @@ from dlrm.config import DataConfig, JobSpec, ModelConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import HashedVocabulary
+from dlrm.data.packed.layout import ENCODERS
+from dlrm.data.packed.open import prepared_data
 from dlrm.data.rows import DataSchema
 from dlrm.model import PlainModel
+from dlrm.record import PreparedData
 
 WEIGHTS, CONFIG, METRICS, CARD = "model.safetensors", "config.json", "metrics.json", "MODEL_CARD.md"
-ENCODERS = "encoders"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class SavedModel:
     """What a constant predictor says."""
     encoders: Encoders | None
     """How raw values become what it takes; None where it was trained on a synthetic log."""
-    packed: Path | None
+    packed: PreparedData | None
     """The packed rows that it was trained on; likewise."""
 
 
@@ -61,7 +64,7 @@ def export_model(
         "num_dense": schema.num_dense,
         "table_rows": {feature.name: feature.num_ids for feature in schema.features},
         "data": job.data.model_dump(),
-        "packed": None if dataset.directory is None else str(dataset.directory),
+        "packed": None if dataset.directory is None else prepared_data(dataset.directory).model_dump(),
         "train_label_rate": dataset.train_label_rate,
     }
     (part / CONFIG).write_text(json.dumps(config, indent=1))
@@ -76,7 +79,7 @@ def load_saved_model(directory: Path) -> SavedModel:
     """Read what `export_model` wrote. Raises ModelError."""
     try:
         return _load(directory)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, PolarsError, SafetensorError) as error:
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(f"{directory}: no model that can be read (valid: the model/ of a run); {cause}") from error
 
@@ -92,7 +95,7 @@ def _load(directory: Path) -> SavedModel:
         data,
         float(config["train_label_rate"]),
         encoders=None if is_synthetic else Encoders.load(directory / ENCODERS),
-        packed=None if is_synthetic else Path(config["packed"]),
+        packed=None if is_synthetic else PreparedData.model_validate(config["packed"]),
     )
 
 

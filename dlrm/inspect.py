@@ -109,8 +109,9 @@ def main(program: str) -> int:
     """program: one of PROGRAMS."""
     try:
         result = PROGRAMS[program](json.load(sys.stdin))
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
+    # An OSError is of a disk or a store that fails while it is read.
+    except (DataError, OSError) as error:
+        sys.stderr.write(str(error).replace("\n", " ") + "\n")
         return EXIT_BAD_INPUT
     _print({"kind": "result", **result})
     return 0

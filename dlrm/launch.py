@@ -58,7 +58,7 @@ def main() -> int:
     except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
         return _end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
     with _pushed_reports(attempt, resolved.job.resources.world_size):
-        if resolved.job.data.is_raw and (ended := _prepare(directory, arguments.attempt, stopper)):
+        if resolved.job.data.synthetic is None and (ended := _prepare(directory, arguments.attempt, stopper)):
             return _end(attempt, ended)
         failures = _run_ranks(directory, resolved, arguments.attempt)
     return _end(attempt, _outcome_without_record(attempt, failures, stopper))

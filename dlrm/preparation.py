@@ -1,20 +1,23 @@
-"""Prepares the raw rows of a run: `python -m dlrm.preparation RUN_DIRECTORY --attempt N`, started by `dlrm.launch`.
+"""Prepares the rows of a run: `python -m dlrm.preparation RUN_DIRECTORY --attempt N`, started by `dlrm.launch`.
 
-Leaves `data.json`, which says where the packed rows are. SIGTERM ends it at once: what was begun is gone on with, or
-begun anew, by whoever prepares the same rows next.
+Raw rows are packed, or found packed in the cache; packed ones are compared with their checksums. Leaves `data.json`,
+which says where the packed rows are. SIGTERM ends it at once: what was begun is gone on with, or begun anew, by whoever
+prepares the same rows next.
 """
 
 import argparse
 import logging
 import sys
+import threading
 import time
 from pathlib import Path
 
 from dlrm.config import ResolvedJob
 from dlrm.data.errors import DataError
-from dlrm.data.packed.open import packed_meta
+from dlrm.data.open import packed_directory
+from dlrm.data.packed.open import packed_meta, prepared_data
+from dlrm.data.packed.verify import verify
 from dlrm.data.prepare.cache import prepared
-from dlrm.data.prepare.describe import checksum
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
@@ -31,13 +34,16 @@ class Teller:
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._next_report_at = 0.0
+        self._doing = ""
 
     def __call__(self, said: Moved | Noted) -> None:
         if isinstance(said, Noted):
             self._reporter.event(said.name, said.message)
-        elif time.monotonic() >= self._next_report_at:
+            return
+        doing = said.message.partition(":")[0]
+        if doing != self._doing or time.monotonic() >= self._next_report_at:
             self._reporter.progress("preparing", said.message, said.done_fraction)
-            self._next_report_at = time.monotonic() + REPORT_SECONDS
+            self._doing, self._next_report_at = doing, time.monotonic() + REPORT_SECONDS
 
 
 def main() -> int:
@@ -65,21 +71,42 @@ def prepare(directory: RunDirectory, reporter: Reporter) -> None:
     """Have the rows of the run packed, and note where. Raises DataError, also where they are no longer the same."""
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     reporter.progress("preparing", "looking at the files", 0.0)
-    path = prepared(
-        resolved.job.data,
-        resolved.data_roots,
-        Path(resolved.data_cache) if resolved.data_cache else directory.prepared,
-        base_directory=Path(),
-        num_threads=resolved.job.resources.num_cores,
-        tell=Teller(reporter),
-    ).resolve()
-    found = PreparedData(directory=str(path), checksum=checksum(packed_meta(path)))
+    tell = Teller(reporter)
+    found = prepared_data(
+        _from_raw(resolved, directory, tell) if resolved.job.data.is_raw else _verified(resolved, tell)
+    )
     before = PreparedData.read(directory.data)
     if before is not None and before.checksum != found.checksum:
         message = f"the data has changed since the run began: it was {before.directory}, and now is {found.directory}"
         raise DataError(message, field="data.train", valid="the files as they were, or a new run")
     found.write(directory.data)
-    reporter.event("data_prepared", f"the prepared rows are in {path}", **found.model_dump())
+    if num_bad_rows := packed_meta(path).num_bad_rows:
+        reporter.event("bad_rows", f"{num_bad_rows:,} bad rows were left out when the rows were prepared")
+    reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
+
+
+def _from_raw(resolved: ResolvedJob, directory: RunDirectory, tell: Teller) -> Path:
+    return prepared(
+        resolved.job.data,
+        resolved.data_roots,
+        Path(resolved.data_cache) if resolved.data_cache else directory.prepared,
+        base_directory=Path(),
+        num_threads=resolved.job.resources.num_cores,
+        tell=tell,
+    )
+
+
+def _verified(resolved: ResolvedJob, tell: Teller) -> Path:
+    """The packed directory that the job names, found whole: wrong ids or values would be trained on unseen."""
+    path = packed_directory(resolved.job.data, resolved.data_roots)
+    lock = threading.Lock()
+
+    def read(fraction: float) -> None:
+        with lock:
+            tell(Moved(fraction, f"checking the files: {fraction:.0%}"))
+
+    verify(path, packed_meta(path), resolved.job.resources.num_cores, read)
+    return path
 
 
 def _outcome(error: Exception) -> Outcome:

@@ -25,12 +25,11 @@ from pydantic import ValidationError
 
 from dlrm.config import ConfigError, DataConfig, field_errors
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import PackedMeta
+from dlrm.data.packed.layout import PackedMeta, checksum
 from dlrm.data.prepare.base import open_base
-from dlrm.data.prepare.describe import checksum
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.told import Moved, Noted
-from dlrm.data.raw.files import find_files
+from dlrm.data.raw.files import find_splits
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 
 
@@ -64,9 +63,7 @@ def _prepare(document: bytes, options: argparse.Namespace) -> PackedMeta:
     if not config.is_raw:
         valid = '"criteo_tsv", "parquet" or "csv"'
         raise DataError(f"{config.format} needs no preparation", field="data.format", valid=valid)
-    here = Path()
-    train = find_files(config.train, "data.train", None, here)
-    evaluation = find_files(config.eval or [], "data.eval", None, here)
+    train, evaluation = find_splits(config, None, Path())
     base = None if options.extend is None else open_base(options.extend)
     threads = max(options.threads, 1)
     return prepare(config, train, evaluation, options.output, num_threads=threads, tell=_tell, base=base)

@@ -20,7 +20,7 @@ from dlrm.stop import StopRequest
 from sharding.plan import Plan
 from sharding.ranks import Ranks
 
-FEW_STEPS = 10
+FEW_STEPS = 30
 """A run of fewer hardly leaves its warm-up."""
 
 
@@ -120,6 +120,10 @@ def _tell(reporter: Reporter, dataset: Dataset, plan: Plan) -> None:
         train_label_rate=dataset.train_label_rate,
         table_rows={feature.name: feature.num_ids for feature in dataset.schema.features},
     )
+    if dataset.train_label_rate in (0.0, 1.0):
+        reporter.event(
+            "one_label", f"every training row has label {dataset.train_label_rate:.0f}: nothing can be learned"
+        )
     reporter.event(
         "plan",
         f"{sum(t.sharding_type == 'row_wise' for t in plan.tables)} of {len(plan.tables)} tables split by rows, the "

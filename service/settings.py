@@ -27,6 +27,8 @@ def _split_roots(value: Any) -> Any:
 
 
 def _data_root(root: str) -> str:
+    if not root.strip():
+        raise PydanticCustomError("no_directory", "should be no empty text; the working directory is a dot")
     if is_remote(root):
         return normal_uri(root)
     path = _absolute(Path(root))
@@ -80,6 +82,11 @@ class Settings(StateSettings):
     max_body_bytes: int = Field(default=2**20, ge=1024)
     """Largest request, reports of a running job excepted."""
     log_format: Literal["console", "json"] = "console"
+
+    @property
+    def private_directories(self) -> list[Path]:
+        """What belongs to the service itself: no job reads data from there."""
+        return [self.state_directory, self.runs_directory, self.prepared_directory]
 
     @property
     def url(self) -> str:

@@ -1,15 +1,33 @@
 """The data: where rows come from, how they are split, how ids become table rows."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid
+from dlrm.config.patterns import PatternError, check_scheme
 from dlrm.config.schema import CRITEO_SCHEMA, ColumnName, SchemaConfig
 from dlrm.config.vocabulary import VocabularyConfig
 
 RAW_FORMATS = ("criteo_tsv", "parquet", "csv")
+
+
+def _checked(pattern: str) -> str:
+    valid = "the name of a file or directory, or a pattern such as day_*.tsv"
+    if not pattern.strip():
+        raise invalid("", "names nothing", valid)
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise invalid("", f"is longer than {MAX_PATTERN_LENGTH:,} characters", valid)
+    try:
+        check_scheme(pattern)
+    except PatternError as error:
+        raise invalid("", error.message, error.valid) from None
+    return pattern
+
+
+MAX_PATTERN_LENGTH = 4096
+DataPattern = Annotated[str, AfterValidator(_checked)]
 
 
 class SyntheticConfig(Config):
@@ -26,9 +44,10 @@ class SyntheticConfig(Config):
 class DataConfig(Config):
     """Training and evaluation rows."""
 
-    train: list[str] = Field(default=[], max_length=10_000)
-    """Files, directories or glob patterns, in order; s3:// and gs:// too. Required, except for `format: synthetic`."""
-    eval: list[str] | None = Field(default=None, min_length=1, max_length=10_000)
+    train: list[DataPattern] = Field(default=[], max_length=10_000)
+    """Files, directories or glob patterns, in order; s3:// and gs:// too. Required, except for `format: synthetic`.
+    Within a directory or pattern files are sorted by name, the numbers in it by their value: day_2 before day_10."""
+    eval: list[DataPattern] | None = Field(default=None, min_length=1, max_length=10_000)
     """The same for evaluation rows; null splits `eval_fraction` off the training rows."""
     eval_fraction: float = Field(default=0.1, gt=0.0, lt=1.0)
     """Share of the rows held out where `eval` is null."""
@@ -96,8 +115,8 @@ class DataConfig(Config):
                     raise invalid(
                         field, f"format {self.format} has its own columns", 'null, or format "parquet" or "csv"'
                     )
-        if self.table_schema is not None and self.weight_column in self.table_schema.names_but_weight:
-            raise invalid("weight_column", f"{self.weight_column!r} is in the schema already", "another column")
+        if self.table_schema is not None:
+            self._check_columns(self.table_schema)
         if not self.is_raw and self.vocabulary != VocabularyConfig():
             raise invalid("vocabulary", f"format {self.format} holds table rows already", "leave it out")
         if self.is_raw:
@@ -107,3 +126,14 @@ class DataConfig(Config):
                 listed = ", ".join(sorted(known)) or "there are none"
                 raise invalid("vocabulary.columns", f"{unknown[0]!r} is no categorical column", listed[:500])
         return self
+
+    def _check_columns(self, schema: SchemaConfig) -> None:
+        if self.weight_column in schema.names_but_weight:
+            raise invalid("weight_column", f"{self.weight_column!r} is in the schema already", "another column")
+        if self.weight_column is not None and schema.columns is not None and self.weight_column not in schema.columns:
+            message = f"{self.weight_column!r} is not in schema.columns"
+            raise invalid("weight_column", message, "one of the columns that schema.columns lists")
+        for place, column in enumerate(schema.categorical):
+            if self.format == "csv" and column.multi_hot and column.separator == schema.delimiter:
+                message = f"{column.separator!r} is what parts the columns, by schema.delimiter"
+                raise invalid(f"schema.categorical.{place}.separator", message, "another character")

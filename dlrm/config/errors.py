@@ -8,6 +8,8 @@ from typing import Any, LiteralString, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from dlrm.config.patterns import without_credentials
+
 CROSS_FIELD = "cross_field"
 
 
@@ -96,12 +98,12 @@ def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> Field
         return FieldError(field, f"{_short(value)} is not one of the choices", context["expected"])
     message, valid = _IN_WORDS.get(kind, (details["msg"].removeprefix("Value error, "), ""))
     if kind == "list_type" and isinstance(value, str):
-        valid = f'["{value}"]'
+        valid = f'["{without_credentials(value)}"]'
     return FieldError(field, f"{message}, got {_short(value)}", valid)
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = without_credentials(repr(value))
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

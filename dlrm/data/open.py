@@ -10,6 +10,7 @@ from dlrm.config import DataConfig, SyntheticConfig
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
+from dlrm.data.roots import Roots
 from dlrm.data.rows import Subset
 from dlrm.data.split import hash_split
 from dlrm.data.synthetic.log import SyntheticRows
@@ -21,7 +22,7 @@ _RATE_ROWS = 1 << 18
 def open_data(config: DataConfig, data_roots: Sequence[str] | None, prepared: Path | None) -> Dataset:
     """The rows that `config` names.
 
-    data_roots: directories that the real path of packed rows must lie in; None allows all. prepared: where raw rows
+    data_roots: as of `find_files`, for the real path of packed rows. prepared: where raw rows
     were prepared to. Raises DataError naming the file and field at fault.
     """
     if config.synthetic is not None:
@@ -40,10 +41,7 @@ def packed_directory(config: DataConfig, data_roots: Sequence[str] | None) -> Pa
         valid = "a local directory: packed rows are mapped into memory"
         raise DataError("cannot be mapped", named, field="data.train.0", valid=valid)
     real = Path(named).resolve()
-    roots = None if data_roots is None else [Path(root).resolve() for root in data_roots]
-    if roots is not None and not any(real.is_relative_to(root) for root in roots):
-        under = " or ".join(map(str, roots))
-        raise DataError("lies outside the data roots", real, field="data.train.0", valid=f"a directory under {under}")
+    Roots(data_roots).check(real, named, "data.train.0", "a directory")
     if not real.is_dir():
         valid = "a directory that `dlrm prepare` has written"
         raise DataError("no such directory", real, field="data.train.0", valid=valid)

@@ -5,6 +5,7 @@ from dlrm.record.files import write_atomically
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
 from dlrm.record.reports import (
+    WARNINGS,
     EvaluationReport,
     EventReport,
     Phase,
@@ -20,6 +21,7 @@ __all__ = [
     "EXIT_DONE",
     "EXIT_FAILED",
     "EXIT_STOPPED",
+    "WARNINGS",
     "AttemptDirectory",
     "EndReason",
     "EvaluationReport",

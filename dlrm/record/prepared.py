@@ -15,7 +15,7 @@ class PreparedData(BaseModel):
     directory: str
     """As an absolute path."""
     checksum: str
-    """Of all its files."""
+    """Of its rows."""
 
     def write(self, path: Path) -> None:
         write_atomically(path, self.model_dump_json(indent=1))

@@ -69,6 +69,10 @@ class ProgressReport(_Line):
     message: str = ""
 
 
+WARNINGS = frozenset({"bad_row", "bad_rows", "few_steps", "one_label", "step_dropped"})
+"""Names of the events that whoever started the run should see without looking for them."""
+
+
 class EventReport(_Line):
     """Something worth keeping: what was derived, a dropped step, an error."""
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from service.client import Event, Job, JobDetails
 from service.command.progress import describe, duration
+from service.command.words import printable
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING"})
 STATE_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "yellow", "RUNNING": "cyan"}
@@ -103,7 +104,7 @@ def job_table(job: JobDetails) -> Table:
     table.add_row("state", state_text(job.state))
     for name, value in facts.items():
         if value:
-            table.add_row(name, Text(value))
+            table.add_row(name, Text(printable(value, kept="\n")))
     _add_results(table, {**job.metrics, "model": job.model_path, "run_directory": job.run_directory})
     return table
 
@@ -114,7 +115,7 @@ def events_table(events: Iterable[Event]) -> Table:
         table.add_column(heading, overflow="fold")
     for event in events:
         what = f"{event.to_state} {event.reason or ''}" if event.kind == "state" else event.name or ""
-        table.add_row(f"{event.time:%H:%M:%S}", Text(what.strip()), Text(event.message or ""))
+        table.add_row(f"{event.time:%H:%M:%S}", Text(what.strip()), Text(printable(event.message or "")))
     return table
 
 
@@ -135,7 +136,7 @@ def ago(time: datetime) -> str:
 
 def _one_line(text: str) -> Text:
     """A cell that is cut, never wrapped; its column gives way first (one of `no_wrap` would cut the others as well)."""
-    return Text(text, no_wrap=True, overflow="ellipsis")
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
 def _add_results(table: Table, result: Mapping[str, Any]) -> None:
@@ -143,7 +144,7 @@ def _add_results(table: Table, result: Mapping[str, Any]) -> None:
     for name, words in RESULT_NAMES.items():
         value = result.get(name)
         if value is not None:
-            table.add_row(words, Text(value if isinstance(value, str) else figure(value, name)))
+            table.add_row(words, Text(printable(value) if isinstance(value, str) else figure(value, name)))
         elif is_measured and name in result and name in NEED_BOTH_LABELS:
             table.add_row(words, "undefined: all rows have one label")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dlrm.config import ConfigError, FieldError, JobSpec, parse_job
-from dlrm.config.patterns import is_remote, local_files
+from dlrm.config.patterns import PatternError, check_scheme, is_remote, required_files, without_credentials
 from service.command.errors import BadInputError
 
 
@@ -33,7 +33,7 @@ def data_from_job_file(job: JobSpec, path: Path) -> JobSpec:
 def require_data_files(job: JobSpec, path: Path) -> None:
     """Raises BadInputError, one line a pattern, where a pattern of the job in `path` names no file of this machine."""
     faults = [
-        FieldError(f"data.{name}.{number}", fault, "a file, directory or pattern that exists")
+        str(FieldError(f"data.{name}.{number}", *fault))
         for name, patterns in (("train", job.data.train), ("eval", job.data.eval))
         for number, pattern in enumerate(patterns or [])
         if (fault := fault_of(pattern))
@@ -42,15 +42,22 @@ def require_data_files(job: JobSpec, path: Path) -> None:
         raise BadInputError(*(f"{path}: {fault}" for fault in faults))
 
 
-def fault_of(pattern: str) -> str | None:
-    """Why `pattern` names no file of this machine; None where it names one, or a remote one, which is not looked at."""
-    if is_remote(pattern):
-        return None
+def fault_of(pattern: str) -> tuple[str, str] | None:
+    """Why `pattern` names no file of this machine, and what would be valid; None where it names one, or a remote one,
+    which is not looked at.
+    """
+    if not pattern.strip():
+        return "an empty text names no file", "a file, directory or pattern that exists"
     try:
-        is_found = any(file.is_file() for file in local_files(pattern))
+        check_scheme(pattern)
+        if is_remote(pattern):
+            return None
+        others = [file for file in required_files(pattern) if not file.is_file()]
+    except PatternError as error:
+        return f"{error.message}: {without_credentials(pattern)}", error.valid
     except OSError as error:
-        return f"{pattern}: {error.strerror}"
-    return None if is_found else f"no such file: {pattern}"
+        return f"{error.strerror}: {pattern}", "a file, directory or pattern that may be read"
+    return (f"is not a regular file: {others[0]}", "a regular file") if others else None
 
 
 def _read_document(path: Path) -> dict[str, Any]:

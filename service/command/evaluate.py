@@ -12,6 +12,7 @@ from dlrm.record import EXIT_BAD_INPUT
 from service.command import errors
 from service.command.display import result_table
 from service.command.trainer import module_command, require_trainer
+from service.command.words import printable
 
 
 def evaluate(
@@ -37,9 +38,11 @@ def evaluate(
     if (model / "model").is_dir():
         raise errors.BadInputError(f"{model}: the directory of a run; its model is {model / 'model'}")
     require_trainer()
-    ended = subprocess.run(
-        module_command("dlrm.evaluate", [str(model), *(data or [])]), stdout=subprocess.PIPE, text=True, check=False
-    )
+    command = module_command("dlrm.evaluate", [str(model), *(data or [])])
+    ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    said = Console(stderr=True, highlight=False, soft_wrap=True)
+    for line in ended.stderr.splitlines():
+        said.print(printable(line), markup=False)
     if ended.returncode:
         raise typer.Exit(errors.EXIT_BAD_INPUT if ended.returncode == EXIT_BAD_INPUT else ended.returncode)
     last_line = ended.stdout.strip().splitlines()[-1]

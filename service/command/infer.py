@@ -40,7 +40,6 @@ def infer_job(sources: Sequence[str], output: Path | None, label: str | None) ->
             file.write(text)
     except OSError as error:
         raise BadInputError(f"--output {output}: {error.strerror}") from None
-    read_job(output)
     _say_what_next(output, [choice["role"] for choice in result["choices"]])
 
 
@@ -63,4 +62,10 @@ def _say_what_next(output: Path, roles: Sequence[str]) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     counts = ", ".join(f"{roles.count(role)} {role.replace('_', ' ')}" for role in ("dense", "categorical", "left_out"))
     console.print(f"wrote {output}: {counts}", markup=False)
-    console.print(f"look at it, then: dlrm data inspect {output}, or dlrm train {output}", markup=False)
+    try:
+        read_job(output)
+    except BadInputError as error:
+        # It is written all the same: it says of every column why it was not taken.
+        console.print("it cannot be trained from as it stands:", *error.lines, sep="\n", markup=False)
+    else:
+        console.print(f"look at it, then: dlrm data inspect {output}, or dlrm train {output}", markup=False)

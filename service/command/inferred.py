@@ -1,10 +1,16 @@
 """The job document that an inferred schema becomes: TOML for people to edit, with the reason of every choice."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 WIDTH = 120
+EVAL_FRACTION = 0.1
+MIN_STEPS = 200
+"""Of an epoch, below which a batch is too large for the rows there are: few steps leave a model half trained."""
+MIN_BATCH, MAX_BATCH = 256, 16_384
+_NOT_ASCII = re.compile(r"[^ -~]")
 NO_COLUMNS = {
     "dense": "none was found, and a model needs one: a column of numbers",
     "categorical": "none was found, and a model needs one: a column of names, ids or lists of them",
@@ -26,7 +32,7 @@ def job_document(inferred: Mapping[str, Any], files: Sequence[str], name: str) -
         "[data]",
         f"train = {_list(files)}",
         f"format = {_text(kind)}",
-        "eval_fraction = 0.1",
+        f"eval_fraction = {EVAL_FRACTION}",
         'split = "hash"  # or "tail": the last rows are held out, where rows are in order of time',
         "",
         "[data.schema]",
@@ -44,7 +50,19 @@ def job_document(inferred: Mapping[str, Any], files: Sequence[str], name: str) -
     if left_out:
         lines += ["", "# Left out:"]
         lines += [f"#   {_text(choice['name'])}: {_comment(_why(choice))}" for choice in left_out]
+    if inferred["num_rows"] is not None:
+        lines += ["", "[batch]", _batch(int(inferred["num_rows"] * (1 - EVAL_FRACTION)))]
     return "\n".join(lines) + "\n"
+
+
+def _batch(num_rows: int) -> str:
+    """The largest power of two that leaves MIN_STEPS an epoch of `num_rows` rows, within MIN_BATCH and MAX_BATCH."""
+    size = MAX_BATCH
+    while size > MIN_BATCH and num_rows < MIN_STEPS * size:
+        size //= 2
+    num_steps = max(num_rows // size, 1)
+    why = f"{num_steps:,} steps an epoch of {num_rows:,} rows; larger is faster, but fewer steps learn less"
+    return f"global_size = {size}  # {why}"
 
 
 def _section(role: str, choices: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -75,8 +93,9 @@ def _list(texts: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """A TOML string: JSON's, but for the one control character that JSON lets stand."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A TOML string: JSON's, but for control characters that JSON lets stand and a terminal would obey."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _NOT_ASCII.sub(lambda found: found[0] if found[0].isprintable() else f"\\U{ord(found[0]):08x}", quoted)
 
 
 def _comment(text: str) -> str:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.command.words import percent, quantity, size_in_bytes
+from service.command.words import percent, printable, quantity, size_in_bytes
 
 Report = Mapping[str, Any]
 """As `dlrm.data.inspect.report.Report` comes in JSON."""
@@ -45,8 +45,8 @@ def warning_lines(report: Report) -> list[Text]:
     return [
         Text.assemble(
             (warning["kind"].replace("_", " "), "bold red" if warning["kind"] in SERIOUS else "bold yellow"),
-            f" {warning['column']}" if warning["column"] else "",
-            f": {warning['message']}",
+            printable(f" {warning['column']}" if warning["column"] else ""),
+            printable(f": {warning['message']}"),
         )
         for warning in report["warnings"]
     ]
@@ -63,7 +63,7 @@ def _facts(report: Report) -> Table:
     if report["num_bad_rows"]:
         table.add_row("bad rows", f"{report['num_bad_rows']:,} left out; the first:")
         for fault in report["faults"]:
-            table.add_row("", Text(fault))
+            table.add_row("", Text(printable(fault)))
     return table
 
 
@@ -79,7 +79,7 @@ def _dense(columns: Sequence[Report]) -> Table:
             column["mean"],
         ]
         table.add_row(
-            Text(column["name"]),
+            Text(printable(column["name"])),
             percent(column["missing_share"]),
             f"{column['num_distinct']:,}",
             *map(quantity, figures),
@@ -95,13 +95,13 @@ def _categorical(columns: Sequence[Report]) -> Table:
     for column in columns:
         covered = column["covered_by"]
         table.add_row(
-            Text(f"{column['name']}{' (lists)' if column['is_multi_hot'] else ''}"),
+            Text(printable(f"{column['name']}{' (lists)' if column['is_multi_hot'] else ''}")),
             percent(column["missing_share"]),
             f"{column['num_distinct']:,}",
             f"{column['num_seen_once']:,}",
             *(percent(covered[top]) for top in ("10", "100", "1000")),
             _auc(column),
-            Text(", ".join(value for value, _ in column["top_values"][:3])),
+            Text(printable(", ".join(value for value, _ in column["top_values"][:3]))),
         )
     table.columns[-1].justify = "left"
     table.columns[-1].no_wrap = True
@@ -115,7 +115,9 @@ def _tables(report: Report) -> Table:
     for column in columns:
         hashing = f"hash_size {column['hash_size']:,}: {column['why_hash']}" if column["hash_size"] else ""
         rows = [f"{of_count['num_rows']:,}" for of_count in column["tables"]]
-        table.add_row(Text(column["name"]), *rows, size_in_bytes(table_bytes(column, report["min_count"])), hashing)
+        table.add_row(
+            Text(printable(column["name"])), *rows, size_in_bytes(table_bytes(column, report["min_count"])), hashing
+        )
     table.columns[-1].justify = "left"
     return table
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from service.client import Client, LogPart
 from service.command.display import derived_table, events_table, job_table, jobs_table
 from service.command.errors import BadInputError
+from service.command.words import printable
 
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID", help="As `dlrm jobs` shows it.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -86,7 +87,7 @@ def logs(
                 if not part.text:
                     time.sleep(LOG_POLL_SECONDS)
                 part = client.logs(job_id, attempt=part.attempt, rank=which, offset=part.next_offset)
-            typer.echo(part.text, nl=False)
+            typer.echo(printable(part.text, kept="\n\t"), nl=False)
 
 
 def cancel(job_id: JobId) -> None:

@@ -14,6 +14,7 @@ from service.command.prepare import prepare
 from service.command.serve import serve
 from service.command.submit import submit
 from service.command.train import train
+from service.command.words import printable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -72,5 +73,5 @@ def _fail(lines: "list[str] | tuple[str, ...]", exit_code: int) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in lines:
         console.print("[bold red]error:[/bold red]", end=" ")
-        console.print(line, markup=False)
+        console.print(printable(line), markup=False)
     sys.exit(exit_code)

@@ -18,7 +18,7 @@ from service.command.program import ProgramStopped, run_program
 from service.command.progress import duration
 from service.command.sources import PACKED_META, read_source
 from service.command.trainer import require_trainer
-from service.command.words import percent, size_in_bytes
+from service.command.words import percent, printable, size_in_bytes
 
 MAX_TABLES = 40
 """Whose sizes are shown."""
@@ -133,7 +133,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
     table.add_row("rows", f"{num_rows['train']:,} to train on, {num_rows['eval']:,} held out{bad}")
     table.add_row("label rate", percent(result["label_rate"]))
     sizes: Mapping[str, int] = result["table_sizes"]
-    shown = ", ".join(f"{name} {size:,}" for name, size in islice(sizes.items(), MAX_TABLES))
+    shown = ", ".join(f"{printable(name)} {size:,}" for name, size in islice(sizes.items(), MAX_TABLES))
     more = f", and {len(sizes) - MAX_TABLES} more" if len(sizes) > MAX_TABLES else ""
     table.add_row("tables", Text(f"{len(sizes)}, of {sum(sizes.values()):,} rows: {shown}{more}"))
     table.add_row("size", size_in_bytes(result["num_bytes"]))

@@ -8,6 +8,7 @@ from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColu
 from rich.progress import Progress as Bar
 
 from service.client import Progress
+from service.command.words import printable
 
 NUM_PLAIN_LINES = 10
 """Lines about the training where stderr is no terminal, beside one for every phase."""
@@ -22,10 +23,10 @@ class ProgressLine:
         self._console = Console(stderr=True)
         self._bar = Bar(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[figures]}", markup=False),
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,
@@ -54,14 +55,14 @@ class ProgressLine:
 
     def say(self, text: str) -> None:
         """A line of its own, which stays."""
-        self._bar.console.print(text, highlight=False, soft_wrap=True, markup=False)
+        self._bar.console.print(printable(text), highlight=False, soft_wrap=True, markup=False)
 
 
 def describe(progress: Progress, *, has_ended: bool = False) -> str:
     """The figures that are known, in a fixed order; of a job that has ended, not how long it will take."""
     if progress.phase == PREPARING and not has_ended:
         # What there are of other figures is of an earlier attempt.
-        return progress.message or ""
+        return printable(progress.message or "")
     figures: list[str] = []
     if progress.step is not None and progress.num_steps:
         figures.append(f"step {progress.step:,}/{progress.num_steps:,}")

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlrm.config import DataConfig, ModelConfig
-from dlrm.config.patterns import is_remote, local_files
+from dlrm.config.patterns import PACKED_META, is_remote, local_files
 from service.command.documents import data_from_job_file, fault_of, read_job, require_data_files
 from service.command.errors import BadInputError
 
 DOCUMENTS = (".toml", ".json")
 COMPRESSED = (".gz", ".zst")
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
-PACKED_META = "meta.json"
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def absolute_files(sources: Sequence[str]) -> list[str]:
         raise BadInputError(f"{documents[0]}: name one job document alone, or data files alone")
     faults = [fault for source in sources if (fault := fault_of(source))]
     if faults:
-        raise BadInputError(*(f"{fault} (valid: a file, directory or pattern that exists)" for fault in faults))
+        raise BadInputError(*(f"{fault} (valid: {valid})" for fault, valid in faults))
     return [source if is_remote(source) else str(Path(source).absolute()) for source in sources]
 
 

@@ -18,6 +18,7 @@ from service.command.documents import data_from_job_file, read_job, require_data
 from service.command.progress import ProgressLine
 from service.command.spool import SpoolProgress
 from service.command.trainer import module_command, require_trainer, run_watched
+from service.command.words import printable
 from service.settings import StateSettings
 from service.state_directory import StateDirectoryError, make_state_directory
 
@@ -69,7 +70,9 @@ def train(
         Console().print(result_table(result))
     if code != EXIT_DONE:
         where = f"logs: {directory.attempt(ATTEMPT).logs}"
-        console.print(f"{outcome.state}: {outcome.reason} {outcome.message}", markup=False, soft_wrap=True)
+        console.print(
+            printable(f"{outcome.state}: {outcome.reason} {outcome.message}", kept="\n"), markup=False, soft_wrap=True
+        )
         console.print(where, markup=False, soft_wrap=True)
     if code == EXIT_STOPPED:
         console.print(_what_is_left(directory), markup=False, highlight=False, soft_wrap=True)

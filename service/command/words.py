@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""Figures and texts as people read them."""
 
 UNKNOWN = "-"
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -23,3 +23,14 @@ def size_in_bytes(num_bytes: float) -> str:
         num_bytes /= 1024
         unit += 1
     return f"{num_bytes:,.0f} {UNITS[unit]}" if unit == 0 else f"{num_bytes:,.1f} {UNITS[unit]}"
+
+
+def printable(text: str, kept: str = "") -> str:
+    """`text`, which may come from a file, with letters that a terminal would obey written out, such as \\x1b.
+
+    kept: letters of it that stay as they are, such as line breaks.
+    """
+    return "".join(
+        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
+        for letter in text
+    )

@@ -6,22 +6,34 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlrm.config import ConfigError, FieldError, JobSpec
-from dlrm.config.patterns import is_remote, lies_under, local_files, normal_uri
+from dlrm.config.patterns import (
+    MAX_FILES,
+    PACKED_META,
+    PatternError,
+    fixed_part,
+    is_remote,
+    lies_in_sight,
+    lies_under,
+    local_files,
+    normal_uri,
+)
 
-PACKED_META = "meta.json"
-"""The file that a directory of prepared data is known by."""
 
-
-def with_absolute_paths(job: JobSpec, roots: Sequence[str]) -> JobSpec:
+def with_absolute_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Path]) -> JobSpec:
     """The same job with every file, directory or pattern absolute and under the real path of one of `roots`.
 
     A relative path counts from each root of this machine in turn. A remote path must lie under a remote root; whether
-    it is there the trainer will see. Raises ConfigError naming every path at fault.
+    it is there the trainer will see. private: directories of the service, with its keys and the runs of all: no file
+    may lie there, nor below a name that starts with a dot. Raises ConfigError naming every path at fault.
     """
+    places = _Places(roots, private)
     errors: list[FieldError] = []
     names = {"train": job.data.train, "eval": job.data.eval}
     resolved = {
-        name: [_resolve(f"data.{name}.{place}", pattern, job, roots, errors) for place, pattern in enumerate(patterns)]
+        name: [
+            _resolve(f"data.{name}.{number}", pattern, job, roots, places, errors)
+            for number, pattern in enumerate(patterns)
+        ]
         for name, patterns in names.items()
         if patterns
     }
@@ -39,11 +51,40 @@ class _PathError(ValueError):
     pass
 
 
-def _resolve(field: str, pattern: str, job: JobSpec, roots: Sequence[str], errors: list[FieldError]) -> str:
+class _Places:
+    """Where on this machine data may lie, and where it may not."""
+
+    def __init__(self, roots: Sequence[str], private: Sequence[Path]) -> None:
+        self.named = [Path(root) for root in roots if not is_remote(root)]
+        self.real = [root.resolve() for root in self.named]
+        self._private = [directory.resolve() for directory in private]
+        self._num_checked = 0
+
+    def check_inside(self, path: Path | str, pattern: str) -> None:
+        """Raise _PathError, which tells nothing of what is there, where a real path is not in sight under a root."""
+        # All patterns of a job together: who submits one does not keep the service busy.
+        self._num_checked += 1
+        if self._num_checked > 2 * MAX_FILES:
+            raise _PathError(f"{pattern!r} is one path too many: together they name or search more than is looked at")
+        real = Path(os.path.realpath(path))
+        if not lies_in_sight(real, self.real):
+            raise _PathError(f"{pattern!r} leads outside of the data roots, or into a hidden directory")
+
+    def check(self, path: Path, pattern: str) -> None:
+        """As `check_inside`; also where it belongs to the service."""
+        self.check_inside(path, pattern)
+        real = Path(os.path.realpath(path))
+        if any(real.is_relative_to(directory) for directory in self._private):
+            raise _PathError(f"{pattern!r} leads into a directory of the service itself")
+
+
+def _resolve(
+    field: str, pattern: str, job: JobSpec, roots: Sequence[str], places: _Places, errors: list[FieldError]
+) -> str:
     try:
         if is_remote(pattern):
             return _remote(pattern, job, roots)
-        return _local(pattern, job, [Path(root) for root in roots if not is_remote(root)])
+        return _local(pattern, job, places)
     except _PathError as error:
         what = "a directory that `dlrm prepare` has written" if _is_packed(job) else "a file, directory or pattern"
         errors.append(FieldError(field, str(error), f"{what} under {' or '.join(roots)}"))
@@ -62,20 +103,24 @@ def _remote(pattern: str, job: JobSpec, roots: Sequence[str]) -> str:
     return uri
 
 
-def _local(pattern: str, job: JobSpec, roots: Sequence[Path]) -> str:
-    if not pattern or "\0" in pattern:
+def _local(pattern: str, job: JobSpec, places: _Places) -> str:
+    if "\0" in pattern:
         raise _PathError(f"{pattern!r} is no path")
     # By its name first, without following links: what lies outside is not even looked at.
-    candidates = [candidate for root in roots if (candidate := _under_root(pattern, root))]
+    candidates = [candidate for root in places.named if (candidate := _under_root(pattern, root))]
     if not candidates:
         raise _PathError(f"{pattern!r} lies outside of the data roots")
+    candidates = [candidate for candidate in candidates if lies_in_sight(Path(candidate), places.real)]
+    if not candidates:
+        raise _PathError(f"{pattern!r} holds a name that starts with a dot, which data has not")
     for candidate in candidates:
         try:
-            files = _files(candidate, job)
+            is_there = _names_files(candidate, pattern, job, places)
         except OSError as error:
             raise _PathError(f"{pattern!r} cannot be read: {error.strerror}") from None
-        if files:
-            _check_links(pattern, files, roots)
+        except PatternError as error:
+            raise _PathError(f"{pattern!r} {error.message}") from None
+        if is_there:
             return candidate
     raise _PathError(f"{pattern!r} {_what_is_missing(pattern, job)}")
 
@@ -90,18 +135,17 @@ def _under_root(pattern: str, root: Path) -> str | None:
     return None
 
 
-def _files(path: str, job: JobSpec) -> list[Path]:
-    if _is_packed(job) and not Path(path, PACKED_META).is_file():
-        return []
+def _names_files(candidate: str, pattern: str, job: JobSpec, places: _Places) -> bool:
+    """Whether there are files. Raises _PathError where one of them, or where they would be looked for, is outside."""
+    places.check(fixed_part(Path(candidate)), pattern)
+    if _is_packed(job) and not Path(candidate, PACKED_META).is_file():
+        return False
     # A link that leads nowhere is no file.
-    return [file for file in local_files(path) if file.is_file()]
-
-
-def _check_links(pattern: str, files: Sequence[Path], roots: Sequence[Path]) -> None:
-    real = [root.resolve() for root in roots]
+    found = local_files(candidate, enter=lambda directory: places.check_inside(directory, pattern))
+    files = [file for file in found if file.is_file()]
     for file in files:
-        if not any(file.resolve().is_relative_to(root) for root in real):
-            raise _PathError(f"{pattern!r} leads outside of the data roots, by the link {file}")
+        places.check(file, pattern)
+    return bool(files)
 
 
 def _what_is_missing(pattern: str, job: JobSpec) -> str:

@@ -87,7 +87,7 @@ class JobService:
 
     def _new_job(self, spec: JobSpec, principal: Principal) -> Job:
         roots = self._settings.data_roots
-        absolute = with_absolute_paths(spec, roots)
+        absolute = with_absolute_paths(spec, roots, self._settings.private_directories)
         demand = demand_of(spec)
         if errors := misfits(demand, self._capacity):
             raise _cannot_fit(errors)

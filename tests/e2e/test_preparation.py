@@ -124,17 +124,62 @@ def test_packed_rows_that_were_encoded_otherwise_are_refused(run: RunDirectory, 
     assert f"{others}: its ids or dense values do not mean what they mean to the model" in answer.stderr
 
 
-def test_held_out_rows_that_are_gone_are_named_and_files_do_instead(
-    run: RunDirectory, evaluate: Evaluate, tmp_path: Path
-):
-    model, gone = tmp_path / "model", tmp_path / "gone"
-    shutil.copytree(run.model, model)
+@pytest.fixture
+def model(run: RunDirectory, tmp_path: Path) -> Path:
+    """A copy of the model, to be spoilt."""
+    return Path(shutil.copytree(run.model, tmp_path / "model"))
+
+
+def change(model: Path, **fields: Any) -> None:
     config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**config, "packed": str(gone)}))
+    (model / "config.json").write_text(json.dumps({**config, **fields}))
+
+
+def test_held_out_rows_that_are_gone_are_named_and_files_do_instead(
+    run: RunDirectory, evaluate: Evaluate, model: Path, tmp_path: Path
+):
+    gone = tmp_path / "gone"
+    change(model, packed={"directory": str(gone), "checksum": ""})
     answer = evaluate(model)
     assert answer.code == 64
     assert f"the rows that its run held out are gone: there is no {gone}" in answer.stderr
     assert evaluate(model, run.path.parent / "rows.csv").code == 0
+
+
+def test_held_out_rows_that_others_have_taken_the_place_of_are_refused(
+    run: RunDirectory, evaluate: Evaluate, model: Path, tmp_path: Path
+):
+    config = DataConfig.model_validate(data_of(write_rows(tmp_path / "others.csv", 3000, seed=1)))
+    others = prepared(config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    noted = PreparedData.read(run.data)
+    assert noted is not None
+    change(model, packed=noted.model_copy(update={"directory": str(others)}).model_dump())
+    answer = evaluate(model)
+    assert answer.code == 64
+    assert f"{others} holds other ones" in answer.stderr
+
+
+def test_a_model_measures_with_as_many_bad_rows_as_its_own_data_might_have(
+    run: RunDirectory, evaluate: Evaluate, model: Path, tmp_path: Path
+):
+    rows = write_rows(tmp_path / "rows.csv", 99)
+    with rows.open("a") as file:
+        file.write("2,1,1,1,s1,1\n")
+    assert f"{rows}, line 101, label" in evaluate(run.model, rows).stderr
+    data = json.loads((model / "config.json").read_text())["data"]
+    change(model, data={**data, "max_bad_fraction": 0.01})
+    answer = evaluate(model, rows)
+    assert json.loads(answer.stdout)["num_rows"] == 99
+    assert f"left out: {rows}, line 101, label" in answer.stderr
+    change(model, data={**data, "max_bad_fraction": 0.009})
+    assert "data.max_bad_fraction: 1 of 100 rows are bad" in evaluate(model, rows).stderr
+
+
+def test_a_damaged_vocabulary_is_one_error_naming_the_model(evaluate: Evaluate, model: Path):
+    (model / "encoders" / "vocabulary-0.parquet").write_bytes(b"PAR1 and so on")
+    answer = evaluate(model)
+    assert answer.code == 64
+    assert f"{model}: no model that can be read" in answer.stderr
 
 
 def test_a_packed_directory_trains_to_the_same_result(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):

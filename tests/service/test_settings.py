@@ -32,6 +32,15 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
     assert settings.num_cores == 3
 
 
+@pytest.mark.parametrize("separated", ["", "{0}:", ":{0}", "{0}::{0}", "{0}: "])
+def test_an_empty_data_root_is_not_the_working_directory(
+    separated: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DLRM_DATA_ROOTS", separated.format(tmp_path))
+    with pytest.raises(ValidationError, match="should be no empty text"):
+        Settings()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("data_roots", ["/nowhere"]), ("data_roots", ["s3://"]), ("num_cores", 0), ("port", 70_000), ("data_roots", [])],

@@ -105,7 +105,19 @@ def taken(table: RawTable, rows: NDArray[np.int64]) -> RawTable:
 
 def _taken(column: CategoricalValues, rows: NDArray[np.int64]) -> CategoricalValues:
     if column.lengths is None:
-        return CategoricalValues(column.codes[rows], column.distinct)
+        return _reduced(column.codes[rows], column.distinct)
     is_taken = np.zeros(len(column.lengths), dtype=np.bool_)
     is_taken[rows] = True
-    return CategoricalValues(column.codes[np.repeat(is_taken, column.lengths)], column.distinct, column.lengths[rows])
+    return _reduced(column.codes[np.repeat(is_taken, column.lengths)], column.distinct, column.lengths[rows])
+
+
+def _reduced(
+    codes: NDArray[np.int32], distinct: pl.Series, lengths: NDArray[np.int32] | None = None
+) -> CategoricalValues:
+    """The column without the distinct values that no code names."""
+    is_used = np.zeros(len(distinct) + 1, dtype=np.bool_)
+    is_used[codes] = True
+    # -1 is the last place, and stays -1.
+    is_used = is_used[:-1]
+    new_codes = np.append(np.cumsum(is_used, dtype=np.int32) - 1, np.int32(-1)).astype(np.int32)
+    return CategoricalValues(new_codes[codes], distinct.filter(pl.Series(is_used)), lengths)

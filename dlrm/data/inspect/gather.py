@@ -12,8 +12,11 @@ from dlrm.data.inspect.sample import evenly
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block
 from dlrm.data.raw.table import RawTable
 
-MAX_CELLS = 80_000_000
-"""Rows times columns that are held in memory at once: about 1 GB at the worst."""
+MAX_BYTES = 1 << 30
+"""Of the rows that are held in memory at once."""
+MAX_COLUMN_BYTES = MAX_BYTES // 8
+"""Of one column of them: looking at it takes several times as much."""
+CODE_BYTES = 8
 MIN_BLOCKS = 50
 """Of which rows are taken, where there are so many and not all rows are."""
 
@@ -36,16 +39,19 @@ class Gatherer:
     """Takes rows from blocks."""
 
     def __init__(self, names: Names, max_rows: int, num_bytes: int) -> None:
-        """max_rows: to be taken, fewer where MAX_CELLS allows no more. num_bytes: of all blocks."""
+        """max_rows: to be taken, fewer where MAX_BYTES or MAX_COLUMN_BYTES allow no more. num_bytes: of all blocks."""
         self._names = names
-        num_columns = len(names.dense) + len(names.categorical)
-        self._max_rows = max(1, min(max_rows, MAX_CELLS // num_columns))
+        self._max_rows = max_rows
         self._num_bytes = max(num_bytes, 1)
         self._forget()
 
     def _forget(self) -> None:
         self._tables: list[RawTable] = []
         self._numbers: list[NDArray[np.int64]] = []
+        self._column_bytes: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        self._num_wanted = 0
+        self._step = 1
+        """One of so many wanted rows is held."""
         self._num_bad_rows = 0
         self._faults: list[DataError] = []
 
@@ -53,11 +59,12 @@ class Gatherer:
         """blocks: all of the data from its beginning, at every call. Raises DataError."""
         sizes = self._take_all_or_count(blocks(), on_rows)
         num_rows = sum(sizes)
-        if not self._tables and num_rows:
+        if not self._has_all:
+            self._forget()
             for block, start, num_wanted in self._chosen(blocks(), sizes):
                 self._take(block, start, num_wanted)
                 on_rows(num_rows, 0.5 + 0.5 * start / num_rows)
-        if not any(table.num_rows for table in self._tables):
+        if not self._tables:
             raise self._faults[0] if self._faults else DataError("there are no rows", valid="files with rows")
         looked_at = LookedAt(self._tables, np.concatenate(self._numbers), self._names, num_rows)
         return Gathered(looked_at, self._num_bad_rows, self._faults[:MAX_SHOWN_FAULTS])
@@ -66,19 +73,18 @@ class Gatherer:
         """Take all rows, unless they turn out to be too many. Rows of each block."""
         sizes: list[int] = []
         num_rows = num_bytes = 0
-        are_few = True
+        self._has_all = True
         for block in blocks:
             sizes.append(block.num_rows)
             num_rows += block.num_rows
             num_bytes += block.num_bytes
             num_expected = max(num_rows, num_rows * self._num_bytes / max(num_bytes, 1))
-            if are_few and num_expected <= self._max_rows:
+            # Those of the first blocks alone would not be spread.
+            self._has_all = self._has_all and num_expected <= self._max_rows
+            if self._has_all:
                 self._take(block, num_rows - block.num_rows, block.num_rows)
-            elif are_few:
-                # Those of the first blocks would not be spread.
-                are_few = False
-                self._forget()
-            on_rows(num_rows, num_bytes / self._num_bytes / (1 if are_few else 2))
+                self._has_all = self._step == 1
+            on_rows(num_rows, num_bytes / self._num_bytes / (1 if self._has_all else 2))
         return sizes
 
     def _chosen(self, blocks: Iterable[Block], sizes: list[int]) -> Iterator[tuple[Block, int, int]]:
@@ -98,5 +104,34 @@ class Gatherer:
         self._num_bad_rows += block.num_rows - len(good)
         self._faults += parsed.faults
         rows = np.array(evenly(len(good), num_wanted) if len(good) else [], dtype=np.int64)
-        self._tables.append(taken(parsed.table, rows))
-        self._numbers.append(start + good[rows])
+        is_held = (self._num_wanted + np.arange(len(rows))) % self._step == 0
+        self._num_wanted += len(rows)
+        self._hold(parsed.table, rows[is_held], start + good)
+        while self._holds_too_much():
+            self._thin()
+
+    def _hold(self, table: RawTable, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+        if len(rows):
+            self._tables.append(taken(table, rows))
+            self._numbers.append(numbers[rows])
+            self._column_bytes = self._column_bytes + _column_bytes(self._tables[-1])
+
+    def _holds_too_much(self) -> bool:
+        is_too_much = self._column_bytes.sum() > MAX_BYTES or self._column_bytes.max() > MAX_COLUMN_BYTES
+        return is_too_much and self._num_wanted > self._step
+
+    def _thin(self) -> None:
+        """Give up every second row held, and hold half as many from now on."""
+        held = list(zip(self._tables, self._numbers, strict=True))
+        self._step *= 2
+        self._tables, self._numbers, self._column_bytes = [], [], np.zeros(1, dtype=np.int64)
+        first = 0
+        for table, numbers in held:
+            self._hold(table, np.arange(first % 2, table.num_rows, 2), numbers)
+            first += table.num_rows
+
+
+def _column_bytes(table: RawTable) -> NDArray[np.int64]:
+    """[columns], of the values of each column and of their codes as they are looked at."""
+    categorical = [column.distinct.estimated_size() + CODE_BYTES * len(column.codes) for column in table.categorical]
+    return np.array([column.nbytes for column in table.dense] + categorical, dtype=np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
+from dlrm.metrics.binary import auc
 
 SMOOTHING = 10.0
 """Rows of the mean rate that every value gets beside its own."""
@@ -54,7 +55,7 @@ class Halves:
         rates = self._rates(codes[fitted], self.labels[fitted], num_codes)
         positives = np.bincount(codes[measured], self.labels[measured], num_codes).astype(np.float64)
         rows = np.bincount(codes[measured], minlength=num_codes).astype(np.float64)
-        return auc(rates, positives, rows - positives)
+        return _auc_of_groups(rates, positives, rows - positives)
 
     def auc_of_lists(self, codes: NDArray[np.int64], lengths: NDArray[np.int32], num_codes: int) -> float:
         """Of the mean rate of each row's codes; an empty list has the rate of all rows."""
@@ -68,8 +69,7 @@ class Halves:
 
     def auc_of_scores(self, scores: NDArray[np.float64], rows: NDArray[np.bool_]) -> float:
         """Of the scores [n] on some of the rows."""
-        labels = self.labels[rows].astype(np.float64)
-        return auc(scores[rows], labels, 1.0 - labels)
+        return _known(auc(self.labels[rows], scores[rows])) if rows.any() else 0.5
 
     def _rates(self, codes: NDArray[np.int64], labels: NDArray[np.float32], num_codes: int) -> NDArray[np.float64]:
         positives = np.bincount(codes, labels, num_codes)
@@ -108,15 +108,14 @@ def tells_dense(column: DenseColumn, halves: Halves) -> Tells:
     return max(found, key=lambda tells: tells.auc, default=Tells(0.5, "nothing"))
 
 
-def auc(scores: NDArray[np.float64], positives: NDArray[np.float64], negatives: NDArray[np.float64]) -> float:
-    """Probability that a positive scores above a negative, ties counting half; 0.5 where there are none of one class.
+def _auc_of_groups(
+    scores: NDArray[np.float64], positives: NDArray[np.float64], negatives: NDArray[np.float64]
+) -> float:
+    """scores [k]; positives, negatives [k]: how many of each have that score."""
+    labels = np.repeat([1, 0], len(scores))
+    return _known(auc(labels, np.tile(scores, 2), np.concatenate([positives, negatives])))
 
-    scores [k]; positives, negatives [k]: how many of each have that score; the same score may come more than once.
-    """
-    if not (positives.sum() and negatives.sum()):
-        return 0.5
-    _, place = np.unique(scores, return_inverse=True)
-    of_score = np.bincount(place, positives)
-    below = np.bincount(place, negatives)
-    before = np.cumsum(below) - below
-    return float(np.sum(of_score * (before + 0.5 * below)) / (positives.sum() * negatives.sum()))
+
+def _known(measured: float | None) -> float:
+    """0.5 where there are rows of one class alone."""
+    return 0.5 if measured is None else measured

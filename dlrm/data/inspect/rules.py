@@ -22,6 +22,8 @@ HEAVY_TAIL = 10.0
 """A tail is heavy where one value in a hundred is so many times the median (at least 1)."""
 HASH_RANGE = 1000.0
 """Integers look like hashes where their range is so many times the number of distinct values."""
+MAX_NAME_LENGTH = 200
+"""That a schema takes."""
 
 _ID_NAME = re.compile(
     r"(^|_)(id|ids|uid|uuid|guid|key|hash|code|idx|index|zip|zipcode|postcode)$|[a-z](Id|ID|Key|Hash|Code)$", re.I
@@ -58,6 +60,8 @@ def choose(values: pl.Series, type_name: str, *, is_text: bool = False) -> Choic
     name, present = values.name, values.drop_nulls()
     if not name.strip():
         return _left_out(name, "it has no name")
+    if len(name) > MAX_NAME_LENGTH:
+        return _left_out(name, f"its name is longer than {MAX_NAME_LENGTH} letters")
     if type_name.startswith("not "):
         return _left_out(name, type_name)
     if len(present) == 0:

@@ -1,15 +1,20 @@
 """A sample of rows of CSV files."""
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import polars as pl
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
 
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.sample import MAX_ROWS, FileSample, evenly, without_nan
+from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.csv_lines import CsvLines
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text import Lines, lines_of
+from dlrm.data.raw.text import lines_of
 
 _DELIMITERS = ",\t;|"
 _MAX_FILES = 32
@@ -25,8 +30,8 @@ def sample_csv(files: Sequence[DataFile]) -> FileSample:
     """Rows of up to 32 of the files, from 8 places of each; of a compressed file, from its beginning.
 
     The delimiter is what the first line holds most of. A first line that holds a number is no header: the columns are
-    then called column_1, column_2 and so on. Raises DataError naming the file that cannot be read, or one of other
-    columns.
+    then called column_1, column_2 and so on. Lines that are no rows are left out. Raises DataError naming the file that
+    cannot be read, or one of other columns, and where no line is a row.
     """
     first = _first_line(files[0])
     delimiter = max(_DELIMITERS, key=first.count)
@@ -35,18 +40,23 @@ def sample_csv(files: Sequence[DataFile]) -> FileSample:
     if not has_header:
         _refuse_criteo(names, delimiter, files[0])
         names = [f"column_{number}" for number in range(1, len(names) + 1)]
-    repeated = [name for name in names if names.count(name) > 1]
-    if repeated:
-        raise DataError("two columns have this name", files[0].name, 1, repeated[0], "a name of its own for each")
+    _refuse_repeated(names, files[0])
     parts: list[pl.DataFrame] = []
+    all_bad: list[BadRows] = []
     lacking: dict[str, str] = {}
     for place, file in enumerate(files):
         here = names if place == 0 else _names(file, names, delimiter, has_header)
         lacking |= {name: f"not in {file.name}" for name in names if name not in here}
         if place in evenly(len(files), _MAX_FILES):
-            parts += [_rows(data, here, delimiter) for data in _pieces(file, has_header)]
+            for data, first_line in _pieces(file, has_header):
+                bad = BadRows(file.name, first_line or 0, data.count(b"\n"))
+                parts.append(_rows(data, here, delimiter, bad))
+                if first_line is not None:
+                    all_bad.append(bad)
     rows = pl.concat([part.select([name for name in names if name not in lacking]) for part in parts])
     if not rows.height:
+        for bad in all_bad:
+            bad.raise_first()
         raise DataError("there are no rows", files[0].name, valid="files with rows")
     rows = rows.gather_every(-(-rows.height // MAX_ROWS))
     typed = without_nan(rows.select(_typed(rows[name]) for name in rows.columns))
@@ -57,7 +67,10 @@ def sample_csv(files: Sequence[DataFile]) -> FileSample:
 
 def _first_line(file: DataFile) -> str:
     lines = next(lines_of(file, _PLACE_BYTES))
-    return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r").decode(errors="replace")
+    try:
+        return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 (byte {error.start} of the line)", file.name, 1, valid="UTF-8 text") from None
 
 
 def _cells(line: str, delimiter: str, file: DataFile) -> list[str]:
@@ -71,10 +84,17 @@ def _names(file: DataFile, names: list[str], delimiter: str, has_header: bool) -
     """Of the columns of one more file."""
     cells = _cells(_first_line(file), delimiter, file)
     if has_header:
+        _refuse_repeated(cells, file)
         return cells
     if len(cells) != len(names):
         raise DataError(f"has {len(cells)} columns", file.name, 1, valid=f"{len(names)}, as the first file")
     return names
+
+
+def _refuse_repeated(names: list[str], file: DataFile) -> None:
+    repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    if repeated is not None:
+        raise DataError("two columns have this name", file.name, 1, repeated, "a name of its own for each")
 
 
 def _refuse_criteo(cells: list[str], delimiter: str, file: DataFile) -> None:
@@ -84,34 +104,37 @@ def _refuse_criteo(cells: list[str], delimiter: str, file: DataFile) -> None:
         )
 
 
-def _pieces(file: DataFile, has_header: bool) -> Iterator[bytes]:
-    """Runs of whole lines from several places."""
+def _pieces(file: DataFile, has_header: bool) -> Iterator[tuple[bytes, int | None]]:
+    """Runs of whole lines from several places, and the number of the first one, where it is known."""
     with file.open() as raw:
         is_compressed = raw.read(4).startswith(_COMPRESSED)
     if is_compressed or file.num_bytes <= _PLACES * _PLACE_BYTES:
         for lines in islice(lines_of(file, _PLACE_BYTES), _PLACES):
-            yield _body(lines) if has_header and lines.first_number == 1 else lines.data
+            without_header = lines.after_first() if has_header and lines.first_number == 1 else lines
+            yield without_header.data, without_header.first_number
         return
     with file.open() as raw:
         for place in range(_PLACES):
             raw.seek(place * (file.num_bytes - _PLACE_BYTES) // (_PLACES - 1))
             # The first line is a header or a part of one.
             _, _, data = raw.read(_PLACE_BYTES).partition(b"\n")
-            yield data[: data.rfind(b"\n") + 1]
+            yield data[: data.rfind(b"\n") + 1], None if place else 2
 
 
-def _body(lines: Lines) -> bytes:
-    return lines.data[lines.data.index(b"\n") + 1 :]
-
-
-def _rows(data: bytes, names: list[str], delimiter: str) -> pl.DataFrame:
-    """All as text; a line with too few values has missing ones."""
-    schema = {name: pl.String() for name in names}
-    if not data.strip():
-        return pl.DataFrame(schema=schema)
-    return pl.read_csv(
-        data, has_header=False, schema=schema, separator=delimiter, truncate_ragged_lines=True, encoding="utf8-lossy"
+def _rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> pl.DataFrame:
+    """All as text, taken as training takes them: lines that are no rows go to `bad`."""
+    data = CsvLines(delimiter, len(names), "the first line has").rows(data, bad, keep_going=True)
+    if not data:
+        return pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
+    table = arrow_csv.read_csv(
+        pa.BufferReader(data),
+        read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
+        parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+        ),
     )
+    return pl.DataFrame({name: pl.Series(table[name]) for name in names})
 
 
 def _typed(texts: pl.Series) -> pl.Series:

@@ -1,6 +1,7 @@
 """A sample of rows of Parquet files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import polars as pl
 import pyarrow as pa
@@ -12,7 +13,13 @@ from dlrm.data.raw.data_file import DataFile
 
 _MAX_DECODED_ROWS = 2_000_000
 """Of row groups that are read to take some of their rows."""
-_BATCH_ROWS = 8192
+_MAX_BYTES = 256 << 20
+"""Of the rows that are taken, about: fewer where rows are long."""
+_BATCH_ROWS, _BATCH_BYTES = 8192, 32 << 20
+"""Of rows that are decoded at a time, whichever is fewer."""
+_BUFFER_BYTES = 1 << 20
+_VALUE_BYTES = 8
+"""That a value takes at least: where values repeat, files hold less."""
 
 
 def sample_parquet(files: Sequence[DataFile]) -> FileSample:
@@ -22,22 +29,39 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
     """
     schemas: dict[str, pa.Schema] = {}
     groups: list[tuple[DataFile, int, int]] = []
+    row_bytes = 1
     for file in files:
         with _opened(file) as opened:
             schemas[file.name] = opened.schema_arrow
-            sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
-            groups += [(file, group, size) for group, size in enumerate(sizes) if size]
+            for place in range(opened.num_row_groups):
+                group = opened.metadata.row_group(place)
+                if group.num_rows:
+                    groups.append((file, place, group.num_rows))
+                    row_bytes = max(row_bytes, _row_bytes(group))
     num_rows = sum(size for *_, size in groups)
     if not num_rows:
         raise DataError("there are no rows", files[0].name, valid="files with rows")
     types = _types(schemas)
-    usable = [name for name, kind in types.items() if not kind.startswith("not ")]
     chosen = [groups[place] for place in evenly(len(groups), _MAX_DECODED_ROWS * len(groups) // num_rows)]
-    step = -(-sum(size for *_, size in chosen) // MAX_ROWS)
-    parts = [_rows(file, group, usable, step) for file, group, _ in chosen]
-    rows = pl.concat(parts, how="vertical_relaxed")
-    missing = [pl.lit(None).alias(name) for name in types if name not in usable]
+    max_rows = max(1, min(MAX_ROWS, _MAX_BYTES // row_bytes))
+    step = -(-sum(size for *_, size in chosen) // max_rows)
+    batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
+    usable = [name for name, kind in types.items() if not kind.startswith("not ")]
+    parts = [_rows(file, group, usable, step, batch_rows) for file, group, _ in chosen]
+    # What is no text in one file is none in any.
+    types |= {name: "not UTF-8 text" for name in usable if any(name not in part.columns for part in parts)}
+    usable = [name for name in usable if not types[name].startswith("not ")]
+    # Columns of text that nobody has written a value of come as Null, and become text beside others.
+    rows = pl.concat([part.select(usable) for part in parts], how="vertical_relaxed")
+    missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
     return FileSample(without_nan(rows.with_columns(missing)).select(list(types)), num_rows, types)
+
+
+def _row_bytes(group: parquet.RowGroupMetaData) -> int:
+    """Mean bytes of a decoded row, about."""
+    columns = [group.column(place) for place in range(group.num_columns)]
+    num_bytes = sum(max(column.total_uncompressed_size, column.num_values * _VALUE_BYTES) for column in columns)
+    return num_bytes // group.num_rows
 
 
 def _types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
@@ -56,6 +80,8 @@ def _types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
             types[name] = f"not in {lacking}"
         elif len({_family(kind) for kind in kinds.values()}) > 1:
             types[name] = "not of one type: " + ", ".join(sorted({str(kind) for kind in kinds.values()}))
+        elif any(_read_as(kind) is None for kind in kinds.values()):
+            types[name] = f"not a number, a text or a list of them: {types[name]}"
     return types
 
 
@@ -63,29 +89,75 @@ def _family(kind: pa.DataType) -> str:
     """Types of one family become one column."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "number"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return "text"
-    return str(kind)
+    return "text" if _is_text(kind) else str(kind)
 
 
-def _rows(file: DataFile, group: int, columns: list[str], step: int) -> pl.DataFrame:
-    """Every `step`-th row of a row group."""
-    parts: list[pa.RecordBatch] = []
+def _read_as(kind: pa.DataType) -> pa.DataType | None:
+    """The type in which values are looked at; None where no schema can name them."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _read_as(kind.value_type)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        value = _read_as(kind.value_type)
+        return None if value is None or types.is_large_list(value) else pa.large_list(value)
+    # What other programs write as bytes is text more often than not.
+    if _is_text(kind):
+        return pa.large_binary()
+    if types.is_decimal(kind) or types.is_float16(kind):
+        return pa.float64()
+    is_known = any(is_of(kind) for is_of in (types.is_primitive, types.is_boolean, types.is_null, types.is_temporal))
+    return kind if is_known else None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    kinds = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
+    return any(is_of(kind) for is_of in (*kinds, types.is_binary_view))
+
+
+def _rows(file: DataFile, group: int, columns: list[str], step: int, batch_rows: int) -> pl.DataFrame:
+    """Every `step`-th row of a row group, without columns of texts that are not UTF-8."""
+    parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
     position = 0
     with _opened(file) as opened:
-        for batch in opened.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns):
-            first = -position % step
-            parts.append(batch.take(pa.array(range(first, batch.num_rows, step), type=pa.int64())))
+        for batch in opened.iter_batches(batch_rows, row_groups=[group], columns=columns):
+            taken = pa.array(range(-position % step, batch.num_rows, step), type=pa.int64())
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                parts[name].append(_cast(column, _read_as(column.type)).take(taken))
             position += batch.num_rows
-    frame = pl.DataFrame([pl.Series(name, pa.chunked_array([p.column(name) for p in parts])) for name in columns])
-    # What other programs write as bytes is text more often than not.
-    return frame.with_columns(pl.col(pl.Categorical, pl.Enum, pl.Binary).cast(pl.String, strict=False))
+    found = {name: _series(pa.chunked_array(arrays)) for name, arrays in parts.items()}
+    return pl.DataFrame({name: series for name, series in found.items() if series is not None})
 
 
-def _opened(file: DataFile) -> parquet.ParquetFile:
+def _cast(values: pa.Array, kind: pa.DataType | None) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values.cast(kind, safe=False)
+
+
+def _series(values: pa.ChunkedArray) -> pl.Series | None:
+    """None where a text is not UTF-8."""
+    kind = values.type
+    text: pa.DataType | None = None
+    if pa.types.is_large_binary(kind):
+        text = pa.large_string()
+    elif pa.types.is_large_list(kind) and pa.types.is_large_binary(kind.value_type):
+        text = pa.large_list(pa.large_string())
     try:
-        return parquet.ParquetFile(file.open())
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"not readable: {error}", file.name, valid="a Parquet file") from None
+        return pl.Series(values if text is None else values.cast(text))
+    except pa.ArrowInvalid:
+        return None
+
+
+@contextmanager
+def _opened(file: DataFile) -> Iterator[parquet.ParquetFile]:
+    """Raises DataError where it cannot be read, then or later."""
+    try:
+        with file.open() as raw, parquet.ParquetFile(raw, buffer_size=_BUFFER_BYTES, pre_buffer=False) as opened:
+            yield opened
+    # Names that are not UTF-8 are what a damaged footer may hold.
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        what = f"not readable: {str(error).strip().partition(chr(10))[0]}"
+        raise DataError(what, file.name, valid="a complete Parquet file") from None

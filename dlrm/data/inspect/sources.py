@@ -19,7 +19,8 @@ from dlrm.data.raw.table import CategoricalValues, RawTable
 from dlrm.data.rows import Bags, RowSource
 from dlrm.data.synthetic.criteo_shape import DENSE_NAMES
 
-_BLOCK_ROWS = 1 << 16
+_BLOCK_ROWS, _BLOCK_BYTES = 1 << 16, 32 << 20
+"""Of rows that are read at a time, whichever is fewer."""
 
 
 def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> Gathered:
@@ -50,8 +51,9 @@ def _missing_ids(encoders: Encoders | None, num_features: int) -> Sequence[int |
 
 def _blocks_of_rows(source: RowSource, missing_ids: Sequence[int | None]) -> Iterator[Block]:
     """Rows that are ready for a model, as if they were raw: their values are rows of tables."""
-    for start in range(0, source.num_rows, _BLOCK_ROWS):
-        num_rows = min(_BLOCK_ROWS, source.num_rows - start)
+    block_rows = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // source.row_bytes))
+    for start in range(0, source.num_rows, block_rows):
+        num_rows = min(block_rows, source.num_rows - start)
         yield Block("", num_rows, num_rows, partial(_parse, source, start, num_rows, missing_ids))
 
 

@@ -11,16 +11,19 @@
     bags-<f>.offsets.bin  int64 [n + 1]: the ids of row i are values[offsets[i] : offsets[i + 1]]
 """
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from dlrm.config.patterns import PACKED_META
 from dlrm.data.rows import DataSchema, Feature
 
 FORMAT_VERSION = 1
-META = "meta.json"
+META = PACKED_META
 ENCODERS = "encoders"
 Split = Literal["train", "eval"]
 LABELS, WEIGHTS, DENSE, IDS = "labels.bin", "weights.bin", "dense.bin", "ids.bin"
@@ -106,6 +109,21 @@ class PackedMeta(_Record):
         """Bytes of one row in the files of fixed row length."""
         size = 4 * (1 + self.has_weights + len(self.dense)) + self.id_dtype.itemsize * len(self.single_features)
         return size + 8 * len(self.multi_hot_features)
+
+
+def checksum(meta: PackedMeta) -> str:
+    """Of the whole directory: the sha256 of the sums of its files, in the order of their names."""
+    return _checksum(meta, "")
+
+
+def rows_checksum(meta: PackedMeta) -> str:
+    """Of the rows alone: the same for whichever versions of the libraries have written the vocabularies beside them."""
+    return _checksum(meta, ("train/", "eval/"))
+
+
+def _checksum(meta: PackedMeta, prefix: str | tuple[str, ...]) -> str:
+    files = [[name, f.num_bytes, f.sha256] for name, f in sorted(meta.files.items()) if name.startswith(prefix)]
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def read_meta(directory: Path) -> PackedMeta:

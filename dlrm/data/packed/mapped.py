@@ -1,5 +1,6 @@
 """An array in a file, mapped into memory."""
 
+import errno
 import mmap
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,10 @@ class MappedArray:
                 # There is no mapping of nothing.
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if num_bytes else None
         except OSError as error:
+            if error.errno == errno.EMFILE:
+                message = "cannot be opened beside the others: too many files are open"
+                valid = "fewer multi-hot columns, or a higher limit: `ulimit -n`"
+                raise DataError(message, path, valid=valid) from None
             valid = "a file that `dlrm prepare` has written"
             raise DataError(f"not readable: {error.strerror}", path, valid=valid) from None
         self._expected: set[tuple[int, int]] = set()

@@ -8,8 +8,10 @@ from pydantic import ValidationError
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import ENCODERS, FORMAT_VERSION, META, PackedMeta, read_meta
+from dlrm.data.packed.layout import ENCODERS, FORMAT_VERSION, META, PackedMeta, read_meta, rows_checksum
+from dlrm.data.packed.limit import allow_files
 from dlrm.data.packed.rows import PackedRows
+from dlrm.record import PreparedData
 
 _VALID = "a directory that `dlrm prepare` has written"
 
@@ -28,6 +30,7 @@ def open_packed(directory: Path) -> Dataset:
     except (OSError, ValueError, PolarsError) as error:
         cause = " ".join(str(error).split())
         raise DataError(f"not readable: {cause}", directory / ENCODERS, valid=_VALID) from None
+    allow_files(len(meta.files))
     train = meta.splits["train"]
     return Dataset(
         schema=meta.schema_of_rows,
@@ -55,6 +58,12 @@ def packed_meta(directory: Path) -> PackedMeta:
         valid = f"{FORMAT_VERSION}: prepare the data again"
         raise DataError(f"is {meta.format_version}", directory / META, field="format_version", valid=valid)
     return meta
+
+
+def prepared_data(directory: Path) -> PreparedData:
+    """Where these rows are, and what tells them from others. Raises DataError."""
+    real = directory.resolve()
+    return PreparedData(directory=str(real), checksum=rows_checksum(packed_meta(real)))
 
 
 def _check(meta: PackedMeta, directory: Path) -> None:

@@ -11,25 +11,29 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from dlrm.config import DataConfig
-from dlrm.data.packed.layout import META
+from dlrm.data.packed.layout import read_meta
 from dlrm.data.prepare.fingerprint import fingerprint
 from dlrm.data.prepare.prepare import prepare
-from dlrm.data.prepare.told import Moved, Tell
+from dlrm.data.prepare.told import Moved, Noted, Tell
 from dlrm.data.prepare.workers import started_workers
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.files import find_files
+from dlrm.data.raw.files import find_splits
 from dlrm.record import write_atomically
 
 _PIECE_BYTES = 1 << 20
 _LOOK_AGAIN_SECONDS = 0.1
 _TELL_AGAIN_SECONDS = 5.0
+_TELL_LOOKED_SECONDS = 0.2
 _SETTLED_NS = 2_000_000_000
 """A file that was changed more recently may change again without looking any newer."""
 
@@ -45,59 +49,76 @@ def prepared(
 ) -> Path:
     """The packed directory of `config`, a raw one, in `cache`: made now, unless somebody has before.
 
-    data_roots, base_directory: as of `find_files`. Where another process is making it, waits for that. Raises DataError
-    as `find_files` and `prepare` do.
+    data_roots, base_directory: as of `find_splits`. Where another process is making it, waits for that. Raises
+    DataError as `find_splits` and `prepare` do.
     """
-    train = find_files(config.train, "data.train", data_roots, base_directory)
-    evaluation = find_files(config.eval or [], "data.eval", data_roots, base_directory)
+    train, evaluation = find_splits(config, data_roots, base_directory)
     contents = _contents([*train, *evaluation], cache / "digests", num_threads, tell)
     named = ([contents[file.name] for file in files] for files in (train, evaluation))
     key = fingerprint(config, *named, base=None)
     entry = cache / key
     if _is_complete(entry):
+        tell(Noted("data_reused", "the same rows were prepared before"))
         return entry
     with _locked(cache / f"{key}.lock", tell):
-        if not _is_complete(entry):
-            # Somebody has deleted a part of it.
-            shutil.rmtree(entry, ignore_errors=True)
-            prepare(config, train, evaluation, entry, num_threads=num_threads, tell=tell, name=key)
+        if _is_complete(entry):
+            tell(Noted("data_reused", "another process has prepared the same rows"))
+            return entry
+        # Somebody has deleted a part of it.
+        shutil.rmtree(entry, ignore_errors=True)
+        prepare(config, train, evaluation, entry, num_threads=num_threads, tell=tell, name=key)
     return entry
 
 
 def _is_complete(entry: Path) -> bool:
-    return (entry / META).exists()
+    """Whether every file is there, as long as it was when it was written."""
+    try:
+        meta = read_meta(entry)
+        return all((entry / name).stat().st_size == file.num_bytes for name, file in meta.files.items())
+    except (OSError, ValidationError):
+        return False
+
+
+class _Looked:
+    """Says how much of the files was looked at, from whichever thread."""
+
+    def __init__(self, num_bytes: int, tell: Tell) -> None:
+        self._num_bytes, self._tell = num_bytes, tell
+        self._done = 0
+        self._tell_at = 0.0
+        self._lock = threading.Lock()
+
+    def advance(self, num_bytes: int) -> None:
+        with self._lock:
+            self._done += num_bytes
+            if time.monotonic() >= self._tell_at:
+                self._tell_at = time.monotonic() + _TELL_LOOKED_SECONDS
+                self._tell(Moved(0.0, f"checking the files: {self._done / self._num_bytes:.0%}"))
 
 
 def _contents(files: Sequence[DataFile], digests: Path, num_threads: int, tell: Tell) -> dict[str, str]:
     """What names the content of each file, by the file's name."""
     distinct = {file.name: file for file in files}
-    contents: dict[str, str] = {}
-    total = sum(file.num_bytes for file in distinct.values())
-    done = 0
+    looked = _Looked(sum(file.num_bytes for file in distinct.values()), tell)
     digests.mkdir(parents=True, exist_ok=True)
     with started_workers(num_threads) as workers:
-        found = workers.map(partial(_content, digests), distinct.values())
-        for file, content in zip(distinct.values(), found, strict=True):
-            contents[file.name] = content
-            done += file.num_bytes
-            tell(Moved(0.0, f"checking the files: {done / total:.0%}"))
-    return contents
+        return dict(zip(distinct, workers.map(partial(_content, digests, looked), distinct.values()), strict=True))
 
 
-def _content(digests: Path, file: DataFile) -> str:
+def _content(digests: Path, looked: _Looked, file: DataFile) -> str:
     identity = hashlib.sha256(json.dumps(file.identity(), sort_keys=True).encode()).hexdigest()
-    if file.is_remote:
-        # To hash it would be to download it once more.
-        return identity
     known = digests / identity
-    if known.exists():
-        return known.read_text()
+    # To hash an object of a store would be to download it once more.
+    if file.is_remote or known.exists():
+        looked.advance(file.num_bytes)
+        return identity if file.is_remote else known.read_text()
     digest = hashlib.sha256()
     with file.open() as opened:
         while piece := opened.read(_PIECE_BYTES):
             digest.update(piece)
+            looked.advance(len(piece))
     content = digest.hexdigest()
-    if time.time_ns() - file.modified_ns > _SETTLED_NS:
+    if time.time_ns() - max(file.modified_ns, file.changed_ns or 0) > _SETTLED_NS:
         write_atomically(known, content)
     return content
 

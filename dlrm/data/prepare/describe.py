@@ -1,10 +1,7 @@
 """`meta.json`: what a packed directory holds."""
 
-import hashlib
-import json
 import platform
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
@@ -12,9 +9,9 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import FeatureMeta, PackedMeta, Split, SplitMeta
 from dlrm.data.prepare.measure import SPLITS, PartMeasure
 from dlrm.data.prepare.parted import StagedRows
+from dlrm.data.prepare.versions import library_versions
 from dlrm.data.raw.data_file import DataFile
 
-_LIBRARIES = ("dlrm-service", "numpy", "polars", "pyarrow")
 _MAX_INT32_ROWS = 2**31
 
 
@@ -33,12 +30,20 @@ def describe(
         num_bad_rows=rows.num_bad_rows,
         files={},
         sources=[file.name for file in files],
-        versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
+        versions={"python": platform.python_version()} | library_versions(),
     )
 
 
-def check_splits(config: DataConfig, rows: StagedRows, measures: Sequence[PartMeasure]) -> None:
-    """Raises DataError where one of the splits has no rows, or training rows that all count for nothing."""
+def check_splits(
+    config: DataConfig,
+    rows: StagedRows,
+    measures: Sequence[PartMeasure],
+    train: Sequence[DataFile],
+    evaluation: Sequence[DataFile],
+) -> None:
+    """Raises DataError where one of the splits has no rows, or rows that all count for nothing."""
+    _check_files(rows, train, "data.train")
+    _check_files(rows, evaluation, "data.eval")
     hints: dict[Split, tuple[str, str, str]] = {
         "train": ("training", "data.train", "smaller"),
         "eval": ("evaluation", "data.eval", "larger"),
@@ -53,15 +58,18 @@ def check_splits(config: DataConfig, rows: StagedRows, measures: Sequence[PartMe
             field="data.eval_fraction",
             valid=f"a {hint} fraction, more rows, or files in data.eval",
         )
-    if _split(measures, "train").mean_weight == 0:
-        weight = config.raw_schema.weight
-        raise DataError("every training row has weight 0", field=weight, valid="some rows of a weight above 0")
+    for split, (kind, _, _) in hints.items():
+        if _split(measures, split).mean_weight == 0:
+            weight = config.raw_schema.weight
+            raise DataError(f"every {kind} row has weight 0", field=weight, valid="some rows of a weight above 0")
 
 
-def checksum(meta: PackedMeta) -> str:
-    """Of the whole directory: the sha256 of the sums of its files, in the order of their names."""
-    files = [[name, file.num_bytes, file.sha256] for name, file in sorted(meta.files.items())]
-    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+def _check_files(rows: StagedRows, files: Sequence[DataFile], field: str) -> None:
+    """Raises DataError where there are files, and none of them holds a row, not even a bad one."""
+    with_rows = {part.record.file for part in rows.parts if part.record.num_rows}
+    if files and not any(file.name in with_rows for file in files):
+        more = f", and neither do {len(files) - 1:,} others" if len(files) > 1 else ""
+        raise DataError(f"holds no rows{more}", files[0].name, field=field, valid="files with rows")
 
 
 def _split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:

@@ -11,6 +11,7 @@ from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import FORMAT_VERSION
+from dlrm.data.prepare.versions import library_versions
 from dlrm.data.raw.data_file import DataFile
 
 
@@ -27,14 +28,19 @@ def identities(files: Sequence[DataFile]) -> list[Any]:
     return [file.identity() for file in files]
 
 
+def state_of(files: Sequence[DataFile]) -> str:
+    """What tells these files, wherever they lie, from what they were before somebody wrote to them."""
+    states = [[file.num_bytes, file.modified_ns, file.changed_ns, file.inode] for file in files]
+    return hashlib.sha256(json.dumps(states).encode()).hexdigest()
+
+
 def check_unchanged(files: Sequence[DataFile]) -> None:
     """Raises DataError where a file of this machine has changed since it was found."""
     for file in files:
         if file.is_remote:
             continue
         try:
-            status = Path(file.name).stat()
-            is_same = (status.st_size, status.st_mtime_ns) == (file.num_bytes, file.modified_ns)
+            is_same = DataFile.of_path(Path(file.name)) == file
         except OSError:
             is_same = False
         if not is_same:
@@ -46,6 +52,7 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     split = None if config.eval else [config.split, config.eval_fraction]
     return {
         "format_version": FORMAT_VERSION,
+        "versions": library_versions(),
         "format": config.format,
         "schema": config.raw_schema.model_dump(mode="json"),
         "vocabulary": config.vocabulary.model_dump(mode="json"),

@@ -11,7 +11,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, META, PackedMeta, read_meta
 from dlrm.data.prepare.base import check_base
 from dlrm.data.prepare.describe import check_splits, describe
-from dlrm.data.prepare.fingerprint import check_unchanged, fingerprint, identities
+from dlrm.data.prepare.fingerprint import check_unchanged, fingerprint, identities, state_of
 from dlrm.data.prepare.fit import fit_encoders
 from dlrm.data.prepare.measure import measure_parts
 from dlrm.data.prepare.progress import Progress
@@ -49,7 +49,7 @@ def prepare(
         check_base(config, base)
     name = name or fingerprint(config, identities(train), identities(evaluation), base)
     progress = Progress(tell)
-    with _full_disk_told(output, progress), locked(output, name) as unfinished:
+    with _full_disk_told(output, progress), locked(output, name, state_of([*train, *evaluation])) as unfinished:
         try:
             if not unfinished.is_whole:
                 with started_workers(num_threads) as workers:
@@ -75,7 +75,7 @@ def _fill(
     rows = stage(config, train, evaluation, unfinished.stage, workers, progress)
     check_unchanged([*train, *evaluation])
     measures = measure_parts(rows, workers, progress)
-    check_splits(config, rows, measures)
+    check_splits(config, rows, measures, train, evaluation)
     encoders = fit_encoders(rows, measures, config.vocabulary, base, workers, progress)
     meta = describe(config, rows, measures, encoders, [*train, *evaluation])
     write_rows(rows, encoders, measures, directory, meta, workers, progress)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlrm.config import DataConfig
-from dlrm.data.errors import DataError
 from dlrm.data.prepare.parted import Part, StagedRows
 from dlrm.data.prepare.parts import RECORDS, PartRecord, read_record, write_part
 from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.tolerance import BadRowCount
 from dlrm.data.prepare.workers import Workers
-from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block
+from dlrm.data.raw.block import Block
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.open import blocks_of
 from dlrm.data.split import Split
@@ -18,8 +18,6 @@ from dlrm.record import write_atomically
 
 READ_UNTIL = 0.5
 """Share of a preparation that staging takes."""
-_ENOUGH_ROWS = 100_000
-"""Rows from which on too large a share of bad ones ends it before the end."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def stage(
     """All rows as parts in `directory`; parts that are there already are not parsed again.
 
     Raises DataError at the first bad row in the order of the files, whatever the threads do; where
-    `config.max_bad_fraction` allows some, once there are more.
+    `config.max_bad_fraction` allows some and there are more, at the end.
     """
     directory.mkdir(exist_ok=True)
     progress.start("reading", READ_UNTIL, sum(file.num_bytes for file in (*train, *evaluation)))
@@ -61,29 +59,13 @@ def stage(
 
 def check_bad_rows(records: Iterable[PartRecord], max_bad_fraction: float, progress: Progress) -> list[PartRecord]:
     """The records; tells of the first bad rows. Raises DataError where more than `max_bad_fraction` are bad."""
+    bad_rows = BadRowCount(max_bad_fraction, lambda fault: progress.note("bad_row", fault))
     taken: list[PartRecord] = []
-    faults: list[str] = []
-    num_rows = num_bad_rows = 0
     for record in records:
         taken.append(record)
-        num_rows, num_bad_rows = num_rows + record.num_rows, num_bad_rows + record.num_bad_rows
-        shown = record.faults[: MAX_SHOWN_FAULTS - len(faults)]
-        faults += shown
-        for fault in shown:
-            progress.note("bad_row", fault)
-        if num_rows >= _ENOUGH_ROWS:
-            _refuse_too_many(num_bad_rows, num_rows, max_bad_fraction, faults)
-    _refuse_too_many(num_bad_rows, num_rows, max_bad_fraction, faults)
+        bad_rows.add(record.num_rows, record.num_bad_rows, record.faults)
+    bad_rows.check()
     return taken
-
-
-def _refuse_too_many(num_bad_rows: int, num_rows: int, max_bad_fraction: float, faults: list[str]) -> None:
-    if num_bad_rows > max_bad_fraction * num_rows:
-        raise DataError(
-            f"{num_bad_rows:,} of {num_rows:,} rows are bad, the first one is {faults[0]}",
-            field="data.max_bad_fraction",
-            valid=f"at most a share of {max_bad_fraction:g}, better files or a larger share",
-        )
 
 
 def _works(

@@ -5,11 +5,12 @@
               train/ eval/ encoders/ meta.json   as in the packed directory that it becomes
 """
 
+import errno
 import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,8 @@ class _State(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     fingerprint: str
+    sources: str
+    """The state of the raw files when staging began: parts of them in another state may hold other rows."""
     boot_id: str
     """Of the machine's present run: what was staged in another may have been lost with its memory."""
 
@@ -39,6 +42,8 @@ class Unfinished:
     """The directory."""
 
     path: Path
+    made: tuple[Path, ...] = ()
+    """The directories above it that were made for it, innermost first."""
 
     @classmethod
     def of(cls, output: Path) -> "Unfinished":
@@ -58,6 +63,10 @@ class Unfinished:
         _remove_all_but_state(self.path)
         (self.path / _STATE).unlink()
         self.path.rmdir()
+        # Somebody else may have put something into them.
+        with suppress(OSError):
+            for directory in self.made:
+                directory.rmdir()
 
     def become(self, output: Path) -> None:
         """Turn into the finished directory."""
@@ -72,32 +81,62 @@ class Unfinished:
 
 
 @contextmanager
-def locked(output: Path, fingerprint: str) -> Iterator[Unfinished]:
+def locked(output: Path, fingerprint: str, sources: str) -> Iterator[Unfinished]:
     """The directory in which `output` comes to be, as an interrupted preparation of the same thing has left it.
 
-    fingerprint: of all that the outcome depends on. Raises DataError where `output` exists, or where its unfinished
+    fingerprint: of all that the outcome depends on. sources: the state of the raw files; what was staged of another is
+    not gone on with. Raises DataError where `output` exists, or where its unfinished
     directory belongs to another process or to something else.
     """
-    path = Unfinished.of(output).path
     _refuse_existing(output)
+    unfinished = _made(output)
+    descriptor = _opened(unfinished.path, output)
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            path.mkdir()
-        elif any(path.iterdir()) and not (path / _STATE).exists():
-            valid = "remove it, or choose another output"
-            raise DataError("holds something else than an unfinished preparation", path, valid=valid)
-        descriptor = os.open(path / _STATE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except (PermissionError, NotADirectoryError, FileExistsError) as error:
-        raise DataError(
-            f"cannot be made: {error}", output, valid="a place where this user may make a directory"
-        ) from None
-    try:
-        _lock(descriptor, path, output)
-        _claim(descriptor, path, fingerprint)
-        yield Unfinished(path)
+        _lock(descriptor, unfinished.path, output)
+        _claim(descriptor, unfinished.path, fingerprint, sources)
+        yield unfinished
     finally:
         os.close(descriptor)
+
+
+def _made(output: Path) -> Unfinished:
+    """The unfinished directory of `output`, and those above it. Raises DataError where they cannot be made."""
+    if output.name in ("", ".."):
+        raise DataError("names no directory of its own", output, valid="a path that ends in a new name")
+    above = [parent for parent in output.parents if not parent.exists()]
+    unfinished = Unfinished(Unfinished.of(output).path, tuple(above))
+    try:
+        # Two processes may come here at the same time.
+        unfinished.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        is_below_file = isinstance(error, NotADirectoryError | FileExistsError)
+        reason = "a part of its path is a file" if is_below_file else error.strerror
+        valid = "a place where this user may make a directory"
+        raise DataError(f"cannot be made: {reason}", output, valid=valid) from None
+    return unfinished
+
+
+def _opened(path: Path, output: Path) -> int:
+    """The descriptor of what says whose `path` is."""
+    try:
+        if any(path.iterdir()) and not (path / _STATE).exists():
+            # The other process may have finished in between.
+            _refuse_existing(output)
+            valid = "remove it, or choose another output"
+            raise DataError("holds something else than an unfinished preparation", path, valid=valid)
+        return os.open(path / _STATE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except FileNotFoundError:
+        _refuse_existing(output)
+        raise _in_use(output) from None
+    except PermissionError as error:
+        valid = "a place where this user may make a directory"
+        raise DataError(f"cannot be made: {error.strerror}", output, valid=valid) from None
+
+
+def _in_use(output: Path) -> InUseError:
+    return InUseError("another process is preparing it", output, valid="wait for it, or choose another output")
 
 
 def _sync_directory(path: Path) -> None:
@@ -110,28 +149,32 @@ def _sync_directory(path: Path) -> None:
 
 
 def _refuse_existing(output: Path) -> None:
-    if output.exists() or output.is_symlink():
+    try:
+        exists = output.exists() or output.is_symlink()
+    except OSError as error:
+        valid = "a place where this user may make a directory"
+        raise DataError(f"cannot be made: {error.strerror}", output, valid=valid) from None
+    if exists:
         raise DataError("exists already", output, valid="remove it, or choose another output")
 
 
 def _lock(descriptor: int, path: Path, output: Path) -> None:
-    in_use = InUseError("another process is preparing it", output, valid="wait for it, or choose another output")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         is_there = os.path.samestat(os.fstat(descriptor), (path / _STATE).stat())
     except BlockingIOError:
-        raise in_use from None
+        raise _in_use(output) from None
     except FileNotFoundError:
         is_there = False
     # The other process may have finished, or given up, between the opening and the lock.
     _refuse_existing(output)
     if not is_there:
-        raise in_use
+        raise _in_use(output)
 
 
-def _claim(descriptor: int, path: Path, fingerprint: str) -> None:
+def _claim(descriptor: int, path: Path, fingerprint: str, sources: str) -> None:
     """Make sure that what the directory holds is of `fingerprint`, if anything."""
-    present = _State(fingerprint=fingerprint, boot_id=_BOOT_ID.read_text().strip())
+    present = _State(fingerprint=fingerprint, sources=sources, boot_id=_BOOT_ID.read_text().strip())
     try:
         found = _State.model_validate_json(os.pread(descriptor, 4096, 0))
     except ValidationError:

@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,15 +40,15 @@ class PackedFiles:
     directory: Path
     meta: PackedMeta
     """Its `files` do not matter yet."""
-    descriptors: dict[str, int]
-    """By path relative to the directory."""
 
     def put(self, split: Split, name: str, array: NDArray[Any], start: int) -> None:
         """Write `array` so that its first byte is number `start` of the file."""
         content = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
-        while content:
-            written = os.pwrite(self.descriptors[f"{split}/{name}"], content, start)
-            content, start = content[written:], start + written
+        # Opened anew each time: there may be more files than a process may have open.
+        with (self.directory / split / name).open("r+b", buffering=0) as file:
+            while content:
+                written = os.pwrite(file.fileno(), content, start)
+                content, start = content[written:], start + written
 
 
 def write_rows(
@@ -63,14 +62,11 @@ def write_rows(
 ) -> None:
     """Write every row of `rows` into the files of `directory`, which are made."""
     progress.start("writing", 0.95, rows.num_good_rows)
-    sizes = file_sizes(meta, measures)
-    with _open_files(directory, sizes) as descriptors:
-        files = PackedFiles(directory, meta, descriptors)
-        work = zip(rows.parts, _places(meta, measures), strict=True)
-        # Closed before the files are: nobody may write to a descriptor that is already another file's.
-        with closing(workers.map(partial(_write_part, rows, encoders, files), work)) as written:
-            for part in written:
-                progress.advance(part.record.num_good_rows, part.record.num_good_rows)
+    _make_files(directory, file_sizes(meta, measures))
+    files = PackedFiles(directory, meta)
+    work = zip(rows.parts, _places(meta, measures), strict=True)
+    for part in workers.map(partial(_write_part, rows, encoders, files), work):
+        progress.advance(part.record.num_good_rows, part.record.num_good_rows)
 
 
 def file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dict[str, int]:
@@ -108,20 +104,16 @@ def _places(meta: PackedMeta, measures: Sequence[PartMeasure]) -> Iterator[dict[
         places = {split: place.after(measure.shares[split]) for split, place in places.items()}
 
 
-@contextmanager
-def _open_files(directory: Path, sizes: dict[str, int]) -> Iterator[dict[str, int]]:
-    with ExitStack() as stack:
-        descriptors: dict[str, int] = {}
-        for name, size in sizes.items():
-            path = directory / name
-            path.parent.mkdir(exist_ok=True)
-            descriptors[name] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            stack.callback(os.close, descriptors[name])
-            os.ftruncate(descriptors[name], size)
+def _make_files(directory: Path, sizes: dict[str, int]) -> None:
+    """Files of zeros."""
+    for name, size in sizes.items():
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        with path.open("wb") as file:
+            file.truncate(size)
             if size:
                 # A full disk is found now, not after hours.
-                os.posix_fallocate(descriptors[name], 0, size)
-        yield descriptors
+                os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _write_part(

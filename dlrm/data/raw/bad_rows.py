@@ -9,7 +9,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Parsed
 from dlrm.data.raw.table import RawTable
 
-_MAX_SHOWN_CHARACTERS = 40
+_MAX_SHOWN_CHARACTERS = 24
 
 
 class BadRows:
@@ -35,6 +35,13 @@ class BadRows:
             message, valid = tell(place)
             self._shown[row] = DataError(message, self._file, self._first_line + row, field, valid)
         self.good[rows] = False
+
+    def add_one(self, row: int, field: str | None, told: tuple[str, str]) -> None:
+        """As `add`, of one row, whose message and what is valid are known."""
+        if len(self._shown) < MAX_SHOWN_FAULTS:
+            self.add(np.array([row]), field, lambda _: told)
+        else:
+            self.good[row] = False
 
     def raise_first(self) -> None:
         """Raises DataError of the first bad row, if there is one."""

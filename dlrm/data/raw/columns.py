@@ -174,7 +174,7 @@ def _is_missing(values: pa.Array) -> NDArray[np.bool_]:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def _why_no_label(value: pa.Scalar) -> tuple[str, str]:
@@ -198,6 +198,8 @@ def _why_no_number(value: pa.Scalar) -> tuple[str, str]:
 def _why_no_integer(value: pa.Scalar) -> tuple[str, str]:
     held, other = value.as_py(), 'type "string" in the schema takes any text'
     if _INTEGER.fullmatch(str(held)):
+        if pa.types.is_integer(value.type):
+            other = 'type "string" takes a file that stores the ids as text'
         return f"{shown(held)} is beyond int64", f"-2^63 to 2^63 - 1; {other}"
     return f"{shown(held)} is not an integer", f"an integer, or blank where missing; {other}"
 

@@ -42,13 +42,14 @@ def _parse(lines: Lines, file: str, keep_going: bool) -> Parsed:
     except (_DoubtfulError, pl.exceptions.PolarsError):
         pass
     bad = BadRows(file, lines.first_number, lines.num_lines)
-    data = good_lines(lines.data, bad, starts_file=lines.first_number == 1)
+    data = good_lines(lines.data, bad, lines.first_number == 1, keep_going)
     if not keep_going:
         bad.raise_first()
     try:
         return bad.parsed(_table(data, int(bad.good.sum()), is_checked=True))
-    except (_DoubtfulError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"not readable: {error}", file, valid="Criteo TSV") from None
+    except (_DoubtfulError, pl.exceptions.PolarsError):
+        # What Polars says may hold the line.
+        raise DataError("not readable", file, valid="Criteo TSV") from None
 
 
 def _table(data: bytes, num_rows: int, is_checked: bool = False) -> RawTable:

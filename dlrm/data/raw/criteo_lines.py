@@ -2,10 +2,9 @@
 
 import re
 
-import numpy as np
-
 from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.raw.bad_rows import BadRows, shown
+from dlrm.data.raw.text import lines_in
 
 _COLUMNS = CRITEO_SCHEMA.names
 _NUM_DENSE = len(CRITEO_SCHEMA.dense)
@@ -17,15 +16,17 @@ _ROW = re.compile(rb"[01](?:\t(?:%b)?){%d}(?:\t(?:%b)?){%d}" % (_INTEGER, _NUM_D
 _WORD = re.compile(rb"[A-Za-z_]+[A-Za-z_0-9 ]*")
 
 
-def good_lines(data: bytes, bad: BadRows, starts_file: bool) -> bytes:
-    """The lines of `data` that are rows; the others go to `bad`."""
+def good_lines(data: bytes, bad: BadRows, starts_file: bool, keep_going: bool) -> bytes:
+    """The lines of `data` that are rows, up to the first bad one unless `keep_going`; the others go to `bad`."""
     kept: list[bytes] = []
-    for row, line in enumerate(data.split(b"\n")[:-1]):
+    for row, line in lines_in(data):
         if _ROW.fullmatch(line):
             kept.append(line)
             continue
         message, field, valid = _fault(line, is_first=starts_file and row == 0)
-        bad.add(np.array([row]), field, lambda _, told=(message, valid): told)
+        bad.add_one(row, field, (message, valid))
+        if not keep_going:
+            break
     return b"".join(line + b"\n" for line in kept)
 
 

@@ -23,6 +23,8 @@ from dlrm.data.raw.csv_lines import CsvLines
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.text import BLOCK_BYTES, Lines, lines_of
 
+_NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
+_MAX_SHOWN_NAMES = 5
 _WORD = re.compile(r"(?!nan$)[A-Za-z_].*", re.IGNORECASE | re.DOTALL)
 
 
@@ -49,12 +51,21 @@ def _header(lines: Lines, file: str, schema: SchemaConfig) -> list[str]:
     counts = Counter(names)
     for name in schema.names:
         if name not in counts:
-            listed = ", ".join(names)
-            raise DataError(f"there is no such column; the first line has {listed[:200]!r}", file, 1, name, valid)
+            raise DataError(f"there is no such column; {_told(names)}", file, 1, name, valid)
     for name, count in counts.items():
         if count > 1:
-            raise DataError("the header has this name twice", file, 1, name, "a name of its own for every column")
+            field = name if _NAME.fullmatch(name) else None
+            raise DataError("the header has this name twice", file, 1, field, "a name of its own for every column")
     return names
+
+
+def _told(names: list[str]) -> str:
+    """What a first line holds, where it looks like a header: other text of a file is nobody's but its reader's."""
+    if len(names) < 2 or not all(_NAME.fullmatch(name) for name in names if name):
+        return "the first line does not look like a header"
+    num_others = len(names) - _MAX_SHOWN_NAMES
+    others = f" and {num_others:,} more" if num_others > 0 else ""
+    return f"the first line has {', '.join(names[:_MAX_SHOWN_NAMES])}{others}"
 
 
 class _UnevenError(Exception):
@@ -74,7 +85,7 @@ class _BlockReader:
         try:
             table = self._strings(_even(lines.data), lines.num_lines)
         except (_UnevenError, pa.ArrowInvalid):
-            table = self._exactly(lines.data, bad)
+            table = self._exactly(lines.data, bad, keep_going)
         if lines.first_number == 1 and bad.good[0] and self._is_header(table):
             valid = "data in the first line, or a schema without `columns`, whose names then come from the header"
             bad.add(np.array([0]), self._schema.label, lambda _: ("the first line is a header", valid))
@@ -102,12 +113,13 @@ class _BlockReader:
             raise _UnevenError("a quoted value goes on in the next line")
         return table.slice(0, num_lines)
 
-    def _exactly(self, data: bytes, bad: BadRows) -> pa.Table:
-        rows = self._lines.rows(data, bad)
+    def _exactly(self, data: bytes, bad: BadRows, keep_going: bool) -> pa.Table:
+        rows = self._lines.rows(data, bad, keep_going)
         try:
             return self._strings(rows, int(bad.good.sum()))
-        except (_UnevenError, pa.ArrowInvalid) as error:
-            raise DataError(f"not readable: {error}", self._file, valid="CSV") from None
+        except (_UnevenError, pa.ArrowInvalid):
+            # What Arrow says holds the line.
+            raise DataError("not readable", self._file, valid="CSV") from None
 
     def _is_header(self, table: pa.Table) -> bool:
         label = table[self._schema.label][0].as_py()

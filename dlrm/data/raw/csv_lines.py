@@ -2,9 +2,8 @@
 
 import re
 
-import numpy as np
-
 from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.text import lines_in
 
 
 class CsvLines:
@@ -17,16 +16,19 @@ class CsvLines:
         # Possessive: a quote that nothing closes must not be taken for text.
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
 
-    def rows(self, data: bytes, bad: BadRows) -> bytes:
-        """The lines that are rows; the others go to `bad`."""
+    def rows(self, data: bytes, bad: BadRows, keep_going: bool) -> bytes:
+        """The lines that are rows; the others go to `bad`. Unless `keep_going`, all from the first bad one on do."""
         kept: list[bytes] = []
-        for row, whole_line in enumerate(data.split(b"\n")[:-1]):
+        for row, whole_line in lines_in(data):
             line = whole_line.removesuffix(b"\r")
             fault = self._fault(line)
             if fault is None:
                 kept.append(line)
-            else:
-                bad.add(np.array([row]), None, lambda _, fault=fault: fault)
+                continue
+            bad.add_one(row, None, fault)
+            if not keep_going:
+                bad.good[row:] = False
+                break
         return b"".join(line + b"\n" for line in kept)
 
     def _fault(self, line: bytes) -> tuple[str, str] | None:

@@ -23,6 +23,14 @@ class DataFile:
     """When it was last changed, in nanoseconds since 1970."""
     inode: int | None = None
     """None for objects of a store."""
+    changed_ns: int | None = None
+    """When it was last changed in any way, which no program can set back; likewise."""
+
+    @classmethod
+    def of_path(cls, path: Path) -> "DataFile":
+        """The file of this real path, as it is now. Raises OSError."""
+        status = path.stat()
+        return cls(str(path), status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
 
     @property
     def is_remote(self) -> bool:
@@ -46,4 +54,5 @@ class DataFile:
             "num_bytes": self.num_bytes,
             "modified_ns": self.modified_ns,
             "inode": self.inode,
+            "changed_ns": self.changed_ns,
         }

@@ -1,31 +1,50 @@
 """The files that a list of paths and patterns names."""
 
-import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlrm.config.patterns import is_remote, local_files
+from dlrm.config import DataConfig
+from dlrm.config.patterns import PatternError, fixed_part, is_remote, required_files
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.remote import remote_files
+from dlrm.data.roots import Roots
+
+
+def find_splits(
+    config: DataConfig, data_roots: Sequence[str] | None, base_directory: Path
+) -> tuple[list[DataFile], list[DataFile]]:
+    """The files of `config.train` and those of `config.eval`, as `find_files` finds them.
+
+    Raises DataError as `find_files` does, and where one real file is among both: what is trained on says nothing when
+    it is measured on.
+    """
+    train = find_files(config.train, "data.train", data_roots, base_directory)
+    evaluation = find_files(config.eval or [], "data.eval", data_roots, base_directory)
+    names = {file.name for file in train}
+    for file in evaluation:
+        if file.name in names:
+            valid = "other files for data.eval, or data.split to hold out a part of data.train"
+            raise DataError("is named by data.train as well", file.name, field="data.eval", valid=valid)
+    return train, evaluation
 
 
 def find_files(
     patterns: Sequence[str], field: str, data_roots: Sequence[str] | None, base_directory: Path
 ) -> list[DataFile]:
-    """The files that `patterns` name: in the order given, sorted within a pattern, each real file once.
+    """The files that `patterns` name: in the order given, in natural order within a pattern, each real file once.
 
     field: of the job document, for messages. data_roots: directories, and s3:// or gs:// prefixes, that every real path
-    must lie in; None allows all. base_directory: what relative patterns count from. Raises DataError where a pattern
-    names no file, or one that is empty, no regular file, not readable or outside the roots.
+    must lie in, below no part that starts with a dot; None allows all. base_directory: what relative patterns count
+    from. Raises DataError where a pattern names no file, or one that is empty, no regular file, not readable or outside
+    the roots.
     """
-    roots = None if data_roots is None else [Path(root).resolve() for root in data_roots if not is_remote(root)]
-    remote_roots = None if data_roots is None else [root for root in data_roots if is_remote(root)]
+    roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
     for number, pattern in enumerate(patterns):
         place = f"{field}.{number}"
         if is_remote(pattern):
-            found = remote_files(pattern, place, remote_roots)
+            found = remote_files(pattern, place, roots.remote)
         else:
             found = _local(base_directory / pattern, place, roots)
         for file in found:
@@ -33,11 +52,19 @@ def find_files(
     return list(files.values())
 
 
-def _local(pattern: Path, field: str, roots: list[Path] | None) -> list[DataFile]:
+def _local(pattern: Path, field: str, roots: Roots) -> list[DataFile]:
+    def enter(directory: str) -> None:
+        roots.check(Path(directory), pattern, field)
+
     try:
         # Before anything is looked for: what lies outside is not told, not even whether it exists.
-        _check_inside(_fixed_part(pattern), field, roots)
-        return [_checked(path, field, roots) for path in _matches(pattern, field)]
+        roots.check(fixed_part(pattern), pattern, field)
+        files = required_files(pattern, enter)
+        for path in files:
+            roots.check(path, pattern, field)
+        return [_checked(path, field) for path in files]
+    except PatternError as error:
+        raise DataError(error.message, pattern, field=field, valid=error.valid) from None
     # pathlib's error of links in a circle is a RuntimeError.
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -45,42 +72,12 @@ def _local(pattern: Path, field: str, roots: list[Path] | None) -> list[DataFile
         raise DataError(f"not readable: {reason}", pattern, field=field, valid=valid) from None
 
 
-def _fixed_part(pattern: Path) -> Path:
-    """`pattern` itself, or the directory above its first magic part."""
-    for parent in reversed((pattern, *pattern.parents)):
-        if glob.has_magic(parent.name) and not parent.exists():
-            return parent.parent
-    return pattern
-
-
-def _matches(pattern: Path, field: str) -> list[Path]:
-    files = local_files(pattern)
-    if files:
-        return files
-    if pattern.is_dir():
-        valid = "a directory with files; names that start with a dot or an underscore do not count"
-        raise DataError("the directory holds no data files", pattern, field=field, valid=valid)
-    if pattern.is_symlink():
-        raise DataError("the link leads nowhere", pattern, field=field, valid="a link to a file that exists")
-    if glob.has_magic(str(pattern)):
-        raise DataError("the pattern matches no file", pattern, field=field, valid="a pattern that matches files")
-    raise DataError("no such file", pattern, field=field, valid="a file that exists, a directory or a pattern")
-
-
-def _checked(path: Path, field: str, roots: list[Path] | None) -> DataFile:
+def _checked(path: Path, field: str) -> DataFile:
     real = path.resolve()
-    _check_inside(real, field, roots)
     if not real.is_file():
         raise DataError("is not a regular file", real, field=field, valid="a regular file")
     with real.open("rb"):
-        status = real.stat()
-    if status.st_size == 0:
+        file = DataFile.of_path(real)
+    if file.num_bytes == 0:
         raise DataError("the file is empty", real, field=field, valid="a file with at least one row")
-    return DataFile(str(real), status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-def _check_inside(path: Path, field: str, roots: list[Path] | None) -> None:
-    real = path.resolve()
-    if roots is not None and not any(real.is_relative_to(root) for root in roots):
-        under = " or ".join(map(str, roots)) or "a data root; there is none on this machine"
-        raise DataError("lies outside the data roots", real, field=field, valid=f"a file under {under}")
+    return file

@@ -1,8 +1,10 @@
 """Parquet with a schema: columns by name, whose types are checked before any row is read."""
 
+import io
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -15,17 +17,29 @@ from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.columns import is_text, parsed_columns
 from dlrm.data.raw.data_file import DataFile
 
-BLOCK_ROWS = 131_072
+MAX_BLOCK_ROWS = 131_072
+BLOCK_BYTES = 32 << 20
+"""Of the columns that are read, decoded: about, since what one row holds is known as the mean of its row group."""
+
+_BUFFERS_BYTES = 64 << 20
+"""Of all columns of a file, read ahead."""
+_MIN_BUFFER_BYTES, _MAX_BUFFER_BYTES = 64 << 10, 4 << 20
+_NUMBER_BYTES = 8
+_LISTED_TEXT_BYTES = 32
+"""Taken for a text in a list where the file writes every distinct text once: nothing in it says how long they are."""
 
 
-def parquet_blocks(file: DataFile, schema: SchemaConfig, block_rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """The rows of `file`, at most `block_rows` of one row group in a block; in errors a row is a line.
+def parquet_blocks(
+    file: DataFile, schema: SchemaConfig, block_rows: int = MAX_BLOCK_ROWS, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Block]:
+    """The rows of `file`, at most `block_rows` of one row group in a block, and about `block_bytes`, but one row at
+    least; where they are cut depends on the file's bytes alone. In errors a row is a line.
 
     Raises DataError where the file is not Parquet, or has not the columns of the schema.
     """
     with file.open() as raw:
         try:
-            yield from _blocks(raw, file, schema, block_rows)
+            yield from _blocks(_unbuffered(raw), file, schema, block_rows, block_bytes)
         # Names that are not UTF-8 are what a damaged footer may hold.
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and file.is_remote:
@@ -33,16 +47,32 @@ def parquet_blocks(file: DataFile, schema: SchemaConfig, block_rows: int = BLOCK
             raise _not_readable(file.name, error) from None
 
 
-def _blocks(raw: BinaryIO, file: DataFile, schema: SchemaConfig, block_rows: int) -> Iterator[Block]:
+def _unbuffered(raw: BinaryIO) -> BinaryIO | io.RawIOBase:
+    """Columns have buffers of their own: one for all is lost at each step from column to column."""
+    return raw.raw if isinstance(raw, io.BufferedReader) else raw
+
+
+def _blocks(
+    raw: BinaryIO | io.RawIOBase, file: DataFile, schema: SchemaConfig, block_rows: int, block_bytes: int
+) -> Iterator[Block]:
     columns = schema.names
-    texts = [column.name for column in schema.categorical if column.type == "string" and not column.multi_hot]
     metadata = parquet.read_metadata(raw)
     _check_columns(metadata.schema.to_arrow_schema(), schema, file.name)
-    with parquet.ParquetFile(raw, metadata=metadata, read_dictionary=texts) as source:
-        num_rows = source.metadata.num_rows
+    places = _places(metadata, columns)
+    buffer_bytes = min(max(_BUFFERS_BYTES // len(places), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
+    # Without pre_buffer: it reads whole row groups.
+    with parquet.ParquetFile(
+        raw,
+        metadata=metadata,
+        read_dictionary=_written_once(metadata, schema),
+        buffer_size=buffer_bytes,
+        pre_buffer=False,
+    ) as source:
+        num_rows = metadata.num_rows
         first = 0
-        for group in range(source.num_row_groups):
-            for batch in source.iter_batches(block_rows, row_groups=[group], columns=columns):
+        for group in range(metadata.num_row_groups):
+            most_rows = min(block_rows, max(block_bytes // _row_bytes(metadata.row_group(group), places), 1))
+            for batch in source.iter_batches(most_rows, row_groups=[group], columns=columns):
                 # Of the whole file, in proportion: columns that are not read count as well.
                 num_bytes = file.num_bytes * (first + batch.num_rows) // num_rows - file.num_bytes * first // num_rows
                 table = pa.Table.from_batches([batch])
@@ -50,12 +80,72 @@ def _blocks(raw: BinaryIO, file: DataFile, schema: SchemaConfig, block_rows: int
                 first += batch.num_rows
 
 
+def _places(metadata: parquet.FileMetaData, columns: list[str]) -> list[int]:
+    """Of the parts of `columns` among all that the file stores: values of lists lie at paths below their column's."""
+    wanted = set(columns)
+
+    def is_wanted(place: int) -> bool:
+        parts = metadata.schema.column(place).path.split(".")
+        return any(path in wanted for path in accumulate(parts, "{}.{}".format))
+
+    return [place for place in range(metadata.num_columns) if is_wanted(place)]
+
+
+def _written_once(metadata: parquet.FileMetaData, schema: SchemaConfig) -> list[str]:
+    """The columns of which the file holds distinct texts and, for each row, which one it is.
+
+    Others may have a dictionary as well, which the writer has given up when it grew too large. Arrow would make one of
+    all their texts, which grows from block to block.
+    """
+    texts = {column.name for column in schema.categorical if column.type == "string" and not column.multi_hot}
+
+    def is_written_once(place: int) -> bool:
+        groups = (metadata.row_group(group).column(place) for group in range(metadata.num_row_groups))
+        return all(
+            column.has_dictionary_page
+            and column.total_uncompressed_size - (column.data_page_offset - column.dictionary_page_offset)
+            <= column.num_values * _NUMBER_BYTES
+            for column in groups
+        )
+
+    paths = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
+    return [name for name, place in paths.items() if name in texts and is_written_once(place)]
+
+
+def _row_bytes(group: parquet.RowGroupMetaData, places: list[int]) -> int:
+    """Mean bytes of a decoded row, at least 1."""
+    num_bytes = 0
+    for place in places:
+        column = group.column(place)
+        is_listed_text = column.physical_type == "BYTE_ARRAY" and column.num_values > group.num_rows
+        value_bytes = _LISTED_TEXT_BYTES if is_listed_text else _NUMBER_BYTES
+        # Distinct values may be written once: what is decoded is more than the file holds then.
+        num_bytes += max(column.total_uncompressed_size, column.num_values * value_bytes, 0)
+    return max(num_bytes // max(group.num_rows, 1), 1)
+
+
 def _parse(table: pa.Table, first_row: int, file: str, schema: SchemaConfig, keep_going: bool) -> Parsed:
     try:
-        return parsed_columns(table, schema, BadRows(file, first_row, table.num_rows), keep_going)
+        return parsed_columns(_without_views(table), schema, BadRows(file, first_row, table.num_rows), keep_going)
     # Of a damaged page: places in its dictionary that it does not have.
     except pa.ArrowIndexError as error:
         raise _not_readable(file, error) from None
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Arrow cannot yet take or filter strings and bytes of the newer types that are views."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if _is_list(kind) and plain(kind.value_type) != kind.value_type:
+            return pa.large_list(plain(kind.value_type))
+        if pa.types.is_string_view(kind):
+            return pa.large_string()
+        return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+    kinds = [plain(kind) for kind in table.schema.types]
+    if kinds == table.schema.types:
+        return table
+    return table.cast(pa.schema(zip(table.schema.names, kinds, strict=True)))
 
 
 def _check_columns(found: pa.Schema, schema: SchemaConfig, file: str) -> None:
@@ -118,7 +208,9 @@ def _is_integer(kind: pa.DataType) -> bool:
 
 def _is_string(kind: pa.DataType) -> bool:
     value = _value(kind)
-    return is_text(value) or pa.types.is_binary(value) or pa.types.is_large_binary(value) or pa.types.is_null(value)
+    types = pa.types
+    is_bytes = types.is_binary(value) or types.is_large_binary(value) or types.is_binary_view(value)
+    return is_text(value) or is_bytes or types.is_null(value)
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyarrow import fs
 
+from dlrm.config.patterns import natural_order, without_credentials
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.stores import StoreError, open_store, without_credentials
+from dlrm.data.raw.stores import StoreError, open_store
 
 
 def remote_files(pattern: str, field: str, roots: Sequence[str] | None) -> list[DataFile]:
-    """The objects that `pattern` names, sorted; a prefix stands for all below it, as a directory does.
+    """The objects that `pattern` names, in `natural_order`; a prefix stands for all below it, as a directory does.
 
     roots: prefixes that every object must lie under; None allows all. Raises DataError where there are none, or where
     one is empty or outside the roots.
@@ -36,7 +37,7 @@ def remote_files(pattern: str, field: str, roots: Sequence[str] | None) -> list[
     for file in found:
         if file.num_bytes == 0:
             raise DataError("the object is empty", file.name, field=field, valid="an object with at least one row")
-    return sorted(found, key=lambda file: file.name)
+    return sorted(found, key=lambda file: natural_order(file.name))
 
 
 def _fixed_part(pattern: str) -> str:
@@ -70,13 +71,20 @@ def _is_hidden(path: str) -> bool:
 
 def _is_named(name: str, pattern: str) -> bool:
     """Whether `pattern` matches an object's name, or a directory above it."""
-    parts, wanted = name.split("/"), pattern.split("/")
-    return any(_match(parts[:end], wanted) for end in range(1, len(parts) + 1))
+    wanted = pattern.split("/")
+    places = _past_any(wanted, {0})
+    for part in name.split("/"):
+        matching = {place for place in places if wanted[place] == "**" or fnmatch.fnmatchcase(part, wanted[place])}
+        places = _past_any(wanted, {place if wanted[place] == "**" else place + 1 for place in matching})
+        if len(wanted) in places:
+            return True
+    return False
 
 
-def _match(parts: list[str], wanted: list[str]) -> bool:
-    if not wanted:
-        return not parts
-    if wanted[0] == "**":
-        return any(_match(parts[skipped:], wanted[1:]) for skipped in range(len(parts) + 1))
-    return bool(parts) and fnmatch.fnmatchcase(parts[0], wanted[0]) and _match(parts[1:], wanted[1:])
+def _past_any(wanted: Sequence[str], places: set[int]) -> set[int]:
+    """`places` in a pattern, and those after: `**` may stand for no part at all."""
+    reached = set(places)
+    for place, part in enumerate(wanted):
+        if part == "**" and place in reached:
+            reached.add(place + 1)
+    return reached

@@ -24,11 +24,6 @@ class StoreError(ValueError):
         return f"{self.message} (valid: {self.valid})"
 
 
-def without_credentials(uri: str) -> str:
-    """The same, fit to be shown where somebody has put a secret in it."""
-    return re.sub(r"://[^/@]*@", "://***@", uri)
-
-
 def open_store(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of `uri`, and the path `bucket/key` in it. Raises StoreError where it is not configured."""
     found = _URI.fullmatch(uri)

@@ -1,5 +1,8 @@
 """Text files, plain or compressed, cut into runs of whole lines."""
 
+import gzip
+import io
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +19,9 @@ BLOCK_BYTES = 16 << 20
 MAX_LINE_BYTES = 16 << 20
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_GZIP = b"\x1f\x8b"
+# A frame, or one of 16 kinds of frames that hold no text and come before or between others.
+_ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([kind, 0x2A, 0x4D, 0x18]) for kind in range(0x50, 0x60)))
 _NO_TEXT = {
     b"BZh91AY&SY": "is compressed with bzip2",
     b"\xfd7zXZ": "is compressed with xz",
@@ -25,6 +30,7 @@ _NO_TEXT = {
     b"\xfe\xff": "is UTF-16 text",
     b"PAR1\x15": "is a Parquet file",
 }
+_TRUNCATED = ("Truncated compressed stream", r"Not a gzipped file (b'\x1f')")
 _NEWLINE = 10
 
 
@@ -79,6 +85,11 @@ def lines_of(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
             raise DataError("the file is empty", file.name, valid="a file with at least one row")
 
 
+def lines_in(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines of a run without their ends, counted from 0; one at a time, since a run may hold millions."""
+    return enumerate(line[:-1] for line in io.BytesIO(data))
+
+
 def _counted(data: bytes, number: int, num_bytes: int) -> Lines:
     num_lines = int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8) == _NEWLINE))
     return Lines(data, number, num_lines, num_bytes)
@@ -91,10 +102,11 @@ def _decompressed(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Str
     for magic, what in _NO_TEXT.items():
         if start.startswith(magic):
             raise DataError(what, file.name, valid="UTF-8 text, plain or compressed with gzip or zstd")
-    for magic, compression in _COMPRESSIONS.items():
-        if start.startswith(magic):
-            stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), compression)
-            return stack.enter_context(stream), compression
+    if start.startswith(_GZIP):
+        # Unlike Arrow's, it takes zeros after the end, which tapes and blocks of objects leave there.
+        return stack.enter_context(gzip.GzipFile(fileobj=raw)), "gzip"
+    if start.startswith(_ZSTD):
+        return stack.enter_context(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")), "zstd"
     return raw, None
 
 
@@ -102,11 +114,11 @@ def _read(stream: _Stream, num_bytes: int, file: DataFile, compression: str | No
     """The next `num_bytes`, fewer at the end."""
     try:
         return stream.read(num_bytes)
-    except OSError as error:
-        # Arrow tells its own faults from those of the file below by their words alone.
-        if "Truncated compressed stream" in str(error):
+    except (OSError, EOFError, zlib.error) as error:
+        # Arrow tells its own faults from those of the file below by their words alone, and gzip one byte of a member.
+        if isinstance(error, EOFError) or any(words in str(error) for words in _TRUNCATED):
             what, valid = f"the {compression} stream ends early: the file is truncated", "a complete file"
-        elif "inflate failed" in str(error) or "ZSTD decompress failed" in str(error):
+        elif isinstance(error, zlib.error | gzip.BadGzipFile) or "ZSTD decompress failed" in str(error):
             what, valid = f"the {compression} stream is damaged", "a file that decompresses"
         elif file.is_remote:
             raise OSError(f"{file.name}: reading failed: {error}") from error

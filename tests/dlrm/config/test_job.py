@@ -19,6 +19,8 @@ DATA = {"data": {"train": ["clicks.tsv"]}}
 CSV = {"train": ["clicks.csv"], "format": "csv"}
 XY = {"dense": [{"name": "x"}], "categorical": [{"name": "y"}]}
 
+LISTS = {"dense": [{"name": "x"}], "categorical": [{"name": "y"}, {"name": "z", "multi_hot": True}]}
+
 
 def counted(column: str) -> dict[str, Any]:
     return {"columns": {column: {"min_count": 1}}}
@@ -74,6 +76,21 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({"data": {**CSV, "schema": {**XY, "columns": ["x", "y", "y", "label"]}}}, "data.schema.columns", "of its own"),
         ({"data": {**CSV, "schema": {**XY, "delimiter": '"'}}}, "data.schema.delimiter", "one ASCII character"),
         ({"data": {**CSV, "schema": XY, "weight_column": "x"}}, "data.weight_column", "another column"),
+        (
+            {"data": {**CSV, "schema": {**XY, "columns": ["x", "y", "label"]}, "weight_column": "w"}},
+            "data.weight_column",
+            "'w' is not in schema.columns",
+        ),
+        (
+            {"data": {**CSV, "schema": {**LISTS, "delimiter": "|"}}},
+            "data.schema.categorical.1.separator",
+            "'|' is what parts the columns",
+        ),
+        ({"data": {"train": ["a", ""]}}, "data.train.1", "names nothing"),
+        ({"data": {"train": ["a"], "eval": [" "]}}, "data.eval.0", "names nothing"),
+        ({"data": {"train": ["x" * 5000]}}, "data.train.0", "longer than 4,096 characters"),
+        ({"data": {"train": ["https://host/a.tsv"]}}, "data.train.0", "https:// is not read (valid: s3:// or gs://"),
+        ({"data": {"train": ["S3://bucket/a.tsv"]}}, "data.train.0", "in small letters"),
         ({"data": {**CSV, "schema": XY, "vocabulary": counted("x")}}, "data.vocabulary.columns", "(valid: y)"),
         ({"data": {"train": ["a"], "vocabulary": both("C1")}}, "data.vocabulary.columns.C1.min_count", "or hash_size"),
         ({"data": {"train": ["a", "b"], "format": "packed"}}, "data.train", "dlrm prepare"),
@@ -110,6 +127,22 @@ def test_a_bad_document_names_the_field_and_what_would_be_valid(document: Any, f
     errors = errors_of(document)
     assert list(errors) == [field]
     assert hint in errors[field]
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://KEY:SECRET@b/x", "s3://KEY:SEC/SECRET@b/x", "gs://SECRET@b/x", "ftp://u:SECRET@h/x"]
+)
+@pytest.mark.parametrize("form", ["list", "text", "number", "name"])
+def test_a_secret_in_a_path_is_refused_and_not_echoed(uri: str, form: str):
+    data = {"list": {"train": [uri]}, "text": {"train": uri}, "number": {"train": {uri: 1}}, "name": [uri]}[form]
+    errors = errors_of({"data": data})
+    assert errors
+    assert "SECRET" not in str(errors)
+
+
+def test_a_separator_matters_only_where_lists_are_text():
+    document = {"data": {**CSV, "format": "parquet", "schema": {**LISTS, "delimiter": "|"}}}
+    assert parse_job(document).data.format == "parquet"
 
 
 def test_all_fields_at_fault_are_named_at_once():

@@ -1,8 +1,19 @@
+import glob
+import itertools
 from pathlib import Path
 
 import pytest
 
-from dlrm.config.patterns import is_remote, lies_under, local_files, normal_uri
+from dlrm.config.patterns import (
+    MAX_FILES,
+    PatternError,
+    is_remote,
+    lies_under,
+    local_files,
+    natural_order,
+    normal_uri,
+    without_credentials,
+)
 
 
 def names_of(pattern: Path) -> list[str]:
@@ -32,6 +43,81 @@ def test_a_name_that_exists_is_no_pattern(tmp_path: Path) -> None:
     assert names_of(tmp_path / "day[1].tsv") == ["day[1].tsv"]
     assert names_of(tmp_path / "day[12].tsv") == ["day1.tsv"]
     assert names_of(tmp_path / "night.tsv") == []
+
+
+def test_numbers_in_names_are_sorted_by_value(tmp_path: Path) -> None:
+    for name in ("day_10", "day_2", "day_0", "day_1", "day_11"):
+        (tmp_path / name).write_text("x")
+    expected = ["day_0", "day_1", "day_2", "day_10", "day_11"]
+    assert names_of(tmp_path) == names_of(tmp_path / "day_*") == expected
+    # Names that differ in zeros, or in where numbers stand, have one order too.
+    names = ["1", "01", "1a", "a", "a1", "a1b", "a1/2", "a/10", "a/9", "b", ""]
+    orders = {tuple(sorted(order, key=natural_order)) for order in itertools.permutations(names[:6])}
+    assert len(orders) == 1
+    assert sorted(names, key=natural_order).index("a/9") < sorted(names, key=natural_order).index("a/10")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*",
+        "*.tsv",
+        "a/*.tsv",
+        "*/*.tsv",
+        "**/*.tsv",
+        "**/**/*.tsv",
+        "a/**/2.tsv",
+        "*/b/?.tsv",
+        ".*/*.tsv",
+        "[ab]/b/*",
+        "a/../*.tsv",
+        "a*/b/1.tsv",
+        "a*/none/1.tsv",
+        "1.tsv/*",
+        "**/b",
+    ],
+)
+def test_a_pattern_matches_as_those_of_the_standard_library_do(pattern: str, tmp_path: Path) -> None:
+    for name in ("1.tsv", "a/1.tsv", "a/b/1.tsv", "a/b/2.tsv", "b/2.csv", ".c/3.tsv", "ab/c/4.tsv", "10.tsv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("x")
+    matches = [Path(match) for match in glob.glob(str(tmp_path / pattern), recursive=True)]  # noqa: PTH207
+    files = {file for match in matches for file in (match.rglob("*") if match.is_dir() else [match]) if file.is_file()}
+    assert set(local_files(tmp_path / pattern)) == files
+
+
+@pytest.mark.parametrize("pattern", ["", "**/*.tsv", "**/x/**/*.tsv", "*/*/*/*/*/*/*/*/*.tsv", "**/*/**/*/**/*"])
+def test_directories_that_link_to_each_other_are_looked_at_once(pattern: str, tmp_path: Path) -> None:
+    names = [f"d{number}" for number in range(7)]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.tsv").write_text("x")
+    for name, other in itertools.permutations(names, 2):
+        (tmp_path / name / other).symlink_to(tmp_path / other)
+    entered: list[str] = []
+    found = [file.resolve() for file in local_files(tmp_path / pattern, entered.append)]
+    # Once a directory and part of the pattern, and once for all files below: links would lead there 7! ways.
+    assert len(entered) <= 8 * (len(pattern.split("/")) + 1)
+    assert "x" in pattern or set(found) == {tmp_path / name / f"{name}.tsv" for name in names}
+
+
+def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlrm.config.patterns.MAX_FILES", 2)
+    assert MAX_FILES == 100_000
+    for number in range(3):
+        (tmp_path / f"{number}.tsv").write_text("x")
+    assert names_of(tmp_path / "[01].tsv") == ["0.tsv", "1.tsv"]
+    for pattern in (tmp_path, tmp_path / "*"):
+        with pytest.raises(PatternError, match="more than 2 files"):
+            local_files(pattern)
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://KEY:SECRET@b/x", "s3://SECRET@b/x", "gs://KEY:SE/SECRET@b", "https://u:SECRET@h"]
+)
+def test_a_secret_is_not_shown(uri: str) -> None:
+    assert "SECRET" not in without_credentials(f"['a.tsv', '{uri}']")
+    assert without_credentials("s3://b/a@b:c") == "s3://b/a@b:c"
 
 
 @pytest.mark.parametrize(

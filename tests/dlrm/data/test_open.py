@@ -67,6 +67,15 @@ def test_the_real_path_of_packed_rows_must_lie_under_a_root(directory: Path, tmp
             open_data(packed(named), [str(other / "roots")], None)
 
 
+def test_roots_in_a_store_and_hidden_directories_allow_no_packed_rows(directory: Path) -> None:
+    hidden = directory.parent / ".hidden"
+    directory.rename(hidden)
+    for named, roots in ((hidden, [str(directory.parent)]), (directory.parent / "s3:" / "b", ["s3://b"])):
+        with pytest.raises(DataError, match=r"data\.train\.0: lies outside the data roots"):
+            open_data(packed(named), roots, None)
+    assert open_data(packed(hidden), [str(hidden)], None).train.num_rows == 100
+
+
 @pytest.mark.parametrize(
     ("named", "said"),
     [("none", "no such directory"), ("file", "no such directory"), ("empty", "meta.json: not readable")],

@@ -1,10 +1,11 @@
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service.command.documents import data_from_job_file, read_job, require_data_files
+from service.command.documents import data_from_job_file, fault_of, read_job, require_data_files
 from service.command.errors import BadInputError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -66,9 +67,32 @@ def test_every_pattern_that_names_no_file_is_said_with_its_place(tmp_path: Path)
     with pytest.raises(BadInputError) as refused:
         require_data_files(job, path)
     assert [line.split(" (")[0] for line in refused.value.lines] == [
-        f"{path}: data.train.2: no such file: {tmp_path}/night_*.tsv",
+        f"{path}: data.train.2: the pattern matches no file: {tmp_path}/night_*.tsv",
         f"{path}: data.eval.0: no such file: {tmp_path}/far.tsv",
     ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("", "an empty text names no file"),
+        ("emptiness", "the directory holds no data files"),
+        ("broken", "the link leads nowhere"),
+        ("pipe", "is not a regular file"),
+        ("none", "no such file"),
+        ("https://host/day.tsv", "https:// is not read"),
+        ("s3://KEY:SECRET@b/x", "holds credentials"),
+    ],
+)
+def test_what_names_no_file_is_told_by_what_it_is(tmp_path: Path, pattern: str, said: str) -> None:
+    (tmp_path / "emptiness").mkdir()
+    (tmp_path / "broken").symlink_to("nothing")
+    os.mkfifo(tmp_path / "pipe")
+    fault = fault_of(f"{tmp_path}/{pattern}" if pattern and "://" not in pattern else pattern)
+    assert fault
+    assert said in fault[0]
+    assert "SECRET" not in "".join(fault)
+    assert fault[1]
 
 
 def test_every_bad_field_has_a_line_of_its_own_and_the_exit_code_is_2(tmp_path: Path, dlrm: Callable[..., Any]) -> None:

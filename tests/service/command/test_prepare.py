@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from dlrm.config import parse_job
 from service.command.documents import read_job
 from service.command.infer import job_name
+from service.command.inferred import job_document
 
 N = 4000
 GOOD = "1\t" + "\t".join(["1"] * 13) + "\t" + "\t".join(["0a"] * 26) + "\n"
@@ -60,7 +62,6 @@ def test_criteo_files_are_prepared_and_figures_told(here: Path, dlrm: Callable[.
     written = sum(file.stat().st_size for file in (here / "packed").rglob("*.*") if file.name != "meta.json")
     assert result["num_bytes"] == written
     assert "preparing" in ended.err
-    assert "rows/s" in ended.err
     again = dlrm("prepare", "day_*.gz", "--output", "packed")
     assert again.code == 2
     assert "packed" in again.err
@@ -89,7 +90,8 @@ def test_bad_rows_within_the_share_are_noted_with_their_line(here: Path, dlrm: C
     [
         (["day.tsv"], "--output: name the directory"),
         (["nowhere.tsv", "-o", "x"], "no such file: nowhere.tsv"),
-        (["night_*.tsv", "-o", "x"], "no such file: night_*.tsv"),
+        (["", "-o", "x"], "an empty text names no file"),
+        (["night_*.tsv", "-o", "x"], "the pattern matches no file: night_*.tsv"),
         (["job.json", "day.tsv", "-o", "x"], "one job document alone"),
         (["day.tsv", "job.json", "-o", "x"], "one job document alone"),
         (["nowhere.toml", "-o", "x"], "nowhere.toml: No such file"),
@@ -99,7 +101,7 @@ def test_bad_rows_within_the_share_are_noted_with_their_line(here: Path, dlrm: C
         (["missing.json", "-o", "x"], "data.train.0: no such file"),
         (["bad.tsv", "-o", "x"], "bad.tsv, line 2, label"),
         (["empty.tsv", "-o", "x"], "the file is empty"),
-        (["emptiness", "-o", "x"], "no such file: emptiness"),
+        (["emptiness", "-o", "x"], "the directory holds no data files: emptiness"),
         (["day.tsv", "-o", "day.tsv"], "day.tsv"),
         (["day.tsv", "-o", "x", "--extend", "nowhere"], "--extend nowhere: no such directory"),
         (["day.tsv", "-o", "x", "--extend", "emptiness"], "emptiness"),
@@ -184,6 +186,53 @@ def test_an_inferred_document_prepares_as_it_stands(here: Path, dlrm: Callable[.
     result = json.loads(prepared.out.splitlines()[-1])
     assert sum(result["num_rows"].values()) == N
     assert list(result["table_sizes"]) == [column.name for column in schema.categorical]
+
+
+def test_a_document_that_lacks_something_is_written_and_said_to(here: Path, dlrm: Callable[..., Any]) -> None:
+    (here / "rows.csv").write_text("click,x\n" + "".join(f"{row % 2},{row / 7}\n" for row in range(300)))
+    ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
+    assert ended.code == 0, ended.err
+    assert "wrote job.toml: 1 dense, 0 categorical" in ended.err
+    assert "cannot be trained from as it stands" in ended.err
+    assert "none was found, and a model needs one" in (here / "job.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "size"), [(4000, 256), (327_346, 1024), (5_000_000, 16_384), (10**9, 16_384), (None, None)]
+)
+def test_the_batch_that_is_inferred_leaves_enough_steps(num_rows: int | None, size: int | None) -> None:
+    inferred = {
+        "format": "parquet",
+        "num_rows_looked_at": 10,
+        "num_rows": num_rows,
+        "num_files": 1,
+        "label": "y",
+        "label_why": "",
+        "weight": None,
+        "delimiter": None,
+        "columns": None,
+        "choices": [],
+    }
+    document = tomllib.loads(job_document(inferred, ["a.parquet"], "a"))
+    assert document.get("batch", {}).get("global_size") == size
+    assert num_rows is None or size == 256 or 0.9 * num_rows / size >= 200
+
+
+def test_names_that_a_terminal_would_obey_are_written_out(here: Path, dlrm: Callable[..., Any]) -> None:
+    name = "x\x1b[31m\x9b2J\u202e[/bold]"
+    rows = "".join(f"{row % 2},{row % 5},{row / 7}\n" for row in range(300))
+    (here / "rows.csv").write_text(f'click,"{name}",price\n{rows}')
+    ended = dlrm("prepare", "--infer", "rows.csv")
+    assert ended.code == 0, ended.err
+    assert all(letter.isprintable() or letter == "\n" for letter in ended.out)
+    document = tomllib.loads(ended.out)
+    assert document["data"]["schema"]["categorical"][0]["name"] == name
+    (here / "job.toml").write_text(ended.out)
+    for arguments in (["prepare", "job.toml", "-o", "packed"], ["data", "inspect", "job.toml"]):
+        ended = dlrm(*arguments)
+        assert ended.code == 0, ended.err
+        assert r"x\x1b[31m\x9b2J\u202e[/bold]" in ended.out
+        assert all(letter.isprintable() or letter == "\n" for letter in ended.out + ended.err)
 
 
 def test_without_an_output_the_document_goes_to_stdout(here: Path, dlrm: Callable[..., Any]) -> None:

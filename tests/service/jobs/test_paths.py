@@ -1,9 +1,15 @@
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from dlrm.config import ConfigError, JobSpec, parse_job
-from service.jobs.paths import real_roots, with_absolute_paths
+from service.jobs import paths
+from service.jobs.paths import real_roots
+
+
+def with_absolute_paths(job: JobSpec, roots: list[str], private: Sequence[Path] = ()) -> JobSpec:
+    return paths.with_absolute_paths(job, roots, private)
 
 
 def job_of(*patterns: str, **data: object) -> JobSpec:
@@ -53,7 +59,6 @@ def test_a_directory_is_one_path_and_so_is_one_of_prepared_data(data_root: Path)
         ("s3://bucket/logs", "s3://bucket/logs"),
         ("s3://bucket/logs/../secret/day.tsv", None),
         ("s3://bucket/logs_of_others/day.tsv", None),
-        ("s3://key:secret@bucket/logs/day.tsv", None),
         ("s3://bucket/logs/../../other/day.tsv", None),
         ("gs://bucket/logs/day.tsv", None),
     ],
@@ -81,12 +86,21 @@ def test_a_trainer_gets_the_real_roots(data_root: Path, tmp_path: Path) -> None:
         ("night_*.tsv", "matches no file"),
         ("../python", "outside"),
         ("/etc/passwd", "outside"),
-        ("", "is no path"),
         ("empty", "is no file, and no directory with files"),
         ("a\0b", "is no path"),
-        ("escape/*", "by the link"),
-        ("escape", "by the link"),
-        (".", "by the link"),
+        ("escape/*", "leads outside"),
+        ("escape/none_*", "leads outside"),
+        ("escape/secret.tsv", "leads outside"),
+        ("escape/none.tsv", "leads outside"),
+        ("esc*/secret.tsv", "leads outside"),
+        ("esc*/none.tsv", "leads outside"),
+        ("escape", "leads outside"),
+        (".", "leads outside"),
+        ("loop", "is no file"),
+        (".hidden/key.json", "starts with a dot"),
+        (".hid*/key.json", "starts with a dot"),
+        (".none/key.json", "starts with a dot"),
+        ("seen/key.json", "into a hidden directory"),
         ("broken.tsv", "is no file"),
         ("x" * 300, "File name too long"),
         ("s3://bucket/day.tsv", "lies outside"),
@@ -101,8 +115,42 @@ def test_every_path_at_fault_is_named_with_what_would_be_valid(
     (outside / "secret.tsv").write_text("x")
     (data_root / "escape").symlink_to(outside)
     (data_root / "broken.tsv").symlink_to(data_root / "nowhere.tsv")
+    (data_root / "loop").symlink_to("loop")
     (data_root / "empty").mkdir()
+    (data_root / ".hidden").mkdir()
+    (data_root / ".hidden" / "key.json").write_text("{}")
+    (data_root / "seen").symlink_to(".hidden")
     with pytest.raises(ConfigError) as caught:
         with_absolute_paths(job_of("day_0.tsv", pattern, eval=[pattern]), [str(data_root)])
     assert [error.field for error in caught.value.errors] == ["data.train.1", "data.eval.0"]
     assert all(fault in error.message and str(data_root) in error.valid for error in caught.value.errors)
+    # Nothing of what lies outside is told: neither what a link leads to nor what is there.
+    assert not any(str(outside) in error.message.replace(repr(pattern), "") for error in caught.value.errors)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["state/ready.json", "state/*", "*/ready.json", "sta[t]e", ".", "link", "link/ready.json", "*.json"]
+)
+def test_files_of_the_service_itself_are_no_data(pattern: str, data_root: Path) -> None:
+    state = data_root / "state"
+    state.mkdir()
+    (state / "ready.json").write_text('{"key": "secret"}')
+    (data_root / "link").symlink_to(state)
+    (data_root / "ready_link.json").symlink_to(state / "ready.json")
+    with pytest.raises(ConfigError, match="a directory of the service itself"):
+        with_absolute_paths(job_of(pattern), [str(data_root)], [state])
+    assert with_absolute_paths(job_of("day_*.tsv"), [str(data_root)], [state])
+
+
+def test_all_paths_of_a_job_together_are_bounded(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "MAX_FILES", 20)
+    with_absolute_paths(job_of(*["day_*.tsv"] * 5), [str(data_root)])
+    with pytest.raises(ConfigError, match="one path too many"):
+        with_absolute_paths(job_of(*["day_*.tsv"] * 50), [str(data_root)])
+
+
+def test_a_root_may_itself_be_hidden(tmp_path: Path) -> None:
+    root = tmp_path / ".data"
+    root.mkdir()
+    (root / "day.tsv").write_text("x")
+    assert with_absolute_paths(job_of("day.tsv"), [str(root)]).data.train == [str(root / "day.tsv")]

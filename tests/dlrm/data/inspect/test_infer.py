@@ -1,3 +1,4 @@
+import decimal
 import gzip
 from pathlib import Path
 
@@ -111,6 +112,22 @@ def test_csv_rows_come_from_all_of_a_large_file(tmp_path: Path) -> None:
     assert sample.rows.height <= 100_000
 
 
+@pytest.mark.parametrize("line", [b'1,"abc', b'1,"a', b"1,2,3", b"1", b"1,\xff", b"1,\0"])
+def test_csv_lines_that_are_no_rows_are_left_out(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"y,x\n" + b"0,a\n1,b\n" * 300 + line + b"\n" + b"0,a\n" * 300)
+    sample = sample_csv(files(path))
+    assert sample.rows.height == 900
+    assert sample.rows["y"].sum() == 300
+    assert set(sample.rows["x"]) == {"a", "b"}
+
+
+def test_quotes_within_csv_values_are_read_as_training_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('y,x\n0,ab"c\n1,"d""e,f"\n')
+    assert sample_csv(files(path)).rows["x"].to_list() == ['ab"c', 'd"e,f']
+
+
 def test_compressed_csv_without_a_header_gets_names(tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"0,3.5,a\n1,4.5,b\n"))
@@ -135,6 +152,9 @@ def test_csv_columns_that_a_later_file_lacks_are_left_out(tmp_path: Path) -> Non
         ("a.csv", b"y,x\n", r"a\.csv: there are no rows"),
         ("a.tsv", b"0" + b"\t1" * 39 + b"\n", r"a\.tsv: looks like Criteo TSV"),
         ("a.csv", b"PAR1\x15\x04", r"a\.csv: is a Parquet file"),
+        ("a.csv", bytes(range(128, 256)) * 20, r"a\.csv, line 1: not UTF-8"),
+        ("a.csv", b"y,x\n0,\0\n1,\0\n", r"a\.csv, line 2: holds a NUL byte"),
+        ("a.csv", b"y,x\n1\n0\n", r"a\.csv, line 2: has 1 columns"),
     ],
 )
 def test_csv_that_cannot_be_taken_is_refused_with_the_file(
@@ -151,3 +171,47 @@ def test_what_is_no_parquet_is_refused_with_the_file(tmp_path: Path) -> None:
         sample_parquet(files(tmp_path / "a.parquet"))
     with pytest.raises(DataError, match=r"b\.parquet: there are no rows"):
         sample_parquet(files(write(tmp_path / "b.parquet", {"x": pa.array([], pa.int64())})))
+
+
+def test_parquet_types_that_no_schema_names_are_left_out_with_a_reason(tmp_path: Path) -> None:
+    decimals = pa.array([decimal.Decimal("1.5"), decimal.Decimal("2.5")] * 2, pa.decimal256(50, 2))
+    columns = {
+        **ROWS,
+        "": [1, 2, 3, 4],
+        "n" * 201: ["a", "b", "a", "b"],
+        "broken": pa.array([b"\xff\xfe", b"a", b"b", b"c"]),
+        "map": pa.array([[("a", 1)]] * 4, pa.map_(pa.string(), pa.int64())),
+        "lists": pa.array([[[1]]] * 4),
+        "struct": pa.array([{"a": 1}] * 4),
+        "decimal": decimals,
+        "view": pa.array(["a", "b", "a", "b"], pa.string_view()),
+        "bytes": pa.array([b"a", b"b", b"a", b"b"]),
+    }
+    sample = sample_parquet(files(write(tmp_path / "a.parquet", columns)))
+    choices = {choice.name: choice for choice in infer(sample).choices}
+    left_out = {name: choice.why for name, choice in choices.items() if choice.role == "left_out"}
+    assert set(left_out) == {"", "n" * 201, "broken", "map", "lists", "struct"}
+    assert left_out["broken"] == "not UTF-8 text"
+    assert "longer than 200" in left_out["n" * 201]
+    assert left_out["struct"] == "not a number, a text or a list of them: struct<a: int64>"
+    assert choices["decimal"].role == "dense"
+    assert choices["view"].settings == choices["bytes"].settings == {"type": "string"}
+
+
+def test_a_parquet_file_with_a_damaged_page_is_refused_with_its_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", {"label": [0, 1] * 500, "x": list(range(1000))})
+    damaged = bytearray(path.read_bytes())
+    damaged[10:300] = bytes(290)
+    path.write_bytes(damaged)
+    with pytest.raises(DataError, match=r"a\.parquet: not readable"):
+        sample_parquet(files(path))
+
+
+def test_long_rows_of_parquet_are_taken_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.parquet", {"label": [0, 1] * 500, "text": [f"{row:01000}" for row in range(1000)]})
+    monkeypatch.setattr("dlrm.data.inspect.sample_parquet._MAX_BYTES", 100_000)
+    monkeypatch.setattr("dlrm.data.inspect.sample_parquet._BATCH_BYTES", 10_000)
+    rows = sample_parquet(files(path)).rows
+    assert 80 <= rows.height <= 100
+    step = 1000 // rows.height + 1
+    assert rows["text"].cast(pl.Int64).to_list() == list(range(0, 1000, step))

@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
-from dlrm.data.inspect.leaks import Halves, auc, tells_categorical, tells_dense
+from dlrm.data.inspect.leaks import Halves, tells_categorical, tells_dense
 
 N = 20_000
 DRAW = np.random.default_rng(0)
@@ -21,12 +21,21 @@ def categorical(codes: object, lengths: object = None) -> CategoricalColumn:
     return CategoricalColumn("x", codes, distinct, None if lengths is None else np.asarray(lengths, dtype=np.int32))
 
 
-def test_auc_counts_pairs_and_ties_half() -> None:
-    scores, labels = np.array([0.1, 0.4, 0.4, 0.8]), np.array([0.0, 1.0, 0.0, 1.0])
+def test_values_are_ranked_by_their_rates_and_ties_count_half() -> None:
+    # Fitted on 100 rows a value, of which 10, 40, 40 and 80 are positive; measured on one row a value.
+    values = np.repeat([0, 1, 2, 3], 101)
+    is_fitted_on = np.tile(np.arange(101) > 0, 4)
+    fitted = [np.arange(100) < positives for positives in (10, 40, 40, 80)]
+    labels = np.concatenate([[m, *f] for m, f in zip([0, 1, 0, 1], fitted, strict=True)]).astype(np.float32)
     pairs = [(p, n) for p in (0.4, 0.8) for n in (0.1, 0.4)]
     expected = sum(1.0 if p > n else 0.5 if p == n else 0.0 for p, n in pairs) / len(pairs)
-    assert auc(scores, labels, 1 - labels) == expected
-    assert auc(scores, np.ones(4), np.zeros(4)) == 0.5
+    assert Halves(labels, is_fitted_on).auc_of_codes(values, 4) == expected
+
+
+def test_rows_of_one_class_tell_nothing() -> None:
+    halves = Halves(np.ones(4, dtype=np.float32), np.array([True, False, True, False]))
+    assert halves.auc_of_codes(np.arange(4), 4) == 0.5
+    assert halves.auc_of_scores(np.arange(4.0), np.zeros(4, dtype=np.bool_)) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,57 @@ def test_a_sample_is_spread_over_all_rows_and_says_so(path: Path) -> None:
     assert (sampled.num_rows, sampled.num_rows_looked_at) == (N, len(rows.labels))
 
 
-def test_memory_is_bounded_by_cells(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlrm.data.inspect.gather.MAX_CELLS", 7 * 1000)
-    assert len(gathered(path).rows.labels) <= 1000
+def test_a_sample_counts_the_values_it_holds_and_no_others(path: Path) -> None:
+    rows = gathered(path, max_rows=500).rows
+    sampled = make_report(gathered(path, max_rows=500), 16, 2)
+    site, _, _, tags = sampled.categorical
+    values, counts = np.unique(SITE[rows.row_numbers], return_counts=True)
+    assert site.num_distinct == len(values)
+    assert site.curve[-1][1] == counts.min() == 1
+    assert tags.num_distinct == 2
+    assert [warned.column for warned in sampled.warnings if warned.kind == "one_value_a_row"] == ["request"]
+
+
+def num_held_bytes(found: Gathered) -> list[int]:
+    """Of each column."""
+    tables, num_dense = found.rows.tables, len(found.rows.names.dense)
+    dense = [sum(table.dense[place].nbytes for table in tables) for place in range(num_dense)]
+    columns = [[table.categorical[place] for table in tables] for place in range(4)]
+    return dense + [sum(8 * len(part.codes) + part.distinct.estimated_size() for part in parts) for parts in columns]
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"), [("MAX_BYTES", 200_000), ("MAX_COLUMN_BYTES", 20_000), ("MAX_BYTES", 1), ("MAX_BYTES", 2**30)]
+)
+def test_memory_is_bounded_by_bytes_and_the_rows_stay_spread(
+    path: Path, monkeypatch: pytest.MonkeyPatch, name: str, bound: int
+) -> None:
+    monkeypatch.setattr(f"dlrm.data.inspect.gather.{name}", bound)
+    found = gathered(path)
+    held, rows = num_held_bytes(found), found.rows
+    if bound == 1:
+        assert rows.row_numbers.tolist() == [0]
+        return
+    if bound < 2**30:
+        assert bound / 4 < (sum(held) if name == "MAX_BYTES" else max(held)) <= bound
+    step = rows.row_numbers[1]
+    assert rows.row_numbers.tolist() == list(range(0, N, step))
+    assert (step == 1) == (bound == 2**30)
+    assert np.array_equal(rows.labels, LABEL[rows.row_numbers])
+    site = rows.categorical(0)
+    assert np.array_equal(site.distinct.to_numpy()[site.codes], SITE[rows.row_numbers])
+
+
+def test_bad_rows_are_counted_once_however_often_the_data_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlrm.data.inspect.gather.MAX_BYTES", 40 * 100)
+    path = tmp_path / "day.tsv"
+    good = "1" + "\t1" * 39 + "\n"
+    path.write_text(good * 50 + "2" + "\t1" * 39 + "\n" + good * 50)
+    found = gather(DataConfig(train=[str(path)]), 1000, unheard)
+    assert len(found.rows.labels) < 100
+    assert (found.num_bad_rows, len(found.faults)) == (1, 1)
 
 
 def test_bad_rows_are_left_out_and_told(tmp_path: Path) -> None:

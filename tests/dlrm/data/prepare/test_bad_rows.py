@@ -6,6 +6,7 @@ import pytest
 
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import PackedMeta
+from dlrm.data.prepare.tolerance import BadRowCount
 from dlrm.data.split import hash_split
 from tests.dlrm.data.prepare.made_tables import Told, data_config, prepare_all, read_split
 from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, write_lines
@@ -77,10 +78,20 @@ def test_a_bad_row_is_told_before_a_file_behind_it_that_is_no_text(tmp_path: Pat
     assert str(raised.value).startswith(f"{tmp_path}/a, line 6, label: ")
 
 
-def test_too_many_bad_rows_at_the_start_end_it_before_the_end_is_read(tmp_path: Path) -> None:
-    files = [write_lines(tmp_path / f"rows-{number}", [BAD, criteo_line()] * 30_000) for number in range(3)]
-    with pytest.raises(DataError, match=r"of 120,000 rows are bad"):
-        prepare_all(data_config(None, files, max_bad_fraction=0.1), tmp_path / "packed")
+def test_bad_rows_that_lie_together_at_the_start_count_against_all_rows() -> None:
+    notes: list[str] = []
+    bad_rows = BadRowCount(0.01, notes.append)
+    bad_rows.add(200_000, 2_800, ["the first", "the second"])
+    bad_rows.add(400_000, 0, [])
+    bad_rows.check()
+    assert notes == ["the first", "the second"]
+
+
+def test_a_first_file_of_bad_rows_is_made_up_for_by_those_behind_it(tmp_path: Path) -> None:
+    bad = write_lines(tmp_path / "bad", [BAD] * 60_000 + [criteo_line()] * 60_000)
+    good = write_lines(tmp_path / "good", [criteo_line()] * 20_000)
+    meta = prepare_all(data_config(None, [bad, good], max_bad_fraction=0.45), tmp_path / "packed")
+    assert meta.num_bad_rows == 60_000
 
 
 def test_nothing_but_bad_rows_leave_nothing_to_train_on(tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ import pytest
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import read_meta
+from dlrm.data.packed.layout import read_meta, rows_checksum
+from dlrm.data.prepare import cache as cache_module
+from dlrm.data.prepare import fingerprint
 from dlrm.data.prepare.cache import prepared
 from dlrm.data.prepare.told import Moved, Noted
+from dlrm.data.prepare.versions import library_versions
 from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])
@@ -69,7 +72,7 @@ def test_other_contents_and_other_settings_have_entries_of_their_own(rows: Path,
         entry_of(rows, cache, split="tail"),
         entry_of(rows, cache, vocabulary={"min_count": 1}),
         entry_of(rows, cache, max_bad_fraction=0.1),
-        entry_of(rows, cache, eval=[str(rows)]),
+        entry_of(rows, cache, eval=[str(shutil.copy(rows, cache / "copied"))]),
     ]
     TABLE.rows(0, 90).write(rows)
     entries.append(entry_of(rows, cache))
@@ -77,8 +80,8 @@ def test_other_contents_and_other_settings_have_entries_of_their_own(rows: Path,
 
 
 def test_a_share_that_evaluation_files_make_useless_does_not_matter(rows: Path, cache: Path) -> None:
-    fields = {"eval": [str(rows)]}
-    assert entry_of(rows, cache, **fields) == entry_of(rows, cache, eval_fraction=0.3, **fields)
+    evaluation = [str(shutil.copy(rows, rows.with_name("copied")))]
+    assert entry_of(rows, cache, eval=evaluation) == entry_of(rows, cache, eval=evaluation, eval_fraction=0.3)
 
 
 def test_a_file_that_was_changed_a_moment_ago_is_not_taken_for_what_it_was(rows: Path, cache: Path) -> None:
@@ -93,6 +96,61 @@ def test_a_file_that_was_changed_a_moment_ago_is_not_taken_for_what_it_was(rows:
     assert entry_of(rows, cache) != before
 
 
+@pytest.fixture
+def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files count as unchanged for long at once."""
+    monkeypatch.setattr(cache_module, "_SETTLED_NS", 0)
+
+
+@pytest.mark.usefixtures("_settled")
+def test_a_file_that_was_changed_in_place_and_dated_back_is_read_again(rows: Path, cache: Path) -> None:
+    before, size = entry_of(rows, cache), rows.stat().st_size
+    MadeTable(SCHEMA, TABLE.columns | {"label": [1, 0] * 50}).write(rows, row_group_size=10)
+    os.utime(rows, (1_000_000_000, 1_000_000_000))
+    assert rows.stat().st_size == size
+    assert entry_of(rows, cache) != before
+
+
+def test_other_versions_of_the_libraries_have_entries_of_their_own(
+    rows: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = entry_of(rows, cache)
+    monkeypatch.setattr(fingerprint, "library_versions", lambda: {**library_versions(), "pyarrow": "0.1"})
+    after = entry_of(rows, cache)
+    assert after != before
+    assert rows_checksum(read_meta(after)) == rows_checksum(read_meta(before))
+
+
+def test_parts_of_what_a_file_held_for_a_while_are_not_gone_on_with(rows: Path, cache: Path, tmp_path: Path) -> None:
+    content = rows.read_bytes()
+    columns = TABLE.columns | {"label": [1, 0] * 30 + [7] + [1] * 39}
+
+    def tell(said: Moved | Noted) -> None:
+        if said.message.startswith("reading"):
+            MadeTable(SCHEMA, columns).write(rows, row_group_size=10)
+        if isinstance(said, Noted):
+            raise KeyboardInterrupt
+
+    config = data_config(SCHEMA, [rows], max_bad_fraction=0.5)
+    with pytest.raises(KeyboardInterrupt):
+        prepared(config, None, cache, base_directory=Path(), num_threads=1, tell=tell)
+    assert list(cache.glob("*.part/stage/*.arrow"))
+    rows.write_bytes(content)
+    entry = entry_of(rows, cache, max_bad_fraction=0.5)
+    assert read_meta(entry) == read_meta(entry_of(rows, tmp_path / "undisturbed", max_bad_fraction=0.5))
+
+
+def test_the_hashing_of_one_file_is_told_as_it_goes(rows: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "_TELL_LOOKED_SECONDS", 0.0)
+    monkeypatch.setattr(cache_module, "_PIECE_BYTES", 100)
+    told = Told()
+    entry_of(rows, cache, told)
+    checking = [each.message for each in told.all if each.message.startswith("checking the files: ")]
+    assert len(set(checking)) > 5
+    assert checking[-1] == "checking the files: 100%"
+
+
+@pytest.mark.usefixtures("_settled")
 def test_unchanged_files_are_not_hashed_again(rows: Path, cache: Path) -> None:
     entry = entry_of(rows, cache)
     (remembered,) = (cache / "digests").iterdir()
@@ -147,12 +205,19 @@ def test_an_interrupted_entry_is_gone_on_with_though_the_file_was_moved(
     assert not part.exists()
 
 
-def test_an_entry_that_somebody_has_deleted_a_part_of_is_made_anew(rows: Path, cache: Path) -> None:
+@pytest.mark.parametrize("name", ["meta.json", "train/labels.bin", "encoders/vocabulary-0.parquet"])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_an_entry_that_somebody_has_deleted_a_part_of_is_made_anew(
+    rows: Path, cache: Path, name: str, is_cut: bool
+) -> None:
     entry = entry_of(rows, cache)
-    before = (entry / "meta.json").read_bytes()
-    (entry / "meta.json").unlink()
+    before = (entry / name).read_bytes()
+    if is_cut:
+        os.truncate(entry / name, len(before) - 1)
+    else:
+        (entry / name).unlink()
     assert entry_of(rows, cache) == entry
-    assert (entry / "meta.json").read_bytes() == before
+    assert (entry / name).read_bytes() == before
 
 
 def test_bad_data_leaves_no_entry(tmp_path: Path, cache: Path) -> None:
@@ -167,3 +232,9 @@ def test_files_outside_the_roots_are_refused_though_they_were_prepared_before(ro
     config = data_config(SCHEMA, [rows])
     with pytest.raises(DataError, match="outside the data roots"):
         prepared(config, [str(cache)], cache, base_directory=Path(), num_threads=1, tell=Told())
+
+
+def test_a_file_to_train_on_cannot_be_measured_on(rows: Path, cache: Path) -> None:
+    (cache.parent / "link").symlink_to(rows)
+    with pytest.raises(DataError, match=rf"{rows}, data\.eval: is named by data\.train"):
+        entry_of(rows, cache, eval=[str(cache.parent / "link")])

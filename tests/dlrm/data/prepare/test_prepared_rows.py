@@ -14,8 +14,7 @@ from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import HashedVocabulary
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import ENCODERS, PackedMeta, read_meta
-from dlrm.data.prepare.describe import checksum
+from dlrm.data.packed.layout import ENCODERS, PackedMeta, checksum, read_meta
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import tables_of
 from dlrm.data.split import hash_split

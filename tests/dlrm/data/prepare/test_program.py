@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.data.packed.layout import read_meta
-from dlrm.data.prepare.describe import checksum
+from dlrm.data.packed.layout import checksum, read_meta
 from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, write_lines
 
 Document = dict[str, Any]
@@ -93,6 +92,7 @@ def test_an_extension_takes_a_packed_directory(tmp_path: Path) -> None:
     ("document", "message"),
     [
         ({"train": ["nowhere.tsv"]}, "nowhere.tsv, data.train.0: no such file"),
+        ({"train": [__file__], "eval": [__file__]}, f"{__file__}, data.eval: is named by data.train"),
         ({"train": []}, "data.train: names no files"),
         ({"format": "synthetic"}, "data.format: synthetic needs no preparation"),
         ({"train": ["x"], "eval_fraction": 2}, "data.eval_fraction: "),

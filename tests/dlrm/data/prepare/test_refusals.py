@@ -1,5 +1,7 @@
 """What a preparation refuses, and that it leaves nothing, or what the next one goes on from."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,8 @@ import pytest
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import ENCODERS
+from dlrm.data.packed.layout import ENCODERS, checksum
 from dlrm.data.prepare.base import open_base
-from dlrm.data.prepare.describe import checksum
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.data.prepare.unfinished import locked
 from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config, prepare_all
@@ -50,13 +51,68 @@ def test_what_exists_is_not_overwritten(rows: Path, tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_told(rows: Path) -> None:
-    with pytest.raises(DataError, match=rf"/packed: cannot be made: .*File exists: '{rows}'"):
+    with pytest.raises(DataError, match="/packed: cannot be made: a part of its path is a file"):
         prepare_all(data_config(SCHEMA, [rows]), rows / "packed")
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("/", "exists already"),
+        ("nowhere/..", "names no directory of its own"),
+        ("n" * 256, "cannot be made: File name too long"),
+        ("n" * 255, "cannot be made: File name too long"),
+        ("/proc/packed", "cannot be made: No such file or directory"),
+    ],
+)
+def test_a_place_where_no_directory_can_be_is_told(rows: Path, tmp_path: Path, output: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / output)
+    assert entries(tmp_path) == {"rows"}
+
+
+def test_directories_made_on_the_way_go_where_the_data_is_at_fault(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    bad = MadeTable(SCHEMA, TABLE.columns | {"label": [2] * 100}).write(tmp_path / "bad")
+    for output in (tmp_path / "a" / "b" / "packed", tmp_path / "kept" / "c" / "packed"):
+        with pytest.raises(DataError, match="label"):
+            prepare_all(data_config(SCHEMA, [bad]), output)
+    assert entries(tmp_path) == {"bad", "kept"}
+    assert not entries(tmp_path / "kept")
+
+
+def test_directories_made_on_the_way_stay_where_somebody_else_uses_them(tmp_path: Path) -> None:
+    def use(told: Moved | Noted) -> None:
+        (tmp_path / "a" / "letter.txt").write_text("mine")
+
+    bad = MadeTable(SCHEMA, TABLE.columns | {"label": [2] * 100}).write(tmp_path / "bad")
+    with pytest.raises(DataError, match="label"):
+        prepare_all(data_config(SCHEMA, [bad]), tmp_path / "a" / "b" / "packed", tell=use)
+    assert entries(tmp_path / "a") == {"letter.txt"}
+
+
+def test_of_several_that_begin_at_the_same_moment_one_is_let_in(tmp_path: Path) -> None:
+    start, end = threading.Barrier(4), threading.Barrier(4)
+
+    def begin(output: Path) -> str:
+        start.wait(timeout=60)
+        try:
+            with locked(output, "the same", "the same"):
+                end.wait(timeout=60)
+                return "let in"
+        except DataError as error:
+            end.wait(timeout=60)
+            return error.message
+
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(50):
+            said = list(threads.map(begin, [tmp_path / "deep" / str(number)] * 4))
+            assert sorted(said) == [*["another process is preparing it"] * 3, "let in"]
 
 
 def test_two_at_once_do_not_meet(rows: Path, tmp_path: Path) -> None:
     with (
-        locked(tmp_path / "packed", "of somebody else"),
+        locked(tmp_path / "packed", "of somebody else", "whatever"),
         pytest.raises(DataError, match=r"packed: another process is preparing it"),
     ):
         prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed")
@@ -150,6 +206,25 @@ def test_rows_that_all_count_for_nothing_are_refused(tmp_path: Path) -> None:
     table = MadeTable(schema, {**TABLE.columns, "weight": [0.0] * 100})
     with pytest.raises(DataError, match="weight: every training row has weight 0"):
         prepare_all(data_config(schema, [table.write(tmp_path / "rows")]), tmp_path / "packed")
+
+
+def test_evaluation_rows_that_all_count_for_nothing_are_refused(tmp_path: Path) -> None:
+    schema = SCHEMA.model_copy(update={"weight": "weight"})
+    train, evaluation = (
+        MadeTable(schema, {**TABLE.columns, "weight": [weight] * 100}).write(tmp_path / name)
+        for name, weight in (("train", 1.0), ("eval", 0.0))
+    )
+    with pytest.raises(DataError, match="weight: every evaluation row has weight 0"):
+        prepare_all(data_config(schema, [train], eval=[str(evaluation)]), tmp_path / "packed")
+
+
+@pytest.mark.parametrize("field", ["train", "eval"])
+def test_files_without_rows_are_named(rows: Path, tmp_path: Path, field: str) -> None:
+    empty = [TABLE.rows(0, 0).write(tmp_path / name) for name in ("empty", "also")]
+    files = {"train": [rows], "eval": [rows], field: empty}
+    with pytest.raises(DataError, match=rf"{empty[0]}, data\.{field}: holds no rows, and neither do 1 others"):
+        prepare_all(data_config(SCHEMA, files["train"], eval=[str(file) for file in files["eval"]]), tmp_path / "out")
+    assert entries(tmp_path) == {"rows", "empty", "also"}
 
 
 def test_an_extension_keeps_old_ids_and_dense_features(rows: Path, tmp_path: Path) -> None:

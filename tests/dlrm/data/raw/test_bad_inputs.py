@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from pyarrow import parquet
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
+from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import blocks_of
 from dlrm.data.raw.parquet import parquet_blocks
@@ -129,7 +131,22 @@ CSV = [
     Bad("blank weight", csv_of("0,1,a,7,p,"), 7, "w", "the weight is missing", "at least 0"),
     Bad("infinite weight", csv_of("0,1,a,7,p,inf"), 7, "w", "'inf' is not a weight", "finite"),
     Bad("a column missing", csv_of(GOOD, "label,x,c,id,tags,v"), 1, "w", "there is no such column", "`columns`"),
-    Bad("no header", csv_of(GOOD, GOOD), 1, "label", "there is no such column; the first line has '0, 1", "`columns`"),
+    Bad(
+        "no header",
+        csv_of(GOOD, GOOD),
+        1,
+        "label",
+        "there is no such column; the first line does not look",
+        "`columns`",
+    ),
+    Bad(
+        "a column missing among many",
+        csv_of(GOOD, ",".join(f"a{number}" for number in range(9))),
+        1,
+        "label",
+        "there is no such column; the first line has a0, a1, a2, a3, a4 and 4 more",
+        "`columns`",
+    ),
     Bad("a name twice", csv_of(GOOD + ",1", HEADER + ",x"), 1, "x", "the header has this name twice", "of its own"),
     Bad("a header that is no text", b"\xff\xfa\n", 1, None, "the header cannot be read", "column names"),
     Bad("truncated gzip", compressed(csv_of(GOOD), "gzip")[:-3], None, None, "truncated", "a complete file"),
@@ -139,6 +156,60 @@ CSV = [
 @pytest.mark.parametrize("bad", CSV, ids=lambda bad: bad.name)
 def test_csv(bad: Bad, tmp_path: Path) -> None:
     check(bad, DataConfig(train=["x"], format="csv", schema=SCHEMA), tmp_path, good=csv_of(GOOD))
+
+
+@pytest.mark.parametrize(
+    "line", ['{"url": "here", "admin_key": "hunter2-hunter2"}', "hunter2-hunter2", "user,hunter2 hunter2", "a,\x1b[2J"]
+)
+def test_an_error_does_not_show_text_of_a_file_that_is_no_csv(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "a"
+    path.write_text(f"{line}\n{line}\n")
+    config = DataConfig(train=["a"], format="csv", schema=SCHEMA)
+    with pytest.raises(DataError) as caught:
+        rows_of(blocks_of(config, [found(path)]))
+    assert "there is no such column; the first line does not look like a header" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_a_value_at_fault_is_shown_in_part(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text(f"{HEADER}\n0,{'k' * 16 + 'l' * 16},a,7,p,1\n")
+    with pytest.raises(DataError, match=r"line 2, x: 'k{16}l{0,4}\.\.\. is not a number"):
+        rows_of(blocks_of(DataConfig(train=["a"], format="csv", schema=SCHEMA), [found(path)]))
+
+
+@pytest.mark.parametrize("format", ["csv", "criteo_tsv"])
+def test_the_first_of_many_bad_lines_ends_the_reading(
+    tmp_path: Path, format: Literal["csv", "criteo_tsv"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, good = (f"{HEADER}\n", f"{GOOD}\n") if format == "csv" else ("", f"{criteo_line()}\n")
+    path = tmp_path / "a"
+    path.write_text(first + good * 3 + "\n" * 1000)
+    added: list[int] = []
+    add_one = BadRows.add_one
+
+    def count(self: BadRows, row: int, field: str | None, told: tuple[str, str]) -> None:
+        added.append(row)
+        add_one(self, row, field, told)
+
+    monkeypatch.setattr(BadRows, "add_one", count)
+    config = DataConfig(train=["a"], format=format, schema=SCHEMA if format == "csv" else None)
+    (block,) = blocks_of(config, [found(path)])
+    with pytest.raises(DataError, match=f"line {4 + bool(first)}: the line is blank"):
+        block.parse(False)
+    assert len(added) == 1
+    added.clear()
+    parsed = block.parse(True)
+    assert parsed.good is not None
+    assert (len(added), int(parsed.good.sum()), len(parsed.faults)) == (1000, 3, 10)
+
+
+def test_a_bad_value_before_a_bad_line_is_the_first_fault(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text(f"{HEADER}\n{GOOD}\n2,1,a,7,p|q,1\n\n{GOOD}\n")
+    with pytest.raises(DataError, match="line 3, label: '2' is not a label"):
+        rows_of(blocks_of(DataConfig(train=["a"], format="csv", schema=SCHEMA), [found(path)]))
 
 
 def test_a_header_where_none_is_declared(tmp_path: Path) -> None:
@@ -193,7 +264,14 @@ PARQUET = [
     Bad("1e300 in dense", table_of(x=pa.array([0, 1, 1e300])), 3, "x", "1e+300 is beyond float32", "3.403e+38"),
     Bad("weight missing", table_of(w=pa.array([1, 1, None])), 3, "w", "the weight is missing", "at least 0"),
     Bad("weight negative", table_of(w=pa.array([1, 1, -0.5])), 3, "w", "-0.5 is not a weight", "at least 0"),
-    Bad("ids beyond int64", table_of(id=pa.array([1, 1, 2**63], pa.uint64())), 3, "id", "is beyond int64", "2^63 - 1"),
+    Bad(
+        "ids beyond int64",
+        table_of(id=pa.array([1, 1, 2**63], pa.uint64())),
+        3,
+        "id",
+        "is beyond int64",
+        "stores the ids as text",
+    ),
     Bad("not UTF-8", table_of(c=NOT_UTF_8), 3, "c", "not UTF-8", "UTF-8 text"),
     Bad(
         "not UTF-8 in a list",

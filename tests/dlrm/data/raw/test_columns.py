@@ -88,6 +88,8 @@ def test_bool_is_dense_and_a_column_of_nulls_is_all_missing(tmp_path: Path) -> N
     [
         pa.array(["b", None, "a", "b"], pa.large_string()),
         pa.array([b"b", None, b"a", b"b"], pa.binary()),
+        pa.array(["b", None, "a", "b"], pa.string_view()),
+        pa.array([b"b", None, b"a", b"b"], pa.binary_view()),
         pa.array(["b", None, "a", "b"]).dictionary_encode(),
         pa.DictionaryArray.from_arrays(pa.array([1, None, 2, 3]), pa.array(["z", "b", "a", "b"])),
     ],
@@ -124,6 +126,22 @@ def test_a_missing_list_is_one_missing_value_and_an_empty_one_is_none(tmp_path: 
     lists = [[5, 6], None, [6, None]] if pa.types.is_fixed_size_list(kind) else [[5, 6], None, [], [6, None]]
     rows = of_parquet(tmp_path, {"label": [0] * len(lists), "c": pa.array(lists, kind)}, schema)
     assert [row.categorical[0] for row in rows] == [(None,) if values is None else tuple(values) for values in lists]
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+def test_bad_rows_beside_strings_of_any_type_are_left_out(tmp_path: Path, kind: pa.DataType) -> None:
+    columns = {"label": [0, 2, 1], "x": [1, 1, 1], "c": pa.array(["a", "bad", "b"], pa.string()).cast(kind)}
+    rows, good = good_rows_of(blocks_of_parquet(tmp_path, columns))
+    assert [row.categorical[0] for row in rows] == ["a", "b"]
+    assert good == [True, False, True]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.binary_view()])
+def test_lists_hold_strings_of_any_type(tmp_path: Path, kind: pa.DataType) -> None:
+    schema = SchemaConfig(categorical=[CategoricalColumn(name="c", multi_hot=True)])
+    lists = pa.array([["a", "b"], None, [], ["b", None]], pa.list_(kind))
+    rows = of_parquet(tmp_path, {"label": [0, 0, 0, 0], "c": lists}, schema)
+    assert [row.categorical[0] for row in rows] == [("a", "b"), (None,), (), ("b", None)]
 
 
 def test_a_dictionary_entry_that_no_good_row_has_is_not_among_the_distinct_values(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.files import find_files
+from dlrm.data.raw.files import find_files, find_splits
 
 NOBODY = 65534
 
@@ -90,6 +91,12 @@ def test_the_identity_changes_with_the_file(tmp_path: Path) -> None:
         ("out_folder", "lies outside the data roots"),
         ("out_folder/*.tsv", "lies outside the data roots"),
         ("out.*", "lies outside the data roots"),
+        ("out_f*/x.tsv", "lies outside the data roots"),
+        ("out_f*/none.tsv", "lies outside the data roots"),
+        (".state/ready.json", "lies outside the data roots"),
+        (".st*/ready.json", "lies outside the data roots"),
+        ("state/ready.json", "lies outside the data roots"),
+        ("state", "lies outside the data roots"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_field(tmp_path: Path, pattern: str, said: str) -> None:
@@ -104,12 +111,28 @@ def test_what_cannot_be_read_is_named_with_its_field(tmp_path: Path, pattern: st
     (root / "loop").symlink_to(root / "loop")
     (root / "out.tsv").symlink_to(tmp_path / "outside.tsv")
     (root / "out_folder").symlink_to(tmp_path / "outside")
+    write(root / ".state" / "ready.json")
+    (root / "state").symlink_to(root / ".state")
     with pytest.raises(DataError) as caught:
         find_files(["a.tsv", pattern], "data.train", [str(root)], root)
     assert said in str(caught.value)
     assert "data.train.1" in str(caught.value)
     assert caught.value.valid
     assert caught.value.file
+    assert str(tmp_path / "outside") not in str(caught.value) or "outside" in pattern
+
+
+@pytest.mark.parametrize("evaluation", ["b.tsv", "link.tsv", "*", "./b.tsv"])
+def test_a_file_is_not_both_trained_on_and_measured_on(tmp_path: Path, evaluation: str) -> None:
+    for name in ("a.tsv", "b.tsv", "c.tsv"):
+        write(tmp_path / name)
+    (tmp_path / "link.tsv").symlink_to("b.tsv")
+    config = DataConfig(train=["a.tsv", "b.tsv"], eval=["c.tsv", evaluation])
+    with pytest.raises(DataError, match=r"[ab]\.tsv, data\.eval: is named by data\.train as well"):
+        find_splits(config, None, tmp_path)
+    apart = DataConfig(train=["a.tsv", "b.tsv"], eval=["c.tsv"])
+    assert [names(files) for files in find_splits(apart, None, tmp_path)] == [["a.tsv", "b.tsv"], ["c.tsv"]]
+    assert find_splits(DataConfig(train=["a.tsv"]), None, tmp_path)[1] == []
 
 
 @contextmanager

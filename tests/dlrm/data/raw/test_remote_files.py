@@ -25,6 +25,8 @@ OBJECTS = {
     "data/.hidden": b"x\n",
     "empty/none.tsv": b"",
     "other/x.tsv": b"x\n",
+    "many/part-10.tsv": b"x\n",
+    "many/part-2.tsv": b"x\n",
 }
 VARIABLES = ("AWS_", "GOOGLE_", "CLOUDSDK_")
 
@@ -89,6 +91,9 @@ def keys(pattern: str, roots: list[str] | None = None) -> list[str]:
         ("data/day_?.tsv", ["data/day_0.tsv", "data/day_1.tsv"]),
         ("data/s*", ["data/sub/day_2.tsv"]),
         ("*/sub/*.tsv", ["data/sub/day_2.tsv"]),
+        ("**/sub/**/**/*.tsv", ["data/sub/day_2.tsv"]),
+        ("many", ["many/part-2.tsv", "many/part-10.tsv"]),
+        ("many/**", ["many/part-2.tsv", "many/part-10.tsv"]),
         ("**/day_*.tsv", ["data/day_0.tsv", "data/day_1.tsv", "data/sub/day_2.tsv"]),
     ],
 )

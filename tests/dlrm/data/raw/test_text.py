@@ -75,6 +75,23 @@ def test_a_truncated_stream_is_one_error(tmp_path: Path, compression: str, lost_
         list(lines_of(found(path), 1000))
 
 
+def test_zeros_after_the_end_of_gzip_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes(compressed(b"a\nb\n", "gzip members") + bytes(100_000))
+    assert b"".join(run.data for run in lines_of(found(path))) == b"a\nb\n"
+    path.write_bytes(compressed(b"a\nb\n", "gzip") + b"\0\0c")
+    with pytest.raises(DataError, match=r"a\.tsv: the gzip stream is damaged"):
+        list(lines_of(found(path)))
+
+
+@pytest.mark.parametrize("kind", [0x50, 0x5F])
+def test_zstd_may_start_with_a_frame_without_text(tmp_path: Path, kind: int) -> None:
+    path = tmp_path / "a.tsv"
+    skipped = bytes([kind, 0x2A, 0x4D, 0x18]) + (3).to_bytes(4, "little") + b"abc"
+    path.write_bytes(skipped + compressed(b"a\nb\n", "zstd") + skipped)
+    assert b"".join(run.data for run in lines_of(found(path))) == b"a\nb\n"
+
+
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
 def test_a_damaged_stream_is_one_error(tmp_path: Path, compression: str) -> None:
     whole = bytearray(
