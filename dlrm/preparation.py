@@ -80,7 +80,7 @@ def prepare(directory: RunDirectory, reporter: Reporter) -> None:
         message = f"the data has changed since the run began: it was {before.directory}, and now is {found.directory}"
         raise DataError(message, field="data.train", valid="the files as they were, or a new run")
     found.write(directory.data)
-    if num_bad_rows := packed_meta(path).num_bad_rows:
+    if num_bad_rows := packed_meta(Path(found.directory)).num_bad_rows:
         reporter.event("bad_rows", f"{num_bad_rows:,} bad rows were left out when the rows were prepared")
     reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from dlrm.record import EXIT_BAD_INPUT
 from service.command import errors
+from service.command.consoles import console_on
 from service.command.display import result_table
 from service.command.trainer import module_command, require_trainer
 from service.command.words import printable
@@ -49,4 +50,4 @@ def evaluate(
     if as_json:
         typer.echo(last_line)
     else:
-        Console().print(result_table(json.loads(last_line)))
+        console_on().print(result_table(json.loads(last_line)))

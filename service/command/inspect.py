@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from dlrm.record import write_atomically
+from service.command.consoles import console_on
 from service.command.errors import EXIT_INTERRUPTED, BadInputError
 from service.command.inspection import print_report
-from service.command.jobs import UNLIMITED_WIDTH
 from service.command.page import report_page
 from service.command.program import ProgramStopped, run_program
 from service.command.sources import read_source
@@ -77,8 +76,7 @@ def inspect(
     if as_json:
         typer.echo(json.dumps(report))
         return
-    console = Console()
-    # Programs that read lines want all of them, however long.
-    print_report(console if console.is_terminal else Console(width=UNLIMITED_WIDTH), report)
+    console = console_on()
+    print_report(console, report)
     if html is not None:
         console.print(f"page: {html}", markup=False, highlight=False, soft_wrap=True)

@@ -5,9 +5,9 @@ from itertools import islice
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from service.client import Client, LogPart
+from service.command.consoles import console_on, print_heading
 from service.command.display import derived_table, events_table, job_table, jobs_table
 from service.command.errors import BadInputError
 from service.command.words import printable
@@ -17,7 +17,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 
 LOG_POLL_SECONDS = 1.0
 LAUNCH = "launch"
-UNLIMITED_WIDTH = 10_000
 
 
 def jobs(
@@ -38,11 +37,7 @@ def jobs(
             for job in found:
                 typer.echo(job.model_dump_json())
         else:
-            console = Console()
-            # Programs that read lines want all of them, however long.
-            if not console.is_terminal:
-                console = Console(width=UNLIMITED_WIDTH)
-            console.print(jobs_table(found))
+            console_on().print(jobs_table(found))
 
 
 def show(job_id: JobId, as_json: AsJson = False) -> None:
@@ -52,11 +47,11 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
         if as_json:
             typer.echo(job.model_dump_json())
             return
-        console = Console()
+        console = console_on()
         console.print(job_table(job))
-        console.rule("derived", align="left", style="dim")
+        print_heading(console, "derived")
         console.print(derived_table(job.derived))
-        console.rule("events", align="left", style="dim")
+        print_heading(console, "events")
         console.print(events_table(client.events(job_id)))
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.record import EXIT_STOPPED
+from service.command.consoles import console_on
 from service.command.errors import BadInputError
 from service.command.infer import infer_job
 from service.command.program import ProgramStopped, run_program
@@ -102,7 +103,7 @@ def prepare(
     if as_json:
         typer.echo(json.dumps(result))
     else:
-        Console().print(result_table(result))
+        console_on().print(result_table(result))
 
 
 def _refuse(given: dict[str, object], beside: str) -> None:

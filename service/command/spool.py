@@ -1,6 +1,14 @@
 """Progress of a run on this machine, read from its spool."""
 
-from dlrm.record import AttemptDirectory, EvaluationReport, ProgressReport, SpoolReader, StepReport, parse_report
+from dlrm.record import (
+    WARNINGS,
+    AttemptDirectory,
+    EvaluationReport,
+    ProgressReport,
+    SpoolReader,
+    StepReport,
+    parse_report,
+)
 from service.client import Progress
 
 SMOOTHING = 0.9
@@ -13,6 +21,8 @@ class SpoolProgress:
     def __init__(self, attempt: AttemptDirectory) -> None:
         self._readers = [SpoolReader(attempt.spool_file(0, stream)) for stream in ("events", "metrics")]
         self._seen = Progress(phase="starting")
+        self.warnings: list[str] = []
+        """What was reported that somebody should see."""
 
     def read(self) -> Progress:
         """The picture after everything reported until now."""
@@ -25,6 +35,8 @@ class SpoolProgress:
                     self._fold_step(report)
                 elif isinstance(report, EvaluationReport):
                     self._update(auc=report.auc)
+                elif report.name in WARNINGS:
+                    self.warnings.append(report.message)
         return self._seen
 
     def _enter(self, report: ProgressReport) -> None:

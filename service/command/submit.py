@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from dlrm.record import WARNINGS
 from service.client import Client, JobDetails
+from service.command.consoles import console_on
 from service.command.display import job_table
 from service.command.documents import read_job
 from service.command.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from service.command.progress import ProgressLine
+from service.command.words import print_warnings
 
 
 def submit(
@@ -28,7 +30,7 @@ def submit(
     Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 1 anything else.
     """
     document, _ = read_job(job)
-    console = Console(stderr=True)
+    console = console_on(stderr=True)
     with Client() as client:
         submitted = client.submit(document)
         typer.echo(submitted.id)
@@ -40,6 +42,7 @@ def submit(
         except KeyboardInterrupt:
             console.print(f"the job goes on: `dlrm show {submitted.id}`, `dlrm cancel {submitted.id}`")
             raise typer.Exit(EXIT_INTERRUPTED) from None
+        print_warnings(console, [event.message or "" for event in client.events(ended.id) if event.name in WARNINGS])
     console.print(job_table(ended))
     if ended.state != "SUCCEEDED":
         raise typer.Exit(EXIT_FAILED)

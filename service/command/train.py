@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from dlrm.config import ResolvedJob, resolve
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory, write_atomically
 from service.command import errors
+from service.command.consoles import console_on
 from service.command.display import derived_table, result_table
 from service.command.documents import data_from_job_file, read_job, require_data_files
 from service.command.progress import ProgressLine
 from service.command.spool import SpoolProgress
 from service.command.trainer import module_command, require_trainer, run_watched
-from service.command.words import printable
+from service.command.words import print_warnings, printable
 from service.settings import StateSettings
 from service.state_directory import StateDirectoryError, make_state_directory
 
@@ -60,14 +60,15 @@ def train(
     require_data_files(spec, job)
     resolved = resolve(spec, data_cache=_data_cache() if spec.data.is_raw else None)
     directory = _new_run_directory(run_directory or _default_directory(spec.name), resolved)
-    console = Console(stderr=True)
+    console = console_on(stderr=True)
     console.print(derived_table(resolved.derived))
-    code, outcome = _run(directory)
-    result = _result(directory, outcome)
+    code, outcome, warnings = _run(directory)
+    print_warnings(console, warnings)
+    result = _result(directory, outcome) | {"warnings": warnings}
     if as_json:
         typer.echo(json.dumps(result))
     elif code == EXIT_DONE:
-        Console().print(result_table(result))
+        console_on().print(result_table(result))
     if code != EXIT_DONE:
         where = f"logs: {directory.attempt(ATTEMPT).logs}"
         console.print(
@@ -125,7 +126,8 @@ def _what_is_left(directory: RunDirectory) -> str:
     return f"checkpoint: {left} (a run cannot go on from it in this version)"
 
 
-def _run(directory: RunDirectory) -> tuple[int, Outcome]:
+def _run(directory: RunDirectory) -> tuple[int, Outcome, list[str]]:
+    """Exit code, outcome, and what people should see of what was reported."""
     attempt = directory.attempt(ATTEMPT)
     command = module_command("dlrm.launch", [str(directory.path), "--attempt", str(ATTEMPT)])
     progress = SpoolProgress(attempt)
@@ -138,7 +140,8 @@ def _run(directory: RunDirectory) -> tuple[int, Outcome]:
         code = run_watched(command, attempt.launch_log, watch)
     ended = Outcome.read(attempt.outcome)
     killed = f"the launch process ended with {code} and left no outcome"
-    return code, ended or Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=killed)
+    ended = ended or Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=killed)
+    return code, ended, progress.warnings
 
 
 def _result(directory: RunDirectory, outcome: Outcome) -> dict[str, Any]:

@@ -1,6 +1,11 @@
 """Figures and texts as people read them."""
 
+from collections.abc import Sequence
+
+from rich.console import Console
+
 UNKNOWN = "-"
+MAX_WARNINGS = 12
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -34,3 +39,12 @@ def printable(text: str, kept: str = "") -> str:
         letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+def print_warnings(console: Console, warnings: Sequence[str]) -> None:
+    """A line each; of many the first ones."""
+    shown = [*warnings[:MAX_WARNINGS]]
+    if len(warnings) > MAX_WARNINGS:
+        shown.append(f"and {len(warnings) - MAX_WARNINGS:,} more")
+    for warning in shown:
+        console.print(f"warning: {printable(warning)}", markup=False, highlight=False, soft_wrap=True)

@@ -104,7 +104,7 @@ def report_categorical(column: CategoricalColumn, tables: Tables, shown: Shown) 
     return CategoricalReport(
         name=column.name,
         is_multi_hot=column.lengths is not None,
-        missing_share=1.0 - len(present) / max(len(column.codes), 1),
+        missing_share=_share_of_rows_without_values(column),
         num_distinct=len(column.distinct),
         num_seen_once=int(np.count_nonzero(counts == 1)),
         covered_by={top: float(descending[:top].sum() / max(len(present), 1)) for top in TOPS},
@@ -114,6 +114,14 @@ def report_categorical(column: CategoricalColumn, tables: Tables, shown: Shown) 
         hash_size=hash_size,
         why_hash=why_hash,
     )
+
+
+def _share_of_rows_without_values(column: CategoricalColumn) -> float:
+    is_present = column.codes >= 0
+    if column.lengths is not None:
+        rows = np.repeat(np.arange(len(column.lengths)), column.lengths)
+        is_present = np.bincount(rows[is_present], minlength=len(column.lengths)) > 0
+    return 1.0 - float(is_present.mean()) if len(is_present) else 0.0
 
 
 def _spread_ranks(num_ranks: int) -> NDArray[np.int64]:

@@ -60,6 +60,7 @@ def _blocks(
     _check_columns(metadata.schema.to_arrow_schema(), schema, file.name)
     places = _places(metadata, columns)
     buffer_bytes = min(max(_BUFFERS_BYTES // len(places), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
+    _look_into_groups(raw, metadata, columns)
     # Without pre_buffer: it reads whole row groups.
     with parquet.ParquetFile(
         raw,
@@ -68,7 +69,8 @@ def _blocks(
         buffer_size=buffer_bytes,
         pre_buffer=False,
     ) as source:
-        num_rows = metadata.num_rows
+        # What a damaged file says of all rows need not be true of its groups.
+        num_rows = max(sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)), 1)
         first = 0
         for group in range(metadata.num_row_groups):
             most_rows = min(block_rows, max(block_bytes // _row_bytes(metadata.row_group(group), places), 1))
@@ -78,6 +80,16 @@ def _blocks(
                 table = pa.Table.from_batches([batch])
                 yield Block(file.name, batch.num_rows, num_bytes, partial(_parse, table, first + 1, file.name, schema))
                 first += batch.num_rows
+
+
+def _look_into_groups(raw: BinaryIO | io.RawIOBase, metadata: parquet.FileMetaData, columns: list[str]) -> None:
+    """Raise Arrow's error where what the file says of a column cannot be true.
+
+    Arrow (26) aborts the process where that is asked for before the column was read.
+    """
+    source = parquet.ParquetFile(raw, metadata=metadata, buffer_size=_MIN_BUFFER_BYTES, pre_buffer=False)
+    for group in range(metadata.num_row_groups):
+        next(source.iter_batches(1, row_groups=[group], columns=columns), None)
 
 
 def _places(metadata: parquet.FileMetaData, columns: list[str]) -> list[int]:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dlrm.record import AttemptDirectory, EvaluationReport, ProgressReport, SpoolWriter, StepReport
+from dlrm.record import AttemptDirectory, EvaluationReport, EventReport, ProgressReport, SpoolWriter, StepReport
 from service.command.progress import describe
 from service.command.spool import SpoolProgress
 
@@ -58,3 +58,13 @@ def test_a_preparation_says_how_far_it_is_and_training_starts_anew(tmp_path: Pat
         assert (seen.phase, seen.done_fraction, describe(seen)) == ("preparing", 0.25, "reading: 9 rows/s")
         events.write(ProgressReport(phase="training"))
         assert (progress.read().done_fraction, describe(progress.read())) == (None, "")
+
+
+def test_what_people_should_see_is_kept_apart_from_what_is_merely_noted(tmp_path: Path) -> None:
+    attempt = AttemptDirectory(tmp_path)
+    progress = SpoolProgress(attempt)
+    with closing(SpoolWriter(attempt.spool_file(0, "events"))) as events:
+        events.write(EventReport(name="plan", message="tables are dealt out"))
+        events.write(EventReport(name="few_steps", message="1 step(s) are too few"))
+    progress.read()
+    assert progress.warnings == ["1 step(s) are too few"]
