@@ -188,7 +188,7 @@ def test_a_packed_directory_trains_to_the_same_result(run: RunDirectory, evaluat
     directory, process = start(tmp_path / "run", data={"train": [noted.directory], "format": "packed"}, batch=BATCH)
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
-    assert not directory.data.exists()
+    assert PreparedData.read(directory.data) == noted
     of_raw, of_packed = (
         [report.model_copy(update={"time": 0, "seconds": 0}) for report in evaluations_of(some)]
         for some in (run, directory)

@@ -36,6 +36,8 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
             for place in range(opened.num_row_groups):
                 group = opened.metadata.row_group(place)
                 if group.num_rows:
+                    # Arrow (26) aborts the process where a damaged column is asked for its size before it was read.
+                    next(opened.iter_batches(1, row_groups=[place]), None)
                     groups.append((file, place, group.num_rows))
                     row_bytes = max(row_bytes, _row_bytes(group))
     num_rows = sum(size for *_, size in groups)
@@ -47,7 +49,12 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
     step = -(-sum(size for *_, size in chosen) // max_rows)
     batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
     usable = [name for name, kind in types.items() if not kind.startswith("not ")]
-    parts = [_rows(file, group, usable, step, batch_rows) for file, group, _ in chosen]
+    parts: list[pl.DataFrame] = []
+    for file, group, _ in chosen:
+        try:
+            parts.append(_rows(file, group, usable, step, batch_rows))
+        except pa.ArrowInvalid:
+            raise DataError("not readable: it is damaged", file.name, valid="a complete Parquet file") from None
     # What is no text in one file is none in any.
     types |= {name: "not UTF-8 text" for name in usable if any(name not in part.columns for part in parts)}
     usable = [name for name in usable if not types[name].startswith("not ")]
