@@ -8,7 +8,6 @@ prepares the same rows next.
 import argparse
 import logging
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -99,11 +98,9 @@ def _from_raw(resolved: ResolvedJob, directory: RunDirectory, tell: Teller) -> P
 def _verified(resolved: ResolvedJob, tell: Teller) -> Path:
     """The packed directory that the job names, found whole: wrong ids or values would be trained on unseen."""
     path = packed_directory(resolved.job.data, resolved.data_roots)
-    lock = threading.Lock()
 
     def read(fraction: float) -> None:
-        with lock:
-            tell(Moved(fraction, f"checking the files: {fraction:.0%}"))
+        tell(Moved(fraction, f"checking the files: {fraction:.0%}"))
 
     verify(path, packed_meta(path), resolved.job.resources.num_cores, read)
     return path

@@ -14,14 +14,13 @@ from dlrm.data.inspect.sample import MAX_ROWS, FileSample, evenly, without_nan
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.csv_lines import CsvLines
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text import lines_of
+from dlrm.data.raw.text import is_compressed, lines_of
 
 _DELIMITERS = ",\t;|"
 _MAX_FILES = 32
 _PLACES = 8
 """Of one file, where rows are taken."""
 _PLACE_BYTES = 1 << 18
-_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
 _CRITEO_COLUMNS = 40
 
@@ -107,8 +106,8 @@ def _refuse_criteo(cells: list[str], delimiter: str, file: DataFile) -> None:
 def _pieces(file: DataFile, has_header: bool) -> Iterator[tuple[bytes, int | None]]:
     """Runs of whole lines from several places, and the number of the first one, where it is known."""
     with file.open() as raw:
-        is_compressed = raw.read(4).startswith(_COMPRESSED)
-    if is_compressed or file.num_bytes <= _PLACES * _PLACE_BYTES:
+        start = raw.read(4)
+    if is_compressed(start) or file.num_bytes <= _PLACES * _PLACE_BYTES:
         for lines in islice(lines_of(file, _PLACE_BYTES), _PLACES):
             without_header = lines.after_first() if has_header and lines.first_number == 1 else lines
             yield without_header.data, without_header.first_number

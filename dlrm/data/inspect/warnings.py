@@ -6,14 +6,13 @@ from statistics import median
 
 from dlrm.data.inspect.categorical import CategoricalReport
 from dlrm.data.inspect.dense import DenseReport
+from dlrm.data.inspect.rules import MIN_ROWS_TO_TELL
 
 LEAK_AUC = 0.95
 """From which a single column gives the label away."""
 SUSPICIOUS_AUC = 0.8
 FAR_ABOVE = 0.15
 """Of a suspicious column's AUC above the median of the others."""
-MIN_ROWS_TO_TELL = 100
-"""Rows from which a value of its own in every one is no accident."""
 
 
 @dataclass(frozen=True)

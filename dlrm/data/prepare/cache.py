@@ -21,6 +21,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dlrm.config import DataConfig
+from dlrm.data.digest import sha256_of
 from dlrm.data.packed.layout import read_meta
 from dlrm.data.prepare.fingerprint import fingerprint
 from dlrm.data.prepare.prepare import prepare
@@ -30,7 +31,6 @@ from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_splits
 from dlrm.record import write_atomically
 
-_PIECE_BYTES = 1 << 20
 _LOOK_AGAIN_SECONDS = 0.1
 _TELL_AGAIN_SECONDS = 5.0
 _TELL_LOOKED_SECONDS = 0.2
@@ -112,12 +112,8 @@ def _content(digests: Path, looked: _Looked, file: DataFile) -> str:
     if file.is_remote or known.exists():
         looked.advance(file.num_bytes)
         return identity if file.is_remote else known.read_text()
-    digest = hashlib.sha256()
     with file.open() as opened:
-        while piece := opened.read(_PIECE_BYTES):
-            digest.update(piece)
-            looked.advance(len(piece))
-    content = digest.hexdigest()
+        content = sha256_of(opened, looked.advance)
     if time.time_ns() - max(file.modified_ns, file.changed_ns or 0) > _SETTLED_NS:
         write_atomically(known, content)
     return content

@@ -8,7 +8,6 @@ from dlrm.data.raw.criteo import criteo_blocks
 from dlrm.data.raw.csv import csv_blocks
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.parquet import parquet_blocks
-from dlrm.data.raw.table import RawTable
 
 
 def blocks_of(config: DataConfig, files: Sequence[DataFile]) -> Iterator[Block]:
@@ -25,9 +24,3 @@ def blocks_of(config: DataConfig, files: Sequence[DataFile]) -> Iterator[Block]:
             yield from parquet_blocks(file, config.raw_schema)
         else:
             raise ValueError(f"files of format {config.format} are not raw")
-
-
-def tables_of(config: DataConfig, files: Sequence[DataFile]) -> Iterator[RawTable]:
-    """The rows of all files, in order, a block at a time. Raises DataError at the first bad row."""
-    for block in blocks_of(config, files):
-        yield block.parse(False).table

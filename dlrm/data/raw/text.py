@@ -95,6 +95,11 @@ def _counted(data: bytes, number: int, num_bytes: int) -> Lines:
     return Lines(data, number, num_lines, num_bytes)
 
 
+def is_compressed(start: bytes) -> bool:
+    """Whether a file that starts so, with four bytes at least, is one that `lines_of` decompresses."""
+    return start.startswith((_GZIP, *_ZSTD))
+
+
 def _decompressed(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Stream, str | None]:
     """The text of `raw`, and how it is compressed."""
     start = raw.read(max(map(len, _NO_TEXT)))

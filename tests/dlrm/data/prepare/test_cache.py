@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
+from dlrm.data import digest
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import read_meta, rows_checksum
 from dlrm.data.prepare import cache as cache_module
@@ -142,7 +143,7 @@ def test_parts_of_what_a_file_held_for_a_while_are_not_gone_on_with(rows: Path, 
 
 def test_the_hashing_of_one_file_is_told_as_it_goes(rows: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "_TELL_LOOKED_SECONDS", 0.0)
-    monkeypatch.setattr(cache_module, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(digest, "_PIECE_BYTES", 100)
     told = Told()
     entry_of(rows, cache, told)
     checking = [each.message for each in told.all if each.message.startswith("checking the files: ")]

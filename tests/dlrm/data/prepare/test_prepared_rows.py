@@ -16,7 +16,6 @@ from dlrm.data.encode.vocabulary import HashedVocabulary
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, PackedMeta, checksum, read_meta
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.open import tables_of
 from dlrm.data.split import hash_split
 from tests.dlrm.data.prepare.made_tables import (
     MadeTable,
@@ -27,6 +26,7 @@ from tests.dlrm.data.prepare.made_tables import (
     prepare_all,
     read_split,
 )
+from tests.dlrm.data.raw.plain import tables_of
 
 
 def held_out(num_rows: int, fraction: float) -> set[int]:

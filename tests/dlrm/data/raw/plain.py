@@ -1,7 +1,7 @@
 """Tables as plain Python rows, to compare with."""
 
 import gzip
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from dlrm.config import DataConfig
 from dlrm.data.raw.block import Block
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
+from dlrm.data.raw.open import blocks_of
 from dlrm.data.raw.table import CategoricalValues, RawTable
 
 Value = int | str | None
@@ -24,6 +26,12 @@ class Row(NamedTuple):
     weight: float | None
     dense: tuple[float | None, ...]
     categorical: tuple[Value | tuple[Value, ...], ...]
+
+
+def tables_of(config: DataConfig, files: Sequence[DataFile]) -> Iterator[RawTable]:
+    """The rows of all files, in order, a block at a time."""
+    for block in blocks_of(config, files):
+        yield block.parse(False).table
 
 
 def plain_rows(table: RawTable) -> list[Row]:

@@ -12,10 +12,10 @@ from dlrm.data.raw.block import Block
 from dlrm.data.raw.csv import csv_blocks
 from dlrm.data.raw.distinct import distinct_values
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.open import blocks_of, tables_of
+from dlrm.data.raw.open import blocks_of
 from dlrm.data.raw.parquet import parquet_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
-from tests.dlrm.data.raw.plain import Row, check_distinct, found, good_rows_of, plain_rows, rows_of
+from tests.dlrm.data.raw.plain import Row, check_distinct, found, good_rows_of, plain_rows, rows_of, tables_of
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="x")], categorical=[CategoricalColumn(name="c")])
 

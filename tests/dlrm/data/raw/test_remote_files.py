@@ -12,9 +12,9 @@ from dlrm.config import CategoricalColumn, DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw import stores
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.open import blocks_of, tables_of
+from dlrm.data.raw.open import blocks_of
 from tests.dlrm.data.raw.criteo_files import criteo_lines
-from tests.dlrm.data.raw.plain import compressed, plain_rows, rows_of
+from tests.dlrm.data.raw.plain import compressed, plain_rows, rows_of, tables_of
 
 OBJECTS = {
     "data/day_1.tsv": "\n".join(criteo_lines(20)[10:]).encode(),
