@@ -4,6 +4,7 @@ from dlrm.config.batch import BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig
 from dlrm.config.derived import DerivedNumber, ResolvedJob, resolve
 from dlrm.config.errors import ConfigError, FieldError, field_errors
+from dlrm.config.identity import differences, identity_of
 from dlrm.config.job import JobSpec, parse_job
 from dlrm.config.model import ModelConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
@@ -13,6 +14,7 @@ from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.config.sharding import ShardingConfig
 from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
+from dlrm.config.warm_start import WarmStartConfig
 
 __all__ = [
     "CRITEO_SCHEMA",
@@ -38,7 +40,10 @@ __all__ = [
     "SyntheticConfig",
     "TableOptimizerConfig",
     "VocabularyConfig",
+    "WarmStartConfig",
+    "differences",
     "field_errors",
+    "identity_of",
     "parse_job",
     "resolve",
 ]

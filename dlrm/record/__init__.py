@@ -1,5 +1,14 @@
 """What a run leaves on disk for others to read: its directory, reports and outcome. Imports no torch."""
 
+from dlrm.record.checkpoints import (
+    COMPLETE,
+    CheckpointDirectory,
+    CheckpointFaultError,
+    CheckpointFile,
+    CheckpointManifest,
+    checkpoints_in,
+    newest_checkpoint,
+)
 from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.files import write_atomically
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
@@ -11,18 +20,24 @@ from dlrm.record.reports import (
     Phase,
     ProgressReport,
     Report,
+    StartReport,
     StepReport,
     parse_report,
 )
 from dlrm.record.spool import SpoolReader, SpoolWriter
 
 __all__ = [
+    "COMPLETE",
     "EXIT_BAD_INPUT",
     "EXIT_DONE",
     "EXIT_FAILED",
     "EXIT_STOPPED",
     "WARNINGS",
     "AttemptDirectory",
+    "CheckpointDirectory",
+    "CheckpointFaultError",
+    "CheckpointFile",
+    "CheckpointManifest",
     "EndReason",
     "EvaluationReport",
     "EventReport",
@@ -35,7 +50,10 @@ __all__ = [
     "RunDirectory",
     "SpoolReader",
     "SpoolWriter",
+    "StartReport",
     "StepReport",
+    "checkpoints_in",
+    "newest_checkpoint",
     "parse_report",
     "write_atomically",
 ]

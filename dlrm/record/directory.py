@@ -3,7 +3,7 @@
 <runs>/<job id>/spec.json
   attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl
   data.json  prepared/
-  checkpoints/step-00001200/
+  checkpoints/step-00001200/…  COMPLETE
   model/
 """
 
@@ -83,6 +83,15 @@ class RunDirectory:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    def checkpoint(self, step: int) -> Path:
+        """step: batches consumed."""
+        return self.checkpoints / f"step-{step:08d}"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the launch process that works in this directory."""
+        return self.path / "lock"
 
     @property
     def model(self) -> Path:

@@ -19,6 +19,14 @@ class _Line(BaseModel):
     """Seconds since the epoch; the writer sets it."""
 
 
+class StartReport(_Line):
+    """Where an attempt begins: the first line of its metrics. What earlier attempts said of later steps is void."""
+
+    kind: Literal["start"] = "start"
+    step: int
+    """Batches consumed before it: 0, or those of the checkpoint that it goes on from."""
+
+
 class StepReport(_Line):
     """One training step, over all ranks."""
 
@@ -69,7 +77,9 @@ class ProgressReport(_Line):
     message: str = ""
 
 
-WARNINGS = frozenset({"bad_row", "bad_rows", "few_steps", "one_label", "step_dropped"})
+WARNINGS = frozenset(
+    {"bad_row", "bad_rows", "checkpoint_failed", "checkpoint_passed_over", "few_steps", "one_label", "step_dropped"}
+)
 """Names of the events that whoever started the run should see without looking for them."""
 
 
@@ -78,12 +88,14 @@ class EventReport(_Line):
 
     kind: Literal["event"] = "event"
     name: str
-    """Short word such as `data_loaded`, `plan`, `step_dropped`, `stop_requested`, `error`."""
+    """Short word such as `data_loaded`, `plan`, `resumed`, `checkpoint_saved`, `step_dropped`, `error`."""
     message: str
     details: dict[str, Any] = {}
 
 
-Report = Annotated[StepReport | EvaluationReport | ProgressReport | EventReport, Field(discriminator="kind")]
+Report = Annotated[
+    StartReport | StepReport | EvaluationReport | ProgressReport | EventReport, Field(discriminator="kind")
+]
 _REPORT: TypeAdapter[Report] = TypeAdapter(Report)
 
 

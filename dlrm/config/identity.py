@@ -1,0 +1,50 @@
+"""Which settings make a run the one it is: a checkpoint of others is not gone on from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlrm.config.job import JobSpec
+
+_FREE: dict[str, Any] = {
+    "name": True,
+    "labels": True,
+    "priority": True,
+    "max_restarts": True,
+    "deadline_seconds": True,
+    "resources": True,
+    "sharding": {"plan": True},
+    "batch": {"chunk_size": True},
+    "run": {
+        "eval_every_fraction": True,
+        "target_auc": True,
+        "checkpoint_every_seconds": True,
+        "keep_checkpoints": True,
+    },
+}
+"""What may differ from one attempt to the next: it decides where, how fast and how often, not what is learned."""
+
+
+def identity_of(job: JobSpec) -> dict[str, Any]:
+    """Of a run: every setting that changes its weights beyond rounding, by dotted field. As JSON.
+
+    Where its rows were prepared, their checksum stands for the files they came from, so that paths may differ.
+    """
+    excluded = dict(_FREE)
+    if job.data.format != "synthetic":
+        excluded["data"] = {"train": True, "eval": True}
+    return dict(_flat(job.model_dump(mode="json", exclude=excluded)))
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Each field in which two identities differ, in words: `field is A, and was B`."""
+    fields = [field for field in {**one, **other} if one.get(field) != other.get(field)]
+    return [f"{field} is {one.get(field)!r}, and was {other.get(field)!r}" for field in fields]
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in document.items():
+        field = f"{prefix}{name}"
+        # A list of columns is one setting.
+        found += _flat(value, f"{field}.") if isinstance(value, dict) and value else [(field, value)]
+    return found
