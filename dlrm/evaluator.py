@@ -15,12 +15,17 @@ from dlrm.divergence import DivergedError
 from dlrm.metrics.binary import BinaryMetrics, auc, binary_metrics, constant_log_loss
 from dlrm.model import DLRM
 from dlrm.record import EvaluationReport
-from sharding.agree import said_by_first
+from dlrm.stop import StopRequest
+from sharding.agree import Wishes, agree, told_by_first
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables
 
 MAX_SHARE_SIZE = 65_536
 """Samples of one evaluation batch on one rank."""
+
+
+class EvaluationStoppedError(Exception):
+    """Some rank was asked to stop: on every rank, after the same batch."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,15 @@ class Scored:
 class Evaluator:
     """Scores the evaluation rows in fp32, whatever the training's precision. Calls are collective."""
 
-    def __init__(self, model: DLRM, tables: ShardedTables, dataset: Dataset, ranks: Ranks, chunk_size: int) -> None:
+    def __init__(
+        self,
+        model: DLRM,
+        tables: ShardedTables,
+        dataset: Dataset,
+        ranks: Ranks,
+        chunk_size: int,
+        stop: StopRequest,
+    ) -> None:
         self._model = model
         self._tables = tables
         self._rows = dataset.evaluation
@@ -51,17 +64,22 @@ class Evaluator:
         self._is_weighted = dataset.has_weights
         self._ranks = ranks
         self._chunk_size = chunk_size
+        self._stop = stop
         self._share_size = min(-(-self._rows.num_rows // ranks.world_size), MAX_SHARE_SIZE)
         self._baselines: Baselines | None = None
 
-    def __call__(self, step: int) -> EvaluationReport | None:
-        """Rank 0's report on the model after `step` batches; None on the others. Raises DivergedError, on all."""
+    def __call__(self, step: int) -> EvaluationReport:
+        """On the model after `step` batches. Raises DivergedError and EvaluationStoppedError, on all ranks."""
         started = time.monotonic()
         gathered = self._gather(self._score())
-        is_finite = gathered is None or bool(np.isfinite(gathered.probabilities).all())
-        if not said_by_first(self._ranks, is_finite):
+        report = told_by_first(self._ranks, gathered and self._report(gathered, step, started))
+        if report is None:
             raise DivergedError(f"predictions were not finite after step {step}")
-        if gathered is None:
+        return report
+
+    def _report(self, gathered: Scored, step: int, started: float) -> EvaluationReport | None:
+        """None where a prediction is not finite."""
+        if not np.isfinite(gathered.probabilities).all():
             return None
         metrics: BinaryMetrics = binary_metrics(gathered.labels, gathered.probabilities, gathered.weights)
         baselines = self._baselines_of(gathered)
@@ -79,12 +97,18 @@ class Evaluator:
 
     @torch.no_grad()
     def _score(self) -> torch.Tensor:
-        """[3, rows] This rank's probabilities, labels and weights; labels are NaN where a row only fills a batch."""
+        """[3, rows] This rank's probabilities, labels and weights; labels are NaN where a row only fills a batch.
+
+        Raises EvaluationStoppedError.
+        """
         probabilities: list[torch.Tensor] = []
         labels: list[torch.Tensor] = []
         weights: list[torch.Tensor] = []
         batches = evaluation_batches(self._rows, self._share_size, self._ranks.rank, self._ranks.world_size)
         for numpy_batch in batches:
+            if agree(self._ranks, Wishes(is_stop_requested=self._stop.is_requested)).is_stop_requested:
+                batches.close()
+                raise EvaluationStoppedError
             batch = to_device(numpy_batch, self._ranks.device)
             block = self._tables.lookup(batch.ids, batch.lengths, batch.num_valid)
             for start in range(0, self._share_size, self._chunk_size):

@@ -5,38 +5,23 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dlrm.checkpoint.saver import Saver
 from dlrm.data.batches import Batch
 from dlrm.device_batch import to_device
 from dlrm.divergence import DivergedError
-from dlrm.evaluator import Evaluator
+from dlrm.evaluator import EvaluationStoppedError, Evaluator
 from dlrm.optimizers import LearningRates, StepRates
-from dlrm.record import EndReason, EvaluationReport, StepReport
+from dlrm.progress import Progress
+from dlrm.record import EndReason, StartReport, StepReport
 from dlrm.reporting.reporter import Reporter
 from dlrm.step import StepResult, TrainingStep
 from dlrm.stop import StopRequest
-from sharding.agree import said_by_first
+from sharding.agree import Wishes, agree
 from sharding.ranks import Ranks
 
 MAX_DROPPED_IN_A_ROW = 3
 MAX_STEP_REPORTS = 10_000
 """A longer run reports every k-th step."""
-
-
-@dataclass
-class Progress:
-    """Where the run stands."""
-
-    num_steps: int
-    """Batches of the whole run."""
-    step: int = 0
-    """Batches consumed."""
-    num_samples: int = 0
-    """Valid rows consumed."""
-    num_dropped_in_a_row: int = 0
-    training_seconds: float = 0.0
-    """On this rank: waiting for batches and steps, without evaluations."""
-    last_evaluation: EvaluationReport | None = None
-    """Rank 0 alone has it."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +33,23 @@ class Loop:
     rates: LearningRates
     reporter: Reporter
     stop: StopRequest
+    saver: Saver
     ranks: Ranks
     evaluation_steps: frozenset[int]
     """Steps after which the model is evaluated."""
     target_auc: float | None
 
     def train(self, batches: Iterable[Batch], progress: Progress) -> EndReason:
-        """Train on `batches` and say why it ended. Raises DivergedError."""
+        """Train on `batches`, those behind `progress.step`, and say why it ended. Raises DivergedError."""
+        self.reporter.measured(StartReport(step=progress.step, evaluated_step=progress.evaluated_step))
+        reason = self._before_first_step(progress)
+        if reason is not None:
+            return reason
         started = time.monotonic()
         for batch in batches:
             rates = self.rates.at(progress.step)
-            result = self.step(to_device(batch, self.ranks.device), rates, is_stop_requested=self.stop.is_requested)
+            wishes = Wishes(self.stop.is_requested, self.saver.is_ready)
+            result = self.step(to_device(batch, self.ranks.device), rates, wishes)
             seconds = time.monotonic() - started
             progress.step += 1
             progress.num_samples += batch.num_valid
@@ -66,12 +57,26 @@ class Loop:
             self._report(result, rates, progress, batch.num_valid / seconds)
             self._count_dropped(result, progress)
             if result.is_stop_requested:
-                self.reporter.event("stop_requested", f"stops after step {progress.step}")
-                return EndReason.STOP_REQUESTED
-            if progress.step in self.evaluation_steps and self._evaluate(progress):
-                return EndReason.TARGET_REACHED
+                return self._stopped(progress)
+            reason = self._evaluate_where_due(progress)
+            if reason is not None:
+                return reason
+            if result.is_save_due:
+                self.saver.save_behind(progress)
             started = time.monotonic()
         return EndReason.COMPLETED
+
+    def _before_first_step(self, progress: Progress) -> EndReason | None:
+        """What an attempt that goes on may find undone, or asked for meanwhile; why the run ends here, if it does."""
+        if agree(self.ranks, Wishes(is_stop_requested=self.stop.is_requested)).is_stop_requested:
+            return self._stopped(progress)
+        if self._is_target_reached(progress):
+            return EndReason.TARGET_REACHED
+        return self._evaluate_where_due(progress)
+
+    def _stopped(self, progress: Progress) -> EndReason:
+        self.reporter.event("stop_requested", f"stops after step {progress.step}")
+        return EndReason.STOP_REQUESTED
 
     def _report(self, result: StepResult, rates: StepRates, progress: Progress, samples_per_second: float) -> None:
         every = math.ceil(progress.num_steps / MAX_STEP_REPORTS)
@@ -105,15 +110,19 @@ class Loop:
             in_a_row = f"{MAX_DROPPED_IN_A_ROW} steps in a row, up to step {progress.step}"
             raise DivergedError(f"loss or gradients were not finite in {in_a_row}")
 
-    def _evaluate(self, progress: Progress) -> bool:
-        """Evaluate and report; whether the target is reached, the same on every rank."""
+    def _evaluate_where_due(self, progress: Progress) -> EndReason | None:
+        """Evaluate after the steps that ask for it, once; why the run ends here, if it does."""
+        if progress.step not in self.evaluation_steps or progress.step == progress.evaluated_step:
+            return None
         self.reporter.progress("evaluating", f"after step {progress.step}")
-        report = self.evaluate(progress.step)
-        auc = 0.0
-        if report is not None:
-            self.reporter.measured(report)
-            progress.last_evaluation = report
-            auc = report.auc or 0.0
-        if self.target_auc is None:
-            return False
-        return said_by_first(self.ranks, auc) >= self.target_auc
+        try:
+            report = self.evaluate(progress.step)
+        except EvaluationStoppedError:
+            return self._stopped(progress)
+        self.reporter.measured(report)
+        progress.last_evaluation = report
+        return EndReason.TARGET_REACHED if self._is_target_reached(progress) else None
+
+    def _is_target_reached(self, progress: Progress) -> bool:
+        last = progress.last_evaluation
+        return self.target_auc is not None and last is not None and (last.auc or 0.0) >= self.target_auc

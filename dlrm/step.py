@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from dlrm.device_batch import DeviceBatch
 from dlrm.model import DLRM
 from dlrm.optimizers import StepRates
-from sharding.agree import agree
+from sharding.agree import NO_WISHES, Wishes, agree
 from sharding.dense import FlatGradients
 from sharding.ranks import Ranks
 from sharding.tables import PooledBlock, ShardedTables
@@ -43,6 +43,8 @@ class StepResult:
     """Not finite on some rank: nothing was updated on any."""
     is_stop_requested: bool
     """Some rank was asked to stop; this step still counts."""
+    is_save_due: bool
+    """Every rank is ready to save what this step has left."""
 
 
 class TrainingStep:
@@ -58,15 +60,18 @@ class TrainingStep:
         self._settings = settings
         self._gradients = FlatGradients(model.parameters(), ranks)
 
-    def __call__(self, batch: DeviceBatch, rates: StepRates, *, is_stop_requested: bool = False) -> StepResult:
-        """Raises nothing of its own: a step that is not finite is dropped on all ranks and says so."""
+    def __call__(self, batch: DeviceBatch, rates: StepRates, wishes: Wishes = NO_WISHES) -> StepResult:
+        """wishes: of this rank, for after the step.
+
+        Raises nothing of its own: a step that is not finite is dropped on all ranks and says so.
+        """
         self._tables.set_learning_rate(rates.table)
         block = self._tables.lookup(batch.ids, batch.lengths, batch.num_valid)
         loss_sum = self._backward_in_chunks(batch, block)
         agreement = agree(
             self._ranks,
+            wishes,
             is_finite=bool(torch.isfinite(loss_sum + self._gradients.buffer.sum())),
-            is_stop_requested=is_stop_requested,
             loss_sum=loss_sum.item(),
         )
         if agreement.is_finite:
@@ -75,6 +80,7 @@ class TrainingStep:
             loss=agreement.loss_sum / self._divisor(batch.num_valid),
             is_dropped=not agreement.is_finite,
             is_stop_requested=agreement.is_stop_requested,
+            is_save_due=agreement.is_save_due,
         )
 
     def _backward_in_chunks(self, batch: DeviceBatch, block: PooledBlock) -> torch.Tensor:

@@ -24,6 +24,8 @@ class Ranks:
     """Ids, pooled embeddings and their gradients."""
     dense_group: dist.ProcessGroup
     """Gradients of the dense parameters and agreements; apart, so that they fly beside the tables' exchange."""
+    background_group: dist.ProcessGroup
+    """Over gloo, of what is not a step: checkpoints are written over it by a thread of their own."""
 
 
 @contextmanager
@@ -49,13 +51,16 @@ def make_ranks(device: torch.device) -> Ranks:
     table_group = dist.group.WORLD
     dense_group = dist.new_group(timeout=TIMEOUT)
     assert isinstance(table_group, dist.ProcessGroup), "the default process group is initialised"
+    background_group = dist.new_group(backend="gloo", timeout=TIMEOUT)
     assert isinstance(dense_group, dist.ProcessGroup), "every rank is a member"
+    assert isinstance(background_group, dist.ProcessGroup), "every rank is a member"
     return Ranks(
         rank=dist.get_rank(),
         world_size=dist.get_world_size(),
         device=device,
         table_group=table_group,
         dense_group=dense_group,
+        background_group=background_group,
     )
 
 

@@ -124,8 +124,16 @@ class ShardedTables:
         self.module.fused_optimizer.step()
 
     def state(self) -> dict[str, Any]:
-        """Weights and optimizer state as torch.distributed.checkpoint saves and loads them, in place."""
-        return {"weights": self.module.state_dict(), "optimizer": self.module.fused_optimizer.state_dict()}
+        """Weights and optimizer state as torch.distributed.checkpoint saves and loads them, in place.
+
+        Of the tables that this rank has a part of: torch takes a state with others in it for one of an older format.
+        """
+        weights = {
+            name: table
+            for name, table in self.module.state_dict().items()
+            if not isinstance(table, ShardedTensor) or table.local_shards()
+        }
+        return {"weights": weights, "optimizer": self.module.fused_optimizer.state_dict()}
 
     def shards(self) -> list[tuple[str, int, int, torch.Tensor]]:
         """This rank's shards: table name, first row, first column, weights [rows, columns], not copied."""

@@ -14,6 +14,7 @@ from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.config.sharding import ShardingConfig
 from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
+from dlrm.config.warm_fit import faults_of_warm_start, starting_from
 from dlrm.config.warm_start import WarmStartConfig
 
 __all__ = [
@@ -42,8 +43,10 @@ __all__ = [
     "VocabularyConfig",
     "WarmStartConfig",
     "differences",
+    "faults_of_warm_start",
     "field_errors",
     "identity_of",
     "parse_job",
     "resolve",
+    "starting_from",
 ]

@@ -1,7 +1,7 @@
 """Which settings make a run the one it is: a checkpoint of others is not gone on from."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from dlrm.config.job import JobSpec
 
@@ -44,7 +44,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for name, value in document.items():
-        field = f"{prefix}{name}"
         # A list of columns is one setting.
-        found += _flat(value, f"{field}.") if isinstance(value, dict) and value else [(field, value)]
+        section = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        found += _flat(section, f"{prefix}{name}.") if section else [(f"{prefix}{name}", value)]
     return found

@@ -10,7 +10,8 @@ from dlrm.record.checkpoints import (
     newest_checkpoint,
 )
 from dlrm.record.directory import AttemptDirectory, RunDirectory
-from dlrm.record.files import write_atomically
+from dlrm.record.files import sync_directory, write_atomically
+from dlrm.record.lock import RunInUseError, run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
 from dlrm.record.reports import (
@@ -25,6 +26,7 @@ from dlrm.record.reports import (
     parse_report,
 )
 from dlrm.record.spool import SpoolReader, SpoolWriter
+from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 
 __all__ = [
     "COMPLETE",
@@ -41,6 +43,8 @@ __all__ = [
     "EndReason",
     "EvaluationReport",
     "EventReport",
+    "ModelRecord",
+    "NoModelError",
     "Outcome",
     "OutcomeState",
     "Phase",
@@ -48,12 +52,16 @@ __all__ = [
     "ProgressReport",
     "Report",
     "RunDirectory",
+    "RunInUseError",
     "SpoolReader",
     "SpoolWriter",
     "StartReport",
     "StepReport",
+    "TrainedModel",
     "checkpoints_in",
     "newest_checkpoint",
     "parse_report",
+    "run_lock",
+    "sync_directory",
     "write_atomically",
 ]

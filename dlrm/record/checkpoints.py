@@ -1,14 +1,18 @@
 """The checkpoints of a run, as they lie on disk: `checkpoints/step-<batches consumed>/`.
 
-A checkpoint counts once it has a `COMPLETE`, which is written last and lists every other file.
+A checkpoint counts once it has a `COMPLETE`, which is written last and lists every other file: a line of JSON, and a
+line with the checksum of the first.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dlrm.record.files import sync_directory, write_atomically
 
 COMPLETE = "COMPLETE"
 _NAME = re.compile(r"step-(\d{8,})")
@@ -21,6 +25,12 @@ class CheckpointFile(BaseModel):
 
     num_bytes: int
     sha256: str
+
+    @classmethod
+    def of(cls, file: Path) -> "CheckpointFile":
+        """Raises OSError."""
+        with file.open("rb") as opened:
+            return cls(num_bytes=file.stat().st_size, sha256=hashlib.file_digest(opened, "sha256").hexdigest())
 
 
 class CheckpointManifest(BaseModel):
@@ -49,6 +59,14 @@ class CheckpointManifest(BaseModel):
     def num_bytes(self) -> int:
         return sum(file.num_bytes for file in self.files.values())
 
+    def write(self, directory: Path) -> None:
+        """Make the checkpoint in `directory` count; it does so after a power cut, too."""
+        said = self.model_dump_json().encode()
+        sync_directory(directory)
+        write_atomically(directory / COMPLETE, said + f"\n{_checksum(said)}\n".encode())
+        sync_directory(directory)
+        sync_directory(directory.parent)
+
 
 class CheckpointFaultError(Exception):
     """A directory that is no whole checkpoint; the message says why."""
@@ -62,15 +80,17 @@ class CheckpointDirectory:
     step: int
 
     def manifest(self) -> CheckpointManifest:
-        """Raises CheckpointFaultError where it is not complete, or not what its name says."""
+        """Raises CheckpointFaultError where it is not complete, or not what its name says; OSError."""
         try:
-            manifest = CheckpointManifest.model_validate_json((self.path / COMPLETE).read_bytes())
-        except FileNotFoundError:
+            said, _, checksum = (self.path / COMPLETE).read_bytes().partition(b"\n")
+        except (FileNotFoundError, NotADirectoryError):
             raise CheckpointFaultError(f"it was not finished: there is no {COMPLETE}") from None
-        except OSError as error:
-            raise CheckpointFaultError(f"{COMPLETE} cannot be read: {error.strerror}") from None
+        if checksum != f"{_checksum(said)}\n".encode():
+            raise CheckpointFaultError(f"{COMPLETE} is damaged, or of another program")
+        try:
+            manifest = CheckpointManifest.model_validate_json(said)
         except ValidationError:
-            raise CheckpointFaultError(f"{COMPLETE} is damaged, or of another program") from None
+            raise CheckpointFaultError(f"{COMPLETE} is of another version of this program") from None
         if manifest.step != self.step:
             raise CheckpointFaultError(f"{COMPLETE} is of step {manifest.step}")
         return manifest
@@ -90,7 +110,11 @@ def newest_checkpoint(directory: Path) -> CheckpointDirectory | None:
     for checkpoint in checkpoints_in(directory):
         try:
             checkpoint.manifest()
-        except CheckpointFaultError:
+        except (CheckpointFaultError, OSError):
             continue
         return checkpoint
     return None
+
+
+def _checksum(said: bytes) -> str:
+    return hashlib.sha256(said).hexdigest()

@@ -2,7 +2,7 @@
 
 <runs>/<job id>/spec.json
   attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl
-  data.json  prepared/
+  data.json  prepared/  base/
   checkpoints/step-00001200/…  COMPLETE
   model/
 """
@@ -79,6 +79,11 @@ class RunDirectory:
     def prepared(self) -> Path:
         """Data that was prepared for this run alone."""
         return self.path / "prepared"
+
+    @property
+    def base(self) -> Path:
+        """The encoders of the model that the run starts from, kept for later attempts; absent where it does not."""
+        return self.path / "base"
 
     @property
     def checkpoints(self) -> Path:

@@ -17,3 +17,12 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> Non
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring the names in `directory` to disk, so that a file that was renamed has its name after a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -24,7 +24,11 @@ class StartReport(_Line):
 
     kind: Literal["start"] = "start"
     step: int
-    """Batches consumed before it: 0, or those of the checkpoint that it goes on from."""
+    """Batches consumed before it: 0, or those of the checkpoint that it goes on from. Step reports of earlier attempts
+    on later steps are void."""
+    evaluated_step: int
+    """Batches consumed before the last evaluation that counts, 0 where there is none. Evaluation reports of earlier
+    attempts on later steps are void: a run that stopped before the evaluation of `step` makes it first of all."""
 
 
 class StepReport(_Line):
@@ -78,7 +82,16 @@ class ProgressReport(_Line):
 
 
 WARNINGS = frozenset(
-    {"bad_row", "bad_rows", "checkpoint_failed", "checkpoint_passed_over", "few_steps", "one_label", "step_dropped"}
+    {
+        "bad_row",
+        "bad_rows",
+        "checkpoint_failed",
+        "checkpoint_passed_over",
+        "checkpoint_waits",
+        "few_steps",
+        "one_label",
+        "step_dropped",
+    }
 )
 """Names of the events that whoever started the run should see without looking for them."""
 

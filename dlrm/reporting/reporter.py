@@ -3,7 +3,16 @@
 import logging
 from typing import Any
 
-from dlrm.record import AttemptDirectory, EvaluationReport, EventReport, Phase, ProgressReport, SpoolWriter, StepReport
+from dlrm.record import (
+    AttemptDirectory,
+    EvaluationReport,
+    EventReport,
+    Phase,
+    ProgressReport,
+    SpoolWriter,
+    StartReport,
+    StepReport,
+)
 
 log = logging.getLogger(__name__)
 
@@ -16,8 +25,8 @@ class Reporter:
         self._metrics = SpoolWriter(attempt.spool_file(rank, "metrics"))
         self._events = SpoolWriter(attempt.spool_file(rank, "events"))
 
-    def measured(self, report: StepReport | EvaluationReport) -> None:
-        """A step or an evaluation of the whole run."""
+    def measured(self, report: StartReport | StepReport | EvaluationReport) -> None:
+        """Where the attempt begins, a step or an evaluation of the whole run."""
         if self._speaks_for_all:
             self._metrics.write(report)
 

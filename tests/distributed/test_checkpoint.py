@@ -1,57 +1,36 @@
-"""What a checkpoint holds, read back whole and compared between ways to split the same training."""
+"""What a checkpoint holds, and when it does not count."""
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch.distributed.checkpoint import FileSystemReader
-from torch.distributed.checkpoint.metadata import BytesStorageMetadata, TensorStorageMetadata
-from torch.distributed.checkpoint.state_dict_loader import load
 
-from dlrm.checkpoint import CheckpointError, save_checkpoint
+from dlrm.checkpoint import CheckpointError
+from dlrm.checkpoint.saver import SaveSettings
+from dlrm.data.errors import DataError
 from dlrm.device_batch import to_device
-from dlrm.loop import Progress
-from dlrm.optimizers import StepRates
+from dlrm.record import COMPLETE, CheckpointDirectory, RunDirectory, checkpoints_in
 from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
+from tests.distributed.read_back import read_whole
 from tests.distributed.reference import GlobalBatch, random_batches
+from tests.distributed.saving import NEVER, events_of, train_on, trainer_in
 from tests.distributed.training import Setting
 
 SETTING = Setting(256, 64, "rowwise_adagrad", dense_rate=0.05, table_rate=0.01)
+ALWAYS = SaveSettings(every_seconds=1e-9, num_kept=3, memory_bytes=2**40)
+NAMES = ["step-00000002", "step-00000004"]
 
 
-def train_and_save(ranks: Ranks, directory: Path, setting: Setting, batches: list[GlobalBatch]) -> str:
-    parts = setting.build(ranks)
-    for batch in batches:
-        share = batch.share(ranks.rank, ranks.world_size)
-        parts.step(to_device(share, ranks.device), StepRates(setting.dense_rate, setting.table_rate))
-    try:
-        return str(
-            save_checkpoint(
-                directory,
-                model=parts.model,
-                tables=parts.tables,
-                optimizer=parts.optimizer,
-                progress=Progress(num_steps=10, step=len(batches), num_samples=setting.global_size * len(batches)),
-                gradient_scale=256.0,
-                ranks=ranks,
-            )
-        )
-    except CheckpointError as error:
-        return f"CheckpointError: {error}"
+def batches_of(number: int) -> list[GlobalBatch]:
+    return random_batches(number, 256, [rows for _, rows in SETTING.table_rows])
 
 
-def read_whole(path: Path) -> dict[str, Any]:
-    """Everything in a checkpoint, tensors put together from their shards."""
-    entries = FileSystemReader(path).read_metadata().state_dict_metadata
-    state: dict[str, Any] = {
-        name: torch.empty(entry.size) if isinstance(entry, TensorStorageMetadata) else None
-        for name, entry in entries.items()
-        if isinstance(entry, TensorStorageMetadata | BytesStorageMetadata)
-    }
-    load(state, checkpoint_id=path, no_dist=True)
-    return state
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in RunDirectory(directory).checkpoints.iterdir())
 
 
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
@@ -60,24 +39,173 @@ def test_a_checkpoint_holds_the_same_however_many_ranks_wrote_it(
     rank_pools: RankPools, tmp_path: Path, world_size: int, plan: str
 ):
     setting = Setting(256, 64, "rowwise_adagrad", plan, dense_rate=0.05, table_rate=0.01)
-    batches = random_batches(4, 256, [rows for _, rows in setting.table_rows])
-    (of_one,) = rank_pools.of(1).run(train_and_save, tmp_path / "one", SETTING, batches)
-    of_many = rank_pools.of(world_size).run(train_and_save, tmp_path / "many", setting, batches)[0]
+    rank_pools.of(1).run(train_on, tmp_path / "one", SETTING, batches_of(4), 4)
+    rank_pools.of(world_size).run(train_on, tmp_path / "many", setting, batches_of(4), 4)
 
-    expected, found = read_whole(Path(of_one)), read_whole(Path(of_many))
-    assert found.keys() == expected.keys()
-    for kind in ("tables.weights", "tables.optimizer", "dense.", "progress.step", "gradient_scale"):
+    expected, found = (read_whole(RunDirectory(tmp_path / name).checkpoint(4)) for name in ("one", "many"))
+    for kind in ("tables.weights", "tables.optimizer", "dense.", "dense_optimizer.", "progress"):
         assert any(name.startswith(kind) for name in found), kind
     for name, value in expected.items():
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and not name.startswith("random"):
             torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
-    assert (found["progress.step"], found["progress.num_samples"]) == (4, 1024)
+    progress = json.loads(found["progress"])
+    assert (progress["step"], progress["num_samples"]) == (4, 1024)
+    assert sum(name.startswith("random.") for name in found) == world_size
 
 
-def test_a_checkpoint_that_cannot_be_written_names_its_directory_and_the_cause(rank_pools: RankPools, tmp_path: Path):
-    batches = random_batches(1, 256, [rows for _, rows in SETTING.table_rows])
-    occupied = tmp_path / "checkpoints"
-    occupied.write_text("a file where the directory should be")
-    for said in rank_pools.of(2).run(train_and_save, occupied, SETTING, batches):
-        assert said.startswith(f"CheckpointError: {occupied}/step-00000001: the checkpoint cannot be written, on rank")
+def test_complete_lists_every_file_of_all_ranks_and_what_the_run_is(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 2)
+    path = RunDirectory(tmp_path).checkpoint(2)
+    manifest = CheckpointDirectory(path, 2).manifest()
+    assert sorted([*manifest.files, COMPLETE]) == sorted(file.name for file in path.iterdir())
+    assert (manifest.step, manifest.num_steps, manifest.num_samples, manifest.world_size) == (2, 100, 512, 2)
+    assert manifest.identity["batch.global_size"] == 256
+    assert manifest.identity["gradient_scale"] == 256.0
+    assert not any(field.startswith(("resources", "sharding.plan", "name")) for field in manifest.identity)
+
+
+def damages(path: Path) -> dict[str, Callable[[], object]]:
+    """Every way to damage every file of a checkpoint."""
+
+    def flip(file: Path, place: int) -> None:
+        content = bytearray(file.read_bytes())
+        content[place] ^= 0x10
+        file.write_bytes(content)
+
+    ways: dict[str, Callable[[], object]] = {}
+    for file in sorted(path.iterdir()):
+        size = file.stat().st_size
+        ways[f"{file.name} cut by a byte"] = lambda file=file: file.write_bytes(file.read_bytes()[:-1])
+        ways[f"{file.name} emptied"] = lambda file=file: file.write_bytes(b"")
+        ways[f"{file.name} removed"] = file.unlink
+        for part in (0.0, 0.3, 0.6, 0.999):
+            place = int(part * size)
+            ways[f"{file.name} flipped at {place}"] = lambda file=file, place=place: flip(file, place)
+    return ways
+
+
+def test_a_checkpoint_damaged_in_any_file_is_never_loaded_and_the_one_before_always(
+    rank_pools: RankPools, tmp_path: Path
+):
+    good = tmp_path / "good"
+    rank_pools.of(2).run(train_on, good, SETTING, batches_of(4), 2)
+    rank_pools.of(2).run(train_on, good, SETTING, batches_of(4), 4)
+    assert names_in(good) == NAMES
+    ways = list(damages(RunDirectory(good).checkpoint(4)))
+    assert len(ways) == 7 * 4, "two ranks, the metadata and COMPLETE"
+    for number, way in enumerate(ways):
+        directory = tmp_path / f"damaged-{number}"
+        shutil.copytree(good / "checkpoints", directory / "checkpoints")
+        damages(RunDirectory(directory).checkpoint(4))[way]()
+        started = rank_pools.of(2).run(train_on, directory, SETTING, batches_of(4), 2, False)
+        assert [piece.started_at for piece in started] == [2, 2], way
+        (told,) = events_of(directory, "checkpoint_passed_over")
+        assert told.details == {"step": 4}, way
+        assert str(RunDirectory(directory).checkpoint(4)) in told.message
+
+
+def test_where_no_checkpoint_is_whole_the_run_begins_anew_and_says_so(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 2)
+    (RunDirectory(tmp_path).checkpoint(2) / COMPLETE).unlink()
+    (piece, _) = rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 1, False)
+    assert piece.started_at == 0
+    assert "it was not finished" in events_of(tmp_path, "checkpoint_passed_over")[0].message
+
+
+def go_on(ranks: Ranks, directory: Path, setting: Setting) -> str:
+    try:
+        trainer_in(ranks, directory, setting)
+    except (DataError, CheckpointError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def test_a_checkpoint_of_other_settings_is_refused_and_every_differing_field_named(
+    rank_pools: RankPools, tmp_path: Path
+):
+    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 2)
+    other = Setting(512, 64, "sgd", seed=8)
+    for said in rank_pools.of(2).run(go_on, tmp_path, other):
+        assert said.startswith(f"DataError: {RunDirectory(tmp_path).checkpoint(2)}: ")
+        for field in ("batch.global_size is 512, and was 256", "run.seed is 8, and was 7", "table_optimizer.name"):
+            assert field in said
+        assert "chunk_size" not in said
+
+
+def test_what_is_written_behind_is_the_step_it_was_taken_after_whatever_training_does_meanwhile(
+    rank_pools: RankPools, tmp_path: Path
+):
+    pool, batches = rank_pools.of(2), batches_of(6)
+    pool.run(train_on, tmp_path / "expected", SETTING, batches, 1)
+
+    def run(ranks: Ranks) -> None:
+        trainer = trainer_in(ranks, tmp_path / "behind", SETTING, ALWAYS)
+        with trainer.saver:
+            trainer.step(batches[0], ranks)
+            for batch in batches[1:]:
+                share = batch.share(ranks.rank, ranks.world_size)
+                trainer.parts.step(to_device(share, ranks.device), trainer.rates)
+
+    pool.run(run)
+    assert names_in(tmp_path / "behind") == ["step-00000001"]
+    expected, found = (read_whole(RunDirectory(tmp_path / name).checkpoint(1)) for name in ("expected", "behind"))
+    for name, value in expected.items():
+        if isinstance(value, torch.Tensor) and not name.startswith("random"):
+            assert torch.equal(found[name], value), name
+
+
+def save_each_step(ranks: Ranks, directory: Path, settings: SaveSettings, num_steps: int) -> None:
+    trainer = trainer_in(ranks, directory, SETTING, settings)
+    with trainer.saver:
+        for batch in batches_of(num_steps)[trainer.progress.step :]:
+            trainer.step(batch, ranks)
+            trainer.saver.save(trainer.progress)
+
+
+def test_the_newest_checkpoints_stay_and_no_others(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(save_each_step, tmp_path, NEVER, 5)
+    assert names_in(tmp_path) == ["step-00000003", "step-00000004", "step-00000005"]
+    # One that is damaged is no checkpoint, and goes once there is a newer one; so do later ones that were passed over.
+    (RunDirectory(tmp_path).checkpoint(4) / COMPLETE).write_text("nonsense")
+    later = RunDirectory(tmp_path).checkpoint(9)
+    shutil.copytree(RunDirectory(tmp_path).checkpoint(5), later)
+    rank_pools.of(2).run(save_each_step, tmp_path, NEVER, 6)
+    assert [path.step for path in checkpoints_in(RunDirectory(tmp_path).checkpoints)] == [6, 5, 3]
+
+
+def test_without_room_for_a_copy_training_waits_and_says_so(rank_pools: RankPools, tmp_path: Path):
+    short = SaveSettings(every_seconds=1e-9, num_kept=3, memory_bytes=0)
+
+    def run(ranks: Ranks) -> list[str]:
+        trainer = trainer_in(ranks, tmp_path, SETTING, short)
+        with trainer.saver:
+            trainer.step(batches_of(1)[0], ranks)
+            return names_in(tmp_path)
+
+    assert rank_pools.of(2).run(run) == [["step-00000001"]] * 2
+    assert "resources.memory" in events_of(tmp_path, "checkpoint_waits")[0].message
+    (saved,) = events_of(tmp_path, "checkpoint_saved")
+    assert saved.details["stall_seconds"] == saved.details["seconds"]
+
+
+def test_a_checkpoint_behind_that_cannot_be_written_is_told_and_training_goes_on(rank_pools: RankPools, tmp_path: Path):
+    RunDirectory(tmp_path).checkpoints.write_text("a file where the directory should be")
+
+    def run(ranks: Ranks) -> tuple[int, str]:
+        trainer = trainer_in(ranks, tmp_path, SETTING, ALWAYS)
+        with trainer.saver:
+            for batch in batches_of(40):
+                trainer.step(batch, ranks)
+            try:
+                trainer.saver.save(trainer.progress)
+            except CheckpointError as error:
+                return trainer.progress.step, str(error)
+        return trainer.progress.step, ""
+
+    for step, said in rank_pools.of(2).run(run):
+        assert step == 40
+        assert said.startswith(f"{tmp_path}/checkpoints/step-00000040: the checkpoint cannot be written, on rank 0: ")
         assert "Not a directory" in said or "File exists" in said
+    told = events_of(tmp_path, "checkpoint_failed")
+    assert told
+    assert "training goes on" in told[0].message

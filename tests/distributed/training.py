@@ -32,6 +32,7 @@ class Setting:
     model: ModelConfig = MODEL
     table_rows: tuple[tuple[str, int], ...] = tuple(TABLE_ROWS.items())
     mean_weight: float = 1.0
+    dense_optimizer: str = "sgd"
 
     def resolved(self, world_size: int) -> ResolvedJob:
         document = {
@@ -41,7 +42,7 @@ class Setting:
                 "global_size": self.global_size,
                 "chunk_size": min(self.chunk_size, self.global_size // world_size),
             },
-            "dense_optimizer": {"name": "sgd"},
+            "dense_optimizer": {"name": self.dense_optimizer},
             "table_optimizer": {"name": self.table_optimizer},
             "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype},
             "precision": self.precision,

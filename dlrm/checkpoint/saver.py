@@ -1,0 +1,195 @@
+"""Saves a run: now and then behind its back, and at its end."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from dlrm.checkpoint.errors import CheckpointError
+from dlrm.checkpoint.host_copy import host_copy, num_bytes_in
+from dlrm.checkpoint.keep import remove_others
+from dlrm.checkpoint.label import Label
+from dlrm.checkpoint.room import free_bytes
+from dlrm.checkpoint.state import TrainingState
+from dlrm.checkpoint.write import write_checkpoint
+from dlrm.progress import Progress
+from dlrm.record import CheckpointManifest, RunDirectory
+from dlrm.reporting.reporter import Reporter
+from sharding.agree import told_by_all
+from sharding.ranks import Ranks
+
+LOST_PEER_SECONDS = 10.0
+"""What a writing thread gets to end when the run ends in an error, in which the other ranks may be gone."""
+
+
+@dataclass(frozen=True)
+class SaveSettings:
+    """When, how many, and in how much memory."""
+
+    every_seconds: float
+    num_kept: int
+    memory_bytes: int
+    """Of all processes of the job on this node."""
+
+
+class Saver:
+    """One rank's part in all checkpoints of a run. As a context manager it ends its thread.
+
+    A checkpoint that is due is copied between two steps and written beside those that follow, over a process group of
+    its own. Where the job's memory has no room for the copy, training waits until it is written.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        state: TrainingState,
+        label: Label,
+        ranks: Ranks,
+        reporter: Reporter,
+        settings: SaveSettings,
+    ) -> None:
+        self._directory = directory
+        self._state = state
+        self._label = label
+        self._ranks = ranks
+        self._reporter = reporter
+        self._settings = settings
+        self._due_at = time.monotonic() + settings.every_seconds
+        self._writing: _Writing | None = None
+        self._has_told_wait = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this rank would save after the next step: a checkpoint is due, and none is being written.
+
+        Rank 0's clock alone says when one is due.
+        """
+        self._settle()
+        return self._writing is None and (self._ranks.rank != 0 or time.monotonic() >= self._due_at)
+
+    def save_behind(self, progress: Progress) -> None:
+        """Begin a checkpoint; the next one is due so many seconds from now. Collective.
+
+        One that cannot be written is told, and training goes on.
+        """
+        started = time.monotonic()
+        self._due_at = started + self._settings.every_seconds
+        state, progress = self._state.collect(progress), progress.model_copy()
+        if self._has_room(num_bytes_in(state)):
+            state = host_copy(state)
+            stall_seconds = time.monotonic() - started
+            self._writing = _Writing(progress.step, lambda: self._write(state, progress, stall_seconds))
+            return
+        try:
+            self._tell(self._write(state, progress, stall_seconds=None))
+        except CheckpointError as error:
+            self._tell_failed(progress.step, error)
+
+    def save(self, progress: Progress) -> Path:
+        """Write a checkpoint and return its directory. Collective. Raises CheckpointError."""
+        self._wait()
+        self._tell(self._write(self._state.collect(progress), progress, stall_seconds=None))
+        return self._directory.checkpoint(progress.step)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if self._writing is not None:
+            self._writing.join(None if error_type is None else LOST_PEER_SECONDS)
+
+    def _write(self, state: dict[str, Any], progress: Progress, stall_seconds: float | None) -> "_Written":
+        """stall_seconds: how long training has waited; None: it waits for all of this."""
+        started = time.monotonic()
+        path = self._directory.checkpoint(progress.step)
+        manifest = write_checkpoint(path, state, progress, self._label, self._ranks.background_group)
+        if self._ranks.rank == 0:
+            remove_others(self._directory.checkpoints, progress.step, self._settings.num_kept)
+        seconds = time.monotonic() - started
+        return _Written(manifest, seconds, seconds if stall_seconds is None else stall_seconds)
+
+    def _has_room(self, num_bytes: int) -> bool:
+        free = free_bytes(self._settings.memory_bytes) if self._ranks.rank == 0 else 0
+        told = told_by_all(self._ranks.background_group, (num_bytes, free))
+        copy_bytes, free = sum(num_bytes for num_bytes, _ in told), told[0][1]
+        if copy_bytes <= free:
+            return True
+        if not self._has_told_wait:
+            self._has_told_wait = True
+            self._reporter.event(
+                "checkpoint_waits",
+                f"training waits while checkpoints are written: a copy takes {copy_bytes / 2**30:.1f} GiB, and "
+                f"{max(free, 0) / 2**30:.1f} GiB are left of resources.memory",
+                copy_bytes=copy_bytes,
+                free_bytes=free,
+            )
+        return False
+
+    def _settle(self) -> None:
+        """Tell of what was written meanwhile."""
+        if self._writing is None or self._writing.is_alive:
+            return
+        writing, self._writing = self._writing, None
+        if isinstance(writing.error, CheckpointError):
+            self._tell_failed(writing.step, writing.error)
+        elif writing.error is not None:
+            raise writing.error
+        elif writing.written is not None:
+            self._tell(writing.written)
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            self._writing.join(None)
+            self._settle()
+
+    def _tell(self, written: "_Written") -> None:
+        manifest = written.manifest
+        self._reporter.event(
+            "checkpoint_saved",
+            f"step {manifest.step:,}: {manifest.num_bytes / 1e6:,.0f} MB in {written.seconds:.1f} s, for "
+            f"{written.stall_seconds:.2f} s of which training waited",
+            step=manifest.step,
+            num_bytes=manifest.num_bytes,
+            seconds=written.seconds,
+            stall_seconds=written.stall_seconds,
+        )
+
+    def _tell_failed(self, step: int, error: CheckpointError) -> None:
+        message = f"{error}; training goes on, and tries again in {self._settings.every_seconds:g} s"
+        self._reporter.event("checkpoint_failed", message, step=step)
+
+
+@dataclass(frozen=True)
+class _Written:
+    manifest: CheckpointManifest
+    seconds: float
+    stall_seconds: float
+
+
+class _Writing:
+    """A checkpoint that is being written by a thread."""
+
+    def __init__(self, step: int, work: Callable[[], _Written]) -> None:
+        self.step = step
+        self.written: _Written | None = None
+        self.error: Exception | None = None
+        self._work = work
+        # A daemon: it must not hold up the end of a process whose peers are gone.
+        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self, timeout_seconds: float | None) -> None:
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        try:
+            self.written = self._work()
+        except Exception as error:
+            # Raised, or told, by the thread that trains.
+            self.error = error

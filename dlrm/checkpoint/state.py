@@ -1,0 +1,79 @@
+"""Everything a run is: what a checkpoint holds, collected from its parts and given back to them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.optim import Optimizer
+
+from dlrm.checkpoint.errors import checkpoint_errors
+from dlrm.model import DLRM
+from dlrm.progress import Progress
+from sharding.ranks import Ranks
+from sharding.tables import ShardedTables
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """The parts that training changes.
+
+    Schedules and the order of samples are functions of the position, which is in the progress; the scale S of the
+    table gradient is fixed for the run and among what its checkpoints must agree with.
+    """
+
+    model: DLRM
+    tables: ShardedTables
+    optimizer: Optimizer
+    ranks: Ranks
+
+    def collect(self, progress: Progress) -> dict[str, Any]:
+        """As torch.distributed.checkpoint takes it; tensors are not copied.
+
+        Nothing draws from torch's generators between two steps today; their state is here for what will.
+        """
+        return {
+            "tables": self.tables.state(),
+            "dense": self.model.state_dict(),
+            "dense_optimizer": self.optimizer.state_dict(),
+            "progress": progress.model_dump_json(),
+            "random": _random_state(self.ranks),
+        }
+
+    def restore(self, path: Path, num_ranks: int) -> Progress:
+        """Take over the checkpoint `path`, which `num_ranks` ranks wrote, and answer with where it stands.
+
+        Collective. Raises CheckpointError; then the parts hold nothing of use.
+        """
+        self._make_optimizer_state()
+        state = self.collect(Progress(num_steps=0))
+        if num_ranks != self.ranks.world_size:
+            # Of other ranks than these.
+            del state["random"]
+        with checkpoint_errors(path, "cannot be read"):
+            load(state, storage_reader=FileSystemReader(path), process_group=self.ranks.background_group)
+        # Tensors were read in place; this takes over the plain values.
+        self.optimizer.load_state_dict(state["dense_optimizer"])
+        if "random" in state:
+            _set_random_state(self.ranks, state["random"])
+        return Progress.model_validate_json(state["progress"])
+
+    def _make_optimizer_state(self) -> None:
+        """An optimizer makes its state at its first step: an empty one, all of whose effects are overwritten."""
+        self.optimizer.zero_grad(set_to_none=False)
+        self.optimizer.step()
+
+
+def _random_state(ranks: Ranks) -> dict[str, torch.Tensor]:
+    state = {f"rank-{ranks.rank}": torch.get_rng_state()}
+    if ranks.device.type == "cuda":
+        state[f"rank-{ranks.rank}-cuda"] = torch.cuda.get_rng_state(ranks.device)
+    return state
+
+
+def _set_random_state(ranks: Ranks, state: dict[str, torch.Tensor]) -> None:
+    torch.set_rng_state(state[f"rank-{ranks.rank}"])
+    if ranks.device.type == "cuda":
+        torch.cuda.set_rng_state(state[f"rank-{ranks.rank}-cuda"], ranks.device)

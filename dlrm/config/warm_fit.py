@@ -1,0 +1,73 @@
+"""Whether a job can go on from the model that `run.warm_start` names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from dlrm.config.data import DataConfig
+from dlrm.config.errors import FieldError
+from dlrm.config.job import JobSpec
+from dlrm.config.model import ModelConfig
+
+_SOURCE, _OPTIMIZER_STATE = "run.warm_start.from", "run.warm_start.optimizer_state"
+
+
+def faults_of_warm_start(
+    job: JobSpec, model: Mapping[str, Any], data: Mapping[str, Any], identity: Mapping[str, Any] | None
+) -> list[FieldError]:
+    """Every field in which `job` does not fit the model, as far as that can be told without its data.
+
+    model, data: sections of the job that has trained it. identity: `identity_of` that job, as its last checkpoint has
+    it; None where there is no checkpoint.
+    """
+    try:
+        old_model, old_data = ModelConfig.model_validate(model), DataConfig.model_validate(data)
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        return [FieldError(_SOURCE, f"the model's settings are damaged at {place}", "a model that a run has written")]
+    faults = [
+        FieldError(f"model.{name}", f"is {value!r}, and {old!r} in the model that the run starts from", f"{old!r}")
+        for name in ModelConfig.model_fields
+        if (value := getattr(job.model, name)) != (old := getattr(old_model, name))
+    ]
+    faults += _faults_of_data(job.data, old_data)
+    if job.run.warm_start is not None and job.run.warm_start.optimizer_state:
+        faults += _faults_of_optimizers(job, identity)
+    return faults
+
+
+def starting_from(job: JobSpec, directory: str) -> JobSpec:
+    """The job, which starts warm, with the directory that its `run.warm_start.from` has turned out to mean."""
+    assert job.run.warm_start is not None, "it starts warm"
+    warm_start = job.run.warm_start.model_copy(update={"source": directory})
+    return job.model_copy(update={"run": job.run.model_copy(update={"warm_start": warm_start})})
+
+
+def _faults_of_data(data: DataConfig, old: DataConfig) -> list[FieldError]:
+    if data.synthetic is None and old.synthetic is None:
+        return []
+    if data.synthetic is None or old.synthetic is None:
+        known = "files" if old.synthetic is None else "a synthetic log, whose ids mean nothing to other data"
+        message = f"is {data.format}, and the model that the run starts from was trained on {known}"
+        return [FieldError("data.format", message, f'"{old.format}"')]
+    if data.synthetic.num_ids < old.synthetic.num_ids:
+        message = f"is {data.synthetic.num_ids}: the tables of the model that the run starts from are larger"
+        return [FieldError("data.synthetic.num_ids", message, f"{old.synthetic.num_ids} or more")]
+    return []
+
+
+def _faults_of_optimizers(job: JobSpec, identity: Mapping[str, Any] | None) -> list[FieldError]:
+    if identity is None:
+        message = "there is no checkpoint to take it from: a model alone holds no optimizer state"
+        return [FieldError(_OPTIMIZER_STATE, message, "false, or `from` a run that has kept its last checkpoint")]
+    names = {"dense_optimizer.name": job.dense_optimizer.name, "table_optimizer.name": job.table_optimizer.name}
+    return [
+        FieldError(
+            field,
+            f"is {name!r}, and {identity.get(field)!r} in the run whose optimizer state is to be kept",
+            f"{identity.get(field)!r}, or {_OPTIMIZER_STATE} = false",
+        )
+        for field, name in names.items()
+        if identity.get(field) != name
+    ]

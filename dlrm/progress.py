@@ -1,0 +1,27 @@
+"""Where a run stands: all of it that is not a weight."""
+
+from pydantic import BaseModel, ConfigDict
+
+from dlrm.record import EvaluationReport
+
+
+class Progress(BaseModel):
+    """The same on every rank, but for `training_seconds`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    num_steps: int
+    """Batches of the whole run."""
+    step: int = 0
+    """Batches consumed: the position in the data, and in the schedules."""
+    num_samples: int = 0
+    """Valid rows consumed."""
+    num_dropped_in_a_row: int = 0
+    training_seconds: float = 0.0
+    """On this rank, over all attempts: waiting for batches and steps, without evaluations and checkpoints."""
+    last_evaluation: EvaluationReport | None = None
+
+    @property
+    def evaluated_step(self) -> int:
+        """Batches consumed before the last evaluation; 0 where there was none."""
+        return self.last_evaluation.step if self.last_evaluation else 0

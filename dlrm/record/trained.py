@@ -1,0 +1,75 @@
+"""A trained model as it lies on disk, and the run that it came out of."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dlrm.record.checkpoints import CheckpointDirectory, newest_checkpoint
+from dlrm.record.directory import RunDirectory
+
+MODEL_CONFIG = "config.json"
+MAX_CONFIG_BYTES = 1 << 26
+"""Ten thousand columns take far less."""
+
+
+class NoModelError(Exception):
+    """A path that leads to no trained model; the message says why, and does not hold the path."""
+
+
+class ModelRecord(BaseModel):
+    """What a model's `config.json` says of it, as far as others than its scorer need it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    model: dict[str, Any]
+    """The `model` section of its job."""
+    data: dict[str, Any]
+    """The `data` section, with absolute paths."""
+    num_dense: int
+    table_rows: dict[str, int]
+    """By feature, in their order."""
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """One model."""
+
+    path: Path
+    """Its directory."""
+    run: RunDirectory | None
+    """The run that was named; None where the model's own directory was."""
+
+    @classmethod
+    def at(cls, path: Path) -> "TrainedModel":
+        """path: the directory of a model, or of a run that has one. Raises NoModelError."""
+        run = RunDirectory(path)
+        try:
+            if (path / MODEL_CONFIG).is_file():
+                return cls(path, None)
+            if (run.model / MODEL_CONFIG).is_file():
+                return cls(run.model, run)
+            if run.spec.is_file():
+                raise NoModelError("is a run without a model: it has not succeeded")
+            raise NoModelError("holds no model" if path.is_dir() else "is no directory")
+        except OSError as error:
+            raise NoModelError(f"cannot be read: {error.strerror}") from None
+
+    def record(self) -> ModelRecord:
+        """Raises NoModelError where it cannot be read."""
+        path = self.path / MODEL_CONFIG
+        try:
+            if path.stat().st_size > MAX_CONFIG_BYTES:
+                raise NoModelError(f"its {MODEL_CONFIG} is damaged: it is too long")
+            return ModelRecord.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise NoModelError(f"its {MODEL_CONFIG} cannot be read: {error.strerror}") from None
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise NoModelError(f"its {MODEL_CONFIG} is damaged{f' at {place}' if place else ''}") from None
+
+    @property
+    def checkpoint(self) -> CheckpointDirectory | None:
+        """The last complete one of its run; None where there is none, or no run was named."""
+        return None if self.run is None else newest_checkpoint(self.run.checkpoints)

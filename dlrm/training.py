@@ -1,0 +1,119 @@
+"""The training of one rank: build the parts, go on from the last checkpoint or begin, train, save."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlrm.build import build_parts, plan_tables
+from dlrm.checkpoint.find import newest_sound
+from dlrm.checkpoint.label import Label
+from dlrm.checkpoint.saver import Saver, SaveSettings
+from dlrm.checkpoint.state import TrainingState
+from dlrm.config import ResolvedJob
+from dlrm.data.batches import TrainBatches
+from dlrm.data.dataset import Dataset
+from dlrm.evaluator import Evaluator
+from dlrm.loop import Loop
+from dlrm.optimizers import LearningRates
+from dlrm.progress import Progress
+from dlrm.record import EndReason, RunDirectory
+from dlrm.reporting.reporter import Reporter
+from dlrm.stop import StopRequest
+from dlrm.tell import tell_data_and_plan, tell_length
+from dlrm.warm_start.start import start_warm
+from sharding.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is left of a training once its memory is given back."""
+
+    reason: EndReason
+    progress: Progress
+    checkpoint: Path | None
+    """Of where it stands; None where it was stopped before its first step."""
+
+
+def train(
+    resolved: ResolvedJob,
+    directory: RunDirectory,
+    dataset: Dataset,
+    label: Label,
+    ranks: Ranks,
+    reporter: Reporter,
+    stop: StopRequest,
+) -> Trained:
+    """Train to the end, or to a stop, and leave a checkpoint.
+
+    Collective. Shards, optimizer state and buffers live in here alone: the export needs their room for the whole
+    model. Raises DataError, DivergedError, CheckpointError.
+    """
+    job = resolved.job
+    plan = plan_tables(resolved, dataset.schema)
+    tell_data_and_plan(reporter, dataset, plan)
+    reporter.progress("building", "dealing out the tables")
+    parts = build_parts(resolved, dataset.schema, plan, ranks, mean_train_weight=dataset.mean_train_weight)
+    state = TrainingState(parts.model, parts.tables, parts.optimizer, ranks)
+    restored = _restored(directory, state, label, reporter)
+    if restored is None:
+        start_warm(parts, resolved, dataset, directory, ranks, reporter)
+    first_step = restored.progress.step if restored else 0
+    with (
+        TrainBatches(
+            dataset.train,
+            job.batch.global_size,
+            ranks.rank,
+            ranks.world_size,
+            seed=job.run.seed,
+            num_epochs=job.run.epochs,
+            start_batch=first_step,
+        ) as batches,
+        Saver(directory, state, label, ranks, reporter, _save_settings(resolved)) as saver,
+    ):
+        progress = restored.progress if restored else Progress(num_steps=batches.num_batches)
+        loop = Loop(
+            step=parts.step,
+            evaluate=Evaluator(parts.model, parts.tables, dataset, ranks, resolved.chunk_size, stop),
+            rates=LearningRates(job, progress.num_steps),
+            reporter=reporter,
+            stop=stop,
+            saver=saver,
+            ranks=ranks,
+            evaluation_steps=evaluation_steps(progress.num_steps, job.run.eval_every_fraction),
+            target_auc=job.run.target_auc,
+        )
+        tell_length(reporter, job, progress, dataset.train.num_rows)
+        reason = loop.train(batches, progress)
+        if progress.step == first_step:
+            return Trained(reason, progress, restored and restored.checkpoint)
+        reporter.progress("saving", "writing the checkpoint")
+        return Trained(reason, progress, saver.save(progress))
+
+
+@dataclass(frozen=True)
+class _Restored:
+    progress: Progress
+    checkpoint: Path
+
+
+def _restored(directory: RunDirectory, state: TrainingState, label: Label, reporter: Reporter) -> _Restored | None:
+    """Go on from the newest sound checkpoint; None where there is none."""
+    found = newest_sound(directory.checkpoints, label, state.ranks, reporter)
+    if found is None:
+        return None
+    progress = state.restore(found.path, found.manifest.world_size)
+    message = f"goes on from step {progress.step:,} of {progress.num_steps:,}: {found.path}"
+    reporter.event("resumed", message, step=progress.step, checkpoint=str(found.path))
+    return _Restored(progress, found.path)
+
+
+def evaluation_steps(num_steps: int, every_fraction: float) -> frozenset[int]:
+    """Steps after which the model is evaluated: every so often, and at the end."""
+    num_evaluations = math.floor(1 / every_fraction + 1e-9)
+    steps = {math.ceil(number * every_fraction * num_steps - 1e-9) for number in range(1, num_evaluations + 1)}
+    return frozenset({*steps, num_steps})
+
+
+def _save_settings(resolved: ResolvedJob) -> SaveSettings:
+    run = resolved.job.run
+    return SaveSettings(run.checkpoint_every_seconds, run.keep_checkpoints, resolved.job.resources.memory)

@@ -1,0 +1,79 @@
+"""A run that stops and goes on equals one that never stopped."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.distributed.rank_pool import RankPools
+from tests.distributed.read_back import read_whole
+from tests.distributed.reference import random_batches
+from tests.distributed.saving import Piece, train_on
+from tests.distributed.training import Setting
+
+ADAGRAD = Setting(256, 64, "rowwise_adagrad", dense_rate=0.01, table_rate=0.02, dense_optimizer="adam")
+SGD = Setting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
+
+
+def batches_of(setting: Setting, number: int):
+    return random_batches(number, setting.global_size, [rows for _, rows in setting.table_rows])
+
+
+@pytest.mark.parametrize("setting", [ADAGRAD, SGD], ids=["adagrad and adam", "sgd"])
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
+    rank_pools: RankPools, tmp_path: Path, world_size: int, setting: Setting
+):
+    batches, pool = batches_of(setting, 10), rank_pools.of(world_size)
+    straight: list[Piece] = pool.run(train_on, tmp_path / "straight", setting, batches, 10)
+    first: list[Piece] = pool.run(train_on, tmp_path / "resumed", setting, batches, 5)
+    second: list[Piece] = pool.run(train_on, tmp_path / "resumed", setting, batches, 10)
+
+    for whole, before, after in zip(straight, first, second, strict=True):
+        assert (before.started_at, after.started_at) == (0, 5)
+        assert before.losses + after.losses == whole.losses
+        for kind in ("dense", "shards", "dense_state"):
+            expected, found = getattr(whole, kind), getattr(after, kind)
+            assert found.keys() == expected.keys()
+            for name, tensor in expected.items():
+                assert torch.equal(found[name], tensor), name
+        assert any("momentum1" in name for name in whole.shards) == (setting is ADAGRAD)
+        assert torch.equal(after.random_numbers, before.random_numbers)
+
+
+@pytest.mark.parametrize(
+    ("setting", "plans"),
+    [
+        (ADAGRAD, ("table_wise", "row_wise")),
+        (ADAGRAD, ("row_wise", "table_wise")),
+        (SGD, ("table_wise", "row_wise")),
+        (SGD, ("row_wise", "auto")),
+    ],
+    ids=["adagrad, tables then rows", "adagrad, rows then tables", "sgd, tables then rows", "sgd, rows then auto"],
+)
+@pytest.mark.parametrize("ranks", [(1, 2), (1, 4), (2, 1), (2, 4), (4, 1), (4, 2), (2, 2)])
+def test_other_ranks_and_another_plan_go_on_as_the_same_ones_would(
+    rank_pools: RankPools, tmp_path: Path, ranks: tuple[int, int], setting: Setting, plans: tuple[str, str]
+):
+    batches = batches_of(setting, 25)
+    first, second = (Setting(**{**vars(setting), "plan": plan}) for plan in plans)
+    rank_pools.of(ranks[0]).run(train_on, tmp_path / "same", first, batches, 5)
+    rank_pools.of(ranks[0]).run(train_on, tmp_path / "other", first, batches, 5)
+    same: list[Piece] = rank_pools.of(ranks[0]).run(train_on, tmp_path / "same", first, batches, 25)
+    other: list[Piece] = rank_pools.of(ranks[1]).run(train_on, tmp_path / "other", second, batches, 25)
+
+    assert (same[0].started_at, other[0].started_at) == (5, 5)
+    assert len(other[0].losses) == 20
+    assert other[0].losses == pytest.approx(same[0].losses, rel=1e-5)
+    expected, found = (read_whole(tmp_path / name / "checkpoints/step-00000025") for name in ("same", "other"))
+    for name, tensor in expected.items():
+        if isinstance(tensor, torch.Tensor) and not name.startswith("random"):
+            scale = tensor.abs().max().item()
+            assert (found[name] - tensor).abs().max().item() <= 1e-5 * max(scale, 1e-30), name
+
+
+def test_a_run_of_other_ranks_has_random_numbers_of_its_own(rank_pools: RankPools, tmp_path: Path):
+    batches = batches_of(SGD, 2)
+    pair = rank_pools.of(2).run(train_on, tmp_path, SGD, batches, 1)
+    (alone,) = rank_pools.of(1).run(train_on, tmp_path, SGD, batches, 2)
+    assert not any(torch.equal(alone.random_numbers, of_pair.random_numbers) for of_pair in pair)
