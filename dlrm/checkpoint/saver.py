@@ -66,8 +66,13 @@ class Saver:
 
         Rank 0's clock alone says when one is due.
         """
+        return self.is_idle and (self._ranks.rank != 0 or time.monotonic() >= self._due_at)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this rank writes nothing now."""
         self._settle()
-        return self._writing is None and (self._ranks.rank != 0 or time.monotonic() >= self._due_at)
+        return self._writing is None
 
     def save_behind(self, progress: Progress) -> None:
         """Begin a checkpoint; the next one is due so many seconds from now. Collective.

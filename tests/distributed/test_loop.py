@@ -7,14 +7,16 @@ import numpy as np
 
 from dlrm.data.batches import Batch
 from dlrm.divergence import DivergedError
-from dlrm.loop import Loop, Progress
+from dlrm.loop import Loop
 from dlrm.optimizers import LearningRates
-from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StepReport, parse_report
+from dlrm.progress import Progress
+from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StartReport, StepReport, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.stop import StopRequest
 from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches
+from tests.distributed.saving import trainer_in
 from tests.distributed.training import Setting
 
 SETTING = Setting(256, 64, "rowwise_adagrad")
@@ -41,13 +43,15 @@ def run_loop(
                 stop.is_requested = True
             yield batch.share(ranks.rank, ranks.world_size)
 
+    trainer = trainer_in(ranks, directory, SETTING)
     progress = Progress(num_steps=len(batches))
     loop = Loop(
-        step=SETTING.build(ranks).step,
+        step=trainer.parts.step,
         evaluate=None,  # pyright: ignore[reportArgumentType] # no step below is evaluated
         rates=LearningRates(resolved.job, len(batches)),
         reporter=reporter,
         stop=stop,
+        saver=trainer.saver,
         ranks=ranks,
         evaluation_steps=frozenset(),
         target_auc=None,
@@ -89,7 +93,8 @@ def test_a_stop_asked_of_one_rank_stops_all_after_the_same_step(rank_pools: Rank
 
 def test_what_concerns_the_whole_run_is_reported_once(rank_pools: RankPools, tmp_path: Path):
     rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan(set()), None)
-    assert [report.step for report in reports(tmp_path, 0, "metrics") if isinstance(report, StepReport)] == [
-        *range(1, 9)
-    ]
+    begin, *steps = reports(tmp_path, 0, "metrics")
+    assert isinstance(begin, StartReport)
+    assert (begin.step, begin.evaluated_step) == (0, 0)
+    assert [report.step for report in steps if isinstance(report, StepReport)] == [*range(1, 9)]
     assert reports(tmp_path, 1, "metrics") == []

@@ -1,0 +1,160 @@
+"""Whole runs on real ranks, stopped at every kind of moment and gone on with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlrm.config import ResolvedJob, parse_job, resolve
+from dlrm.record import (
+    EndReason,
+    EvaluationReport,
+    Outcome,
+    RunDirectory,
+    SpoolReader,
+    StartReport,
+    StepReport,
+    parse_report,
+)
+from dlrm.reporting.reporter import Reporter
+from dlrm.run import run
+from dlrm.stop import StopRequest
+from sharding.ranks import Ranks
+from tests.distributed.rank_pool import RankPools
+
+DOCUMENT = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 8000, "num_ids": 200}},
+    "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
+    "batch": {"global_size": 512},
+    "run": {"eval_every_fraction": 0.25},
+    "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
+}
+NUM_STEPS = 15
+
+
+class StopAfter(StopRequest):
+    """Is asked to stop when it has been looked at so many times."""
+
+    def __init__(self, num_looks: int | None) -> None:
+        super().__init__()
+        self._num_looks = num_looks
+
+    @property
+    def is_requested(self) -> bool:
+        if self._num_looks is not None:
+            self._num_looks -= 1
+        return self._num_looks is not None and self._num_looks < 0
+
+    @is_requested.setter
+    def is_requested(self, value: bool) -> None:
+        """It is nobody else's to say."""
+
+
+def resolved(**changes: Any) -> ResolvedJob:
+    return resolve(parse_job({**DOCUMENT, **changes}))
+
+
+def attempt(ranks: Ranks, path: Path, number: int, job: ResolvedJob, num_looks: int | None) -> Outcome:
+    directory = RunDirectory(path)
+    directory.attempt(number).create()
+    # One rank alone is asked.
+    stop = StopAfter(num_looks if ranks.rank == ranks.world_size - 1 else None)
+    return run(job, directory, ranks, Reporter(directory.attempt(number), ranks.rank), stop)
+
+
+@dataclass
+class Curve:
+    """The valid reports of all attempts."""
+
+    steps: list[StepReport]
+    evaluations: list[EvaluationReport]
+
+
+def curve_of(path: Path, num_attempts: int) -> Curve:
+    curve = Curve([], [])
+    for number in range(1, num_attempts + 1):
+        lines = SpoolReader(RunDirectory(path).attempt(number).spool_file(0, "metrics")).read()
+        for report in map(parse_report, lines):
+            if isinstance(report, StartReport):
+                curve.steps = [known for known in curve.steps if known.step <= report.step]
+                curve.evaluations = [known for known in curve.evaluations if known.step <= report.evaluated_step]
+            elif isinstance(report, StepReport):
+                curve.steps.append(report)
+            elif isinstance(report, EvaluationReport):
+                curve.evaluations.append(report)
+    return curve
+
+
+def comparable(curve: Curve) -> tuple[list[Any], list[Any]]:
+    steps = [(s.step, s.num_samples, s.loss, s.dense_learning_rate, s.table_learning_rate) for s in curve.steps]
+    return steps, [(e.step, e.num_rows, e.auc, e.log_loss) for e in curve.evaluations]
+
+
+@pytest.fixture(scope="module")
+def straight(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("straight")
+    outcome = rank_pools.of(2).run(attempt, path, 1, resolved(), None)[0]
+    assert (outcome.state, outcome.step) == ("succeeded", NUM_STEPS)
+    return path
+
+
+def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(rank_pools: RankPools, straight: Path, tmp_path: Path):
+    """The looks: before the first step, in each step, and before each batch of an evaluation."""
+    expected = comparable(curve_of(straight, 1))
+    weights = (RunDirectory(straight).model / "model.safetensors").read_bytes()
+    stopped_at: set[int | None] = set()
+    for num_looks in range(0, 22, 3):
+        path = tmp_path / str(num_looks)
+        first: Outcome = rank_pools.of(2).run(attempt, path, 1, resolved(), num_looks)[0]
+        second: Outcome = rank_pools.of(2).run(attempt, path, 2, resolved(), None)[0]
+        if first.state == "stopped":
+            assert first.reason is EndReason.STOP_REQUESTED
+            stopped_at.add(first.step)
+        assert second.state == "succeeded"
+        assert comparable(curve_of(path, 2)) == expected
+        assert (RunDirectory(path).model / "model.safetensors").read_bytes() == weights
+    assert 0 in stopped_at
+    assert len(stopped_at) >= 5
+
+
+def test_a_stop_in_an_evaluation_leaves_it_to_the_next_attempt(rank_pools: RankPools, straight: Path, tmp_path: Path):
+    # Looks: one before the first step, one in each of 4 steps, then the evaluation's.
+    first: Outcome = rank_pools.of(2).run(attempt, tmp_path, 1, resolved(), 5)[0]
+    assert (first.state, first.step) == ("stopped", 4)
+    assert curve_of(tmp_path, 1).evaluations == []
+    rank_pools.of(2).run(attempt, tmp_path, 2, resolved(), None)
+    assert comparable(curve_of(tmp_path, 2)) == comparable(curve_of(straight, 1))
+
+
+def test_a_finished_run_is_not_trained_again(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(attempt, tmp_path, 1, resolved(), None)
+    (RunDirectory(tmp_path).model / "model.safetensors").unlink()
+    outcome: Outcome = rank_pools.of(2).run(attempt, tmp_path, 2, resolved(), None)[0]
+    assert (outcome.state, outcome.reason, outcome.step) == ("succeeded", EndReason.COMPLETED, NUM_STEPS)
+    assert outcome.metrics["auc"] == curve_of(tmp_path, 1).evaluations[-1].auc
+    assert curve_of(tmp_path, 2).steps[-1].step == NUM_STEPS
+    assert (RunDirectory(tmp_path).model / "model.safetensors").exists()
+
+
+def test_a_run_that_had_reached_its_target_goes_straight_to_its_model(rank_pools: RankPools, tmp_path: Path):
+    job = resolved(run={"eval_every_fraction": 0.25, "target_auc": 0.501, "epochs": 3})
+    first: Outcome = rank_pools.of(2).run(attempt, tmp_path, 1, job, None)[0]
+    second: Outcome = rank_pools.of(2).run(attempt, tmp_path, 2, job, None)[0]
+    assert first.reason is second.reason is EndReason.TARGET_REACHED
+    assert first.step == second.step
+
+
+@pytest.mark.parametrize("change", [{"resources": {"workers_per_node": 1}}, {"sharding": {"plan": "row_wise"}}])
+def test_a_run_goes_on_with_other_ranks_or_another_plan(
+    rank_pools: RankPools, straight: Path, tmp_path: Path, change: dict[str, Any]
+):
+    rank_pools.of(2).run(attempt, tmp_path, 1, resolved(), 8)
+    world_size = change.get("resources", {}).get("workers_per_node", 2)
+    outcome: Outcome = rank_pools.of(world_size).run(attempt, tmp_path, 2, resolved(**change), None)[0]
+    assert outcome.state == "succeeded"
+    expected, found = (curve_of(straight, 1), curve_of(tmp_path, 2))
+    assert [step.step for step in found.steps] == [step.step for step in expected.steps]
+    assert [step.loss for step in found.steps] == pytest.approx([step.loss for step in expected.steps], rel=1e-5)
+    expected_losses = [evaluation.log_loss for evaluation in expected.evaluations]
+    assert [evaluation.log_loss for evaluation in found.evaluations] == pytest.approx(expected_losses, rel=1e-5)
