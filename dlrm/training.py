@@ -57,7 +57,7 @@ def train(
     restored = _restored(directory, state, label, reporter)
     if restored is None:
         start_warm(parts, resolved, dataset, directory, ranks, reporter)
-    first_step = restored.progress.step if restored else 0
+    first_step = restored.step if restored else 0
     with (
         TrainBatches(
             dataset.train,
@@ -68,9 +68,9 @@ def train(
             num_epochs=job.run.epochs,
             start_batch=first_step,
         ) as batches,
-        Saver(directory, state, label, ranks, reporter, _save_settings(resolved)) as saver,
+        Saver(directory, state, label, ranks, reporter, _save_settings(resolved), first_step or None) as saver,
     ):
-        progress = restored.progress if restored else Progress(num_steps=batches.num_batches)
+        progress = restored or Progress(num_steps=batches.num_batches)
         loop = Loop(
             step=parts.step,
             evaluate=Evaluator(parts.model, parts.tables, dataset, ranks, resolved.chunk_size, stop),
@@ -84,19 +84,13 @@ def train(
         )
         tell_length(reporter, job, progress, dataset.train.num_rows)
         reason = loop.train(batches, progress)
-        if progress.step == first_step:
-            return Trained(reason, progress, restored and restored.checkpoint)
+        if progress.step == 0:
+            return Trained(reason, progress, checkpoint=None)
         reporter.progress("saving", "writing the checkpoint")
         return Trained(reason, progress, saver.save(progress))
 
 
-@dataclass(frozen=True)
-class _Restored:
-    progress: Progress
-    checkpoint: Path
-
-
-def _restored(directory: RunDirectory, state: TrainingState, label: Label, reporter: Reporter) -> _Restored | None:
+def _restored(directory: RunDirectory, state: TrainingState, label: Label, reporter: Reporter) -> Progress | None:
     """Go on from the newest sound checkpoint; None where there is none."""
     found = newest_sound(directory.checkpoints, label, state.ranks, reporter)
     if found is None:
@@ -104,7 +98,7 @@ def _restored(directory: RunDirectory, state: TrainingState, label: Label, repor
     progress = state.restore(found.path, found.manifest.world_size)
     message = f"goes on from step {progress.step:,} of {progress.num_steps:,}: {found.path}"
     reporter.event("resumed", message, step=progress.step, checkpoint=str(found.path))
-    return _Restored(progress, found.path)
+    return progress
 
 
 def evaluation_steps(num_steps: int, every_fraction: float) -> frozenset[int]:

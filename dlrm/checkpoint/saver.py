@@ -49,7 +49,9 @@ class Saver:
         ranks: Ranks,
         reporter: Reporter,
         settings: SaveSettings,
+        saved_step: int | None = None,
     ) -> None:
+        """saved_step: of the checkpoint that the run goes on from."""
         self._directory = directory
         self._state = state
         self._label = label
@@ -59,6 +61,7 @@ class Saver:
         self._due_at = time.monotonic() + settings.every_seconds
         self._writing: _Writing | None = None
         self._has_told_wait = False
+        self._saved_step = saved_step
 
     @property
     def is_ready(self) -> bool:
@@ -93,9 +96,14 @@ class Saver:
             self._tell_failed(progress.step, error)
 
     def save(self, progress: Progress) -> Path:
-        """Write a checkpoint and return its directory. Collective. Raises CheckpointError."""
+        """Write a checkpoint, unless this step has one, and return its directory.
+
+        Collective. Raises CheckpointError.
+        """
         self._wait()
-        self._tell(self._write(self._state.collect(progress), progress, stall_seconds=None))
+        # The only one may not be given up for one like it.
+        if self._saved_step != progress.step:
+            self._tell(self._write(self._state.collect(progress), progress, stall_seconds=None))
         return self._directory.checkpoint(progress.step)
 
     def __enter__(self) -> Self:
@@ -151,6 +159,7 @@ class Saver:
 
     def _tell(self, written: "_Written") -> None:
         manifest = written.manifest
+        self._saved_step = manifest.step
         self._reporter.event(
             "checkpoint_saved",
             f"step {manifest.step:,}: {manifest.num_bytes / 1e6:,.0f} MB in {written.seconds:.1f} s, for "

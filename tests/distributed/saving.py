@@ -70,7 +70,7 @@ def trainer_in(ranks: Ranks, directory: Path, setting: Setting, settings: SaveSe
     run = RunDirectory(directory)
     found = newest_sound(run.checkpoints, label, ranks, reporter)
     progress = state.restore(found.path, found.manifest.world_size) if found else Progress(num_steps=100)
-    saver = Saver(run, state, label, ranks, reporter, settings)
+    saver = Saver(run, state, label, ranks, reporter, settings, progress.step or None)
     return Trainer(parts, saver, progress, StepRates(setting.dense_rate, setting.table_rate))
 
 

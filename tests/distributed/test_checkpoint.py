@@ -209,3 +209,20 @@ def test_a_checkpoint_behind_that_cannot_be_written_is_told_and_training_goes_on
     told = events_of(tmp_path, "checkpoint_failed")
     assert told
     assert "training goes on" in told[0].message
+
+
+def test_a_step_that_has_a_checkpoint_is_not_written_again(rank_pools: RankPools, tmp_path: Path):
+    """Else a kill in the middle would cost the only one."""
+
+    def run(ranks: Ranks) -> list[int]:
+        trainer = trainer_in(ranks, tmp_path, SETTING, ALWAYS)
+        path = RunDirectory(tmp_path).checkpoint(1)
+        with trainer.saver:
+            trainer.step(batches_of(1)[0], ranks)
+            return [(trainer.saver.save(trainer.progress) / COMPLETE).stat().st_mtime_ns for _ in range(2)] + [
+                (path / COMPLETE).stat().st_mtime_ns
+            ]
+
+    for times in rank_pools.of(2).run(run):
+        assert len(set(times)) == 1
+    assert len(events_of(tmp_path, "checkpoint_saved")) == 1

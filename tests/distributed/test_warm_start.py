@@ -259,7 +259,7 @@ def put_another_model(old: RunDirectory) -> None:
         (cut, False, "model.safetensors: has "),
         (flip, False, "model.safetensors: is not what was written"),
         (break_config, False, "its config.json is damaged"),
-        (lambda old: shutil.rmtree(old.model), False, "is a run without a model: it has not succeeded"),
+        (lambda old: shutil.rmtree(old.model), False, "holds no model: a run has one once it has succeeded"),
         (lambda old: shutil.rmtree(old.path), False, "is no directory"),
         (lambda old: shutil.rmtree(old.checkpoints), True, "run.warm_start.optimizer_state: there is no checkpoint"),
         (

@@ -1,0 +1,49 @@
+"""Which settings make a run the one it is."""
+
+from typing import Any
+
+import pytest
+
+from dlrm.config import differences, identity_of, parse_job
+
+SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic"}}
+FILES: dict[str, Any] = {"data": {"train": ["day_1.tsv"]}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other", "labels": {"team": "ads"}, "priority": 3, "max_restarts": 9, "deadline_seconds": 5},
+        {"resources": {"workers_per_node": 4, "memory": "3GiB"}},
+        {"sharding": {"plan": "row_wise"}, "batch": {"chunk_size": 512}},
+        {"run": {"eval_every_fraction": 0.5, "target_auc": 0.7, "checkpoint_every_seconds": 5, "keep_checkpoints": 1}},
+    ],
+)
+def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dict[str, Any]):
+    assert identity_of(parse_job({**SYNTHETIC, **change})) == identity_of(parse_job(SYNTHETIC))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"batch": {"global_size": 1024}}, "batch.global_size is 1024, and was 16384"),
+        ({"run": {"seed": 1}}, "run.seed is 1, and was 0"),
+        ({"run": {"epochs": 2}}, "run.epochs is 2, and was 1"),
+        ({"precision": "bf16"}, "precision is 'bf16', and was 'fp32'"),
+        ({"dense_optimizer": {"schedule": {"power": 3}}}, "dense_optimizer.schedule.power is 3"),
+        ({"sharding": {"exchange_dtype": "fp16"}}, "sharding.exchange_dtype is 'fp16', and was 'fp32'"),
+        ({"data": {"format": "synthetic", "synthetic": {"seed": 5}}}, "data.synthetic.seed is 5, and was 0"),
+        ({"run": {"warm_start": {"from": "runs/a"}}}, "run.warm_start.from is 'runs/a', and was None"),
+    ],
+)
+def test_what_changes_the_weights_is_named(change: dict[str, Any], field: str):
+    found = differences(identity_of(parse_job({**SYNTHETIC, **change})), identity_of(parse_job(SYNTHETIC)))
+    assert any(difference.startswith(field) for difference in found)
+
+
+def test_files_may_lie_elsewhere_since_their_checksum_stands_for_them():
+    moved = {"data": {"train": ["/elsewhere/day_1.tsv"], "eval": ["x.tsv"]}}
+    assert identity_of(parse_job(moved)) == identity_of(parse_job(FILES))
+    assert identity_of(parse_job({"data": {**FILES["data"], "vocabulary": {"min_count": 5}}})) != identity_of(
+        parse_job(FILES)
+    )
