@@ -10,6 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from service.bodies import BodyGuard
 from service.capacity.endpoints import router as capacity_router
+from service.control.back_off import BackOff
 from service.control.ended import Ended
 from service.control.faults import Faults
 from service.control.loop import ControlLoop, WakeUp
@@ -80,7 +81,8 @@ def create_services(settings: Settings) -> Services:
         settings.trainer_python, Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
     )
     wake_up, faults = WakeUp(), Faults(telemetry)
-    starter, ended = Starter(database, launcher, settings.url), Ended(database)
+    back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
+    starter, ended = Starter(database, launcher, settings.url), Ended(database, back_off)
     return Services(
         settings=settings,
         database=database,

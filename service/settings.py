@@ -79,6 +79,11 @@ class Settings(StateSettings):
     """Pause between two comparisons of the job table with what runs."""
     grace_period_seconds: float = Field(default=120.0, ge=0.0)
     """What a job that was asked to stop has for its last checkpoint, before it is killed."""
+    restart_delay_seconds: float = Field(default=10.0, ge=0.0, le=86_400.0)
+    """What a job waits before its first restart; twice as long before each one that follows, until an attempt has
+    written a checkpoint of a later step than it began at."""
+    max_restart_delay_seconds: float = Field(default=300.0, ge=0.0, le=86_400.0)
+    """The longest wait before a restart."""
     max_body_bytes: int = Field(default=2**20, ge=1024)
     """Largest request, reports of a running job excepted."""
     log_format: Literal["console", "json"] = "console"

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
@@ -11,18 +11,24 @@ from service.client.connection import find_connection
 from service.client.models import (
     ApiKey,
     Attempt,
+    AttemptStart,
     Capacity,
+    Checkpoint,
+    EvaluationMetric,
     Event,
     Job,
     JobDetails,
     LogPart,
     Metric,
+    MetricPage,
     Page,
 )
 from service.client.transport import Transport
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item")
+
+METRICS_PER_PAGE = 10_000
 
 
 class Client:
@@ -62,12 +68,24 @@ class Client:
         """Ask a job to stop; it ends as CANCELLED soon after."""
         return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/cancel"))
 
+    def pause(self, job_id: str) -> Job:
+        """Ask a running job to stop after a checkpoint; it is PAUSED soon after, until it is resumed."""
+        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/pause"))
+
+    def resume(self, job_id: str) -> Job:
+        """Let a paused job go on from its checkpoint when its turn has come."""
+        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/resume"))
+
     def events(self, job_id: str) -> Iterator[Event]:
         """What has happened to a job, oldest first."""
         return self._items(f"/v1/jobs/{job_id}/events", TypeAdapter(Page[Event]))
 
     def attempts(self, job_id: str) -> Iterator[Attempt]:
         return self._items(f"/v1/jobs/{job_id}/attempts", TypeAdapter(Page[Attempt]))
+
+    def checkpoints(self, job_id: str) -> Iterator[Checkpoint]:
+        """Complete checkpoints on disk, newest first."""
+        return self._items(f"/v1/jobs/{job_id}/checkpoints", TypeAdapter(Page[Checkpoint]))
 
     def metrics(
         self,
@@ -77,11 +95,21 @@ class Client:
         attempt: int | None = None,
         max_points: int | None = None,
     ) -> Iterator[Metric]:
-        """Steps and evaluations, oldest first. max_points: thins them evenly to at most so many."""
-        page_type: TypeAdapter[Page[Metric]] = TypeAdapter(Page[Metric])
-        return self._items(
-            f"/v1/jobs/{job_id}/metrics", page_type, kind=kind, attempt=attempt, max_points=max_points, limit=10_000
-        )
+        """Steps and evaluations, oldest first, each once: what a later attempt has made again is left out.
+
+        attempt: all that this one has said. max_points: thins them evenly to at most so many.
+        """
+        query = {"kind": kind, "attempt": attempt, "max_points": max_points, "limit": METRICS_PER_PAGE}
+        items: list[Metric] = []
+        cursor: str | None = None
+        while True:
+            page = self._get(MetricPage, f"/v1/jobs/{job_id}/metrics", **query, cursor=cursor)
+            items += page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        # An attempt may have begun between two pages.
+        yield from (item for item in items if attempt is not None or _stands(item, page.starts))
 
     def logs(
         self,
@@ -138,3 +166,12 @@ class Client:
             cursor = page.next_cursor
             if cursor is None:
                 return
+
+
+def _stands(metric: Metric, starts: Sequence[AttemptStart]) -> bool:
+    is_evaluation = isinstance(metric, EvaluationMetric)
+    return all(
+        metric.step <= (start.evaluated_step if is_evaluation else start.step)
+        for start in starts
+        if start.attempt > metric.attempt
+    )

@@ -16,6 +16,14 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+class AttemptStart(_Answer):
+    """Where an attempt began to train: later steps, and later evaluations, of earlier attempts are void."""
+
+    attempt: int
+    step: int
+    evaluated_step: int
+
+
 class Page(_Answer, Generic[Item]):
     """One page of a list; `next_cursor` is null on the last one."""
 
@@ -53,6 +61,8 @@ class Job(_Answer):
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    restarts_at: datetime | None = None
+    """Not started again before; null while it waits for no restart."""
     created_by: str | None = None
     num_attempts: int = 0
     world_size: int
@@ -112,6 +122,23 @@ class Attempt(_Answer):
     exit_code: int | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    start_step: int | None = None
+    """Batches consumed before it; null until it trains."""
+    saved_step: int | None = None
+    """Of the newest checkpoint it has written, once it has ended; null where it wrote none."""
+
+
+class Checkpoint(_Answer):
+    """A complete checkpoint on the service's disk."""
+
+    step: int
+    """Batches consumed."""
+    num_samples: int
+    done_fraction: float
+    time: datetime
+    num_bytes: int
+    world_size: int
+    path: str
 
 
 class StepMetric(StepReport):
@@ -131,6 +158,12 @@ class EvaluationMetric(EvaluationReport):
 
 
 Metric = Annotated[StepMetric | EvaluationMetric, Field(discriminator="kind")]
+
+
+class MetricPage(Page[Metric]):
+    """One page of metrics. What `starts` makes void may stand on an earlier page."""
+
+    starts: list[AttemptStart] = []
 
 
 class LogPart(_Answer):

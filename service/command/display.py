@@ -5,15 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from service.client import Event, Job, JobDetails
+from service.client import Checkpoint, Event, Job, JobDetails
 from service.command.progress import describe, duration
 from service.command.words import printable
 
-WAITING_STATES = frozenset({"QUEUED", "RECOVERING"})
-STATE_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "yellow", "RUNNING": "cyan"}
+WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
+STATE_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "yellow", "PAUSED": "yellow", "RUNNING": "cyan"}
 
 RESULT_NAMES = {
     "num_rows": "evaluation rows",
@@ -84,7 +85,7 @@ def jobs_table(jobs: Iterable[Job]) -> Table:
     return table
 
 
-def job_table(job: JobDetails) -> Table:
+def job_table(job: JobDetails, last_checkpoint: Checkpoint | None = None) -> Table:
     """One job: state first, then what it measured, then where its files are."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
@@ -100,6 +101,7 @@ def job_table(job: JobDetails) -> Table:
         "created": ago(job.created_at),
         "ran for": _ran_for(job),
         "attempts": str(job.num_attempts),
+        "last checkpoint": checkpoint_line(last_checkpoint) if last_checkpoint else None,
     }
     table.add_row("state", state_text(job.state))
     for name, value in facts.items():
@@ -107,6 +109,11 @@ def job_table(job: JobDetails) -> Table:
             table.add_row(name, Text(printable(value, kept="\n")))
     _add_results(table, {**job.metrics, "model": job.model_path, "run_directory": job.run_directory})
     return table
+
+
+def checkpoint_line(checkpoint: Checkpoint) -> str:
+    """Such as step 1,200, 12:04:31, 1.2 GB."""
+    return f"step {checkpoint.step:,}, {checkpoint.time:%H:%M:%S}, {decimal(checkpoint.num_bytes)}"
 
 
 def events_table(events: Iterable[Event]) -> Table:

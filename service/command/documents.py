@@ -5,8 +5,9 @@ import tomllib
 from pathlib import Path
 from typing import Any, cast
 
-from dlrm.config import ConfigError, FieldError, JobSpec, parse_job
+from dlrm.config import ConfigError, FieldError, JobSpec, faults_of_warm_start, parse_job, starting_from
 from dlrm.config.patterns import PatternError, check_scheme, is_remote, required_files, without_credentials
+from dlrm.record import NoModelError, TrainedModel
 from service.command.errors import BadInputError
 
 
@@ -20,14 +21,16 @@ def read_job(path: Path) -> tuple[dict[str, Any], JobSpec]:
 
 
 def data_from_job_file(job: JobSpec, path: Path) -> JobSpec:
-    """The job with its relative data paths counted from the directory of its file."""
+    """The job with its relative paths, of data and of what it starts from, counted from the directory of its file."""
     base = path.resolve().parent
     absolute = {
         name: [pattern if is_remote(pattern) else str(base / pattern) for pattern in patterns]
         for name, patterns in (("train", job.data.train), ("eval", job.data.eval))
         if patterns
     }
-    return job.model_copy(update={"data": job.data.model_copy(update=absolute)})
+    job = job.model_copy(update={"data": job.data.model_copy(update=absolute)})
+    # A link may lead elsewhere tomorrow.
+    return starting_from(job, str((base / job.run.warm_start.source).resolve())) if job.run.warm_start else job
 
 
 def require_data_files(job: JobSpec, path: Path) -> None:
@@ -38,6 +41,24 @@ def require_data_files(job: JobSpec, path: Path) -> None:
         for number, pattern in enumerate(patterns or [])
         if (fault := fault_of(pattern))
     ]
+    if faults:
+        raise BadInputError(*(f"{path}: {fault}" for fault in faults))
+
+
+def require_model_to_start_from(job: JobSpec, path: Path) -> None:
+    """Raises BadInputError where the job in `path` starts from a model that is not there, or that it does not fit."""
+    warm_start = job.run.warm_start
+    if warm_start is None:
+        return
+    named = Path(warm_start.source)
+    try:
+        source = TrainedModel.at(named)
+        record = source.record()
+    except NoModelError as error:
+        valid = "the directory of a run that has succeeded, or of its model; the id of a job is for `dlrm submit`"
+        raise BadInputError(f"{path}: {FieldError('run.warm_start.from', f'{named} {error}', valid)}") from None
+    checkpoint = source.checkpoint if warm_start.optimizer_state else None
+    faults = faults_of_warm_start(job, record.model, record.data, checkpoint and checkpoint.manifest().identity)
     if faults:
         raise BadInputError(*(f"{path}: {fault}" for fault in faults))
 

@@ -12,7 +12,8 @@ from dlrm.record import EXIT_BAD_INPUT
 from service.command import errors
 from service.command.consoles import console_on
 from service.command.display import result_table
-from service.command.trainer import module_command, require_trainer
+from service.command.saved_model import Format, require_model, require_scorer
+from service.command.trainer import module_command
 from service.command.words import printable
 
 
@@ -20,8 +21,9 @@ def evaluate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model/ directory of a run.", show_default=False)],
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DATA]...", help="Files or patterns, in the format the model was trained on."),
+        typer.Argument(metavar="[DATA]...", help="Files or patterns, or a prepared directory."),
     ] = None,
+    file_format: Format = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Measure a trained model: AUC, log-loss, normalized entropy, calibration.
@@ -34,12 +36,10 @@ def evaluate(
 
     Exit code: 0 measured, 2 no such model or bad data, 1 anything else.
     """
-    if not model.is_dir():
-        raise errors.BadInputError(f"{model}: no such directory; a run leaves its model in model/")
-    if (model / "model").is_dir():
-        raise errors.BadInputError(f"{model}: the directory of a run; its model is {model / 'model'}")
-    require_trainer()
-    command = module_command("dlrm.evaluate", [str(model), *(data or [])])
+    require_model(model)
+    require_scorer()
+    options = [] if file_format is None else ["--format", file_format]
+    command = module_command("dlrm.evaluate", [*options, "--", str(model), *(data or [])])
     ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     said = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in ended.stderr.splitlines():

@@ -1,4 +1,4 @@
-"""`dlrm jobs`, `show`, `logs` and `cancel`."""
+"""`dlrm jobs`, `show`, `logs`, `cancel`, `pause` and `resume`."""
 
 import time
 from itertools import islice
@@ -48,7 +48,7 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
             typer.echo(job.model_dump_json())
             return
         console = console_on()
-        console.print(job_table(job))
+        console.print(job_table(job, next(client.checkpoints(job_id), None)))
         print_heading(console, "derived")
         console.print(derived_table(job.derived))
         print_heading(console, "events")
@@ -75,18 +75,52 @@ def logs(
     which = LAUNCH if rank == LAUNCH else int(rank)
     with Client() as client:
         part: LogPart | None = None
-        while part is None or part.text or (follow and not part.complete):
+        while part is None or part.text or (follow and _has_more(client, job_id, part, attempt)):
             if part is None:
                 part = client.logs(job_id, attempt=attempt, rank=which, tail_lines=tail)
+            elif part.complete and not part.text:
+                # The next attempt has begun, and its log begins with it.
+                part = client.logs(job_id, attempt=(part.attempt or 0) + 1, rank=which)
             else:
-                if not part.text:
-                    time.sleep(LOG_POLL_SECONDS)
                 part = client.logs(job_id, attempt=part.attempt, rank=which, offset=part.next_offset)
             typer.echo(printable(part.text, kept="\n\t"), nl=False)
+
+
+def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None) -> bool:
+    """Wait until a log of which `part` was the last may have more; whether it, or a later attempt, has.
+
+    attempt: the one that was asked for; null follows the job from one to the next.
+    """
+    while True:
+        if not part.complete:
+            time.sleep(LOG_POLL_SECONDS)
+            return True
+        if attempt is not None:
+            return False
+        job = client.job(job_id)
+        if job.num_attempts > (part.attempt or 0):
+            return True
+        if job.has_ended:
+            return False
+        time.sleep(LOG_POLL_SECONDS)
 
 
 def cancel(job_id: JobId) -> None:
     """Stop a job; it ends as CANCELLED after a checkpoint."""
     with Client() as client:
         job = client.cancel(job_id)
+    typer.echo(f"{job.id} {job.state}")
+
+
+def pause(job_id: JobId) -> None:
+    """Stop a running job after a checkpoint, to go on with later; it frees its cores and memory."""
+    with Client() as client:
+        job = client.pause(job_id)
+    typer.echo(f"{job.id} {job.state}")
+
+
+def resume(job_id: JobId) -> None:
+    """Go on with a paused job, when its turn has come."""
+    with Client() as client:
+        job = client.resume(job_id)
     typer.echo(f"{job.id} {job.state}")

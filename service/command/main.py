@@ -9,7 +9,8 @@ from service.client import ServiceError, ServiceUnknownError, ServiceUnreachable
 from service.command.errors import EXIT_BAD_INPUT, EXIT_FAILED, CommandError
 from service.command.evaluate import evaluate
 from service.command.inspect import data
-from service.command.jobs import cancel, jobs, logs, show
+from service.command.jobs import cancel, jobs, logs, pause, resume, show
+from service.command.predict import predict
 from service.command.prepare import prepare
 from service.command.serve import serve
 from service.command.submit import submit
@@ -39,6 +40,10 @@ From files of your own to a job document, and what is in them:
 
     dlrm data inspect job.toml --html report.html
 
+What a model says of rows that have no label yet:
+
+    dlrm predict runs/NAME/model rows.parquet --output scores.parquet
+
 A job document is TOML or JSON; every field has a default but [bold]data.train[/bold].
 The service is found by DLRM_URL and DLRM_API_KEY, else by what `dlrm serve` left in ./.dlrm or above.""",
 )
@@ -50,8 +55,11 @@ app.command(rich_help_panel=SERVICE)(jobs)
 app.command(rich_help_panel=SERVICE)(show)
 app.command(rich_help_panel=SERVICE)(logs)
 app.command(rich_help_panel=SERVICE)(cancel)
+app.command(rich_help_panel=SERVICE)(pause)
+app.command(rich_help_panel=SERVICE)(resume)
 app.command(rich_help_panel=LOCAL)(train)
 app.command(rich_help_panel=LOCAL)(evaluate)
+app.command(rich_help_panel=LOCAL)(predict)
 app.command(rich_help_panel=DATA)(prepare)
 app.add_typer(data, rich_help_panel=DATA)
 

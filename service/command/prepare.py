@@ -124,6 +124,11 @@ def _result(told: dict[str, Any], output: Path) -> dict[str, Any]:
     }
 
 
+def _listed(by_column: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{printable(name)} {number:,}" for name, number in islice(by_column.items(), MAX_TABLES))
+    return f"{shown}, and {len(by_column) - MAX_TABLES} more" if len(by_column) > MAX_TABLES else shown
+
+
 def result_table(result: Mapping[str, Any]) -> Table:
     """What was prepared, for people."""
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -134,9 +139,11 @@ def result_table(result: Mapping[str, Any]) -> Table:
     table.add_row("rows", f"{num_rows['train']:,} to train on, {num_rows['eval']:,} held out{bad}")
     table.add_row("label rate", percent(result["label_rate"]))
     sizes: Mapping[str, int] = result["table_sizes"]
-    shown = ", ".join(f"{printable(name)} {size:,}" for name, size in islice(sizes.items(), MAX_TABLES))
-    more = f", and {len(sizes) - MAX_TABLES} more" if len(sizes) > MAX_TABLES else ""
-    table.add_row("tables", Text(f"{len(sizes)}, of {sum(sizes.values()):,} rows: {shown}{more}"))
+    table.add_row("tables", Text(f"{len(sizes)}, of {sum(sizes.values()):,} rows: {_listed(sizes)}"))
+    added: Mapping[str, int] = result["num_added"]
+    if added:
+        grown = {name: number for name, number in added.items() if number}
+        table.add_row("added", Text(f"{sum(grown.values()):,} values{': ' if grown else ''}{_listed(grown)}"))
     table.add_row("size", size_in_bytes(result["num_bytes"]))
     table.add_row("checksum", result["checksum"])
     table.add_row("speed", f"{result['rows_per_second']:,.0f} rows/s, {duration(result['seconds'])}")

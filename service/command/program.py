@@ -20,12 +20,25 @@ class ProgramStopped(Exception):  # noqa: N818, asked for, and no error
     """The program was asked to stop and has."""
 
 
-def run_program(module: str, arguments: Sequence[str], document: Mapping[str, Any], what: str) -> dict[str, Any]:
+class ReaderGone(Exception):  # noqa: N818, no error either
+    """Whoever reads what the program writes has had enough of it."""
+
+
+def run_program(
+    module: str,
+    arguments: Sequence[str],
+    document: Mapping[str, Any] | None,
+    what: str,
+    *,
+    descriptors: Sequence[int] = (),
+    is_shown: bool = True,
+) -> dict[str, Any]:
     """Run `python -m module arguments` on `document`, show its progress and its notes, and answer with its result.
 
     Its lines are `{"kind": "progress", "done_fraction", "message"}`, `{"kind": "note", "name", "message"}`, and the
-    last one `{"kind": "result", …}`. what: a word beside its progress. SIGINT and SIGTERM reach it as SIGTERM.
-    Raises BadInputError, ProgramStopped and CommandError.
+    last one `{"kind": "result", …}`. what: a word beside its progress. descriptors: open files that it inherits.
+    is_shown: whether progress is. SIGINT and SIGTERM reach it as SIGTERM. Raises BadInputError, ProgramStopped,
+    ReaderGone and CommandError.
     """
     result: dict[str, Any] | None = None
     with (
@@ -38,16 +51,19 @@ def run_program(module: str, arguments: Sequence[str], document: Mapping[str, An
             stderr=said,
             text=True,
             start_new_session=True,
+            pass_fds=descriptors,
         ) as child,
         passing_on_signals(child) as signals,
         ProgressLine() as line,
     ):
         assert child.stdin is not None, "it was asked for"
         assert child.stdout is not None, "it was asked for"
-        _write(child, json.dumps(document))
+        _write(child, "" if document is None else json.dumps(document))
         for text in child.stdout:
             report = json.loads(text)
             match report["kind"]:
+                case "progress" if not is_shown:
+                    pass
                 case "progress":
                     seen = Progress(phase="preparing", message=report["message"], done_fraction=report["done_fraction"])
                     line.show(what, seen)
@@ -78,6 +94,8 @@ def _ending(code: int, lines: Sequence[str], is_stop_asked_for: bool) -> Excepti
         return errors.BadInputError(*(line.removeprefix("error: ") for line in lines))
     if is_stop_asked_for:
         return ProgramStopped()
+    if code == -signal.SIGPIPE:
+        return ReaderGone()
     if code == -signal.SIGKILL:
         return errors.CommandError("the program was killed; where memory is short, the kernel does that")
     return errors.CommandError(f"the program ended with exit code {code}; its last words:", *lines[-LAST_LINES:])

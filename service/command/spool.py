@@ -6,6 +6,7 @@ from dlrm.record import (
     EvaluationReport,
     ProgressReport,
     SpoolReader,
+    StartReport,
     StepReport,
     parse_report,
 )
@@ -18,9 +19,11 @@ SMOOTHING = 0.9
 class SpoolProgress:
     """Folds the reports of rank 0 into one picture of where the run stands."""
 
-    def __init__(self, attempt: AttemptDirectory) -> None:
+    def __init__(self, attempt: AttemptDirectory, num_steps: int | None = None) -> None:
+        """num_steps: of the whole run, where an earlier attempt has told."""
         self._readers = [SpoolReader(attempt.spool_file(0, stream)) for stream in ("events", "metrics")]
         self._seen = Progress(phase="starting")
+        self._num_steps = num_steps
         self.warnings: list[str] = []
         """What was reported that somebody should see."""
 
@@ -31,6 +34,8 @@ class SpoolProgress:
                 report = parse_report(line)
                 if isinstance(report, ProgressReport):
                     self._enter(report)
+                elif isinstance(report, StartReport):
+                    self._go_on(report.step)
                 elif isinstance(report, StepReport):
                     self._fold_step(report)
                 elif isinstance(report, EvaluationReport):
@@ -44,6 +49,11 @@ class SpoolProgress:
         is_within_run = report.phase in {"training", "evaluating", "saving"}
         done_fraction = self._seen.done_fraction if is_within_run and self._seen.step else report.done_fraction
         self._update(phase=report.phase, message=report.message or None, done_fraction=done_fraction)
+
+    def _go_on(self, step: int) -> None:
+        """From `step`, which an earlier attempt has reached."""
+        if step and self._num_steps:
+            self._update(step=step, num_steps=self._num_steps, done_fraction=step / self._num_steps)
 
     def _fold_step(self, report: StepReport) -> None:
         old = self._seen.samples_per_second

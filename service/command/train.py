@@ -1,29 +1,23 @@
 """`dlrm train`: one job on this machine, without a service."""
 
-import errno
 import json
-import shutil
-import time
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from dlrm.config import ResolvedJob, resolve
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory, write_atomically
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory, newest_checkpoint
 from service.command import errors
+from service.command.begin import Begun, SucceededError, new_run, next_attempt
 from service.command.consoles import console_on
 from service.command.display import derived_table, result_table
-from service.command.documents import data_from_job_file, read_job, require_data_files
 from service.command.progress import ProgressLine
 from service.command.spool import SpoolProgress
-from service.command.trainer import module_command, require_trainer, run_watched
+from service.command.trainer import module_command, run_watched
 from service.command.words import print_warnings, printable
-from service.settings import StateSettings
-from service.state_directory import StateDirectoryError, make_state_directory
 
-ATTEMPT = 1
-FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 RESULT_FIELDS = (
     "auc",
     "best_possible_auc",
@@ -33,10 +27,24 @@ RESULT_FIELDS = (
     "calibration",
     "samples_per_second",
 )
+EXIT_CODES = {
+    EXIT_DONE: EXIT_DONE,
+    EXIT_STOPPED: EXIT_STOPPED,
+    EXIT_BAD_INPUT: errors.EXIT_BAD_INPUT,
+}
+"""By that of the launch process."""
+HOPELESS = frozenset({EndReason.BAD_INPUT, EndReason.DIVERGED})
+"""Ends to which another attempt would come again."""
 
 
 def train(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)],
+    job: Annotated[
+        Path | None, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN_DIRECTORY", help="Go on with a run that was stopped, or has failed."),
+    ] = None,
     run_directory: Annotated[
         Path | None,
         typer.Option(help="Where the run is written; must not exist. [dim]Default: ./runs/NAME-TIME[/dim]"),
@@ -52,85 +60,57 @@ def train(
 
         dlrm train job.toml --json | tail -1 | jq .auc
 
-    Exit code: 0 trained, 2 bad document or data, 75 stopped on request, 1 anything else.
+    A run goes on from its newest checkpoint, as it was submitted or with a changed document: other ranks, chunk, plan,
+    memory, intervals or paths of the same data. What would make it another run is refused.
+
+        dlrm train --resume runs/demo-20260101-120000
+
+        dlrm train job.toml --resume runs/demo-20260101-120000
+
+    Exit code: 0 trained, before or now, 2 bad document or data, 75 stopped on request, 1 anything else.
     """
-    _, spec = read_job(job)
-    require_trainer()
-    spec = data_from_job_file(spec, job)
-    require_data_files(spec, job)
-    resolved = resolve(spec, data_cache=_data_cache() if spec.data.is_raw else None)
-    directory = _new_run_directory(run_directory or _default_directory(spec.name), resolved)
+    try:
+        begun = _begin(job, resume, run_directory)
+    except SucceededError as succeeded:
+        console_on(stderr=True).print(f"{succeeded}", markup=False, highlight=False, soft_wrap=True)
+        _print_result(_result(succeeded.directory, succeeded.outcome, []), as_json=as_json)
+        return
     console = console_on(stderr=True)
-    console.print(derived_table(resolved.derived))
-    code, outcome, warnings = _run(directory)
+    console.print(derived_table(begun.resolved.derived))
+    if resume is not None:
+        console.print(_where_it_begins(begun), markup=False, highlight=False, soft_wrap=True)
+    code, outcome, warnings = _run(begun)
     print_warnings(console, warnings)
-    result = _result(directory, outcome) | {"warnings": warnings}
-    if as_json:
-        typer.echo(json.dumps(result))
-    elif code == EXIT_DONE:
-        console_on().print(result_table(result))
+    if as_json or code == EXIT_DONE:
+        _print_result(_result(begun.directory, outcome, warnings), as_json=as_json)
     if code != EXIT_DONE:
-        where = f"logs: {directory.attempt(ATTEMPT).logs}"
-        console.print(
-            printable(f"{outcome.state}: {outcome.reason} {outcome.message}", kept="\n"), markup=False, soft_wrap=True
-        )
-        console.print(where, markup=False, soft_wrap=True)
-    if code == EXIT_STOPPED:
-        console.print(_what_is_left(directory), markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(errors.EXIT_BAD_INPUT if code == EXIT_BAD_INPUT else code)
+        _print_ending(console, begun, outcome)
+    raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
 
 
-def _data_cache() -> str:
-    """Where a service that is started here keeps prepared data too. Raises CommandError."""
-    settings = StateSettings()
-    try:
-        # Not as a directory above the other: it is for its owner alone.
-        make_state_directory(settings.state_directory)
-        make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
-    except StateDirectoryError as error:
-        raise errors.CommandError(str(error)) from None
-    return str(settings.prepared_directory)
+def _begin(job: Path | None, resume: Path | None, run_directory: Path | None) -> Begun:
+    if resume is None and job is None:
+        raise errors.BadInputError("there is nothing to train: name a JOB, or a run to go on with: --resume")
+    if resume is not None and run_directory is not None:
+        raise errors.BadInputError("--run-directory: a run that goes on, --resume, stays in its own directory")
+    if resume is not None:
+        return next_attempt(resume, job)
+    assert job is not None, "one of both is there"
+    return new_run(job, run_directory)
 
 
-def _default_directory(name: str) -> Path:
-    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+def _where_it_begins(begun: Begun) -> str:
+    checkpoint = begun.checkpoint
+    if checkpoint is None:
+        return f"attempt {begun.number} begins from the start: {begun.directory.path} has no checkpoint"
+    return f"attempt {begun.number} goes on from step {checkpoint.step:,} of {checkpoint.num_steps:,}"
 
 
-def _new_run_directory(path: Path, resolved: ResolvedJob) -> RunDirectory:
-    directory = RunDirectory(path.resolve())
-    try:
-        directory.path.mkdir(parents=True)
-    except FileExistsError:
-        raise errors.BadInputError(f"{path} exists already: name another with --run-directory") from None
-    except OSError as error:
-        raise _cannot_write(path, error) from None
-    try:
-        write_atomically(directory.spec, resolved.model_dump_json(indent=1))
-        directory.attempt(ATTEMPT).create()
-    except OSError as error:
-        shutil.rmtree(directory.path, ignore_errors=True)
-        raise _cannot_write(path, error) from None
-    return directory
-
-
-def _cannot_write(path: Path, error: OSError) -> errors.BadInputError:
-    mend = "free space there, or name" if error.errno in FULL_DISK else "name"
-    return errors.BadInputError(f"{path}: {error.strerror}; {mend} another with --run-directory")
-
-
-def _what_is_left(directory: RunDirectory) -> str:
-    """Of a run that was stopped."""
-    left = max(directory.checkpoints.glob("step-*[0-9]"), default=None)
-    if left is None:
-        return "no checkpoint was left"
-    return f"checkpoint: {left} (a run cannot go on from it in this version)"
-
-
-def _run(directory: RunDirectory) -> tuple[int, Outcome, list[str]]:
+def _run(begun: Begun) -> tuple[int, Outcome, list[str]]:
     """Exit code, outcome, and what people should see of what was reported."""
-    attempt = directory.attempt(ATTEMPT)
-    command = module_command("dlrm.launch", [str(directory.path), "--attempt", str(ATTEMPT)])
-    progress = SpoolProgress(attempt)
+    attempt = begun.attempt
+    command = module_command("dlrm.launch", [str(begun.directory.path), "--attempt", str(begun.number)])
+    progress = SpoolProgress(attempt, num_steps=begun.checkpoint and begun.checkpoint.num_steps)
     with ProgressLine() as line:
 
         def watch() -> None:
@@ -144,7 +124,7 @@ def _run(directory: RunDirectory) -> tuple[int, Outcome, list[str]]:
     return code, ended, progress.warnings
 
 
-def _result(directory: RunDirectory, outcome: Outcome) -> dict[str, Any]:
+def _result(directory: RunDirectory, outcome: Outcome, warnings: list[str]) -> dict[str, Any]:
     """What `--json` prints; every field is always there, null where it is not known."""
     return {
         "state": outcome.state,
@@ -155,4 +135,32 @@ def _result(directory: RunDirectory, outcome: Outcome) -> dict[str, Any]:
         "num_steps": outcome.step,
         "model": str(directory.model) if directory.model.exists() else None,
         "run_directory": str(directory.path),
+        "warnings": warnings,
     }
+
+
+def _print_result(result: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        console_on().print(result_table(result))
+
+
+def _print_ending(console: Console, begun: Begun, outcome: Outcome) -> None:
+    ending = printable(f"{outcome.state}: {outcome.reason} {outcome.message}", kept="\n")
+    how_to_go_on = _how_to_go_on(begun.directory, outcome)
+    for line in (ending, f"logs: {begun.attempt.logs}", *([how_to_go_on] if how_to_go_on else [])):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _how_to_go_on(directory: RunDirectory, outcome: Outcome) -> str | None:
+    """The command, of a run that may go on from where it is."""
+    if outcome.reason in HOPELESS:
+        return None
+    path = directory.path
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    command = shlex.join(["dlrm", "train", "--resume", str(shown)])
+    newest = newest_checkpoint(directory.checkpoints)
+    if newest is not None:
+        return f"to go on from step {newest.step:,}: {command}"
+    return f"no checkpoint was left; to begin again: {command}" if outcome.state == "stopped" else None

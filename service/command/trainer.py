@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from service.command.errors import CommandError
+from service.held_signals import STOP_SIGNALS, held_stop_signals
 
 POLL_SECONDS = 0.2
 
@@ -30,17 +31,18 @@ def module_command(module: str, arguments: Sequence[str]) -> list[str]:
 
 
 def run_watched(command: Sequence[str], log: Path, watch: Callable[[], None]) -> int:
-    """Run `command`, its output appended to `log`, and answer with its exit code.
+    """Run `command`, a launch process, its output appended to `log`, and answer with its exit code.
 
     `watch` is called several times a second. SIGINT and SIGTERM reach the child as SIGTERM, which stops a run after a
     checkpoint; this process waits for that.
     """
-    with (
-        log.open("ab") as output,
-        # Its own session: an interrupt at the terminal must reach it once, and from here.
-        subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True) as child,
-        passing_on_signals(child),
-    ):
+    with ExitStack() as started:
+        with held_stop_signals():
+            output = started.enter_context(log.open("ab"))
+            # Its own session: an interrupt at the terminal must reach it once, and from here.
+            child = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            started.enter_context(child)
+            started.enter_context(passing_on_signals(child))
         while True:
             try:
                 code = child.wait(POLL_SECONDS)
@@ -60,7 +62,7 @@ def passing_on_signals(child: subprocess.Popen[Any]) -> Generator[list[int]]:
         come.append(signal_number)
         child.terminate()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:
         yield come
     finally:

@@ -1,12 +1,14 @@
 """What the end of an attempt means for its job. Pure: from what was seen to what follows."""
 
+import signal
 from dataclasses import dataclass
 
 from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
+from service.control.restarts import UNCOUNTED
 from service.jobs.reasons import Reason
 from service.jobs.states import AttemptState, JobState
 
-RETRIED = frozenset(
+RETRIED = (
     {Reason(reason.value) for reason in EndReason if reason.is_retried}
     # Stopped by somebody else, such as a machine that shuts down.
     | {Reason.STOP_REQUESTED, Reason.LAUNCH_FAILED}
@@ -49,19 +51,37 @@ def ending(seen: Seen) -> Ending:
     attempt_state = AttemptState.STOPPED if is_stopped else AttemptState.FAILED
     if seen.job_state is JobState.CANCELLING:
         return Ending(attempt_state, JobState.CANCELLED, Reason.USER_CANCELLED, seen.stop_message)
+    if _is_paused(seen):
+        return Ending(attempt_state, JobState.PAUSED, Reason.USER_PAUSED, seen.stop_message)
     reason, message = _cause(seen)
-    if reason in RETRIED and seen.num_restarts_left > 0:
-        return Ending(attempt_state, JobState.RECOVERING, reason, message)
+    if reason in UNCOUNTED or (reason in RETRIED and seen.num_restarts_left > 0):
+        # One that was to pause goes on when it is told to.
+        goes_on = JobState.PAUSED if seen.job_state is JobState.PAUSING else JobState.RECOVERING
+        return Ending(attempt_state, goes_on, reason, message)
     return Ending(attempt_state, JobState.FAILED, reason, message)
 
 
+def _is_paused(seen: Seen) -> bool:
+    """Whether it ended as it was asked to, or was killed because it took too long."""
+    if seen.job_state is not JobState.PAUSING or seen.stop_reason not in (None, Reason.USER_PAUSED):
+        return False
+    return seen.outcome.state == "stopped" if seen.outcome else seen.stop_reason is Reason.USER_PAUSED
+
+
 def _cause(seen: Seen) -> tuple[Reason, str]:
-    if seen.stop_reason is not None:
+    if seen.stop_reason not in (None, Reason.USER_PAUSED):
         return seen.stop_reason, seen.stop_message
     if seen.outcome is not None:
         rank = "" if seen.outcome.rank is None else f"rank {seen.outcome.rank}: "
         return Reason(seen.outcome.reason.value), f"{rank}{seen.outcome.message}"
-    code = "unseen by the service" if seen.exit_code is None else f"with exit code {seen.exit_code}"
     said = f"; it last said: {seen.last_log_line}" if seen.last_log_line else ""
     reason = Reason.BAD_INPUT if seen.exit_code == EXIT_BAD_INPUT else Reason.WORKER_CRASHED
-    return reason, f"the launch process ended {code} and left no outcome{said}"
+    return reason, f"the launch process {_how_it_ended(seen.exit_code)} and left no outcome{said}"
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "ended unseen by the service"
+    if exit_code < 0:
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    return f"ended with exit code {exit_code}"

@@ -4,6 +4,7 @@ import structlog
 
 from dlrm.record import Outcome
 from service.control.ended import ACTOR, Ended
+from service.control.limits import has_to_wait, is_late
 from service.control.starter import Starter, launch_of
 from service.database import Database
 from service.jobs.attempts import AttemptRepository
@@ -45,7 +46,7 @@ class Reconciler:
     def reconcile(self, job: Job) -> None:
         """Bring one job further, as far as what runs allows."""
         if job.state == JobState.RECOVERING:
-            self._change(job, Change(JobState.QUEUED, Reason.RESTARTING, actor=ACTOR, message=job.message))
+            self._wait_to_restart(job)
             return
         with self._database.read() as session:
             attempt = AttemptRepository(session).numbered(job.id, job.num_attempts)
@@ -63,6 +64,16 @@ class Reconciler:
         else:
             self._gone(job, attempt, launch, status)
 
+    def _wait_to_restart(self, job: Job) -> None:
+        number = job.num_attempts + 1
+        if is_late(job):
+            message = f"deadline_seconds = {job.spec['deadline_seconds']} were over before attempt {number} could start"
+            self._change(job, Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=ACTOR, message=message))
+        elif not has_to_wait(job):
+            self._change(
+                job, Change(JobState.QUEUED, Reason.RESTARTING, actor=ACTOR, message=f"attempt {number} is due")
+            )
+
     def _start_again(self, job: Job, attempt: Attempt) -> None:
         """The service ended between the row and the process."""
         try:
@@ -79,12 +90,14 @@ class Reconciler:
             self._see_to_the_end(attempt, launch)
         elif job.state == JobState.CANCELLING:
             self._stop(attempt, launch, Reason.USER_CANCELLED, job.message)
+        elif job.state == JobState.PAUSING:
+            self._stop(attempt, launch, Reason.USER_PAUSED, job.message)
         elif status.memory_bytes > job.memory_bytes:
             used, limit = in_gib(status.memory_bytes), in_gib(job.memory_bytes)
             message = f"its processes used {used}, more than its limit of {limit} (resources.memory)"
             self._note_stop(attempt, Reason.OUT_OF_MEMORY, message)
             self._launcher.kill(launch)
-        elif _is_late(job):
+        elif is_late(job):
             message = f"ran longer than deadline_seconds = {job.spec['deadline_seconds']}"
             self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
 
@@ -101,8 +114,11 @@ class Reconciler:
             self._launcher.kill(launch)
 
     def _gone(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
-        # Ranks may outlive their launch process, and write until they are gone.
-        self._launcher.kill(launch)
+        # Ranks may outlive their launch process, and write until they are gone: into the directory that the next
+        # attempt would work in.
+        if not self._launcher.kill(launch):
+            log.warning("attempt_does_not_end", job=job.id, attempt=attempt.number)
+            return
         self._tail.bring(job, attempt, launch)
         directory = launch.run_directory.attempt(launch.attempt)
         outcome = Outcome.read(directory.outcome)
@@ -130,10 +146,3 @@ class Reconciler:
                     AttemptRepository(session).set_running(job.id, job.num_attempts)
         except StateChangedError as error:
             log.info("job_changed_meanwhile", job=job.id, reason=str(error))
-
-
-def _is_late(job: Job) -> bool:
-    deadline_seconds = job.spec["deadline_seconds"]
-    if deadline_seconds is None or job.started_at is None:
-        return False
-    return (now() - job.started_at).total_seconds() > deadline_seconds

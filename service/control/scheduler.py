@@ -5,6 +5,7 @@ import structlog
 from service.capacity.free import free_capacity
 from service.control.ended import Ended
 from service.control.faults import Faults
+from service.control.limits import has_to_wait, is_late
 from service.control.starter import Starter
 from service.database import Database
 from service.jobs.demand import in_gib, misfits
@@ -13,7 +14,6 @@ from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import JobState
 from service.launchers.protocol import Capacity, Launcher, LaunchError
-from service.times import now
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +44,10 @@ class Scheduler:
         """Start `job`, give it up, or tell why it waits; whether it waits."""
         if self._is_hopeless(job):
             return False
+        if has_to_wait(job):
+            # It asks for nothing yet, so that nobody waits behind it.
+            self._explain(job, Reason.RESTARTING, job.message)
+            return False
         lack = BEHIND_OTHERS if is_blocked else self._lack(job)
         if lack is None:
             self._start(job)
@@ -57,9 +61,9 @@ class Scheduler:
         if errors:
             self._fail(job, Reason.CANNOT_FIT, "; ".join(str(error) for error in errors))
             return True
-        deadline_seconds = job.spec["deadline_seconds"]
-        if deadline_seconds and job.started_at and (now() - job.started_at).total_seconds() > deadline_seconds:
-            self._fail(job, Reason.DEADLINE_EXCEEDED, f"{deadline_seconds} s after its first start it still waits")
+        if is_late(job):
+            waited = f"{job.spec['deadline_seconds']} s after its first start it still waits"
+            self._fail(job, Reason.DEADLINE_EXCEEDED, waited)
             return True
         return False
 

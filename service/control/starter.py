@@ -14,6 +14,7 @@ from service.jobs.repository import Change, JobRepository
 from service.jobs.states import AttemptState, JobState
 from service.keys.secret import hash_secret, new_secret
 from service.launchers.protocol import Launch, Launcher, LaunchError
+from service.reports.progress import ReportedProgress
 from service.times import now
 
 
@@ -30,7 +31,8 @@ class Starter:
             jobs = JobRepository(session)
             number = job.num_attempts + 1
             change = Change(JobState.STARTING, Reason.SCHEDULED, actor="scheduler", attempt=number)
-            jobs.change_state(jobs.expect(job.id, JobState.QUEUED), change)
+            current = jobs.expect(job.id, JobState.QUEUED)
+            jobs.change_state(current, change)
             attempt = Attempt(
                 id=new_id("att"),
                 job_id=job.id,
@@ -43,6 +45,7 @@ class Starter:
             )
             AttemptRepository(session).add(attempt)
             jobs.set_num_attempts(job.id, number)
+            jobs.set_progress(job.id, ReportedProgress.model_validate(current.progress).kept_by_the_next().model_dump())
         return attempt
 
     def launch(self, job: Job, attempt: Attempt) -> None:
@@ -64,8 +67,10 @@ class Starter:
         launch = launch_of(job, attempt)
         directory = launch.run_directory.attempt(launch.attempt)
         directory.create()
-        spec = ResolvedJob.model_validate_json(json.dumps(job.resolved))
-        write_atomically(launch.run_directory.spec, spec.model_dump_json(indent=1))
+        if not launch.run_directory.spec.exists():
+            # Every attempt reads what the first one read, also where a service of another version starts it.
+            spec = ResolvedJob.model_validate_json(json.dumps(job.resolved))
+            write_atomically(launch.run_directory.spec, spec.model_dump_json(indent=1))
         target = {"url": f"{self._url}/v1/ingest/{attempt.id}", "token": token}
         write_atomically(directory.push_target, json.dumps(target), mode=0o600)
 

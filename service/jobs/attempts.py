@@ -47,6 +47,15 @@ class AttemptRepository:
             .values(stop_reason=reason.value, stop_message=message, stop_requested_at=requested_at)
         )
 
+    def set_start(self, attempt_id: str, step: int, evaluated_step: int) -> None:
+        """Note where an attempt begins to train."""
+        self._session.execute(
+            update(Attempt).where(Attempt.id == attempt_id).values(start_step=step, evaluated_step=evaluated_step)
+        )
+
+    def set_saved_step(self, attempt_id: str, step: int | None) -> None:
+        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(saved_step=step))
+
     def finish(
         self, attempt_id: str, state: AttemptState, reason: Reason, message: str, exit_code: int | None, at: datetime
     ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Response
 
 from dlrm.config import FieldError
-from service.jobs.schemas import AttemptList, EventView, JobDetail, JobView
+from service.jobs.schemas import AttemptList, CheckpointList, EventView, JobDetail, JobView
 from service.jobs.service import Submission
 from service.jobs.states import JobState
 from service.keys.dependencies import Submitter, Viewer
@@ -67,6 +67,16 @@ def cancel_job(job_id: str, services: Current, principal: Submitter) -> JobView:
     return services.jobs.cancel(job_id, principal)
 
 
+@router.post("/{job_id}/pause", status_code=202)
+def pause_job(job_id: str, services: Current, principal: Submitter) -> JobView:
+    return services.jobs.pause(job_id, principal)
+
+
+@router.post("/{job_id}/resume", status_code=202)
+def resume_job(job_id: str, services: Current, principal: Submitter) -> JobView:
+    return services.jobs.resume(job_id, principal)
+
+
 @router.get("/{job_id}/events")
 def list_events(
     job_id: str,
@@ -81,6 +91,11 @@ def list_events(
 @router.get("/{job_id}/attempts")
 def list_attempts(job_id: str, services: Current, _: Viewer) -> AttemptList:
     return AttemptList(items=services.jobs.attempts(job_id))
+
+
+@router.get("/{job_id}/checkpoints")
+def list_checkpoints(job_id: str, services: Current, _: Viewer) -> CheckpointList:
+    return CheckpointList(items=services.jobs.checkpoints(job_id))
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -28,6 +28,8 @@ class Job(Base):
     """Of the first attempt."""
     finished_at: Mapped[datetime | None]
     num_attempts: Mapped[int] = mapped_column(default=0)
+    restarts_at: Mapped[datetime | None]
+    """Not started again before; null while it waits for no restart."""
     world_size: Mapped[int]
     num_cores: Mapped[int]
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
@@ -84,6 +86,12 @@ class Attempt(Base):
     """Of the token its reports are pushed with."""
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
+    start_step: Mapped[int | None] = mapped_column(BigInteger)
+    """Batches consumed before it; null until it trains."""
+    evaluated_step: Mapped[int | None] = mapped_column(BigInteger)
+    """Batches consumed before the last evaluation that counted when it began; null until it trains."""
+    saved_step: Mapped[int | None] = mapped_column(BigInteger)
+    """Of the newest checkpoint it has written, noted when it has ended; null where it wrote none."""
     stop_reason: Mapped[str | None] = mapped_column(String(32))
     """Why the service stops or kills it, null while it does not; outlives a restart of the service."""
     stop_message: Mapped[str] = mapped_column(Text, default="")

@@ -14,6 +14,7 @@ class Reason(StrEnum):
     SCHEDULED = "scheduled"
     PROCESS_STARTED = "process_started"
     RESTARTING = "restarting"
+    RESUMED = "resumed"
     # Why it ended; what `dlrm.record.EndReason` says, and what the service adds.
     COMPLETED = "completed"
     TARGET_REACHED = "target_reached"
@@ -22,6 +23,7 @@ class Reason(StrEnum):
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
     WORKER_CRASHED = "worker_crashed"
+    USER_PAUSED = "user_paused"
     USER_CANCELLED = "user_cancelled"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANNOT_FIT = "cannot_fit"

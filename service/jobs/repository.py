@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, func, select, update
@@ -26,6 +27,8 @@ class Change:
     actor: str
     message: str = ""
     attempt: int | None = None
+    restarts_at: datetime | None = None
+    """For a job that waits before it is started again."""
 
 
 class JobRepository:
@@ -119,6 +122,7 @@ class JobRepository:
             "state": change.to_state.value,
             "reason": change.reason.value,
             "message": change.message,
+            "restarts_at": change.restarts_at,
         }
         if change.to_state is JobState.STARTING:
             values["started_at"] = func.coalesce(Job.started_at, time)
@@ -165,7 +169,7 @@ class JobRepository:
         self._session.execute(update(Job).where(Job.id == job_id).values(metrics=metrics))
 
     def set_num_attempts(self, job_id: str, num_attempts: int) -> None:
-        self._session.execute(update(Job).where(Job.id == job_id).values(num_attempts=num_attempts, progress={}))
+        self._session.execute(update(Job).where(Job.id == job_id).values(num_attempts=num_attempts))
 
     def idempotency_key(self, owner: str, key: str) -> IdempotencyKey | None:
         return self._session.get(IdempotencyKey, (owner, key))

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dlrm.config import DerivedNumber
 from dlrm.record import RunDirectory
+from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
 from service.jobs.states import AttemptState, JobState
 
@@ -42,6 +43,8 @@ class JobView(BaseModel):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    restarts_at: datetime | None
+    """Not started again before; null while it waits for no restart."""
     created_by: str
     num_attempts: int
     world_size: int
@@ -102,10 +105,44 @@ class AttemptView(BaseModel):
     exit_code: int | None
     started_at: datetime
     finished_at: datetime | None
+    start_step: int | None
+    """Batches consumed before it: 0, or those of the checkpoint it went on from; null until it trains."""
+    saved_step: int | None
+    """Of the newest checkpoint it has written, once it has ended; null where it wrote none."""
 
 
 class AttemptList(BaseModel):
     items: list[AttemptView]
+
+
+class CheckpointView(BaseModel):
+    """A complete checkpoint on disk."""
+
+    step: int
+    """Batches consumed."""
+    num_samples: int
+    done_fraction: float
+    time: datetime
+    num_bytes: int
+    world_size: int
+    path: str
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> "CheckpointView":
+        manifest = checkpoint.manifest
+        return cls(
+            step=manifest.step,
+            num_samples=manifest.num_samples,
+            done_fraction=manifest.step / max(manifest.num_steps, 1),
+            time=checkpoint.time,
+            num_bytes=manifest.num_bytes,
+            world_size=manifest.world_size,
+            path=str(checkpoint.path),
+        )
+
+
+class CheckpointList(BaseModel):
+    items: list[CheckpointView]
 
 
 def _fields(job: Job) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Submitting, showing and cancelling jobs."""
+"""Submitting, showing, pausing and cancelling jobs."""
 
 import hashlib
 import json
@@ -13,13 +13,15 @@ from dlrm.config import FieldError, JobSpec, parse_job, resolve
 from service.database import Database
 from service.ids import new_id
 from service.jobs.attempts import AttemptRepository
+from service.jobs.checkpoints import checkpoints_of
 from service.jobs.demand import demand_of, misfits
 from service.jobs.models import Job, JobLabel
 from service.jobs.paths import real_roots, with_absolute_paths
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
-from service.jobs.schemas import AttemptView, EventView, JobDetail, JobView
+from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
 from service.jobs.states import TRANSITIONS, JobState
+from service.jobs.warm_start import with_warm_start
 from service.keys.service import Principal
 from service.launchers.protocol import Capacity
 from service.paging import Page
@@ -88,6 +90,7 @@ class JobService:
     def _new_job(self, spec: JobSpec, principal: Principal) -> Job:
         roots = self._settings.data_roots
         absolute = with_absolute_paths(spec, roots, self._settings.private_directories)
+        absolute = with_warm_start(absolute, self._database, self._settings)
         demand = demand_of(spec)
         if errors := misfits(demand, self._capacity):
             raise _cannot_fit(errors)
@@ -116,6 +119,19 @@ class JobService:
             labels=[JobLabel(name=name, value=value) for name, value in spec.labels.items()],
         )
 
+    def _ask(self, job_id: str, change: Callable[[JobRepository, Job], None]) -> JobView:
+        """Change the state of a job as it is by now; again where somebody else was faster."""
+        while True:
+            try:
+                with self._database.write() as session:
+                    job = existing_job(session, job_id)
+                    change(JobRepository(session), job)
+                    view = JobView.of(job)
+            except StateChangedError:
+                continue
+            self._on_change()
+            return view
+
     def page(
         self,
         *,
@@ -138,16 +154,15 @@ class JobService:
 
     def cancel(self, job_id: str, principal: Principal) -> JobView:
         """Cancel a job: at once where it waits, else it is stopped first. Raises ProblemError where it has ended."""
-        while True:
-            try:
-                with self._database.write() as session:
-                    job = existing_job(session, job_id)
-                    _cancel(JobRepository(session), job, principal)
-                    view = JobView.of(job)
-            except StateChangedError:
-                continue
-            self._on_change()
-            return view
+        return self._ask(job_id, lambda jobs, job: _cancel(jobs, job, principal))
+
+    def pause(self, job_id: str, principal: Principal) -> JobView:
+        """Stop a running job after a checkpoint, to go on from when it is resumed. Raises ProblemError."""
+        return self._ask(job_id, lambda jobs, job: _pause(jobs, job, principal))
+
+    def resume(self, job_id: str, principal: Principal) -> JobView:
+        """Let a paused job wait for its turn again. Raises ProblemError where it is not paused."""
+        return self._ask(job_id, lambda jobs, job: _resume(jobs, job, principal))
 
     def events(self, job_id: str, after: int, limit: int) -> Page[EventView]:
         """Events of a job, oldest first. Raises ProblemError."""
@@ -162,6 +177,12 @@ class JobService:
         with self._database.read() as session:
             existing_job(session, job_id)
             return [AttemptView.model_validate(attempt) for attempt in AttemptRepository(session).of_job(job_id)]
+
+    def checkpoints(self, job_id: str) -> list[CheckpointView]:
+        """Complete checkpoints, newest first. Raises ProblemError."""
+        with self._database.read() as session:
+            job = existing_job(session, job_id)
+        return [CheckpointView.of(checkpoint) for checkpoint in checkpoints_of(job)]
 
 
 def existing_job(session: Session, job_id: str) -> Job:
@@ -182,6 +203,22 @@ def _cancel(jobs: JobRepository, job: Job, principal: Principal) -> None:
             jobs.change_state(job, Change(target, Reason.USER_CANCELLED, actor=principal.name, message=message))
             return
     raise conflict(f"{job.id} has already ended: {state}", state=state)
+
+
+def _pause(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    if job.state in (JobState.PAUSING, JobState.PAUSED):
+        return
+    if job.state != JobState.RUNNING:
+        raise conflict(f"{job.id} is {job.state}: only a RUNNING job can be paused", state=job.state)
+    message = f"paused by {principal.name}"
+    jobs.change_state(job, Change(JobState.PAUSING, Reason.USER_PAUSED, actor=principal.name, message=message))
+
+
+def _resume(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    if job.state != JobState.PAUSED:
+        raise conflict(f"{job.id} is {job.state}: only a PAUSED job can be resumed", state=job.state)
+    message = f"resumed by {principal.name}"
+    jobs.change_state(job, Change(JobState.QUEUED, Reason.RESUMED, actor=principal.name, message=message))
 
 
 def _earlier_job(session: Session, submission: Submission) -> JobView | None:

@@ -11,6 +11,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from dlrm.record import AttemptDirectory, write_atomically
+from service.held_signals import held_stop_signals
 from service.launchers.log_files import read_log
 from service.launchers.processes import (
     find_marked,
@@ -84,15 +85,16 @@ class LocalLauncher:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGTERM)
 
-    def kill(self, launch: Launch) -> None:
+    def kill(self, launch: Launch) -> bool:
         # More than once: a process may fork while the others are being ended.
         for _ in range(KILL_ROUNDS):
             remaining = find_marked(_directory(launch).path)
             if not remaining:
-                return
+                return True
             kill_all(remaining)
             time.sleep(KILL_ROUND_SECONDS)
             self._reap(launch)
+        return False
 
     def delete(self, launch: Launch) -> None:
         # Ranks outlive a launch process that was killed: they have sessions of their own.
@@ -110,7 +112,7 @@ class LocalLauncher:
         run_directory = launch.run_directory.path
         command = [str(self._python), "-m", "dlrm.launch", str(run_directory), "--attempt", str(launch.attempt)]
         try:
-            with attempt.launch_log.open("ab") as output:
+            with attempt.launch_log.open("ab") as output, held_stop_signals():
                 return subprocess.Popen(
                     command,
                     cwd=run_directory,

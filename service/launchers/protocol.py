@@ -89,8 +89,8 @@ class Launcher(Protocol):
         """Ask an attempt to end after a checkpoint."""
         ...
 
-    def kill(self, launch: Launch) -> None:
-        """End all processes of an attempt."""
+    def kill(self, launch: Launch) -> bool:
+        """End all processes of an attempt; whether none is left."""
         ...
 
     def delete(self, launch: Launch) -> None:

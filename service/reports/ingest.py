@@ -9,9 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from dlrm.record import EventReport, ProgressReport, Report, parse_report
+from dlrm.record import EvaluationReport, EventReport, ProgressReport, Report, StartReport, StepReport, parse_report
+from service.jobs.attempts import AttemptRepository
 from service.jobs.models import Attempt, Event, Job
 from service.jobs.repository import JobRepository
+from service.paging import MAX_SERIAL
 from service.reports.models import Metric
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository
@@ -20,6 +22,10 @@ from service.reports.repository import ReportRepository
 class Stream(StrEnum):
     METRICS = "metrics"
     EVENTS = "events"
+
+
+KINDS = ("step", "evaluation")
+"""Of the reports that are metrics."""
 
 
 class GapError(Exception):
@@ -62,6 +68,10 @@ def ingest(
         if isinstance(report, EventReport):
             jobs.add_event(_event(job, attempt, rank, report))
             continue
+        if isinstance(report, StartReport):
+            AttemptRepository(session).set_start(attempt.id, report.step, report.evaluated_step)
+            progress = progress.from_start(report, *(repository.last_report(job.id, kind) for kind in KINDS))
+            continue
         progress = progress.after(report)
         if not isinstance(report, ProgressReport):
             repository.add_metric(_metric(job, attempt, rank, stream, report))
@@ -83,6 +93,9 @@ def _parse(line: str | bytes, seq: int, index: int) -> Report:
         raise BadLineError(index, "time: not a time in seconds since the epoch") from None
     if report.seq != seq:
         raise BadLineError(index, f"seq: is {report.seq}, but this line is number {seq}")
+    for field in ("step", "evaluated_step"):
+        if not 0 <= getattr(report, field, 0) <= MAX_SERIAL:
+            raise BadLineError(index, f"{field}: is no number of batches")
     return report
 
 
@@ -100,7 +113,7 @@ def _event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> Event:
     )
 
 
-def _metric(job: Job, attempt: Attempt, rank: int, stream: Stream, report: Report) -> Metric:
+def _metric(job: Job, attempt: Attempt, rank: int, stream: Stream, report: StepReport | EvaluationReport) -> Metric:
     return Metric(
         job_id=job.id,
         attempt_id=attempt.id,
@@ -109,6 +122,7 @@ def _metric(job: Job, attempt: Attempt, rank: int, stream: Stream, report: Repor
         stream=stream.value,
         seq=report.seq,
         kind=report.kind,
+        step=report.step,
         report=_as_json(report),
     )
 

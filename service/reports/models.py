@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
@@ -27,6 +27,8 @@ class Metric(Base):
     stream: Mapped[str] = mapped_column(String(8))
     seq: Mapped[int]
     kind: Mapped[str] = mapped_column(String(10))
+    step: Mapped[int] = mapped_column(BigInteger)
+    """Batches consumed."""
     report: Mapped[dict[str, Any]]
 
 

@@ -1,8 +1,9 @@
 """How far a job has come, told by its reports."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from dlrm.record import EvaluationReport, ProgressReport, StepReport
+from dlrm.record import EvaluationReport, ProgressReport, StartReport, StepReport
 from service.jobs.schemas import Progress
 
 SMOOTHING = 0.9
@@ -31,6 +32,26 @@ class ReportedProgress(Progress):
             }
         return self.model_copy(update=changes)
 
+    def kept_by_the_next(self) -> "ReportedProgress":
+        """What of it a new attempt is shown with until it says where it begins."""
+        kept = ("step", "num_steps", "done_fraction", "loss", "auc")
+        return ReportedProgress(**{name: getattr(self, name) for name in kept})
+
+    def from_start(
+        self, start: StartReport, last_step: Mapping[str, Any] | None, last_evaluation: Mapping[str, Any] | None
+    ) -> "ReportedProgress":
+        """The progress of an attempt that begins at `start`: of what earlier ones reported the last that stands."""
+        last_step, last_evaluation = last_step or {}, last_evaluation or {}
+        changes: dict[str, Any] = {
+            "time": max(start.time, self.time),
+            "step": start.step,
+            "num_steps": last_step.get("num_steps", self.num_steps),
+            "loss": last_step.get("loss"),
+            "auc": last_evaluation.get("auc"),
+        }
+        begun = self.model_copy(update=changes)
+        return begun.model_copy(update={"done_fraction": begun._trained_fraction()})
+
     def _after_step(self, report: StepReport) -> dict[str, Any]:
         speed = report.samples_per_second
         if self.samples_per_second is not None:
@@ -47,7 +68,10 @@ class ReportedProgress(Progress):
     def _done_fraction(self, report: ProgressReport) -> float | None:
         # Evaluating and saving are part of the run: what is trained stays trained.
         is_within_run = report.phase in {"training", "evaluating", "saving"}
-        return self.done_fraction if is_within_run and self.step is not None else report.done_fraction
+        return self._trained_fraction() if is_within_run and self.step is not None else report.done_fraction
+
+    def _trained_fraction(self) -> float | None:
+        return None if self.step is None or self.num_steps is None else self.step / max(self.num_steps, 1)
 
 
 def _eta_seconds(report: StepReport, samples_per_second: float) -> float | None:

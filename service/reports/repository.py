@@ -1,10 +1,15 @@
 """All SQL about reports."""
 
-from sqlalchemy import func, select
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, Subquery, and_, case, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
+from service.jobs.models import Attempt
 from service.reports.models import Metric, StreamPosition
+
+Query = TypeVar("Query", bound="Select[*tuple[Any, ...]]")
 
 
 class ReportRepository:
@@ -33,28 +38,57 @@ class ReportRepository:
 
     def metrics(self, job_id: str, *, kind: str | None, attempt: int | None, after: int, limit: int) -> list[Metric]:
         """Reports in the order they came, those behind the row number `after` alone."""
-        query = select(Metric).where(Metric.job_id == job_id, Metric.id > after).order_by(Metric.id).limit(limit)
-        if kind is not None:
-            query = query.where(Metric.kind == kind)
-        if attempt is not None:
-            query = query.where(Metric.attempt == attempt)
-        return list(self._session.scalars(query))
+        query = _chosen(select(Metric), job_id, kind, attempt, after)
+        return list(self._session.scalars(query.order_by(Metric.id).limit(limit)))
 
     def thinned_metrics(
         self, job_id: str, *, kind: str | None, attempt: int | None, after: int, max_points: int
     ) -> list[Metric]:
         """Of all these reports at most `max_points`, evenly spread, the last one among them."""
-        numbered = select(
-            Metric,
-            func.row_number().over(order_by=Metric.id).label("number"),
-            func.count().over().label("total"),
-        ).where(Metric.job_id == job_id, Metric.id > after)
-        if kind is not None:
-            numbered = numbered.where(Metric.kind == kind)
-        if attempt is not None:
-            numbered = numbered.where(Metric.attempt == attempt)
-        rows = numbered.subquery()
+        number, total = func.row_number().over(order_by=Metric.id), func.count().over()
+        numbered = select(Metric, number.label("number"), total.label("total"))
+        rows = _chosen(numbered, job_id, kind, attempt, after).subquery()
         place = rows.c.number * max_points // rows.c.total
         place_before = (rows.c.number - 1) * max_points // rows.c.total
         metric = aliased(Metric, rows)
         return list(self._session.scalars(select(metric).where(place > place_before).order_by(rows.c.id)))
+
+    def last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
+        """The newest report of one kind that stands."""
+        query = _chosen(select(Metric.report), job_id, kind, attempt=None, after=0)
+        return self._session.scalar(query.order_by(Metric.id.desc()).limit(1))
+
+    def begun(self, job_id: str) -> list[Attempt]:
+        """Every attempt that has begun to train."""
+        query = select(Attempt).where(Attempt.job_id == job_id, Attempt.start_step.is_not(None))
+        return list(self._session.scalars(query.order_by(Attempt.number)))
+
+
+def _chosen(query: Query, job_id: str, kind: str | None, attempt: int | None, after: int) -> Query:
+    """Reports behind the row number `after`: all of one attempt; where `attempt` is null, of every one what stands."""
+    query = query.where(Metric.job_id == job_id, Metric.id > after)
+    if kind is not None:
+        query = query.where(Metric.kind == kind)
+    if attempt is not None:
+        return query.where(Metric.attempt == attempt)
+    last = _last_standing(job_id)
+    last_step = case((Metric.kind == "evaluation", last.c.evaluated_step), else_=last.c.step)
+    return query.outerjoin(last, last.c.attempt_id == Metric.attempt_id).where(
+        or_(last_step.is_(None), Metric.step <= last_step)
+    )
+
+
+def _last_standing(job_id: str) -> Subquery:
+    """Of every attempt that a later one has begun behind: the last step, and evaluation, that was not made again."""
+    earlier, later = aliased(Attempt), aliased(Attempt)
+    return (
+        select(
+            earlier.id.label("attempt_id"),
+            func.min(later.start_step).label("step"),
+            func.min(later.evaluated_step).label("evaluated_step"),
+        )
+        .join(later, and_(later.job_id == earlier.job_id, later.number > earlier.number))
+        .where(earlier.job_id == job_id)
+        .group_by(earlier.id)
+        .subquery()
+    )

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.jobs.models import Attempt
 from service.reports.ingest import Stream
 
 MetricKind = Literal["step", "evaluation"]
@@ -27,10 +28,29 @@ class Acknowledged(BaseModel):
     acknowledged_seq: int
 
 
+class AttemptStart(BaseModel):
+    """Where an attempt began to train."""
+
+    attempt: int
+    step: int
+    """Batches consumed before it: later steps of earlier attempts are void."""
+    evaluated_step: int
+    """Batches consumed before the last evaluation that counts: later evaluations of earlier attempts are void."""
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> "AttemptStart":
+        """attempt: one that has begun to train."""
+        return cls(attempt=attempt.number, step=attempt.start_step or 0, evaluated_step=attempt.evaluated_step or 0)
+
+
 class MetricPage(BaseModel):
-    """Step and evaluation reports, each with the number of its attempt."""
+    """Step and evaluation reports, each with the number of its attempt.
+
+    `starts`: of every attempt that has begun to train; what it makes void may stand on an earlier page.
+    """
 
     items: list[dict[str, Any]]
+    starts: list[AttemptStart]
     next_cursor: str | None = None
 
 

@@ -17,7 +17,7 @@ from service.launchers.protocol import Launch, Launcher, LogRange, LogSource
 from service.problems import conflict, invalid_request, not_found, unauthenticated
 from service.reports.ingest import BadLineError, GapError, Stream, ingest
 from service.reports.repository import ReportRepository
-from service.reports.schemas import LogView, MetricKind, MetricPage, NewReports
+from service.reports.schemas import AttemptStart, LogView, MetricKind, MetricPage, NewReports
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,11 @@ class ReportService:
                     job_id, kind=query.kind, attempt=query.attempt, after=query.after, limit=query.limit + 1
                 )
                 shown = found[: query.limit]
+            starts = [AttemptStart.of(attempt) for attempt in reports.begun(job_id)]
         items = [{"attempt": metric.attempt} | metric.report for metric in shown]
-        return MetricPage(items=items, next_cursor=str(shown[-1].id) if len(found) > len(shown) else None)
+        return MetricPage(
+            items=items, starts=starts, next_cursor=str(shown[-1].id) if len(found) > len(shown) else None
+        )
 
     def logs(self, job_id: str, attempt_number: int | None, source: LogSource, part: LogRange) -> LogView:
         """A part of a log of the given attempt, or of the last one. Raises ProblemError."""
@@ -109,7 +112,7 @@ def _check_rank(job: Job, rank: int) -> None:
 def _attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
     """The attempt of that number, the last one for None; None where there is no attempt at all."""
     attempts = AttemptRepository(session)
-    if number is None:
+    if number is None or job.num_attempts == 0 == number - 1:
         return attempts.numbered(job.id, job.num_attempts)
     attempt = attempts.numbered(job.id, number)
     if attempt is None:

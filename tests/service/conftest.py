@@ -55,6 +55,7 @@ def settings_in(directory: Path) -> Settings:
         port=0,
         reconcile_interval_seconds=0.05,
         grace_period_seconds=30.0,
+        restart_delay_seconds=0.05,
     )
 
 

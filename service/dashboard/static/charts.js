@@ -24,10 +24,15 @@ export class Chart {
     new ResizeObserver(() => this.plot?.setSize({ width: target.clientWidth, height: HEIGHT })).observe(target);
   }
 
-  /** data: [steps, values of the first line, …], as uPlot takes it; the axis ends at the last step of the run. */
-  show(data, numSteps) {
+  /**
+   * data: [steps, values of the first line, …], as uPlot takes it; the axis ends at the last step of the run.
+   * marks: steps at which a line stands, where an attempt went on.
+   */
+  show(data, numSteps, marks = []) {
     const isFirst = this.data === null;
     this.data = data;
+    this.marks = marks;
+    this.target.dataset.marks = marks.join(" ");
     this.numSteps = numSteps;
     this.target.dataset.points = data[0].length;
     if (isFirst) this.#draw();
@@ -53,8 +58,25 @@ export class Chart {
         { ...axis, size: 52 }],
       series: [{ label: "step" }, ...this.lines.map((line) => this.#series(line))],
       cursor: { drag: { x: false, y: false } },
+      hooks: { drawAxes: [(plot) => this.#drawMarks(plot)] },
     };
     this.plot = new uPlot(options, this.data, this.target);
+  }
+
+  #drawMarks(plot) {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.strokeStyle = colour("--warn");
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+    for (const step of this.marks) {
+      const x = plot.valToPos(step, "x", true);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
+    ctx.restore();
   }
 
   #series(line) {

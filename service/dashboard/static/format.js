@@ -13,6 +13,14 @@ export const figure = (value) => (known(value) ? value.toFixed(4) : UNKNOWN);
 export const percent = (fraction) => (known(fraction) ? `${Math.floor(fraction * 100)} %` : "");
 export const bytes = (value) => `${(value / 2 ** 30).toFixed(1)} GiB`;
 
+/** The size of files, in decimal units. */
+export function fileSize(value) {
+  const units = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"];
+  const power = Math.min(Math.floor(Math.log10(Math.max(value, 1)) / 3), units.length - 1);
+  const format = { style: "unit", unit: units[power], maximumFractionDigits: power ? 1 : 0 };
+  return new Intl.NumberFormat("en", format).format(value / 1000 ** power);
+}
+
 export function duration(seconds) {
   if (!known(seconds)) return UNKNOWN;
   const rounded = Math.max(0, Math.round(seconds));
@@ -56,6 +64,11 @@ export function reasonText(job) {
   return job.reason && !SELF_EVIDENT.has(job.state) ? job.reason.replaceAll("_", " ") : "";
 }
 
+function restartText(job) {
+  const seconds = (Date.parse(job.restarts_at) - Date.now()) / 1000;
+  return `attempt ${job.num_attempts + 1} starts ${seconds > 0 ? `in ${duration(seconds)}` : "now"}`;
+}
+
 /** How far a job is, in words: phase, what it says, step, what is left. */
 export function progressText(job) {
   const { phase, message, step, num_steps, eta_seconds } = job.progress;
@@ -64,14 +77,15 @@ export function progressText(job) {
   if (isStarted && phase !== "training") parts.push(phase ?? "starting");
   if (isStarted && phase === "preparing") return [...parts, message].filter(Boolean).join(" · ");
   if (known(step) && num_steps) parts.push(`step ${integer(step)} of ${integer(num_steps)}`);
-  if (!hasEnded(job) && known(eta_seconds)) parts.push(`${duration(eta_seconds)} left`);
+  if (isStarted && known(eta_seconds)) parts.push(`${duration(eta_seconds)} left`);
+  if (known(job.restarts_at)) parts.push(restartText(job));
   return parts.join(" · ");
 }
 
 /** Fill a <progress>: empty while a job waits, moving while how far it is is not known. */
 export function showProgress(bar, job) {
   const fraction = job.state === "SUCCEEDED" ? 1 : job.progress.done_fraction;
-  const isWaiting = job.state === "QUEUED" || hasEnded(job);
+  const isWaiting = ["QUEUED", "RECOVERING", "PAUSED"].includes(job.state) || hasEnded(job);
   if (known(fraction) || isWaiting) bar.value = fraction ?? 0;
   else bar.removeAttribute("value");
   bar.dataset.state = job.state;

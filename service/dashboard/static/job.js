@@ -1,8 +1,9 @@
 // One job: header, figures, curves, events and log, fetched again while the job goes on.
+import { showAttempts } from "./attempts.js";
 import { get, keepUpToDate, request, showCapacity, startHeader } from "./api.js";
 import { Chart } from "./charts.js";
 import {
-  bytes, clock, duration, element, figure, hasEnded, integer, labelChips, percent, progressText, rate, reasonText,
+  bytes, clock, duration, element, figure, fileSize, hasEnded, integer, labelChips, percent, progressText, rate, reasonText,
   showProgress, showState,
 } from "./format.js";
 import { Log } from "./log.js";
@@ -30,6 +31,8 @@ function showHeader(job) {
   byId("reason").textContent = reasonText(job);
   byId("message").textContent = job.message ?? "";
   byId("message").hidden = !job.message;
+  byId("pause").hidden = job.state !== "RUNNING";
+  byId("resume").hidden = job.state !== "PAUSED";
   byId("cancel").hidden = hasEnded(job) || job.state === "CANCELLING";
   byId("confirm-name").textContent = job.name;
   showProgress(byId("progress"), job);
@@ -37,7 +40,7 @@ function showHeader(job) {
   byId("progress-text").textContent = [done, progressText(job)].filter(Boolean).join(" · ");
 }
 
-function showTiles(job) {
+function showTiles(job, lastCheckpoint) {
   const { metrics, progress } = job;
   const auc = metrics.auc ?? progress.auc;
   const started = job.started_at ? Date.parse(job.started_at) : null;
@@ -49,6 +52,8 @@ function showTiles(job) {
     ["Samples/s", rate(metrics.samples_per_second ?? progress.samples_per_second), `${integer(job.world_size)} ranks`],
     ["Ran for", started ? duration((ended - started) / 1000) : "–", `attempt ${job.num_attempts || "–"}`],
   ];
+  const saved = lastCheckpoint ? `${clock(lastCheckpoint.time)} · ${fileSize(lastCheckpoint.num_bytes)}` : "none yet";
+  tiles.push(["Last checkpoint", lastCheckpoint ? `step ${integer(lastCheckpoint.step)}` : "–", saved]);
   byId("tiles").replaceChildren(
     ...tiles.map(([name, value, note]) =>
       element("div", {}, element("dt", {}, name), element("dd", {}, value, element("small", {}, note))),
@@ -64,22 +69,19 @@ function showFiles(job) {
   );
 }
 
-/** One value a step, of the latest attempt that has it. */
-function curve(items, value) {
-  const bySteps = new Map(items.map((item) => [item.step, value(item) ?? null]));
-  const steps = [...bySteps.keys()].sort((a, b) => a - b);
-  return [steps, steps.map((step) => bySteps.get(step))];
-}
+const curve = (items, value) => [items.map((item) => item.step), items.map((item) => value(item) ?? null)];
 
+/** Drawn anew as a whole whenever something moves: what a new attempt has made void is gone then. */
 async function showCurves(job) {
-  const here = `${job.progress.step} ${job.progress.auc} ${job.state}`;
+  const here = `${job.num_attempts} ${job.progress.step} ${job.progress.auc} ${job.state}`;
   if (here === stepDrawn) return;
   const [steps, evaluations] = await Promise.all([
     get(`${path}/metrics?kind=step&max_points=${MAX_POINTS}`),
     get(`${path}/metrics?kind=evaluation&max_points=${MAX_POINTS}`),
   ]);
   if (steps.items.length) lossChart ??= new Chart(byId("loss-chart"), [{ label: "loss", colour: "--accent" }]);
-  lossChart?.show(curve(steps.items, (item) => item.loss), job.progress.num_steps);
+  const marks = steps.starts.filter((start) => start.attempt > 1).map((start) => start.step);
+  lossChart?.show(curve(steps.items, (item) => item.loss), job.progress.num_steps, marks);
   const hasBest = evaluations.items.some((item) => item.best_possible_auc !== null);
   const lines = [{ label: "AUC", colour: "--good" }];
   if (hasBest) lines.push({ label: "best possible", colour: "--muted", dash: [6, 4] });
@@ -136,28 +138,34 @@ function showDocument(job) {
 }
 
 async function update() {
-  const job = await get(path);
+  const [job, checkpoints, attempts] = await Promise.all([path, `${path}/checkpoints`, `${path}/attempts`].map(get));
   showHeader(job);
-  showTiles(job);
+  showTiles(job, checkpoints.items[0]);
+  showAttempts(byId("attempts"), attempts.items);
   showFiles(job);
   if (page.hidden) showDocument(job);
   page.hidden = false;
   log ??= new Log(byId("log"), byId("rank"), path, job.world_size);
-  await Promise.all([showCurves(job), showEvents(), log.update(), showCapacity(bytes)]);
+  await Promise.all([showCurves(job), showEvents(), log.update(job.num_attempts), showCapacity(bytes)]);
   return !(hasEnded(job) && log.isComplete);
 }
 
 startHeader();
 const updateNow = keepUpToDate(update);
 
-byId("cancel").addEventListener("click", () => byId("confirm").showModal());
-byId("confirm").addEventListener("close", async () => {
-  if (byId("confirm").returnValue !== "cancel") return;
+async function ask(action) {
   try {
-    await request("POST", `${path}/cancel`);
+    await request("POST", `${path}/${action}`);
   } catch (error) {
     byId("trouble").hidden = false;
     byId("trouble").textContent = error.message;
   }
   updateNow();
+}
+
+byId("pause").addEventListener("click", () => ask("pause"));
+byId("resume").addEventListener("click", () => ask("resume"));
+byId("cancel").addEventListener("click", () => byId("confirm").showModal());
+byId("confirm").addEventListener("close", () => {
+  if (byId("confirm").returnValue === "cancel") ask("cancel");
 });

@@ -15,7 +15,7 @@ export class Log {
     select.replaceChildren(...ranks, element("option", { value: "launch" }, "launch"));
     select.addEventListener("change", () => {
       this.#restart();
-      this.update();
+      this.update(0);
     });
     this.#restart();
   }
@@ -27,8 +27,9 @@ export class Log {
     this.target.textContent = "";
   }
 
-  /** Fetch what the log has more; the view stays at the end where it was there. */
-  async update() {
+  /** Fetch what the log has more; the view stays at the end where it was there. numAttempts: how many have begun. */
+  async update(numAttempts) {
+    if (this.attempt !== null && this.attempt < numAttempts) this.#restart(); // the log of a new attempt starts anew
     if (this.isComplete) return;
     const rank = this.select.value;
     const query = new URLSearchParams({ rank });
@@ -36,10 +37,7 @@ export class Log {
     else query.set("offset", this.offset);
     const part = await get(`${this.path}/logs?${query}`);
     if (rank !== this.select.value) return; // another log was chosen meanwhile
-    if (this.attempt !== null && part.attempt !== this.attempt) {
-      this.#restart(); // a new attempt has begun; its log starts anew
-      return;
-    }
+    if (this.attempt !== null && part.attempt !== this.attempt) return; // one that the next update knows of
     const { target } = this;
     const isAtEnd = target.scrollHeight - target.scrollTop - target.clientHeight < NEAR_END_PIXELS;
     if (part.text) target.textContent = (target.textContent + part.text).slice(-MAX_CHARACTERS);

@@ -3,7 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from dlrm.record import AttemptDirectory, EvaluationReport, EventReport, ProgressReport, SpoolWriter, StepReport
+from dlrm.record import (
+    AttemptDirectory,
+    EvaluationReport,
+    EventReport,
+    ProgressReport,
+    SpoolWriter,
+    StartReport,
+    StepReport,
+)
 from service.command.progress import describe
 from service.command.spool import SpoolProgress
 
@@ -68,3 +76,20 @@ def test_what_people_should_see_is_kept_apart_from_what_is_merely_noted(tmp_path
         events.write(EventReport(name="few_steps", message="1 step(s) are too few"))
     progress.read()
     assert progress.warnings == ["1 step(s) are too few"]
+
+
+def test_a_run_that_goes_on_is_shown_from_where_it_goes_on(tmp_path: Path) -> None:
+    attempt = AttemptDirectory(tmp_path)
+    progress = SpoolProgress(attempt, num_steps=10)
+    with (
+        closing(SpoolWriter(attempt.spool_file(0, "events"))) as events,
+        closing(SpoolWriter(attempt.spool_file(0, "metrics"))) as metrics,
+    ):
+        events.write(EventReport(name="checkpoint_passed_over", message="step 8 is passed over: it was not finished"))
+        events.write(ProgressReport(phase="training"))
+        metrics.write(StartReport(step=6, evaluated_step=5))
+        seen = progress.read()
+        assert (seen.phase, seen.done_fraction, describe(seen)) == ("training", 0.6, "step 6/10")
+        metrics.write(step(7, 100.0))
+        assert progress.read().eta_seconds == pytest.approx(3.0)
+    assert progress.warnings == ["step 8 is passed over: it was not finished"]

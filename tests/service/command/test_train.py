@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -39,6 +40,23 @@ def write_job(directory: Path, **changes: object) -> Path:
 
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "service.command", *map(str, arguments)]
+
+
+def interrupted(*arguments: object, cwd: Path) -> str:
+    """What `dlrm train` says on stderr that is interrupted while it trains."""
+    training = subprocess.Popen(
+        command("train", *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=cwd
+    )
+    assert training.stderr is not None
+    heard: list[str] = []
+    for line in training.stderr:
+        heard.append(line)
+        if " step " in line:
+            os.kill(training.pid, signal.SIGINT)
+            break
+    heard += training.stderr
+    assert training.wait() == EXIT_STOPPED, "".join(heard)
+    return "".join(heard)
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -99,4 +117,45 @@ def test_an_interrupt_stops_after_a_checkpoint(tmp_path: Path) -> None:
     assert training.returncode == EXIT_STOPPED
     assert json.loads(out.splitlines()[-1])["state"] == "stopped"
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
-    assert f"checkpoint: {checkpoint} (a run cannot go on from it in this version)" in said
+    assert said.count(str(checkpoint)) == 1
+
+
+def test_a_stop_names_the_command_that_goes_on_with_the_run_to_the_same_model(tmp_path: Path) -> None:
+    job = write_job(tmp_path, run={"epochs": 60})
+    said = interrupted(job, "--run-directory", tmp_path / "my run", cwd=tmp_path)
+    (hint,) = [line for line in said.splitlines() if line.startswith("to go on from step ")]
+    step, _, line = hint.removeprefix("to go on from step ").partition(": ")
+    assert line == "dlrm train --resume 'my run'"
+    went_on = subprocess.run(command(*shlex.split(line)[1:]), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert went_on.returncode == 0, went_on.stderr
+    assert f"attempt 2 goes on from step {step} of 1,080" in went_on.stderr
+    alone = run("train", job, "--run-directory", tmp_path / "alone")
+    assert alone.returncode == 0, alone.stderr
+    weights = Path("model", "model.safetensors")
+    assert (tmp_path / "my run" / weights).read_bytes() == (tmp_path / "alone" / weights).read_bytes()
+
+
+def test_a_run_goes_on_with_a_changed_document(tmp_path: Path) -> None:
+    epochs = {"epochs": 60}
+    said = interrupted(write_job(tmp_path, run=epochs), "--run-directory", "run", cwd=tmp_path)
+    assert "to go on from step" in said
+    changes = {"run": {**epochs, "eval_every_fraction": 0.5}, "resources": {"workers_per_node": 1}}
+    changed = write_job(tmp_path, **changes, batch={"global_size": 1024, "chunk_size": 100})
+    ended = run("train", changed, "--resume", tmp_path / "run", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["num_steps"] == 1080
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())
+    assert (spec["chunk_size"], spec["job"]["resources"]["workers_per_node"]) == (100, 1)
+
+
+def test_a_run_without_a_checkpoint_begins_from_the_start_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "rows.tsv").write_text("1\tnot a Criteo row\n")
+    job = write_job(tmp_path, data={"train": ["rows.tsv"]})
+    failed = run("train", job, "--run-directory", tmp_path / "run")
+    assert failed.returncode == 2
+    assert "--resume" not in failed.stderr
+    rows = [f"{row % 2}\t" + "\t".join([str(row % 7)] * 39) + "\n" for row in range(3000)]
+    (tmp_path / "rows.tsv").write_text("".join(rows))
+    ended = run("train", "--resume", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    assert f"attempt 2 begins from the start: {tmp_path / 'run'} has no checkpoint" in ended.stderr

@@ -221,7 +221,8 @@ def test_a_job_that_no_longer_fits_the_machine_fails(settings: Any) -> None:
 
 
 def test_a_trainer_that_cannot_be_started_fails_the_job_after_its_restarts(settings: Any, tmp_path: Path) -> None:
-    services = create_services(settings.model_copy(update={"trainer_python": tmp_path / "nothing"}))
+    changes = {"trainer_python": tmp_path / "nothing", "restart_delay_seconds": 0.0}
+    services = create_services(settings.model_copy(update=changes))
     job_id = submit(services, max_restarts=1)
     services.control.run_once()
     assert waiting(services, job_id) == ("QUEUED", "launch_failed")

@@ -18,6 +18,7 @@ CRASHED = Seen(
     stop_message="",
     num_restarts_left=2,
 )
+PAUSED = replace(CRASHED, job_state=JobState.PAUSING, stop_reason=Reason.USER_PAUSED)
 FAILED = Outcome(state="failed", reason=EndReason.BAD_INPUT, message="line 3: 39 columns", rank=1)
 DIVERGED = Outcome(state="failed", reason=EndReason.DIVERGED)
 LOST = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="rank 1 was killed by SIGKILL")
@@ -40,6 +41,7 @@ DONE = Outcome(state="succeeded", reason=EndReason.COMPLETED)
         (CRASHED, JobState.RECOVERING, Reason.WORKER_CRASHED),
         (replace(CRASHED, exit_code=None), JobState.RECOVERING, Reason.WORKER_CRASHED),
         (replace(CRASHED, outcome=STOPPED), JobState.RECOVERING, Reason.STOP_REQUESTED),
+        (replace(CRASHED, outcome=STOPPED, num_restarts_left=0), JobState.RECOVERING, Reason.STOP_REQUESTED),
         (
             replace(CRASHED, outcome=STOPPED, stop_reason=Reason.DEADLINE_EXCEEDED),
             JobState.FAILED,
@@ -47,6 +49,22 @@ DONE = Outcome(state="succeeded", reason=EndReason.COMPLETED)
         ),
         (replace(CRASHED, stop_reason=Reason.OUT_OF_MEMORY), JobState.FAILED, Reason.OUT_OF_MEMORY),
         (replace(CRASHED, num_restarts_left=0), JobState.FAILED, Reason.WORKER_CRASHED),
+        (replace(PAUSED, outcome=STOPPED), JobState.PAUSED, Reason.USER_PAUSED),
+        (replace(PAUSED, outcome=STOPPED, num_restarts_left=0), JobState.PAUSED, Reason.USER_PAUSED),
+        (replace(PAUSED, outcome=DONE), JobState.SUCCEEDED, Reason.COMPLETED),
+        (PAUSED, JobState.PAUSED, Reason.USER_PAUSED),
+        (replace(PAUSED, outcome=LOST), JobState.PAUSED, Reason.WORKER_CRASHED),
+        (replace(PAUSED, stop_reason=None), JobState.PAUSED, Reason.WORKER_CRASHED),
+        (replace(PAUSED, stop_reason=None, outcome=STOPPED), JobState.PAUSED, Reason.USER_PAUSED),
+        (replace(PAUSED, outcome=LOST, num_restarts_left=0), JobState.FAILED, Reason.WORKER_CRASHED),
+        (replace(PAUSED, outcome=DIVERGED), JobState.FAILED, Reason.DIVERGED),
+        (replace(PAUSED, stop_reason=Reason.OUT_OF_MEMORY), JobState.FAILED, Reason.OUT_OF_MEMORY),
+        (
+            replace(PAUSED, outcome=STOPPED, stop_reason=Reason.DEADLINE_EXCEEDED),
+            JobState.FAILED,
+            Reason.DEADLINE_EXCEEDED,
+        ),
+        (replace(PAUSED, outcome=STOPPED, job_state=JobState.CANCELLING), JobState.CANCELLED, Reason.USER_CANCELLED),
     ],
 )
 def test_what_an_end_means(seen: Seen, job_state: JobState, reason: Reason) -> None:
@@ -58,13 +76,14 @@ def test_the_message_names_the_rank_or_what_was_said_last() -> None:
     assert ending(replace(CRASHED, outcome=FAILED)).message == "rank 1: line 3: 39 columns"
     assert "exit code 3" in ending(CRASHED).message
     assert "KeyError: 'day'" in ending(CRASHED).message
+    assert "was killed by SIGKILL and left no outcome" in ending(replace(CRASHED, exit_code=-9)).message
     assert "unseen" in ending(replace(CRASHED, exit_code=None)).message
 
 
 @given(
     st.sampled_from(sorted(HOLDING)),
     st.sampled_from([None, DONE, STOPPED, FAILED, DIVERGED, LOST]),
-    st.sampled_from([None, Reason.DEADLINE_EXCEEDED, Reason.OUT_OF_MEMORY]),
+    st.sampled_from([None, Reason.DEADLINE_EXCEEDED, Reason.OUT_OF_MEMORY, Reason.USER_PAUSED]),
     st.integers(-1, 3),
 )
 def test_every_end_leads_on_and_only_what_may_go_better_is_retried(
@@ -81,7 +100,7 @@ def test_every_end_leads_on_and_only_what_may_go_better_is_retried(
     )
     if found.job_state is JobState.RECOVERING:
         assert found.reason in RETRIED
-        assert num_restarts_left > 0
-        assert job_state is not JobState.CANCELLING
+        assert num_restarts_left > 0 or found.reason is Reason.STOP_REQUESTED
+        assert job_state not in {JobState.CANCELLING, JobState.PAUSING}
     else:
-        assert found.job_state in ENDED
+        assert found.job_state in ENDED | ({JobState.PAUSED} if job_state is JobState.PAUSING else set())

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ def fill() -> Any:
             with closing(connection.cursor()) as cursor:
                 cursor.execute("PRAGMA max_page_count = 1")
 
+        with closing(sqlite3.connect(api.services.settings.state_directory / "service.sqlite3")) as connection:
+            # What migrations left free would be used first.
+            connection.execute("VACUUM")
         event.listen(database.engine, "connect", limit)
         # Connections of before have no limit.
         database.close()

@@ -45,7 +45,7 @@ def test_services_that_start_at_once_migrate_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(start, range(4)))
     with opened(tmp_path).read() as session:
-        assert session.execute(text("SELECT version_num FROM alembic_version")).all() == [("0001",)]
+        assert session.execute(text("SELECT version_num FROM alembic_version")).all() == [("0002",)]
 
 
 def test_a_migration_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A trainer that keeps the contract of `dlrm.launch` and trains nothing: `-m dlrm.launch RUN_DIRECTORY --attempt N`.
 
-The job's label `behaviour` says what happens. Nothing here outlives LIFETIME_SECONDS.
+The job's label `behaviour` says what happens. Like the real one it goes on from the newest checkpoint, and says where
+it begins. Nothing here outlives LIFETIME_SECONDS.
 """
 
 import argparse
@@ -15,6 +16,8 @@ from dlrm.config import ResolvedJob
 from dlrm.record import (
     EXIT_FAILED,
     AttemptDirectory,
+    CheckpointFile,
+    CheckpointManifest,
     EndReason,
     EvaluationReport,
     EventReport,
@@ -22,7 +25,9 @@ from dlrm.record import (
     ProgressReport,
     RunDirectory,
     SpoolWriter,
+    StartReport,
     StepReport,
+    newest_checkpoint,
 )
 from dlrm.reporting.push import Pusher
 
@@ -38,6 +43,8 @@ def main() -> int:
     parser.add_argument("--attempt", type=int, required=True)
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, request_stop)
+    # A launch process begins with it held back.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     signal.alarm(LIFETIME_SECONDS)
     directory = RunDirectory(arguments.run_directory)
     job = ResolvedJob.model_validate_json(directory.spec.read_bytes()).job
@@ -50,17 +57,19 @@ def main() -> int:
 def succeed(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     pusher = Pusher(attempt, world_size=1)
     pusher.start()
-    write_reports(attempt)
-    directory.model.mkdir()
+    write_events(attempt)
+    code = finish(directory, attempt, Training(directory, attempt))
     pusher.close()
-    return end(attempt, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS, metrics={"auc": 0.75}))
+    return code
 
 
-def wait(_: RunDirectory, attempt: AttemptDirectory) -> int:
-    SpoolWriter(attempt.spool_file(0, "metrics")).write(step_report(1))
+def wait(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    training = Training(directory, attempt)
+    training.train_to(training.step + 1)
     while not is_stop_requested:
         time.sleep(0.02)
-    return end(attempt, Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, step=1))
+    training.save()
+    return end(attempt, Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, step=training.step))
 
 
 def prepare(_: RunDirectory, attempt: AttemptDirectory) -> int:
@@ -94,6 +103,28 @@ def crash_once(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     return crash(directory, attempt) if is_first else succeed(directory, attempt)
 
 
+def lose_two_steps_once(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    """The first attempt is killed at step 4, with a checkpoint of step 2; the next one waits at its beginning."""
+    training = Training(directory, attempt)
+    if training.step == 0:
+        training.train_to(2)
+        training.evaluate()
+        training.save()
+        training.train_to(4)
+        training.evaluate()
+        os.kill(os.getpid(), signal.SIGKILL)
+    while not directory.path.joinpath("go-on").exists():
+        time.sleep(0.02)
+    return finish(directory, attempt, training)
+
+
+def crash_further_every_time(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    training = Training(directory, attempt)
+    training.train_to(training.step + 1)
+    training.save()
+    return crash(directory, attempt)
+
+
 def bad_input(_: RunDirectory, attempt: AttemptDirectory) -> int:
     message = "day_0.tsv line 3: 39 columns, expected 40"
     return end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=message, rank=1))
@@ -122,6 +153,8 @@ BEHAVIOURS = {
         ignore_stop,
         crash,
         crash_once,
+        lose_two_steps_once,
+        crash_further_every_time,
         bad_input,
         hog,
         die_leaving_a_rank,
@@ -129,24 +162,67 @@ BEHAVIOURS = {
 }
 
 
-def write_reports(attempt: AttemptDirectory) -> None:
-    metrics = SpoolWriter(attempt.spool_file(0, "metrics"))
+class Training:
+    """One attempt's share of the run, from the newest checkpoint on."""
+
+    def __init__(self, directory: RunDirectory, attempt: AttemptDirectory) -> None:
+        newest = newest_checkpoint(directory.checkpoints)
+        self.step = newest.step if newest else 0
+        self.evaluated_step = int((newest.path / "evaluated_step").read_text()) if newest else 0
+        self._directory = directory
+        self._metrics = SpoolWriter(attempt.spool_file(0, "metrics"))
+        self._metrics.write(StartReport(step=self.step, evaluated_step=self.evaluated_step))
+
+    def train_to(self, step: int) -> None:
+        while self.step < step:
+            self.step += 1
+            self._metrics.write(step_report(self.step))
+
+    def evaluate(self) -> None:
+        self._metrics.write(evaluation_report(self.step))
+        self.evaluated_step = self.step
+
+    def save(self) -> None:
+        """A checkpoint whose files are what `COMPLETE` says of them."""
+        path = self._directory.checkpoint(self.step)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "evaluated_step").write_text(str(self.evaluated_step))
+        manifest = CheckpointManifest(
+            step=self.step,
+            num_steps=NUM_STEPS,
+            num_samples=100 * self.step,
+            time=time.time(),
+            world_size=1,
+            identity={},
+            data_checksum=None,
+            files={"evaluated_step": CheckpointFile.of(path / "evaluated_step")},
+        )
+        manifest.write(path)
+
+
+def finish(directory: RunDirectory, attempt: AttemptDirectory, training: Training) -> int:
+    training.train_to(NUM_STEPS)
+    training.evaluate()
+    directory.model.mkdir()
+    return end(attempt, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS, metrics={"auc": 0.75}))
+
+
+def write_events(attempt: AttemptDirectory) -> None:
     events = SpoolWriter(attempt.spool_file(0, "events"))
     events.write(ProgressReport(phase="loading", done_fraction=0.5))
     events.write(EventReport(name="plan", message="2 tables", details={"tables": 2}))
-    for step in range(1, NUM_STEPS + 1):
-        metrics.write(step_report(step))
-    metrics.write(
-        EvaluationReport(
-            step=NUM_STEPS,
-            num_rows=10,
-            auc=0.75,
-            log_loss=0.4,
-            normalized_entropy=0.8,
-            calibration=1.0,
-            constant_log_loss=0.5,
-            seconds=0.1,
-        )
+
+
+def evaluation_report(step: int) -> EvaluationReport:
+    return EvaluationReport(
+        step=step,
+        num_rows=10,
+        auc=0.7 + step / 100,
+        log_loss=0.4,
+        normalized_entropy=0.8,
+        calibration=1.0,
+        constant_log_loss=0.5,
+        seconds=0.1,
     )
 
 

@@ -1,0 +1,100 @@
+"""The client and the commands on a job that was started again."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.client import Client, Job
+from service.demo.running import running_service
+
+FAKE_TRAINER = Path(__file__).parents[1] / "fake_trainer"
+POLL_SECONDS = 0.1
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    python = tmp_path_factory.mktemp("trainer") / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_TRAINER}" "$@"\n')
+    python.chmod(0o755)
+    settings = {
+        "DLRM_TRAINER_PYTHON": str(python),
+        "DLRM_NUM_CORES": "2",
+        "DLRM_RECONCILE_INTERVAL_SECONDS": "0.1",
+        "DLRM_RESTART_DELAY_SECONDS": "0.3",
+    }
+    with running_service(tmp_path_factory.mktemp("state"), settings) as client:
+        yield client
+
+
+def submitted(client: Client, behaviour: str, **changes: Any) -> Job:
+    return client.submit(
+        {
+            "labels": {"behaviour": behaviour},
+            "data": {"format": "synthetic", "synthetic": {"num_rows": 1000}},
+            "batch": {"global_size": 64},
+            "resources": {"workers_per_node": 1, "memory": "1GiB"},
+            **changes,
+        }
+    )
+
+
+def test_a_followed_job_that_restarts_goes_back_to_its_checkpoint_and_on_to_its_end(client: Client) -> None:
+    job = submitted(client, "lose_two_steps_once")
+    steps: list[int] = []
+    for seen in client.follow(job.id, POLL_SECONDS):
+        if seen.state == "RECOVERING":
+            assert seen.restarts_at is not None
+            assert "attempt 2 of at most 4" in (seen.message or "")
+            Path(seen.run_directory or "", "go-on").touch()
+        steps.append(seen.progress.step or 0)
+    assert seen.state == "SUCCEEDED"
+    assert seen.restarts_at is None
+    assert steps[-1] == 5
+    assert [metric.step for metric in client.metrics(job.id, kind="step")] == [1, 2, 3, 4, 5]
+    assert [metric.step for metric in client.metrics(job.id, kind="step", attempt=1)] == [1, 2, 3, 4]
+    assert [(a.start_step, a.saved_step) for a in client.attempts(job.id)] == [(0, 2), (2, None)]
+    (checkpoint,) = client.checkpoints(job.id)
+    assert (checkpoint.step, checkpoint.done_fraction, checkpoint.num_bytes) == (2, 0.4, 1)
+    assert Path(checkpoint.path).is_dir()
+
+
+def dlrm(client: Client, *arguments: str) -> str:
+    """What the command prints, against that service."""
+    key = client.create_key("command", "submitter").key or ""
+    environment = {**os.environ, "DLRM_URL": client.url, "DLRM_API_KEY": key, "COLUMNS": "200"}
+    command = [sys.executable, "-m", "service.command", *arguments]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_the_command_shows_the_last_checkpoint_and_follows_the_log_of_every_attempt(client: Client) -> None:
+    job = submitted(client, "crash_further_every_time", max_restarts=2)
+    followed = dlrm(client, "logs", job.id, "--follow", "--tail", "100")
+    assert client.job(job.id).state == "FAILED"
+    assert followed.count("rank 0 says grüezi") == 3
+    assert dlrm(client, "logs", job.id, "--follow", "--attempt", "1").count("rank 0 says grüezi") == 1
+    last = next(client.checkpoints(job.id))
+    assert f"last checkpoint  step 3, {last.time:%H:%M:%S}, 1 byte" in dlrm(client, "show", job.id)
+
+
+def test_a_job_is_paused_and_resumed(client: Client) -> None:
+    job = submitted(client, "wait")
+    until_state(client, job.id, "RUNNING")
+    assert dlrm(client, "pause", job.id).split()[0] == job.id
+    assert until_state(client, job.id, "PAUSED").reason == "user_paused"
+    assert "user_paused" in dlrm(client, "jobs", "--state", "PAUSED")
+    assert dlrm(client, "resume", job.id) == f"{job.id} QUEUED\n"
+    until_state(client, job.id, "RUNNING")
+    assert client.pause(job.id).state == "PAUSING"
+    until_state(client, job.id, "PAUSED")
+    assert client.resume(job.id).state == "QUEUED"
+    client.cancel(job.id)
+    assert until_state(client, job.id, "CANCELLED").num_attempts <= 3
+
+
+def until_state(client: Client, job_id: str, state: str) -> Job:
+    return next(seen for seen in client.follow(job_id, POLL_SECONDS) if seen.state == state)

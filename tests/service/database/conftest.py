@@ -1,0 +1,69 @@
+"""A database of each kind, empty."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psycopg
+import pytest
+
+from service.database import Database
+
+TIMEOUT_SECONDS = 30.0
+
+
+@pytest.fixture(scope="session")
+def postgres_directory() -> Iterator[str]:
+    """A PostgreSQL of its own, reached through a socket in a directory."""
+    initdb, postgres = shutil.which("initdb"), shutil.which("postgres")
+    if initdb is None or postgres is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    # It refuses to be root.
+    user = "nobody" if os.geteuid() == 0 else None
+    with TemporaryDirectory() as directory:
+        if user:
+            shutil.chown(directory, user)
+        data = f"{directory}/data"
+        make = [initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
+        subprocess.run(make, user=user, cwd=directory, check=True, capture_output=True)
+        with Path(directory, "log").open("wb") as log:
+            serve = [postgres, "-D", data, "-k", directory, "-c", "listen_addresses=", "-c", "fsync=off"]
+            process = subprocess.Popen(serve, user=user, cwd=directory, stdout=log, stderr=log)
+        try:
+            _wait_until_ready(directory)
+            yield directory
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+
+
+def _wait_until_ready(directory: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            psycopg.connect(host=directory, user="postgres").close()
+            return
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise AssertionError(Path(directory, "log").read_text()) from None
+            time.sleep(0.05)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """Without tables."""
+    if request.param == "sqlite":
+        database = Database(f"sqlite:///{tmp_path / 'service.sqlite3'}")
+    else:
+        directory = request.getfixturevalue("postgres_directory")
+        name = f"test_{time.monotonic_ns()}"
+        with psycopg.connect(host=directory, user="postgres", autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        database = Database(f"postgresql+psycopg://postgres@/{name}?host={directory}")
+    yield database
+    database.close()

@@ -1,0 +1,48 @@
+from pathlib import Path
+from typing import Any
+
+from dlrm.record import COMPLETE, CheckpointFile, CheckpointManifest, RunDirectory
+
+
+def save(job: dict[str, Any], step: int, num_bytes: int) -> Path:
+    path = RunDirectory(Path(job["run_directory"])).checkpoint(step)
+    path.mkdir(parents=True)
+    (path / "weights").write_bytes(b"w" * num_bytes)
+    CheckpointManifest(
+        step=step,
+        num_steps=100,
+        num_samples=64 * step,
+        time=1_800_000_000.0 + step,
+        world_size=2,
+        identity={},
+        data_checksum=None,
+        files={"weights": CheckpointFile.of(path / "weights")},
+    ).write(path)
+    return path
+
+
+def test_complete_checkpoints_are_listed_newest_first(api: Any) -> None:
+    job = api.submit()
+    assert api.viewer.get(f"/v1/jobs/{job['id']}/checkpoints").json() == {"items": []}
+    paths = {step: save(job, step, num_bytes=10 * step) for step in (5, 25)}
+    unfinished = save(job, 30, num_bytes=1)
+    (unfinished / COMPLETE).unlink()
+    (save(job, 40, num_bytes=1) / COMPLETE).write_text("{}")
+    items = api.viewer.get(f"/v1/jobs/{job['id']}/checkpoints").json()["items"]
+    assert items == [
+        {
+            "step": step,
+            "num_samples": 64 * step,
+            "done_fraction": step / 100,
+            "time": f"2027-01-15T08:00:{step:02}Z",
+            "num_bytes": 10 * step,
+            "world_size": 2,
+            "path": str(paths[step]),
+        }
+        for step in (25, 5)
+    ]
+
+
+def test_checkpoints_of_a_job_that_is_not_there(api: Any) -> None:
+    assert api.viewer.get("/v1/jobs/job_nowhere/checkpoints").status_code == 404
+    assert api.anonymous.get("/v1/jobs/job_nowhere/checkpoints").status_code == 401
