@@ -12,14 +12,18 @@ import time
 from pathlib import Path
 
 from dlrm.config import ResolvedJob
+from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.open import packed_directory
-from dlrm.data.packed.open import packed_meta, prepared_data
+from dlrm.data.packed.open import open_encoders, packed_meta, prepared_data
 from dlrm.data.packed.verify import verify
+from dlrm.data.prepare.base import check_extends
 from dlrm.data.prepare.cache import prepared
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
+from dlrm.stop import end_on_stop_signals
+from dlrm.warm_start.vocabulary import how_to_extend, known_encoders
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +57,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s preparation %(message)s")
     directory = RunDirectory(arguments.run_directory)
     attempt = directory.attempt(arguments.attempt)
-    # A signal that came before this program ran is lost; the file that was made before it is not.
+    end_on_stop_signals()
+    # Of a request that came before this process was started.
     if attempt.stop_request.exists():
         return EXIT_STOPPED
     try:
@@ -71,8 +76,9 @@ def prepare(directory: RunDirectory, reporter: Reporter) -> None:
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     reporter.progress("preparing", "looking at the files", 0.0)
     tell = Teller(reporter)
+    base = known_encoders(resolved, directory)
     found = prepared_data(
-        _from_raw(resolved, directory, tell) if resolved.job.data.is_raw else _verified(resolved, tell)
+        _from_raw(resolved, directory, base, tell) if resolved.job.data.is_raw else _verified(resolved, base, tell)
     )
     before = PreparedData.read(directory.data)
     if before is not None and before.checksum != found.checksum:
@@ -84,7 +90,7 @@ def prepare(directory: RunDirectory, reporter: Reporter) -> None:
     reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
 
 
-def _from_raw(resolved: ResolvedJob, directory: RunDirectory, tell: Teller) -> Path:
+def _from_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders | None, tell: Teller) -> Path:
     return prepared(
         resolved.job.data,
         resolved.data_roots,
@@ -92,12 +98,15 @@ def _from_raw(resolved: ResolvedJob, directory: RunDirectory, tell: Teller) -> P
         base_directory=Path(),
         num_threads=resolved.job.resources.num_cores,
         tell=tell,
+        base=base,
     )
 
 
-def _verified(resolved: ResolvedJob, tell: Teller) -> Path:
+def _verified(resolved: ResolvedJob, base: Encoders | None, tell: Teller) -> Path:
     """The packed directory that the job names, found whole: wrong ids or values would be trained on unseen."""
     path = packed_directory(resolved.job.data, resolved.data_roots)
+    if base is not None:
+        check_extends(open_encoders(path), base, path, how_to_extend(resolved))
 
     def read(fraction: float) -> None:
         tell(Moved(fraction, f"checking the files: {fraction:.0%}"))

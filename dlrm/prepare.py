@@ -24,12 +24,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from dlrm.config import ConfigError, DataConfig, field_errors
+from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import PackedMeta, checksum
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.data.raw.files import find_splits
+from dlrm.peak_memory import peak_memory_bytes
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 
 
@@ -43,18 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, _stop)
     started = time.monotonic()
     try:
-        meta = _prepare(sys.stdin.buffer.read(), options)
+        base = None if options.extend is None else open_base(options.extend)
+        meta = _prepare(sys.stdin.buffer.read(), options, base)
     except (DataError, ConfigError) as error:
         print(str(error).replace("\n", " "), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
     except OSError as error:
         print(f"failed, and may be tried again: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
-    _say(_result(meta, time.monotonic() - started))
+    _say(_result(meta, base, time.monotonic() - started))
     return EXIT_DONE
 
 
-def _prepare(document: bytes, options: argparse.Namespace) -> PackedMeta:
+def _prepare(document: bytes, options: argparse.Namespace, base: Encoders | None) -> PackedMeta:
     try:
         config = DataConfig.model_validate_json(document)
     except ValidationError as error:
@@ -64,7 +67,6 @@ def _prepare(document: bytes, options: argparse.Namespace) -> PackedMeta:
         valid = '"criteo_tsv", "parquet" or "csv"'
         raise DataError(f"{config.format} needs no preparation", field="data.format", valid=valid)
     train, evaluation = find_splits(config, None, Path())
-    base = None if options.extend is None else open_base(options.extend)
     threads = max(options.threads, 1)
     return prepare(config, train, evaluation, options.output, num_threads=threads, tell=_tell, base=base)
 
@@ -85,26 +87,20 @@ def _say(line: dict[str, Any]) -> None:
     print(json.dumps(line), flush=True)  # noqa: T201
 
 
-def _result(meta: PackedMeta, seconds: float) -> dict[str, Any]:
+def _result(meta: PackedMeta, base: Encoders | None, seconds: float) -> dict[str, Any]:
+    known = [] if base is None else [vocabulary.num_ids for vocabulary in base.vocabularies]
     num_rows = {split: told.num_rows for split, told in meta.splits.items()}
     return {
         "kind": "result",
         "num_rows": num_rows,
         "num_bad_rows": meta.num_bad_rows,
         "table_sizes": {feature.name: feature.num_ids for feature in meta.features},
+        "num_added": {f.name: f.num_ids - before for f, before in zip(meta.features, known, strict=False)},
         "checksum": checksum(meta),
         "seconds": seconds,
         "rows_per_second": sum(num_rows.values()) / seconds,
-        "peak_memory_bytes": _peak_memory_bytes(),
+        "peak_memory_bytes": peak_memory_bytes(),
     }
-
-
-def _peak_memory_bytes() -> int:
-    """Of this process; `getrusage` would count what its parent held when it started it."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("the kernel does not tell the peak of the memory")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class TrainedModel:
             if (run.model / MODEL_CONFIG).is_file():
                 return cls(run.model, run)
             if run.spec.is_file():
-                raise NoModelError("is a run without a model: it has not succeeded")
+                raise NoModelError("holds no model: a run has one once it has succeeded")
             raise NoModelError("holds no model" if path.is_dir() else "is no directory")
         except OSError as error:
             raise NoModelError(f"cannot be read: {error.strerror}") from None

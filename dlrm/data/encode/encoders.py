@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from pyarrow import parquet
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from dlrm.config import SchemaConfig
 from dlrm.data.encode.dense import DenseEncoder
@@ -106,7 +106,8 @@ class _Record(BaseModel):
 
 class _Counted(_Record):
     kind: Literal["counted"] = "counted"
-    file: str
+    file: Annotated[str, StringConstraints(pattern=r"^vocabulary-[0-9]+\.parquet$")]
+    """In the same directory: whoever wrote this may not be meant to read others."""
     num_ids: int
 
 

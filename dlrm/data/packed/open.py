@@ -25,11 +25,7 @@ def open_packed(directory: Path) -> Dataset:
     """The rows of a packed directory. Raises DataError naming the file or what else is at fault."""
     meta = packed_meta(directory)
     _check(meta, directory)
-    try:
-        encoders = Encoders.load(directory / ENCODERS)
-    except (OSError, ValueError, PolarsError) as error:
-        cause = " ".join(str(error).split())
-        raise DataError(f"not readable: {cause}", directory / ENCODERS, valid=_VALID) from None
+    encoders = open_encoders(directory)
     allow_files(len(meta.files))
     train = meta.splits["train"]
     return Dataset(
@@ -42,6 +38,15 @@ def open_packed(directory: Path) -> Dataset:
         mean_train_weight=train.mean_weight,
         directory=directory.resolve(),
     )
+
+
+def open_encoders(directory: Path) -> Encoders:
+    """How the rows of a packed directory became what they are. Raises DataError."""
+    try:
+        return Encoders.load(directory / ENCODERS)
+    except (OSError, ValueError, PolarsError) as error:
+        cause = " ".join(str(error).split())
+        raise DataError(f"not readable: {cause}", directory / ENCODERS, valid=_VALID) from None
 
 
 def packed_meta(directory: Path) -> PackedMeta:

@@ -1,13 +1,13 @@
 """Encoders to go on from: whether new data fits them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from polars.exceptions import PolarsError
 
-from dlrm.config import Counting, DataConfig
+from dlrm.config import Counting, DataConfig, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.encode.vocabulary import HashedVocabulary, Vocabulary
+from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS
 
@@ -24,11 +24,8 @@ def open_base(directory: Path) -> Encoders:
 
 def check_base(config: DataConfig, base: Encoders) -> None:
     """Raises DataError where the columns of `config`, or how their values become ids, are not those of `base`."""
-    schema, known = config.raw_schema, base.schema
-    _check_columns("dense", *([(c.name, c.transform) for c in columns.dense] for columns in (schema, known)))
-    _check_columns(
-        "categorical", *([(c.name, c.type, c.multi_hot) for c in columns.categorical] for columns in (schema, known))
-    )
+    schema = config.raw_schema
+    _check_schema(schema, base.schema, None, "the same columns in the same order, or nothing to extend")
     for place, column in enumerate(schema.categorical):
         kind = config.vocabulary.of(column.name)
         vocabulary = base.vocabularies[place]
@@ -46,20 +43,54 @@ def check_base(config: DataConfig, base: Encoders) -> None:
             )
 
 
-def _check_columns(kind: str, columns: Sequence[tuple[object, ...]], known: Sequence[tuple[object, ...]]) -> None:
-    if columns == known:
-        return
-    message = f"has {len(columns)} columns where what is extended has {len(known)}"
-    for column, expected in zip(columns, known, strict=False):
-        if column != expected:
-            message = f"has {_listed(column)} where what is extended has {_listed(expected)}"
-            break
-    valid = "the same columns in the same order, or a preparation that extends nothing"
-    raise DataError(message, field=f"data.schema.{kind}", valid=valid)
+def check_extends(encoders: Encoders, base: Encoders, directory: Path, valid: str) -> None:
+    """Raises DataError where a value has one id in `base` and another in `encoders`, or dense values are others.
+
+    directory: of the rows that `encoders` has encoded. valid: where to get rows that fit.
+    """
+    _check_schema(encoders.schema, base.schema, directory, valid)
+    for ours, known in zip(encoders.dense, base.dense, strict=True):
+        if ours != known:
+            message = f"{known.column.name} is measured by other statistics than in what it should extend"
+            raise DataError(message, directory, field="dense", valid=valid)
+    for column, ours, known in zip(base.schema.categorical, encoders.vocabularies, base.vocabularies, strict=True):
+        if not _extends(ours, known):
+            message = f"{column.name} has other ids than in what it should extend"
+            raise DataError(message, directory, field="categorical", valid=valid)
 
 
-def _listed(column: tuple[object, ...]) -> str:
-    return ", ".join(map(str, column))
+def _extends(vocabulary: Vocabulary, base: Vocabulary) -> bool:
+    if isinstance(vocabulary, CountedVocabulary) and isinstance(base, CountedVocabulary):
+        return vocabulary.distinct.head(len(base.distinct)).equals(base.distinct)
+    return vocabulary == base
+
+
+def _check_schema(schema: SchemaConfig, known: SchemaConfig, directory: Path | None, valid: str) -> None:
+    """directory: of the rows that have `schema`; None where it stands in a job document."""
+    dense, known_dense = ({c.name: c.transform for c in columns.dense} for columns in (schema, known))
+    categorical, known_categorical = (
+        {c.name: f"{c.type}{', multi-hot' if c.multi_hot else ''}" for c in columns.categorical}
+        for columns in (schema, known)
+    )
+    for kind, fault in (("dense", _fault(dense, known_dense)), ("categorical", _fault(categorical, known_categorical))):
+        if fault:
+            raise DataError(fault, directory, field=kind if directory else f"data.schema.{kind}", valid=valid)
+
+
+def _fault(columns: Mapping[str, str], known: Mapping[str, str]) -> str | None:
+    """What tells one kind of columns from the known ones; both by name, in their order."""
+    for name in known:
+        if name not in columns:
+            return f"lacks {name}, which is in what is extended"
+    for name, kind in columns.items():
+        if name not in known:
+            return f"has {name}, which is not in what is extended"
+        if kind != known[name]:
+            return f"{name} is {kind}, and {known[name]} in what is extended"
+    for name, expected in zip(columns, known, strict=True):
+        if name != expected:
+            return f"has {name} where what is extended has {expected}: the order is another"
+    return None
 
 
 def _in_words(vocabulary: Vocabulary) -> str:

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from dlrm.config import DataConfig
 from dlrm.data.digest import sha256_of
+from dlrm.data.encode.encoders import Encoders
 from dlrm.data.packed.layout import read_meta
 from dlrm.data.prepare.fingerprint import fingerprint
 from dlrm.data.prepare.prepare import prepare
@@ -46,16 +47,17 @@ def prepared(
     base_directory: Path,
     num_threads: int,
     tell: Tell,
+    base: Encoders | None = None,
 ) -> Path:
     """The packed directory of `config`, a raw one, in `cache`: made now, unless somebody has before.
 
-    data_roots, base_directory: as of `find_splits`. Where another process is making it, waits for that. Raises
-    DataError as `find_splits` and `prepare` do.
+    data_roots, base_directory: as of `find_splits`. base: as of `prepare`; what extends other encoders has an entry of
+    its own. Where another process is making it, waits for that. Raises DataError as `find_splits` and `prepare` do.
     """
     train, evaluation = find_splits(config, data_roots, base_directory)
     contents = _contents([*train, *evaluation], cache / "digests", num_threads, tell)
     named = ([contents[file.name] for file in files] for files in (train, evaluation))
-    key = fingerprint(config, *named, base=None)
+    key = fingerprint(config, *named, base=base)
     entry = cache / key
     if _is_complete(entry):
         tell(Noted("data_reused", "the same rows were prepared before"))
@@ -66,7 +68,7 @@ def prepared(
             return entry
         # Somebody has deleted a part of it.
         shutil.rmtree(entry, ignore_errors=True)
-        prepare(config, train, evaluation, entry, num_threads=num_threads, tell=tell, name=key)
+        prepare(config, train, evaluation, entry, num_threads=num_threads, tell=tell, base=base, name=key)
     return entry
 
 

@@ -9,9 +9,11 @@ from dlrm.data.raw.block import MAX_SHOWN_FAULTS
 class BadRowCount:
     """Counts the bad rows of one reading."""
 
-    def __init__(self, max_bad_fraction: float, note: Callable[[str], None]) -> None:
-        """note: is given the fault of each of the first bad rows."""
-        self._max_bad_fraction, self._note = max_bad_fraction, note
+    def __init__(
+        self, max_bad_fraction: float, note: Callable[[str], None], field: str = "data.max_bad_fraction"
+    ) -> None:
+        """note: is given the fault of each of the first bad rows. field: what set the share, for messages."""
+        self._max_bad_fraction, self._note, self._field = max_bad_fraction, note, field
         self._num_rows = self._num_bad_rows = 0
         self._faults: list[str] = []
 
@@ -28,6 +30,6 @@ class BadRowCount:
         if self._num_bad_rows > self._max_bad_fraction * self._num_rows:
             raise DataError(
                 f"{self._num_bad_rows:,} of {self._num_rows:,} rows are bad, the first one is {self._faults[0]}",
-                field="data.max_bad_fraction",
+                field=self._field,
                 valid=f"at most a share of {self._max_bad_fraction:g}, better files or a larger share",
             )

@@ -85,7 +85,9 @@ def test_an_extension_takes_a_packed_directory(tmp_path: Path) -> None:
     code, told, errors = ended(tmp_path / "new", {"train": [str(new)]}, "--extend", str(tmp_path / "old"))
     assert code == 0, errors
     before = {feature.name: feature.num_ids for feature in read_meta(tmp_path / "old").features}
-    assert all(told[-1]["table_sizes"][name] >= size for name, size in before.items())
+    sizes = told[-1]["table_sizes"]
+    assert told[-1]["num_added"] == {name: sizes[name] - size for name, size in before.items()}
+    assert sum(told[-1]["num_added"].values()) > 0
 
 
 @pytest.mark.parametrize(

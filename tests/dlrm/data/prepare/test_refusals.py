@@ -246,12 +246,12 @@ def test_an_extension_keeps_old_ids_and_dense_features(rows: Path, tmp_path: Pat
         (
             SchemaConfig(dense=[DenseColumn(name="d", transform="log")], categorical=SCHEMA.categorical),
             {},
-            r"data\.schema\.dense: has d, log where what is extended has d, standardise",
+            r"data\.schema\.dense: d is log, and standardise in what is extended",
         ),
         (
             SchemaConfig(dense=SCHEMA.dense, categorical=[]),
             {},
-            r"data\.schema\.categorical: has 0 columns where what is extended has 1",
+            r"data\.schema\.categorical: lacks c, which is in what is extended",
         ),
         (SCHEMA, {"hash_size": 10}, r"data\.vocabulary: c has counted values in what is extended"),
     ],

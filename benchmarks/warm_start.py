@@ -1,0 +1,217 @@
+"""What daily retraining costs in AUC and saves in rows: a warm start beside training from scratch.
+
+`python -m benchmarks.warm_start JOB.toml --data FILE.parquet`: the rows of FILE, in order of time, are cut into day 1,
+day 2 and the last rows, which are held out from all. The job is trained on one rank, in this process, three seeds each:
+from scratch on day 1, on both days and on day 2 alone; and on day 2 from the model of day 1, whose vocabulary grows.
+Every finished run is a line of JSON in --results, and is not run again.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyarrow import parquet
+
+from dlrm.config import ResolvedJob, parse_job, resolve
+from dlrm.data.packed.open import packed_meta
+from dlrm.data.prepare.base import open_base
+from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.told import Moved, Noted
+from dlrm.record import PreparedData, RunDirectory
+from dlrm.reporting.reporter import Reporter
+from dlrm.run import run
+from dlrm.stop import StopRequest
+from sharding.ranks import Ranks, joined_ranks
+
+HELD_OUT_FRACTION, DAY_1_FRACTION = 0.1, 0.8
+"""Of all rows; of the others."""
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to a model for the time after day 2."""
+
+    days: tuple[int, ...]
+    """That it is trained on."""
+    is_warm: bool = False
+    """Whether it starts from the model of day 1, of the same seed."""
+    optimizer_state: bool = False
+    rate_factor: float = 1.0
+    """Of both learning rates, against those of the job."""
+
+
+WAYS = {
+    "day 1 alone": Way((1,)),
+    "both days from scratch": Way((1, 2)),
+    "both days from scratch, rates x 0.3": Way((1, 2), rate_factor=0.3),
+    "day 2 from scratch": Way((2,)),
+    "warm, state kept": Way((2,), True, True),
+    "warm, state kept, rates x 0.3": Way((2,), True, True, 0.3),
+    "warm, state anew": Way((2,), True, False),
+    "warm, state anew, rates x 0.3": Way((2,), True, False, 0.3),
+    "warm, state anew, rates x 0.1": Way((2,), True, False, 0.1),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one run."""
+
+    epochs: int
+    is_shuffled: bool
+    way: str
+    seed: int
+    auc: float
+    log_loss: float
+    samples: float
+    table_rows: int
+    seconds: float
+    """Of the run, without preparing its rows."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all runs share."""
+
+    document: dict[str, Any]
+    is_shuffled: bool
+    files: dict[str, Path]
+    """Of `1`, `2` and `held out`."""
+    scratch: Path
+    ranks: Ranks
+
+    def result(self, name: str, seed: int) -> Result:
+        way = WAYS[name]
+        resolved = self._resolved(way, seed)
+        directory = self._directory(way, seed)
+        directory.attempt(1).create()
+        data = self._prepared(way, resolved, seed)
+        PreparedData(directory=str(data), checksum="").write(directory.data)
+        started = time.monotonic()
+        metrics = run(resolved, directory, self.ranks, Reporter(directory.attempt(1), 0), StopRequest()).metrics
+        seconds = time.monotonic() - started
+        auc, log_loss, samples = (metrics[name] for name in ("auc", "log_loss", "num_samples"))
+        assert auc is not None, "the held-out rows have both labels"
+        assert log_loss is not None
+        assert samples is not None
+        num_rows = sum(feature.num_ids for feature in packed_meta(data).features)
+        epochs = resolved.job.run.epochs
+        return Result(epochs, self.is_shuffled, name, seed, auc, log_loss, samples, num_rows, seconds)
+
+    def _directory(self, way: Way, seed: int) -> RunDirectory:
+        if way == WAYS["day 1 alone"]:
+            return RunDirectory(self.scratch / f"day-1-seed-{seed}")
+        return RunDirectory(Path(tempfile.mkdtemp(dir=self.scratch)))
+
+    def _resolved(self, way: Way, seed: int) -> ResolvedJob:
+        document = json.loads(json.dumps(self.document))
+        document["data"] |= {
+            "train": [str(self.files[str(day)]) for day in way.days],
+            "eval": [str(self.files["held out"])],
+        }
+        document["run"]["seed"] = seed
+        for name in ("dense_optimizer", "table_optimizer"):
+            document[name]["learning_rate"] *= way.rate_factor
+        if way.is_warm:
+            source = self._directory(WAYS["day 1 alone"], seed).path
+            document["run"]["warm_start"] = {"from": str(source), "optimizer_state": way.optimizer_state}
+        return resolve(parse_job(document))
+
+    def _prepared(self, way: Way, resolved: ResolvedJob, seed: int) -> Path:
+        def ignore(_: Moved | Noted) -> None:
+            pass
+
+        base = open_base(self._directory(WAYS["day 1 alone"], seed).model) if way.is_warm else None
+        cache = self.scratch / "prepared"
+        data = resolved.job.data
+        return prepared(data, None, cache, base_directory=Path(), num_threads=2, tell=ignore, base=base)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("job", type=Path, help="a job on one Parquet file in order of time: examples/flights.toml")
+    parser.add_argument("--data", type=Path, required=True, help="that file")
+    parser.add_argument("--epochs", type=int, default=1, help="of every run (1)")
+    parser.add_argument("--shuffled", action="store_true", help="shuffle the rows first: days that do not differ")
+    parser.add_argument("--results", type=Path, default=Path("warm_start.jsonl"))
+    arguments = parser.parse_args()
+    lines = arguments.results.read_text().splitlines() if arguments.results.exists() else []
+    asked = arguments.epochs, arguments.shuffled
+    results = [found for line in lines if ((found := Result(**json.loads(line))).epochs, found.is_shuffled) == asked]
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port(), "RANK": "0", "WORLD_SIZE": "1"}
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    with tempfile.TemporaryDirectory() as scratch, joined_ranks() as ranks:
+        files = _cut(arguments.data, arguments.shuffled, Path(scratch))
+        bench = Bench(_document(arguments), arguments.shuffled, files, Path(scratch), ranks)
+        for seed in SEEDS:
+            missing = [name for name in WAYS if not any((r.way, r.seed) == (name, seed) for r in results)]
+            if "day 1 alone" not in missing and any(WAYS[name].is_warm for name in missing):
+                # They start from it, and its model is gone.
+                bench.result("day 1 alone", seed)
+            for name in missing:
+                results.append(bench.result(name, seed))
+                with arguments.results.open("a") as file:
+                    file.write(json.dumps(asdict(results[-1])) + "\n")
+    _print(results)
+
+
+def _document(arguments: argparse.Namespace) -> dict[str, Any]:
+    document = tomllib.loads(arguments.job.read_text())
+    document.setdefault("resources", {})["workers_per_node"] = 1
+    document.setdefault("run", {})["epochs"] = arguments.epochs
+    return document
+
+
+def _cut(data: Path, is_shuffled: bool, scratch: Path) -> dict[str, Path]:
+    """The parts of `data`, each a file of its own."""
+    table = parquet.read_table(data)
+    if is_shuffled:
+        table = table.take(np.random.default_rng(0).permutation(table.num_rows))
+    first_held_out = round(table.num_rows * (1 - HELD_OUT_FRACTION))
+    first_of_day_2 = round(first_held_out * DAY_1_FRACTION)
+    edges = {
+        "1": (0, first_of_day_2),
+        "2": (first_of_day_2, first_held_out),
+        "held out": (first_held_out, table.num_rows),
+    }
+    files = {name: scratch / f"{name}.parquet" for name in edges}
+    for name, (start, end) in edges.items():
+        parquet.write_table(table.slice(start, end - start), files[name])
+        print(f"{name}: {end - start:,} rows")  # noqa: T201
+    return files
+
+
+def _print(results: Sequence[Result]) -> None:
+    print("| way | mean AUC | seeds | log-loss | samples | table rows | seconds |")  # noqa: T201
+    for name in WAYS:
+        found = [result for result in results if result.way == name]
+        auc, log_loss, seconds = (
+            statistics.mean(getattr(result, what) for result in found) for what in ("auc", "log_loss", "seconds")
+        )
+        seeds = " ".join(f"{result.auc:.4f}" for result in found)
+        first = found[0]
+        print(  # noqa: T201
+            f"| {name} | {auc:.4f} | {seeds} | {log_loss:.4f} | {first.samples:,.0f} | {first.table_rows:,} "
+            f"| {seconds:.1f} |"
+        )
+
+
+def _free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""The weights, and where asked the optimizers' state, of an earlier model into the parts of a run."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from dlrm.build import Parts
+from dlrm.config import ResolvedJob
+from dlrm.data.dataset import Dataset
+from dlrm.data.errors import DataError
+from dlrm.data.prepare.base import check_extends, open_base
+from dlrm.record import RunDirectory, TrainedModel
+from dlrm.reporting.reporter import Reporter
+from dlrm.saved.load import ModelError, check_files
+from dlrm.warm_start.optimizer_state import take_over
+from dlrm.warm_start.source import FIELD, find_source, record_of
+from dlrm.warm_start.vocabulary import how_to_extend
+from dlrm.warm_start.weights import copy_weights
+from sharding.agree import told_by_all
+from sharding.ranks import Ranks
+
+Result = TypeVar("Result")
+
+
+def start_warm(
+    parts: Parts, resolved: ResolvedJob, dataset: Dataset, directory: RunDirectory, ranks: Ranks, reporter: Reporter
+) -> None:
+    """Let `parts`, in their initial state, begin where the model that `run.warm_start` names has ended. Collective.
+
+    Rows of tables that it did not have, and without `optimizer_state` the optimizers, stay as they are. Nothing is done
+    where there is no warm start. Raises DataError, on every rank.
+    """
+    warm_start = resolved.job.run.warm_start
+    if warm_start is None:
+        return
+    reporter.progress("building", f"reading the model in {warm_start.source}")
+    source = _on_all(ranks, lambda: find_source(resolved, directory))
+    assert source is not None, "there is a warm start"
+    _on_all(ranks, lambda: _check_whole(source) if ranks.rank == 0 else None)
+    grown = _on_all(ranks, lambda: _check_fits(source, resolved, dataset))
+    copy_weights(parts, source.path)
+    if warm_start.optimizer_state:
+        checkpoint = source.checkpoint
+        assert checkpoint is not None, "a run without a checkpoint is refused before"
+        take_over(parts, checkpoint, resolved.gradient_scale, ranks)
+    num_new = sum(after - before for before, after in grown.values())
+    reporter.event(
+        "warm_started",
+        f"from {source.path}: {f'{len(grown)} table(s) have {num_new:,} new rows' if grown else 'no table has grown'}; "
+        f"the optimizers {'go on with their state' if warm_start.optimizer_state else 'start anew'}",
+        optimizer_state=warm_start.optimizer_state,
+        tables={name: {"rows_before": before, "rows_after": after} for name, (before, after) in grown.items()},
+        **{"from": warm_start.source},
+    )
+
+
+def _check_whole(source: TrainedModel) -> None:
+    try:
+        check_files(source.path)
+    except ModelError as error:
+        raise DataError(str(error), field=FIELD) from None
+
+
+def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -> dict[str, tuple[int, int]]:
+    """Rows before and after of every table that has grown. Raises DataError where the ids mean other things."""
+    if dataset.encoders is not None and dataset.directory is not None:
+        check_extends(dataset.encoders, open_base(source.path), dataset.directory, how_to_extend(resolved))
+    known = record_of(source).table_rows
+    sizes = {feature.name: feature.num_ids for feature in dataset.schema.features}
+    return {name: (before, sizes[name]) for name, before in known.items() if before != sizes[name]}
+
+
+def _on_all(ranks: Ranks, work: Callable[[], Result]) -> Result:
+    """What `work` answers here. Raises DataError on every rank where it fails on one."""
+    results: list[Result] = []
+    fault: DataError | None = None
+    try:
+        results.append(work())
+    except DataError as error:
+        fault = error
+    for told in told_by_all(ranks.background_group, fault):
+        if told is not None:
+            raise told
+    (result,) = results
+    return result

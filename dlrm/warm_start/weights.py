@@ -1,0 +1,35 @@
+"""The weights of a saved model into the shards of a run, whatever its plan: each rank reads its own rows alone."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from dlrm.build import Parts
+from dlrm.saved.layout import WEIGHTS
+
+ROWS_PER_READ = 1 << 16
+"""Of a table, copied at a time: the file is mapped, and never in memory as a whole."""
+
+
+@torch.no_grad()
+def copy_weights(parts: Parts, model: Path) -> None:
+    """Take over the tables' first rows and all dense parameters from the directory `model`, a whole one that fits.
+
+    Rows of a table that the model does not have stay as they were drawn.
+    """
+    with safe_open(model / WEIGHTS, framework="pt") as weights:
+        for table, row, column, shard in parts.tables.shards():
+            _copy_rows(weights.get_slice(f"tables.{table}.weight"), row, column, shard)
+        for name, parameter in parts.model.state_dict().items():
+            parameter.copy_(weights.get_tensor(f"dense.{name}"))
+
+
+def _copy_rows(saved: Any, row: int, column: int, shard: torch.Tensor) -> None:
+    """saved: a table, to be sliced. row, column: place of `shard` in the table of the run."""
+    num_rows = min(saved.get_shape()[0] - row, len(shard))
+    columns = slice(column, column + shard.shape[1])
+    for start in range(0, num_rows, ROWS_PER_READ):
+        end = min(start + ROWS_PER_READ, num_rows)
+        shard[start:end].copy_(saved[row + start : row + end, columns])

@@ -1,0 +1,83 @@
+from typing import Any
+
+import pytest
+
+from dlrm.config import JobSpec, faults_of_warm_start, identity_of, parse_job, starting_from
+
+FILES = {"train": ["day.tsv"]}
+
+
+def job(**sections: Any) -> JobSpec:
+    return parse_job({"data": FILES, **sections})
+
+
+def warm(optimizer_state: bool = False, **sections: Any) -> JobSpec:
+    return job(run={"warm_start": {"from": "old", "optimizer_state": optimizer_state}}, **sections)
+
+
+def faults(new: JobSpec, old: JobSpec, has_checkpoint: bool = True) -> dict[str, str]:
+    model, data = old.model.model_dump(mode="json"), old.data.model_dump(mode="json")
+    found = faults_of_warm_start(new, model, data, identity_of(old) if has_checkpoint else None)
+    return {fault.field: fault.valid for fault in found}
+
+
+def synthetic(num_ids: int) -> dict[str, Any]:
+    return {"format": "synthetic", "synthetic": {"num_ids": num_ids}}
+
+
+def test_the_same_settings_fit_and_so_do_others_that_shape_no_weights():
+    assert faults(warm(), job()) == {}
+    assert faults(warm(True), job()) == {}
+    others = {"batch": {"global_size": 512}, "table_optimizer": {"learning_rate": 0.5}, "precision": "bf16"}
+    assert faults(warm(True, **others), job()) == {}
+    assert faults(warm(dense_optimizer={"name": "sgd"}), job()) == {}
+
+
+def test_every_field_that_shapes_the_weights_must_be_the_same():
+    model = {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]}
+    assert faults(warm(model=model), job()) == {
+        "model.embedding_dim": "64",
+        "model.bottom_mlp": "[512, 256, 64]",
+        "model.top_mlp": "[512, 256, 1]",
+    }
+
+
+def test_optimizers_must_be_the_same_where_their_state_is_kept():
+    other = warm(True, dense_optimizer={"name": "sgd"}, table_optimizer={"name": "sgd"})
+    assert faults(other, job()) == {
+        "dense_optimizer.name": "'adam', or run.warm_start.optimizer_state = false",
+        "table_optimizer.name": "'rowwise_adagrad', or run.warm_start.optimizer_state = false",
+    }
+    assert set(faults(warm(True), job(), has_checkpoint=False)) == {"run.warm_start.optimizer_state"}
+    assert faults(warm(), job(), has_checkpoint=False) == {}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "field", "valid"),
+    [
+        (FILES, synthetic(100), "data.format", '"synthetic"'),
+        (synthetic(100), FILES, "data.format", '"criteo_tsv"'),
+        (synthetic(99), synthetic(100), "data.synthetic.num_ids", "100 or more"),
+    ],
+)
+def test_data_whose_ids_mean_other_things_is_refused(new: Any, old: Any, field: str, valid: str):
+    assert faults(warm().model_copy(update={"data": job(data=new).data}), job(data=old)) == {field: valid}
+
+
+def test_a_synthetic_log_may_have_more_ids():
+    new = warm().model_copy(update={"data": job(data=synthetic(200)).data})
+    assert faults(new, job(data=synthetic(100))) == {}
+
+
+def test_settings_that_are_none_are_a_fault_of_the_model():
+    (fault,) = faults_of_warm_start(warm(), {"embedding_dim": "wide"}, {}, None)
+    assert (fault.field, fault.message) == ("run.warm_start.from", "the model's settings are damaged at embedding_dim")
+
+
+def test_the_directory_takes_the_place_of_what_was_named():
+    named = warm(True)
+    started = starting_from(named, "/runs/job_1").run.warm_start
+    assert started is not None
+    assert started.model_dump() == {"from": "/runs/job_1", "optimizer_state": True}
+    assert named.run.warm_start is not None
+    assert named.run.warm_start.source == "old"
