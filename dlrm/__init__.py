@@ -1,4 +1,31 @@
-"""The training program: configuration, data, model, optimizers, step, loop and checkpoints.
+"""The training program: configuration, data, model, optimizers, step, loop and checkpoints; and trained models.
 
 Importing this package does not import torch; `dlrm.config` and `dlrm.record` never do.
 """
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlrm.saved.model import SavedModel
+
+_OURS = ("dlrm", "sharding", "service")
+
+
+def load_model(path: "Path | str") -> "SavedModel":
+    """The trained model in the directory `path`, the `model/` of a run, ready to score rows on the CPU.
+
+    Needs torch, and neither torchrec nor fbgemm. Every file is compared with its checksum. Raises
+    `dlrm.saved.load.ModelError`, a ValueError naming the file at fault, and ImportError where a library is missing.
+    """
+    try:
+        from dlrm.saved.load import load_saved_model
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in _OURS:
+            raise
+        message = (
+            f"a model needs {error.name}, which is not installed: pip install 'dlrm-service[predict]', or, for the "
+            "pinned versions, pip install --no-deps -r requirements/predict.txt"
+        )
+        raise ImportError(message) from error
+    return load_saved_model(Path(path))

@@ -7,9 +7,14 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dlrm.record import EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
-from dlrm.stop import StopRequest
+from dlrm.record import EXIT_DONE, EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
+from dlrm.reporting.reporter import Reporter
+from dlrm.stop import StopRequest, ignore_stop_signals
+
+if TYPE_CHECKING:
+    from sharding.ranks import Ranks
 
 log = logging.getLogger(__name__)
 
@@ -22,47 +27,75 @@ def main() -> int:
     directory = RunDirectory(arguments.run_directory)
     attempt = directory.attempt(arguments.attempt)
     rank = int(os.environ["RANK"])
+    _write_output_to(attempt.rank_log(rank))
     stop = StopRequest()
     stop.listen()
     stop.is_requested |= attempt.stop_request.exists()
-    _write_output_to(attempt.rank_log(rank))
     _quiet_libraries(rank)
-    return _run_rank(directory, attempt, rank, stop)
+    reporter = Reporter(attempt, rank)
+    try:
+        outcome = _run_rank(directory, reporter, stop)
+        if rank == 0:
+            outcome.write_first(attempt.outcome)
+        # After a stop too: elastic gives ranks half a minute once one of them has failed.
+        code = EXIT_DONE
+    except Exception as error:
+        log.exception("this rank failed")
+        _tell_failure(error, attempt, rank, reporter)
+        code = EXIT_FAILED
+    # The interpreter's own end would die of one, and a rank that ended well would count as killed.
+    ignore_stop_signals()
+    return code
 
 
-def _run_rank(directory: RunDirectory, attempt: AttemptDirectory, rank: int, stop: StopRequest) -> int:
+def _run_rank(directory: RunDirectory, reporter: Reporter, stop: StopRequest) -> Outcome:
     # Late, so that a stop during these imports, which take seconds, is not lost.
     import torch
 
     from dlrm.config import ResolvedJob
-    from dlrm.reporting.reporter import Reporter
     from dlrm.run import run
-    from sharding.ranks import is_lost_peer, joined_ranks
+    from sharding.ranks import joined_ranks
 
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     torch.set_num_threads(resolved.job.resources.threads_per_worker)
-    reporter = Reporter(attempt, rank)
-    try:
-        with joined_ranks() as ranks:
-            outcome = run(resolved, directory, ranks, reporter, stop)
-    except Exception as error:
-        log.exception("this rank failed")
-        if is_lost_peer(error):
-            # Most likely another rank died first, and the launch process saw which one; it reads this otherwise.
-            attempt.rank_error(rank).write_text(_one_line(error))
-            return EXIT_FAILED
-        outcome = Outcome(state="failed", reason=_reason_of(error), message=_one_line(error), rank=rank)
-        outcome.write_first(attempt.outcome)
-        # The disk may be full, which may be why it failed.
-        with contextlib.suppress(OSError):
-            reporter.own_event("error", outcome.message, reason=outcome.reason)
-    else:
-        if rank == 0:
-            outcome.write_first(attempt.outcome)
-    return outcome.exit_code
+    with joined_ranks() as ranks:
+        return _stopped_early(ranks, stop) or run(resolved, directory, ranks, reporter, stop)
+
+
+def _tell_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:
+    """Leave the outcome, unless another rank was first, or is the cause."""
+    if _is_lost_peer(error):
+        # Most likely another rank died first, and the launch process saw which one; it reads this otherwise.
+        attempt.rank_error(rank).write_text(_one_line(error))
+        return
+    outcome = Outcome(state="failed", reason=_reason_of(error), message=_one_line(error), rank=rank)
+    outcome.write_first(attempt.outcome)
+    # The disk may be full, which may be why it failed.
+    with contextlib.suppress(OSError):
+        reporter.own_event("error", outcome.message, reason=outcome.reason)
+
+
+def _is_lost_peer(error: Exception) -> bool:
+    # What is missing may be what the other errors are told by.
+    if isinstance(error, ImportError):
+        return False
+    from sharding.ranks import is_lost_peer
+
+    return is_lost_peer(error)
+
+
+def _stopped_early(ranks: "Ranks", stop: StopRequest) -> Outcome | None:
+    """The outcome where some rank was asked to stop before there is anything to lose. Collective."""
+    from sharding.agree import Wishes, agree
+
+    if not agree(ranks, Wishes(is_stop_requested=stop.is_requested)).is_stop_requested:
+        return None
+    return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message="stopped before the data was read")
 
 
 def _reason_of(error: Exception) -> EndReason:
+    if isinstance(error, ImportError):
+        return EndReason.WORKER_CRASHED
     import torch
 
     from dlrm.data.errors import DataError

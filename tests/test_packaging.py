@@ -1,11 +1,17 @@
-"""The wheel, in a clean environment without torch."""
+"""The wheel, in clean environments: without torch, and with torch alone."""
 
+import json
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from dlrm.config import DataConfig
+from dlrm.data.prepare.cache import prepared
+from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
+from tests.dlrm.saved.made_models import made_model
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,14 +34,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(out.glob("*.whl"))
 
 
-@pytest.fixture(scope="module")
-def binaries(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment that holds the wheel and `requirements/service.txt` alone."""
-    environment = tmp_path_factory.mktemp("environment")
+def installed(wheel: Path, requirements: str, environment: Path) -> Path:
+    """The binaries of a new environment that holds the wheel and one lock file alone."""
     run(sys.executable, "-m", "venv", environment)
     pip = environment / "bin" / "pip"
-    run(pip, "install", "-qq", "--no-deps", "-r", ROOT / "requirements" / "service.txt", wheel)
+    run(pip, "install", "-qq", "--no-deps", "-r", ROOT / "requirements" / requirements, wheel)
     return environment / "bin"
+
+
+@pytest.fixture(scope="module")
+def binaries(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(wheel, "service.txt", tmp_path_factory.mktemp("environment"))
+
+
+@pytest.fixture(scope="module")
+def scorer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(wheel, "predict.txt", tmp_path_factory.mktemp("scorer"))
 
 
 def test_the_wheel_holds_migrations_templates_and_static_files(wheel: Path) -> None:
@@ -72,3 +86,41 @@ def test_without_the_trainer_training_says_what_to_install(binaries: Path) -> No
     )
     assert ended.returncode == 1
     assert "requirements/cpu.txt" in ended.stderr
+
+
+def test_without_torch_scoring_says_what_to_install(binaries: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [binaries / "dlrm", "predict", tmp_path, "rows.csv"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "requirements/predict.txt" in ended.stderr
+    load = "import dlrm; dlrm.load_model('model')"
+    ended = subprocess.run([binaries / "python", "-c", load], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "ImportError: a model needs" in ended.stderr
+    assert "pip install 'dlrm-service[predict]'" in ended.stderr
+
+
+def test_with_torch_alone_a_model_loads_and_scores_as_it_does_where_it_was_trained(
+    scorer: Path, tmp_path: Path
+) -> None:
+    assert "No broken requirements" in run(scorer / "pip", "check")
+    rows = write_lines(tmp_path / "rows.tsv", criteo_lines(500))
+    data = DataConfig(train=[str(rows)])
+    packed = prepared(data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    made_model(tmp_path / "model", data, packed)
+    said = run(sys.executable, "-m", "service.command", "predict", tmp_path / "model", rows)
+    output = tmp_path / "scores.csv"
+    run(scorer / "dlrm", "predict", tmp_path / "model", rows, "--output", output)
+    assert output.read_text().splitlines() == ['"probability"', *said.splitlines()]
+    program = """
+import importlib.util, json, sys, dlrm
+assert "torch" not in sys.modules
+assert importlib.util.find_spec("torchrec") is None
+assert importlib.util.find_spec("fbgemm_gpu") is None
+model = dlrm.load_model(sys.argv[1])
+print(json.dumps(model.predict({name: None for name in model.columns}).tolist()))
+"""
+    (alone,) = json.loads(run(scorer / "python", "-c", program, tmp_path / "model"))
+    assert 0 < alone < 1
+    measured = json.loads(run(scorer / "dlrm", "evaluate", tmp_path / "model", rows, "--json"))
+    assert measured["num_rows"] == 500

@@ -17,10 +17,7 @@ class PlainModel(nn.Module):
         """table_rows: rows of each feature's table, in the order of the features."""
         super().__init__()
         self.tables = nn.ModuleDict(
-            {
-                table_name(feature): nn.EmbeddingBag(num_rows, config.embedding_dim, mode="sum", device="meta")
-                for feature, num_rows in table_rows.items()
-            }
+            {table_name(feature): _table(num_rows, config.embedding_dim) for feature, num_rows in table_rows.items()}
         )
         self.dense = DLRM(config, num_dense, len(table_rows), seed=0)
 
@@ -34,3 +31,9 @@ class PlainModel(nn.Module):
         bags = zip(self.tables.values(), ids_by_feature, offsets.to(ids.dtype), strict=True)
         pooled = torch.stack([table(ids, starts) for table, ids, starts in bags], dim=1)  # [n, F, D]
         return self.dense(dense, pooled)
+
+
+def _table(num_rows: int, embedding_dim: int) -> nn.EmbeddingBag:
+    """Without weights yet. Made from none rather than by its size: drawing some would load half of torch's compiler."""
+    none = torch.empty(num_rows, embedding_dim, device="meta")
+    return nn.EmbeddingBag.from_pretrained(none, freeze=False, mode="sum")

@@ -1,5 +1,6 @@
 """Starting a launch process, and waiting for what it does."""
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -7,8 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from dlrm.config import parse_job, resolve
 from dlrm.record import Outcome, RunDirectory, SpoolReader, parse_report
+from service.held_signals import held_stop_signals
+
+PATIENCE_SECONDS = 250
+"""On a machine that does much else."""
 
 TINY = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}},
@@ -28,13 +35,13 @@ def start(path: Path, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[by
 
 
 def start_attempt(directory: RunDirectory, number: int) -> subprocess.Popen[bytes]:
-    with (directory.path / "output").open("ab") as output:
+    with (directory.path / "output").open("ab") as output, held_stop_signals():
         command = [sys.executable, "-m", "dlrm.launch", str(directory.path), "--attempt", str(number)]
         return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
 
 
 def ended(directory: RunDirectory, process: subprocess.Popen[bytes], attempt: int = 1) -> tuple[int, Outcome]:
-    code = process.wait(timeout=120)
+    code = process.wait(timeout=PATIENCE_SECONDS)
     outcome = Outcome.read(directory.attempt(attempt).outcome)
     assert outcome is not None, (directory.path / "output").read_text()
     return code, outcome
@@ -44,9 +51,31 @@ def reports_of(directory: RunDirectory, stream: str, attempt: int = 1) -> list[A
     return [parse_report(line) for line in SpoolReader(directory.attempt(attempt).spool_file(0, stream)).read()]
 
 
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+def processes_of(directory: RunDirectory) -> list[psutil.Process]:
+    """All that live and work in `directory`, whoever started them."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if str(directory.path) in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def ranks_of(process: subprocess.Popen[bytes]) -> dict[int, psutil.Process]:
+    """The living ranks of a launch process."""
+    found: dict[int, psutil.Process] = {}
+    for child in psutil.Process(process.pid).children():
+        with contextlib.suppress(psutil.Error):
+            # It is there only once the program is: a child begins as a copy of its parent.
+            if "RANK" in (environment := child.environ()):
+                found[int(environment["RANK"])] = child
+    return found
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
+    """process: must not end before."""
     deadline = time.monotonic() + 60
     while not condition():
-        assert process.poll() is None, "the run ended too early"
+        assert process is None or process.poll() is None, "the run ended too early"
         assert time.monotonic() < deadline
         time.sleep(0.05)

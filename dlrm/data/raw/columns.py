@@ -12,7 +12,7 @@ from dlrm.config import CategoricalColumn, SchemaConfig
 from dlrm.data.raw.bad_rows import BadRows, shown
 from dlrm.data.raw.block import Parsed
 from dlrm.data.raw.distinct import distinct_values
-from dlrm.data.raw.table import CategoricalValues, RawTable
+from dlrm.data.raw.table import CategoricalValues, RawTable, unknown_labels
 
 _LARGEST = float(np.finfo(np.float32).max)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -21,36 +21,45 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNOR
 _Why = Callable[[pa.Scalar], tuple[str, str]]
 
 
-def parsed_columns(columns: pa.Table, schema: SchemaConfig, bad: BadRows, keep_going: bool) -> Parsed:
+def names_to_read(schema: SchemaConfig, with_labels: bool) -> list[str]:
+    """The columns that are read. with_labels: with the label and the weight."""
+    names = schema.names
+    return names if with_labels else [name for name in names if name not in (schema.label, schema.weight)]
+
+
+def parsed_columns(
+    columns: pa.Table, schema: SchemaConfig, bad: BadRows, keep_going: bool, with_labels: bool = True
+) -> Parsed:
     """What a block holds. columns: of text or typed, of the rows that have no fault so far.
 
     Raises DataError at the first bad row unless `keep_going`.
     """
     rows = np.flatnonzero(bad.good)
-    table = _ColumnReader(schema, bad, rows).table(columns)
+    table = _ColumnReader(schema, bad, rows, with_labels).table(columns)
     if bad.any and not keep_going:
         bad.raise_first()
     is_good = bad.good[rows]
     if not is_good.all():
         # Once more, since what bad rows hold must not be among the distinct values.
-        table = _ColumnReader(schema, bad, rows[is_good]).table(columns.filter(pa.array(is_good)))
+        table = _ColumnReader(schema, bad, rows[is_good], with_labels).table(columns.filter(pa.array(is_good)))
     return bad.parsed(table)
 
 
 class _ColumnReader:
     """Turns columns into those of a RawTable, noting rows at fault in `bad`."""
 
-    def __init__(self, schema: SchemaConfig, bad: BadRows, rows: NDArray[np.int64]) -> None:
+    def __init__(self, schema: SchemaConfig, bad: BadRows, rows: NDArray[np.int64], with_labels: bool) -> None:
         """rows: of the block, which the columns have."""
-        self._schema, self._bad, self._rows = schema, bad, rows
+        self._schema, self._bad, self._rows, self._with_labels = schema, bad, rows, with_labels
 
     def table(self, table: pa.Table) -> RawTable:
         """Rows at fault have no meaning in it."""
         schema = self._schema
-        columns = {name: _array(table[name]) for name in schema.names}
+        columns = {name: _array(table[name]) for name in names_to_read(schema, self._with_labels)}
+        weight = schema.weight if self._with_labels else None
         return RawTable(
-            labels=self._label(columns[schema.label]),
-            weights=None if schema.weight is None else self._weight(schema.weight, columns[schema.weight]),
+            labels=self._label(columns[schema.label]) if self._with_labels else unknown_labels(table.num_rows),
+            weights=None if weight is None else self._weight(weight, columns[weight]),
             dense=[self._dense(column.name, columns[column.name]) for column in schema.dense],
             categorical=[self._categorical(column, columns[column.name]) for column in schema.categorical],
         )

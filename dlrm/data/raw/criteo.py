@@ -11,15 +11,14 @@ from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.criteo_lines import good_lines
+from dlrm.data.raw.criteo_lines import Labels, good_lines
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.distinct import distinct_ids
-from dlrm.data.raw.table import CategoricalValues, RawTable
+from dlrm.data.raw.table import CategoricalValues, RawTable, unknown_labels
 from dlrm.data.raw.text import BLOCK_BYTES, Lines, lines_of
 
 _DENSE = [column.name for column in CRITEO_SCHEMA.dense]
 _CATEGORICAL = [column.name for column in CRITEO_SCHEMA.categorical]
-_NUM_TABS = len(_DENSE) + len(_CATEGORICAL)
 _TYPES = {name: pl.Int64() if name in _DENSE else pl.String() for name in CRITEO_SCHEMA.names}
 _MAX_ID_DIGITS = 8
 _LARGEST_INTEGER = 10**18 - 1
@@ -30,29 +29,36 @@ class _DoubtfulError(Exception):
     """Polars is lenient: some line may not be a row."""
 
 
-def criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """The rows of `file`. Raises DataError as `lines_of` does."""
+def criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES, with_labels: bool = True) -> Iterator[Block]:
+    """The rows of `file`. Raises DataError as `lines_of` does.
+
+    Read without labels, a file may lack their column: its first line tells.
+    """
+    labels = Labels.READ if with_labels else None
     for lines in lines_of(file, block_bytes):
-        yield Block(file.name, lines.num_lines, lines.num_bytes, partial(_parse, lines, file.name))
+        if labels is None:
+            num_columns = lines.data[: lines.data.index(b"\n")].count(b"\t") + 1
+            labels = Labels.ABSENT if num_columns == len(Labels.ABSENT.columns) else Labels.IGNORED
+        yield Block(file.name, lines.num_lines, lines.num_bytes, partial(_parse, lines, file.name, labels))
 
 
-def _parse(lines: Lines, file: str, keep_going: bool) -> Parsed:
+def _parse(lines: Lines, file: str, labels: Labels, keep_going: bool) -> Parsed:
     try:
-        return Parsed(_table(lines.data, lines.num_lines))
+        return Parsed(_table(lines.data, lines.num_lines, labels))
     except (_DoubtfulError, pl.exceptions.PolarsError):
         pass
     bad = BadRows(file, lines.first_number, lines.num_lines)
-    data = good_lines(lines.data, bad, lines.first_number == 1, keep_going)
+    data = good_lines(lines.data, labels, bad, lines.first_number == 1, keep_going)
     if not keep_going:
         bad.raise_first()
     try:
-        return bad.parsed(_table(data, int(bad.good.sum()), is_checked=True))
+        return bad.parsed(_table(data, int(bad.good.sum()), labels, is_checked=True))
     except (_DoubtfulError, pl.exceptions.PolarsError):
         # What Polars says may hold the line.
         raise DataError("not readable", file, valid="Criteo TSV") from None
 
 
-def _table(data: bytes, num_rows: int, is_checked: bool = False) -> RawTable:
+def _table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = False) -> RawTable:
     """Raises _DoubtfulError or a PolarsError where some line may not be a row, unless all are known to be."""
     if not num_rows:
         none = CategoricalValues(np.empty(0, dtype=np.int32), pl.Series([], dtype=pl.Int64))
@@ -61,28 +67,30 @@ def _table(data: bytes, num_rows: int, is_checked: bool = False) -> RawTable:
     starts = np.flatnonzero(characters == _NEWLINE) + 1
     starts = np.concatenate([[0], starts[:-1]])
     if not is_checked:
-        _check_form(data, characters, starts)
-    columns = pl.read_csv(data, has_header=False, separator="\t", schema=_TYPES, quote_char=None)
+        _check_form(data, characters, starts, labels)
+    types = {name: _TYPES[name] for name in labels.columns}
+    columns = pl.read_csv(data, has_header=False, separator="\t", schema=types, quote_char=None)
     if len(columns) != num_rows:
         raise _DoubtfulError("Polars has not found every line")
     if not is_checked:
         _check_values(characters, columns)
     return RawTable(
-        labels=(characters[starts] == _ONE).astype(np.float32),
+        labels=(characters[starts] == _ONE).astype(np.float32) if labels is Labels.READ else unknown_labels(num_rows),
         weights=None,
         dense=[columns[name].cast(pl.Float64).to_numpy() for name in _DENSE],
         categorical=[_ids(columns[name]) for name in _CATEGORICAL],
     )
 
 
-def _check_form(data: bytes, characters: NDArray[np.uint8], starts: NDArray[np.int64]) -> None:
+def _check_form(data: bytes, characters: NDArray[np.uint8], starts: NDArray[np.int64], labels: Labels) -> None:
     """Labels are single digits, and there are as many tabs as rows need: no line can have too few columns then, since
     Polars refuses one that has too many."""
-    if np.count_nonzero(characters == _TAB) != _NUM_TABS * len(starts):
+    if np.count_nonzero(characters == _TAB) != (len(labels.columns) - 1) * len(starts):
         raise _DoubtfulError("some line has too few or too many columns")
-    labels = characters[starts]
-    if not np.all((labels == _ZERO) | (labels == _ONE)) or np.any(characters[starts + 1] != _TAB):
-        raise _DoubtfulError("some label is not 0 or 1")
+    if labels is Labels.READ:
+        firsts = characters[starts]
+        if not np.all((firsts == _ZERO) | (firsts == _ONE)) or np.any(characters[starts + 1] != _TAB):
+            raise _DoubtfulError("some label is not 0 or 1")
     if any(character in data for character in (b"+", b" ", b"\r", b"\0")):
         raise _DoubtfulError("characters that Polars overlooks")
 

@@ -1,6 +1,7 @@
 """The lines of Criteo TSV that are not rows: slow and exact, for blocks that the fast reader refuses."""
 
 import re
+from enum import Enum
 
 from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.raw.bad_rows import BadRows, shown
@@ -12,25 +13,47 @@ _NUM_CATEGORICAL = len(CRITEO_SCHEMA.categorical)
 
 _INTEGER = rb"-?0*[0-9]{1,18}"
 _HEXADECIMAL = rb"[0-9a-fA-F]{1,8}"
-_ROW = re.compile(rb"[01](?:\t(?:%b)?){%d}(?:\t(?:%b)?){%d}" % (_INTEGER, _NUM_DENSE, _HEXADECIMAL, _NUM_CATEGORICAL))
+_FEATURES = rb"(?:\t(?:%b)?){%d}(?:\t(?:%b)?){%d}" % (_INTEGER, _NUM_DENSE, _HEXADECIMAL, _NUM_CATEGORICAL)
 _WORD = re.compile(rb"[A-Za-z_]+[A-Za-z_0-9 ]*")
 
 
-def good_lines(data: bytes, bad: BadRows, starts_file: bool, keep_going: bool) -> bytes:
+class Labels(Enum):
+    """What lines begin with."""
+
+    READ = "the label, 0 or 1"
+    IGNORED = "anything, where the label would be"
+    ABSENT = "the first integer"
+
+    @property
+    def columns(self) -> list[str]:
+        """Of a line."""
+        return _COLUMNS[1:] if self is Labels.ABSENT else _COLUMNS
+
+
+_ROWS = {
+    Labels.READ: re.compile(rb"[01]" + _FEATURES),
+    Labels.IGNORED: re.compile(rb"[^\t]*" + _FEATURES),
+    # With a tab in front, as all features have one.
+    Labels.ABSENT: re.compile(_FEATURES),
+}
+
+
+def good_lines(data: bytes, labels: Labels, bad: BadRows, starts_file: bool, keep_going: bool) -> bytes:
     """The lines of `data` that are rows, up to the first bad one unless `keep_going`; the others go to `bad`."""
     kept: list[bytes] = []
+    is_row = _ROWS[labels].fullmatch
     for row, line in lines_in(data):
-        if _ROW.fullmatch(line):
+        if is_row(b"\t" + line if labels is Labels.ABSENT else line):
             kept.append(line)
             continue
-        message, field, valid = _fault(line, is_first=starts_file and row == 0)
+        message, field, valid = _fault(line, labels, is_first=starts_file and row == 0)
         bad.add_one(row, field, (message, valid))
         if not keep_going:
             break
     return b"".join(line + b"\n" for line in kept)
 
 
-def _fault(line: bytes, is_first: bool) -> tuple[str, str | None, str]:
+def _fault(line: bytes, labels: Labels, is_first: bool) -> tuple[str, str | None, str]:
     """Message, field and what would be valid, for a line at fault."""
     if not line.removesuffix(b"\r"):
         return "the line is blank", None, "one row a line"
@@ -43,14 +66,19 @@ def _fault(line: bytes, is_first: bool) -> tuple[str, str | None, str]:
     columns = line.split(b"\t")
     if is_first and _WORD.fullmatch(columns[0]):
         return "the first line is a header", None, "rows alone; format csv reads files with a header"
-    if len(columns) != len(_COLUMNS):
-        valid = f"{len(_COLUMNS)}: label, 13 integers, 26 hexadecimal categories; a blank is missing"
+    names = labels.columns
+    if len(columns) != len(names):
+        what = "13 integers, 26 hexadecimal categories; a blank is missing"
+        valid = f"{len(names)}: {'' if labels is Labels.ABSENT else 'label, '}{what}"
+        # Otherwise the first line has told which of the two it is.
+        valid += "; or 39, without the label" if labels is Labels.IGNORED and is_first else ""
         return f"has {len(columns)} tab-separated columns", None, valid
-    if columns[0] not in (b"0", b"1"):
+    if labels is Labels.READ and columns[0] not in (b"0", b"1"):
         what = f"{shown(columns[0].decode())} is not a label" if columns[0] else "the label is missing"
         return what, "label", "0 or 1"
-    for position, value in enumerate(columns[1:], start=1):
-        is_dense = position <= _NUM_DENSE
+    first = 0 if labels is Labels.ABSENT else 1
+    for position, value in enumerate(columns[first:]):
+        is_dense = position < _NUM_DENSE
         if value and not re.fullmatch(_INTEGER if is_dense else _HEXADECIMAL, value):
             what = "an integer" if is_dense else "a hexadecimal id"
             valid = (
@@ -58,5 +86,5 @@ def _fault(line: bytes, is_first: bool) -> tuple[str, str | None, str]:
                 if is_dense
                 else "1 to 8 of 0-9 a-f, or blank"
             )
-            return f"{shown(value.decode())} is not {what}", _COLUMNS[position], valid
+            return f"{shown(value.decode())} is not {what}", names[first + position], valid
     raise AssertionError("a line without a fault is a row")

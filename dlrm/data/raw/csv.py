@@ -18,7 +18,7 @@ from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.columns import parsed_columns
+from dlrm.data.raw.columns import names_to_read, parsed_columns
 from dlrm.data.raw.csv_lines import CsvLines
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.text import BLOCK_BYTES, Lines, lines_of
@@ -28,28 +28,48 @@ _MAX_SHOWN_NAMES = 5
 _WORD = re.compile(r"(?!nan$)[A-Za-z_].*", re.IGNORECASE | re.DOTALL)
 
 
-def csv_blocks(file: DataFile, schema: SchemaConfig, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """The rows of `file`. Raises DataError where its header is wrong, and as `lines_of` does."""
+def csv_blocks(
+    file: DataFile, schema: SchemaConfig, block_bytes: int = BLOCK_BYTES, with_labels: bool = True
+) -> Iterator[Block]:
+    """The rows of `file`. Raises DataError where its header is wrong, and as `lines_of` does.
+
+    Read without labels, a file without a header may lack the label and the weight: its first line tells.
+    """
     reader = None
     for lines in lines_of(file, block_bytes):
         rows = lines
         if reader is None:
-            reader = _BlockReader(file.name, schema, schema.columns or _header(lines, file.name, schema))
+            names = schema.columns or _header(lines, file.name, names_to_read(schema, with_labels), schema.delimiter)
+            if schema.columns and not with_labels:
+                names = _columns_there(lines, schema)
+            reader = _BlockReader(file.name, schema, names, with_labels)
             rows = lines if schema.columns else lines.after_first()
         if rows.num_lines:
             yield Block(file.name, rows.num_lines, rows.num_bytes, partial(reader.parse, rows))
 
 
-def _header(lines: Lines, file: str, schema: SchemaConfig) -> list[str]:
+def _columns_there(lines: Lines, schema: SchemaConfig) -> list[str]:
+    """Those of `schema.columns`, without the label and the weight where the first line has as many values."""
+    listed = schema.columns or []
+    fewer = [name for name in listed if name not in (schema.label, schema.weight)]
+    is_without = CsvLines(schema.delimiter, len(fewer), "").is_row(_first(lines))
+    return fewer if is_without else listed
+
+
+def _first(lines: Lines) -> bytes:
+    return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r")
+
+
+def _header(lines: Lines, file: str, wanted: list[str], delimiter: str) -> list[str]:
     """The names in the first line."""
-    line = lines.data[: lines.data.index(b"\n")].removesuffix(b"\r")
+    line = _first(lines)
     valid = "column names in the first line, or `columns` in the schema for a file without a header"
     try:
-        names = next(csv.reader([line.decode()], delimiter=schema.delimiter), [])
+        names = next(csv.reader([line.decode()], delimiter=delimiter), [])
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"the header cannot be read: {error}", file, 1, valid=valid) from None
     counts = Counter(names)
-    for name in schema.names:
+    for name in wanted:
         if name not in counts:
             raise DataError(f"there is no such column; {_told(names)}", file, 1, name, valid)
     for name, count in counts.items():
@@ -75,9 +95,12 @@ class _UnevenError(Exception):
 class _BlockReader:
     """Parses blocks of one file."""
 
-    def __init__(self, file: str, schema: SchemaConfig, names: list[str]) -> None:
-        self._file, self._schema, self._names = file, schema, names
+    def __init__(self, file: str, schema: SchemaConfig, names: list[str], with_labels: bool) -> None:
+        """names: of all columns of the file."""
+        self._file, self._schema, self._names, self._with_labels = file, schema, names, with_labels
         columns_from = "the header has" if schema.columns is None else "the schema lists"
+        if len(names) < len(schema.columns or []):
+            columns_from = "the first line has, without the label"
         self._lines = CsvLines(schema.delimiter, len(names), columns_from)
 
     def parse(self, lines: Lines, keep_going: bool) -> Parsed:
@@ -90,11 +113,11 @@ class _BlockReader:
             valid = "data in the first line, or a schema without `columns`, whose names then come from the header"
             bad.add(np.array([0]), self._schema.label, lambda _: ("the first line is a header", valid))
             table = table.slice(1)
-        return parsed_columns(table, self._schema, bad, keep_going)
+        return parsed_columns(table, self._schema, bad, keep_going, self._with_labels)
 
     def _strings(self, data: bytes, num_lines: int) -> pa.Table:
         """The columns of the schema, null where blank."""
-        kept = self._schema.names
+        kept = names_to_read(self._schema, self._with_labels)
         types = dict.fromkeys(kept, pa.string())
         if not num_lines:
             return pa.schema(types).empty_table()
@@ -122,6 +145,8 @@ class _BlockReader:
             raise DataError("not readable", self._file, valid="CSV") from None
 
     def _is_header(self, table: pa.Table) -> bool:
+        if not self._with_labels:
+            return False
         label = table[self._schema.label][0].as_py()
         return self._schema.columns is not None and label is not None and _WORD.fullmatch(label) is not None
 

@@ -31,6 +31,10 @@ class CsvLines:
                 break
         return b"".join(line + b"\n" for line in kept)
 
+    def is_row(self, line: bytes) -> bool:
+        """line: without its end."""
+        return self._fault(line) is None
+
     def _fault(self, line: bytes) -> tuple[str, str] | None:
         if not line:
             return "the line is blank", "one row a line"

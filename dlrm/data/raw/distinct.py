@@ -30,18 +30,31 @@ def distinct_values(values: pa.Array) -> CategoricalValues:
     """Of strings or int64 numbers [n], null = missing, or a dictionary of them."""
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
-    codes = _codes(values.indices)
-    kind = pl.Int64 if pa.types.is_integer(values.dictionary.type) else pl.String
-    entries = pl.Series(values.dictionary, dtype=kind)
+    codes, dictionary = _codes(values.indices), values.dictionary
     # A file's own dictionary may hold values that these rows do not have, nulls, and the same value twice.
-    used = np.flatnonzero(np.bincount(codes + 1, minlength=len(entries) + 1)[1:])
-    entries = entries.gather(used)
-    order = entries.arg_sort(nulls_last=True).head(len(entries) - entries.null_count())
-    ascending = entries.gather(order)
-    is_first = (ascending != ascending.shift(1)).fill_null(True)
-    place = np.full(len(values.dictionary) + 1, -1, dtype=np.int32)
-    place[used[order.to_numpy()]] = np.cumsum(is_first.to_numpy(), dtype=np.int32) - 1
-    return CategoricalValues(place[codes], ascending.filter(is_first))
+    is_used = np.bincount(codes + 1, minlength=len(dictionary) + 1)[1:] > 0
+    is_used &= dictionary.is_valid().to_numpy(zero_copy_only=False)
+    used = np.flatnonzero(is_used)
+    if pa.types.is_integer(dictionary.type):
+        # By numpy, which takes a tenth of the time where there are few.
+        numbers = dictionary.fill_null(0).to_numpy().astype(np.int64, copy=False)
+        found, places = np.unique(numbers[used], return_inverse=True)
+        ascending = pl.Series(found)
+    else:
+        ascending, places = _distinct_texts(pl.Series(dictionary, dtype=pl.String).gather(used))
+    place = np.full(len(dictionary) + 1, -1, dtype=np.int32)
+    place[used] = places
+    return CategoricalValues(place[codes], ascending)
+
+
+def _distinct_texts(texts: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
+    """The distinct ones, ascending, and the place of each of `texts` among them."""
+    order = texts.arg_sort()
+    ordered = texts.gather(order)
+    is_first = (ordered != ordered.shift(1)).fill_null(True)
+    places = np.empty(len(texts), dtype=np.int64)
+    places[order.to_numpy()] = np.cumsum(is_first.to_numpy()) - 1
+    return ordered.filter(is_first), places
 
 
 def _codes(indices: pa.Array) -> NDArray[np.int32]:

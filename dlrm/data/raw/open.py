@@ -2,25 +2,41 @@
 
 from collections.abc import Iterator, Sequence
 
-from dlrm.config import DataConfig
+from dlrm.config import DataConfig, SchemaConfig
+from dlrm.data.raw import parquet, text
 from dlrm.data.raw.block import Block
 from dlrm.data.raw.criteo import criteo_blocks
 from dlrm.data.raw.csv import csv_blocks
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.parquet import parquet_blocks
 
 
 def blocks_of(config: DataConfig, files: Sequence[DataFile]) -> Iterator[Block]:
-    """The blocks of all files, in order; config.format is a raw one.
+    """The blocks of all files, in order; config.format is a raw one. See `raw_blocks`."""
+    return raw_blocks(config.format, config.raw_schema, files)
 
-    Raises DataError where a file cannot be read as that format. Blocks are cut here and parsed where `parse` is called.
+
+def raw_blocks(
+    kind: str,
+    schema: SchemaConfig,
+    files: Sequence[DataFile],
+    *,
+    with_labels: bool = True,
+    block_bytes: int | None = None,
+) -> Iterator[Block]:
+    """The blocks of all files, in order. Blocks are cut here and parsed where `parse` is called.
+
+    kind: `criteo_tsv`, which has its own schema, `csv` or `parquet`. with_labels: false reads neither label nor weight,
+    whether the files have them or not. block_bytes: of a block, about; None takes what each format does best with.
+    Raises DataError where a file cannot be read as that format.
     """
+    text_bytes = text.BLOCK_BYTES if block_bytes is None else block_bytes
+    table_bytes = parquet.BLOCK_BYTES if block_bytes is None else block_bytes
     for file in files:
-        if config.format == "criteo_tsv":
-            yield from criteo_blocks(file)
-        elif config.format == "csv":
-            yield from csv_blocks(file, config.raw_schema)
-        elif config.format == "parquet":
-            yield from parquet_blocks(file, config.raw_schema)
+        if kind == "criteo_tsv":
+            yield from criteo_blocks(file, text_bytes, with_labels)
+        elif kind == "csv":
+            yield from csv_blocks(file, schema, text_bytes, with_labels)
+        elif kind == "parquet":
+            yield from parquet.parquet_blocks(file, schema, block_bytes=table_bytes, with_labels=with_labels)
         else:
-            raise ValueError(f"files of format {config.format} are not raw")
+            raise ValueError(f"files of format {kind} are not raw")

@@ -1,8 +1,7 @@
 """Parquet with a schema: columns by name, whose types are checked before any row is read."""
 
 import io
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate
 from typing import BinaryIO
@@ -10,12 +9,12 @@ from typing import BinaryIO
 import pyarrow as pa
 from pyarrow import parquet
 
-from dlrm.config import CategoricalColumn, SchemaConfig
+from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.columns import is_text, parsed_columns
+from dlrm.data.raw.columns import names_to_read
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.typed import check_columns, parsed_table
 
 MAX_BLOCK_ROWS = 131_072
 BLOCK_BYTES = 32 << 20
@@ -30,7 +29,11 @@ _LISTED_TEXT_BYTES = 32
 
 
 def parquet_blocks(
-    file: DataFile, schema: SchemaConfig, block_rows: int = MAX_BLOCK_ROWS, block_bytes: int = BLOCK_BYTES
+    file: DataFile,
+    schema: SchemaConfig,
+    block_rows: int = MAX_BLOCK_ROWS,
+    block_bytes: int = BLOCK_BYTES,
+    with_labels: bool = True,
 ) -> Iterator[Block]:
     """The rows of `file`, at most `block_rows` of one row group in a block, and about `block_bytes`, but one row at
     least; where they are cut depends on the file's bytes alone. In errors a row is a line.
@@ -39,7 +42,7 @@ def parquet_blocks(
     """
     with file.open() as raw:
         try:
-            yield from _blocks(_unbuffered(raw), file, schema, block_rows, block_bytes)
+            yield from _blocks(_unbuffered(raw), file, schema, block_rows, block_bytes, with_labels)
         # Names that are not UTF-8 are what a damaged footer may hold.
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and file.is_remote:
@@ -53,11 +56,16 @@ def _unbuffered(raw: BinaryIO) -> BinaryIO | io.RawIOBase:
 
 
 def _blocks(
-    raw: BinaryIO | io.RawIOBase, file: DataFile, schema: SchemaConfig, block_rows: int, block_bytes: int
+    raw: BinaryIO | io.RawIOBase,
+    file: DataFile,
+    schema: SchemaConfig,
+    block_rows: int,
+    block_bytes: int,
+    with_labels: bool,
 ) -> Iterator[Block]:
-    columns = schema.names
+    columns = names_to_read(schema, with_labels)
     metadata = parquet.read_metadata(raw)
-    _check_columns(metadata.schema.to_arrow_schema(), schema, file.name)
+    check_columns(metadata.schema.to_arrow_schema(), schema, file.name, with_labels)
     places = _places(metadata, columns)
     buffer_bytes = min(max(_BUFFERS_BYTES // len(places), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
     _look_into_groups(raw, metadata, columns)
@@ -78,7 +86,8 @@ def _blocks(
                 # Of the whole file, in proportion: columns that are not read count as well.
                 num_bytes = file.num_bytes * (first + batch.num_rows) // num_rows - file.num_bytes * first // num_rows
                 table = pa.Table.from_batches([batch])
-                yield Block(file.name, batch.num_rows, num_bytes, partial(_parse, table, first + 1, file.name, schema))
+                parse = partial(_parse, table, first + 1, file.name, schema, with_labels)
+                yield Block(file.name, batch.num_rows, num_bytes, parse)
                 first += batch.num_rows
 
 
@@ -136,101 +145,14 @@ def _row_bytes(group: parquet.RowGroupMetaData, places: list[int]) -> int:
     return max(num_bytes // max(group.num_rows, 1), 1)
 
 
-def _parse(table: pa.Table, first_row: int, file: str, schema: SchemaConfig, keep_going: bool) -> Parsed:
+def _parse(
+    table: pa.Table, first_row: int, file: str, schema: SchemaConfig, with_labels: bool, keep_going: bool
+) -> Parsed:
     try:
-        return parsed_columns(_without_views(table), schema, BadRows(file, first_row, table.num_rows), keep_going)
+        return parsed_table(table, first_row, file, schema, keep_going, with_labels)
     # Of a damaged page: places in its dictionary that it does not have.
     except pa.ArrowIndexError as error:
         raise _not_readable(file, error) from None
-
-
-def _without_views(table: pa.Table) -> pa.Table:
-    """Arrow cannot yet take or filter strings and bytes of the newer types that are views."""
-
-    def plain(kind: pa.DataType) -> pa.DataType:
-        if _is_list(kind) and plain(kind.value_type) != kind.value_type:
-            return pa.large_list(plain(kind.value_type))
-        if pa.types.is_string_view(kind):
-            return pa.large_string()
-        return pa.large_binary() if pa.types.is_binary_view(kind) else kind
-
-    kinds = [plain(kind) for kind in table.schema.types]
-    if kinds == table.schema.types:
-        return table
-    return table.cast(pa.schema(zip(table.schema.names, kinds, strict=True)))
-
-
-def _check_columns(found: pa.Schema, schema: SchemaConfig, file: str) -> None:
-    counts = Counter(found.names)
-    for name in schema.names:
-        if name not in counts:
-            raise DataError("there is no such column", file, field=name, valid=", ".join(counts)[:300])
-        if counts[name] > 1:
-            raise DataError("there are two columns of this name", file, field=name, valid="one")
-    _check_type(found, schema.label, _is_number, "bool, integers or floating point", file)
-    if schema.weight is not None:
-        _check_type(found, schema.weight, _is_number, "integers or floating point", file)
-    for column in schema.dense:
-        _check_type(found, column.name, _is_number, "numbers, bool or decimals", file)
-    for column in schema.categorical:
-        _check_categorical(found, column, file)
-
-
-def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str) -> None:
-    wanted = "strings" if column.type == "string" else "integers"
-    valid = f"lists of {wanted}" if column.multi_hot else wanted
-    kind = found.field(column.name).type
-    value = kind.value_type if _is_list(kind) else kind
-    fits_other = _is_integer if column.type == "string" else _is_string
-    if fits_other(value) and not pa.types.is_null(value):
-        other = "integer" if column.type == "string" else "string"
-        valid += f'; or type "{other}" in the schema'
-    if _is_list(kind) != column.multi_hot:
-        valid += f"; or multi_hot: {str(not column.multi_hot).lower()} in the schema"
-
-    def fits(kind: pa.DataType) -> bool:
-        if pa.types.is_null(kind):
-            return True
-        fits_value = _is_string if column.type == "string" else _is_integer
-        return _is_list(kind) == column.multi_hot and fits_value(kind.value_type if column.multi_hot else kind)
-
-    _check_type(found, column.name, fits, valid, file)
-
-
-def _check_type(found: pa.Schema, name: str, fits: Callable[[pa.DataType], bool], valid: str, file: str) -> None:
-    kind = found.field(name).type
-    if not fits(kind):
-        raise DataError(f"the column's type is {kind}", file, field=name, valid=valid)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    types = pa.types
-    return (
-        types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-        or types.is_null(kind)
-    )
-
-
-def _is_integer(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(_value(kind)) or pa.types.is_null(kind)
-
-
-def _is_string(kind: pa.DataType) -> bool:
-    value = _value(kind)
-    types = pa.types
-    is_bytes = types.is_binary(value) or types.is_large_binary(value) or types.is_binary_view(value)
-    return is_text(value) or is_bytes or types.is_null(value)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
-def _value(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _not_readable(file: str, error: Exception) -> DataError:

@@ -1,0 +1,108 @@
+"""How fast a trained model scores files, and in how much memory: `python -m benchmarks.predict`.
+
+Synthetic rows are written as Criteo TSV and as Parquet into a temporary directory and prepared; a model of random
+weights with the default perceptrons is exported, and the same files are scored by `python -m dlrm.predict` on all
+cores. Beside it, what the model alone takes for rows that are encoded already, on as many threads. CPU time is that of
+all threads, start-up included; on a shared machine it is the figure to trust.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from benchmarks.prepare import write_rows
+from dlrm.config import CRITEO_SCHEMA, DataConfig, JobSpec, resolve
+from dlrm.data.dataset import Dataset
+from dlrm.data.open import open_data
+from dlrm.export import export_model
+from dlrm.model import PlainModel
+from dlrm.saved.load import load_saved_model
+from dlrm.saved.score import pieces_of_source, score_pieces
+
+_PARQUET_GROUP_ROWS = 1 << 17
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--dims", type=int, nargs="+", default=[16, 64], help="D, embedding dimensions")
+    parser.add_argument("--ids", type=int, default=100_000, help="distinct ids of the largest column")
+    parser.add_argument("--directory", type=Path, help="to work in; default: the system's temporary directory")
+    arguments = parser.parse_args()
+    print("| D | model, MB | loading, s | file | rows/s | a second of CPU time | model alone | peak memory, MB |")  # noqa: T201
+    print("|---|---|---|---|---|---|---|---|")  # noqa: T201
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+        place = Path(directory)
+        write_rows(place / "rows.tsv", arguments.rows, arguments.ids)
+        write_parquet(place / "rows.tsv", place / "rows.parquet")
+        data = DataConfig(train=[str(place / "rows.tsv")])
+        program(["dlrm.prepare", "--output", str(place / "packed")], data.model_dump_json().encode())
+        dataset = open_data(data, None, place / "packed")
+        for dim in arguments.dims:
+            model = place / f"model-{dim}"
+            export_random(model, data, dataset, dim)
+            num_bytes = sum(file.stat().st_size for file in model.rglob("*"))
+            loading, alone = measured_alone(model, dataset)
+            for name in ("rows.tsv", "rows.parquet"):
+                result, cpu_seconds = program(
+                    ["dlrm.predict", str(model), str(place / name), "--output", str(place / f"{name}-{dim}.parquet")]
+                )
+                rate, memory = result["rows_per_second"], result["peak_memory_bytes"] / 1e6
+                line = f"| {dim} | {num_bytes / 1e6:,.0f} | {loading:.2f} | {name.rpartition('.')[2]} | {rate:,.0f}"
+                print(f"{line} | {arguments.rows / cpu_seconds:,.0f} | {alone:,.0f} | {memory:,.0f} |", flush=True)  # noqa: T201
+
+
+def write_parquet(rows: Path, output: Path) -> None:
+    """The same rows, categories as integers, without the label."""
+    columns = pl.scan_csv(rows, has_header=False, separator="\t", new_columns=CRITEO_SCHEMA.names)
+    ids = [pl.col(column.name).cast(pl.String).str.to_integer(base=16) for column in CRITEO_SCHEMA.categorical]
+    columns.with_columns(ids).drop("label").collect().write_parquet(output, row_group_size=_PARQUET_GROUP_ROWS)
+
+
+def export_random(directory: Path, data: DataConfig, dataset: Dataset, dim: int) -> None:
+    sizes = {"embedding_dim": dim, "bottom_mlp": [512, 256, dim]}
+    job = JobSpec.model_validate({"data": data, "model": sizes})
+    model = PlainModel(job.model, dataset.schema.num_dense, {f.name: f.num_ids for f in dataset.schema.features})
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items() if name.startswith("tables.")}
+    tables = {name.replace("tables.", "embedding_bags.", 1): torch.randn(shape) for name, shape in shapes.items()}
+    checkpoint = directory.with_name(f"{directory.name}-checkpoint")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        save({"tables": {"weights": tables}, "dense": model.dense.state_dict()}, checkpoint_id=checkpoint, no_dist=True)
+        export_model(checkpoint, directory, resolve(job), dataset, {})
+
+
+def measured_alone(directory: Path, dataset: Dataset) -> tuple[float, float]:
+    """Seconds to load the model, checksums included, and rows a second of rows that are packed."""
+    started = time.perf_counter()
+    model = load_saved_model(directory)
+    loaded = time.perf_counter()
+    num_rows = sum(scored.num_rows for scored in score_pieces(model.module, pieces_of_source(dataset.train)))
+    return loaded - started, num_rows / (time.perf_counter() - loaded)
+
+
+def program(arguments: list[str], document: bytes = b"") -> tuple[dict[str, Any], float]:
+    """The last line of a program, and the CPU time that it took."""
+    before = _children_seconds()
+    told = subprocess.run([sys.executable, "-m", *arguments], input=document, stdout=subprocess.PIPE, check=True).stdout
+    return json.loads(told.splitlines()[-1]), _children_seconds() - before
+
+
+def _children_seconds() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+if __name__ == "__main__":
+    main()

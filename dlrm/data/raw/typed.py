@@ -1,0 +1,115 @@
+"""Tables whose columns have types, from Parquet or from memory: their types are checked before any value is."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from dlrm.config import CategoricalColumn, SchemaConfig
+from dlrm.data.errors import DataError
+from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.block import Parsed
+from dlrm.data.raw.columns import is_text, names_to_read, parsed_columns
+
+
+def parsed_table(
+    table: pa.Table, first_row: int, source: str, schema: SchemaConfig, keep_going: bool, with_labels: bool
+) -> Parsed:
+    """The rows of a table that `check_columns` has let pass. In errors a row is a line, and `source` the file.
+
+    Raises DataError at the first bad row unless `keep_going`;
+    pyarrow.ArrowIndexError where a dictionary is damaged.
+    """
+    bad = BadRows(source, first_row, table.num_rows)
+    return parsed_columns(_without_views(table), schema, bad, keep_going, with_labels)
+
+
+def check_columns(found: pa.Schema, schema: SchemaConfig, file: str, with_labels: bool) -> None:
+    """Raise DataError where a column that is read is not there, there twice, or of another type."""
+    counts = Counter(found.names)
+    for name in names_to_read(schema, with_labels):
+        if name not in counts:
+            raise DataError("there is no such column", file, field=name, valid=", ".join(counts)[:300])
+        if counts[name] > 1:
+            raise DataError("there are two columns of this name", file, field=name, valid="one")
+    if with_labels:
+        _check_type(found, schema.label, _is_number, "bool, integers or floating point", file)
+    if with_labels and schema.weight is not None:
+        _check_type(found, schema.weight, _is_number, "integers or floating point", file)
+    for column in schema.dense:
+        _check_type(found, column.name, _is_number, "numbers, bool or decimals", file)
+    for column in schema.categorical:
+        _check_categorical(found, column, file)
+
+
+def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str) -> None:
+    wanted = "strings" if column.type == "string" else "integers"
+    valid = f"lists of {wanted}" if column.multi_hot else wanted
+    kind = found.field(column.name).type
+    value = kind.value_type if _is_list(kind) else kind
+    fits_other = _is_integer if column.type == "string" else _is_string
+    if fits_other(value) and not pa.types.is_null(value):
+        other = "integer" if column.type == "string" else "string"
+        valid += f'; or type "{other}" in the schema'
+    if _is_list(kind) != column.multi_hot:
+        valid += f"; or multi_hot: {str(not column.multi_hot).lower()} in the schema"
+
+    def fits(kind: pa.DataType) -> bool:
+        if pa.types.is_null(kind):
+            return True
+        fits_value = _is_string if column.type == "string" else _is_integer
+        return _is_list(kind) == column.multi_hot and fits_value(kind.value_type if column.multi_hot else kind)
+
+    _check_type(found, column.name, fits, valid, file)
+
+
+def _check_type(found: pa.Schema, name: str, fits: Callable[[pa.DataType], bool], valid: str, file: str) -> None:
+    kind = found.field(name).type
+    if not fits(kind):
+        raise DataError(f"the column's type is {kind}", file, field=name, valid=valid)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return (
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+        or types.is_null(kind)
+    )
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(_value(kind)) or pa.types.is_null(kind)
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    value = _value(kind)
+    types = pa.types
+    is_bytes = types.is_binary(value) or types.is_large_binary(value) or types.is_binary_view(value)
+    return is_text(value) or is_bytes or types.is_null(value)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _value(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Arrow cannot yet take or filter strings and bytes of the newer types that are views."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if _is_list(kind) and plain(kind.value_type) != kind.value_type:
+            return pa.large_list(plain(kind.value_type))
+        if pa.types.is_string_view(kind):
+            return pa.large_string()
+        return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+    kinds = [plain(kind) for kind in table.schema.types]
+    if kinds == table.schema.types:
+        return table
+    return table.cast(pa.schema(zip(table.schema.names, kinds, strict=True)))

@@ -1,0 +1,24 @@
+"""The data of a run, prepared in a process of its own before the ranks are started."""
+
+import subprocess
+import sys
+
+from dlrm.launch.child import child_command
+from dlrm.launch.endings import how_it_ended, stopped
+from dlrm.record import EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory
+from dlrm.stop import STOP_SIGNALS
+
+STOPPED_CODES = frozenset({EXIT_STOPPED, *(-number for number in STOP_SIGNALS)})
+
+
+def prepare_data(directory: RunDirectory, number: int) -> Outcome | None:
+    """Have the rows prepared for attempt `number`; the outcome where that ends the attempt."""
+    command = [sys.executable, *child_command("dlrm.preparation", directory, number)]
+    with directory.attempt(number).rank_log(0).open("ab") as output:
+        code = subprocess.Popen(command, stdout=output, stderr=output).wait()
+    if code in STOPPED_CODES:
+        return stopped("stopped while preparing the data")
+    if code == EXIT_DONE:
+        return None
+    message = f"the preparation of the data {how_it_ended(code)}"
+    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)

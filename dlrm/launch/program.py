@@ -1,0 +1,123 @@
+"""Starts the ranks of one node and says how they ended: `python -m dlrm.launch RUN_DIRECTORY --attempt N`.
+
+RUN_DIRECTORY holds `spec.json`, a resolved job. Ranks run under torch's elastic launch, which answers 1 to everything
+that goes wrong; this process answers with the code of `outcome.json` instead: 0 done, 75 stopped on request after a
+checkpoint, 64 bad configuration or data, 1 anything that may go better another time. SIGTERM or SIGINT, at any moment
+and any number of times, stops the run after a checkpoint of one agreed step. One launch process at a time works in a
+run directory: another one ends at once with code 1, and leaves no outcome.
+"""
+
+import argparse
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from dlrm.config import ConfigError, ResolvedJob, field_errors
+from dlrm.launch.endings import outcome_of_failures, stopped
+from dlrm.launch.prepare import prepare_data
+from dlrm.launch.ranks import run_ranks
+from dlrm.launch.stopper import Stopper
+from dlrm.record import (
+    EXIT_BAD_INPUT,
+    EXIT_FAILED,
+    AttemptDirectory,
+    EndReason,
+    Outcome,
+    RunDirectory,
+    RunInUseError,
+    run_lock,
+)
+from dlrm.reporting.push import Pusher
+from sharding.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
+
+log = logging.getLogger(__name__)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m dlrm.launch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run_directory", type=Path)
+    parser.add_argument("--attempt", type=int, default=1, help="number of this attempt, counted from 1")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s launch %(message)s")
+    # It would tell of every push.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    directory = RunDirectory(arguments.run_directory.resolve())
+    if not directory.path.is_dir():
+        log.error("%s: there is no such run directory", directory.path)
+        return EXIT_BAD_INPUT
+    try:
+        with run_lock(directory):
+            return _ended(directory, arguments.attempt)
+    except RunInUseError as error:
+        # Without an outcome: the attempt may be the very one that runs.
+        log.error("%s", error)
+        return EXIT_FAILED
+
+
+def _ended(directory: RunDirectory, number: int) -> int:
+    """Have the attempt run, unless it has ended before; the exit code of its outcome."""
+    attempt = directory.attempt(number)
+    if before := Outcome.read(attempt.outcome):
+        log.error("attempt %d has ended before, %s: %s", number, before.state, before.message)
+        return before.exit_code
+    attempt.create()
+    stopper = Stopper(attempt)
+    stopper.listen()
+    try:
+        outcome = _run(directory, number, stopper)
+    except Exception as error:
+        log.exception("the launch process failed")
+        outcome = Outcome(
+            state="failed",
+            reason=EndReason.WORKER_CRASHED,
+            message=f"the launch process failed: {type(error).__name__}: {' '.join(str(error).split())}"[:2000],
+        )
+    # Unless a rank wrote its own.
+    outcome.write_first(attempt.outcome)
+    standing = Outcome.read(attempt.outcome) or outcome
+    log.info("%s: %s %s", standing.state, standing.reason, standing.message)
+    return standing.exit_code
+
+
+def _run(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
+    """The outcome where no rank, and not the preparation, has written one."""
+    attempt = directory.attempt(number)
+    try:
+        check_environment()
+        resolved = _read_spec(directory)
+        check_devices(resolved.job.resources.gpus_per_worker * resolved.job.resources.workers_per_node)
+    except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
+        return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error))
+    with _pushed_reports(attempt, resolved.job.resources.world_size):
+        if resolved.job.data.synthetic is None and (ended := prepare_data(directory, number)):
+            return ended
+        failures = run_ranks(directory, resolved, number, stopper)
+    if failures is None:
+        return stopped("stopped before the ranks were started")
+    return outcome_of_failures(attempt, failures)
+
+
+def _read_spec(directory: RunDirectory) -> ResolvedJob:
+    try:
+        return ResolvedJob.model_validate_json(directory.spec.read_bytes())
+    except ValidationError as error:
+        raise ConfigError(field_errors(error, ResolvedJob)) from None
+
+
+@contextmanager
+def _pushed_reports(attempt: AttemptDirectory, world_size: int) -> Iterator[None]:
+    """Push the ranks' reports to the service where one listens."""
+    if not attempt.push_target.exists():
+        yield
+        return
+    pusher = Pusher(attempt, world_size)
+    pusher.start()
+    try:
+        yield
+    finally:
+        pusher.close()

@@ -1,0 +1,56 @@
+"""The ranks of one node, under torch's elastic launch."""
+
+import os
+import sys
+import uuid
+from typing import TYPE_CHECKING
+
+from dlrm.config import ResolvedJob
+from dlrm.launch.child import child_command
+from dlrm.launch.stopper import Stopper
+from dlrm.record import RunDirectory
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+SHUTDOWN_TIMEOUT_SECONDS = 300
+"""How long ranks may take to end once the launch gives them up; then they are killed."""
+
+
+def run_ranks(
+    directory: RunDirectory, resolved: ResolvedJob, attempt: int, stopper: Stopper
+) -> "dict[int, ProcessFailure] | None":
+    """Run all ranks to their end; the failures of those that were not well. None where a stop came before them."""
+    if stopper.is_requested:
+        return None
+    # Late: torch takes seconds, and a wrong document is told at once.
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    resources = resolved.job.resources
+    os.environ["OMP_NUM_THREADS"] = str(resources.threads_per_worker)
+    os.environ["DLRM_DEVICE"] = "cuda" if resources.gpus_per_worker else "cpu"
+    # One node: its ranks need no name of the machine that resolves, and no network.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=resources.workers_per_node,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="127.0.0.1",
+        max_restarts=0,
+        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
+        # SIGTERM and SIGINT are the stopper's: the ranks stop after a checkpoint instead of being torn down.
+        signals_to_handle="SIGQUIT",
+        shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS,
+    )
+    if stopper.is_requested:
+        return None
+    try:
+        elastic_launch(config, sys.executable)(*child_command("dlrm.worker", directory, attempt))
+    except ChildFailedError as error:
+        return error.failures
+    return {}

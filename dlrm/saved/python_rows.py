@@ -1,0 +1,95 @@
+"""Rows as Python has them, as a table of checked columns."""
+
+import difflib
+from collections.abc import Mapping, Set
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
+from dlrm.data.errors import DataError
+
+_MAX_SHOWN = 300
+"""Letters of a list of names."""
+
+
+def table_of(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
+    """The columns of `schema` but label and weight, from a dictionary of columns or of one row's values.
+
+    Raises DataError naming a column that is missing, unknown, of another length, or no list of values of one type.
+    Whether the type is the column's own is still to be checked.
+    """
+    columns = {column.name: column for column in (*schema.dense, *schema.categorical)}
+    _check_names(rows, list(columns), {schema.label, schema.weight})
+    scalars = {name: _is_scalar(rows[name]) for name, column in columns.items() if not _is_multi_hot(column)}
+    is_one_row = bool(scalars) and all(scalars.values())
+    arrays: dict[str, pa.Array] = {}
+    for name, column in columns.items():
+        if not is_one_row and _is_scalar(rows[name]):
+            message = "is one value, where other columns are lists of values"
+            raise DataError(message, field=name, valid="a list of values, or one value for every column")
+        arrays[name] = _array([rows[name]] if is_one_row else rows[name], column)
+    first = next(iter(arrays))
+    for name, array in arrays.items():
+        if len(array) != len(arrays[first]):
+            message = f"has {len(array):,} values, where {first} has {len(arrays[first]):,}"
+            raise DataError(message, field=name, valid="as many values for every column")
+    return pa.table(arrays)
+
+
+def _check_names(rows: Mapping[str, Any], wanted: list[str], ignored: set[str | None]) -> None:
+    listed = ", ".join(wanted)[:_MAX_SHOWN]
+    for name in rows:
+        if name not in wanted and name not in ignored:
+            close = difflib.get_close_matches(str(name), wanted, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise DataError(f"is no column of the model{hint}", field=str(name), valid=listed)
+    for name in wanted:
+        if name not in rows:
+            raise DataError("the column is missing", field=name, valid=f"all of {listed}")
+
+
+def _array(values: Any, column: DenseColumn | CategoricalColumn) -> pa.Array:
+    """Raises DataError where `values` are no list of values of one type."""
+    if isinstance(values, Mapping | Set):
+        message = f"is a {type(values).__name__}, whose order means nothing"
+        raise DataError(message, field=column.name, valid="a list of values")
+    if isinstance(values, np.ndarray) and values.ndim > 1:
+        values = list(values)
+    try:
+        array = pa.array(values, from_pandas=True)
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        if isinstance(column, CategoricalColumn) and column.type == "integer":
+            array = _whole(array)
+    # Which of these depends on the value.
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        what = " ".join(str(error).split())[:_MAX_SHOWN]
+        raise DataError(f"is no list of values of one type: {what}", field=column.name, valid=_valid(column)) from None
+    return array
+
+
+def _whole(array: pa.Array) -> pa.Array:
+    """Floating point as integers: what a library without missing integers makes of a column that has some."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        return array.cast(pa.int64())
+    if pa.types.is_list(kind) and pa.types.is_floating(kind.value_type):
+        return array.cast(pa.list_(pa.int64()))
+    return array
+
+
+def _valid(column: DenseColumn | CategoricalColumn) -> str:
+    if isinstance(column, DenseColumn):
+        return "numbers, None where missing"
+    values = "integers within int64" if column.type == "integer" else "texts"
+    return f"lists of {values}, None where missing" if column.multi_hot else f"{values}, None where missing"
+
+
+def _is_multi_hot(column: DenseColumn | CategoricalColumn) -> bool:
+    return isinstance(column, CategoricalColumn) and column.multi_hot
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | bytes) or not hasattr(value, "__len__") or getattr(value, "shape", None) == ()

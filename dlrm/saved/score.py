@@ -1,0 +1,128 @@
+"""What a model says of rows, block after block, on several threads."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
+from dlrm.data.prepare.workers import started_workers
+from dlrm.data.raw.block import Block
+from dlrm.data.rows import Rows, RowSource
+from dlrm.model import PlainModel
+
+CHUNK_ROWS = 2048
+"""Scored at a time: their activations stay in a core's cache."""
+_PIECE_ROWS = 65_536
+"""Of packed or synthetic rows, read at a time."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """The good rows of a piece."""
+
+    rows: Rows
+    good: NDArray[np.bool_] | None = None
+    """[num_rows of the piece]; None: all."""
+    faults: Sequence[DataError] = field(default=())
+    """Of the first bad ones."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A run of rows that are scored together."""
+
+    num_rows: int
+    """Bad ones included."""
+    num_bytes: int
+    """For progress."""
+    read: Callable[[], Read]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A piece and what a model says of it."""
+
+    num_rows: int
+    num_bytes: int
+    probabilities: NDArray[np.float32]
+    """[good rows]"""
+    read: Read
+
+    @property
+    def num_bad_rows(self) -> int:
+        return self.num_rows - len(self.probabilities)
+
+    @property
+    def of_all_rows(self) -> NDArray[np.float32]:
+        """[num_rows], NaN where a row is bad."""
+        if self.read.good is None:
+            return self.probabilities
+        scores = np.full(self.num_rows, np.nan, dtype=np.float32)
+        scores[self.read.good] = self.probabilities
+        return scores
+
+
+@torch.inference_mode()
+def score(model: PlainModel, rows: Rows) -> NDArray[np.float32]:
+    """Probabilities [n] of label 1."""
+    scores = np.empty(rows.num_rows, dtype=np.float32)
+    start = 0
+    for piece in rows.pieces(CHUNK_ROWS):
+        arrays = (piece.dense, piece.bags.values, piece.bags.lengths)
+        logits = model(*(torch.from_numpy(array) for array in arrays))
+        scores[start : start + piece.num_rows] = torch.sigmoid(logits).numpy()
+        start += piece.num_rows
+    return scores
+
+
+def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | None = None) -> Iterator[Scored]:
+    """Every piece, in order; each is read, encoded and scored by one thread, and a few are in memory at a time.
+
+    num_threads: null takes all cores. Meanwhile torch computes on one thread in each of them. Raises DataError as the
+    pieces do.
+    """
+
+    def scored(piece: Piece) -> Scored:
+        read = piece.read()
+        return Scored(piece.num_rows, piece.num_bytes, score(model, read.rows), read)
+
+    num_threads = num_threads or len(os.sched_getaffinity(0))
+    with _one_torch_thread(), started_workers(num_threads) as workers:
+        yield from workers.map(scored, pieces)
+
+
+def pieces_of_blocks(blocks: Iterable[Block], encoders: Encoders, keep_going: bool) -> Iterator[Piece]:
+    """Of raw files. keep_going: whether bad rows are passed over; otherwise the first one raises DataError."""
+
+    def read(block: Block) -> Read:
+        parsed = block.parse(keep_going)
+        return Read(encoders.encode(parsed.table), parsed.good, parsed.faults)
+
+    for block in blocks:
+        yield Piece(block.num_rows, block.num_bytes, partial(read, block))
+
+
+def pieces_of_source(source: RowSource) -> Iterator[Piece]:
+    """Of rows that hold table rows already."""
+    for start in range(0, source.num_rows, _PIECE_ROWS):
+        numbers = np.arange(start, min(start + _PIECE_ROWS, source.num_rows), dtype=np.int64)
+        # Here, and not where it is scored: a source is read by one thread at a time.
+        read = Read(source.read(numbers))
+        yield Piece(len(numbers), len(numbers) * source.row_bytes, lambda read=read: read)
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

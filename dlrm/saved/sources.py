@@ -1,0 +1,74 @@
+"""The rows that a model is asked to score: raw files of any format, or a packed directory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlrm.config import CRITEO_SCHEMA, SchemaConfig
+from dlrm.data.dataset import Dataset
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.encode.vocabulary import CountedVocabulary, Vocabulary
+from dlrm.data.errors import DataError
+from dlrm.data.packed.open import open_packed
+from dlrm.data.raw.data_file import DataFile
+
+PARQUET = b"PAR1"
+"""The first bytes of a Parquet file."""
+
+
+def format_of(files: Sequence[DataFile], schema: SchemaConfig, own: str, asked: str | None) -> str:
+    """`parquet`, `csv` or `criteo_tsv`: the one asked for; else Parquet is known by its first bytes, and text is of the
+    model's own format where that is one of text.
+
+    schema: of the model's columns. own: the format it was trained on. Raises DataError where the columns do not fit.
+    """
+    kind = asked or _found_format(files[0], schema, own)
+    if kind == "criteo_tsv" and _columns(schema) != _columns(CRITEO_SCHEMA):
+        message = "criteo_tsv holds the columns I1 to I13 and C1 to C26, which are not the model's"
+        raise DataError(message, field="--format", valid="parquet or csv")
+    return kind
+
+
+def schema_of(kind: str, schema: SchemaConfig) -> SchemaConfig:
+    """Of files of the format `kind`: a model trained on Criteo TSV reads CSV with commas and a header."""
+    if kind == "csv" and schema == CRITEO_SCHEMA:
+        return schema.model_copy(update={"delimiter": ",", "columns": None})
+    return schema
+
+
+def open_alike(directory: Path, encoders: Encoders) -> Dataset:
+    """A packed directory whose rows were made as the model's were. Raises DataError."""
+    dataset = open_packed(directory)
+    assert dataset.encoders is not None, "every packed directory has its encoders"
+    if not are_alike(dataset.encoders, encoders):
+        message = "its ids or dense values do not mean what they mean to the model"
+        raise DataError(message, directory, valid="rows prepared with the vocabularies that the model was trained with")
+    return dataset
+
+
+def are_alike(one: Encoders, other: Encoders) -> bool:
+    """Whether both make the same of every row."""
+    return (
+        one.schema_of_rows == other.schema_of_rows
+        and list(one.dense) == list(other.dense)
+        and all(map(_map_alike, one.vocabularies, other.vocabularies))
+    )
+
+
+def _map_alike(one: Vocabulary, other: Vocabulary) -> bool:
+    if isinstance(one, CountedVocabulary) and isinstance(other, CountedVocabulary):
+        return one.distinct.equals(other.distinct)
+    return type(one) is type(other) and not isinstance(one, CountedVocabulary) and one == other
+
+
+def _found_format(file: DataFile, schema: SchemaConfig, own: str) -> str:
+    with file.open() as opened:
+        if opened.read(len(PARQUET)) == PARQUET:
+            return "parquet"
+    if own in ("csv", "criteo_tsv"):
+        return own
+    return "criteo_tsv" if schema == CRITEO_SCHEMA else "csv"
+
+
+def _columns(schema: SchemaConfig) -> tuple[list[str], list[tuple[str, str, bool]]]:
+    categorical = [(column.name, column.type, column.multi_hot) for column in schema.categorical]
+    return [column.name for column in schema.dense], categorical

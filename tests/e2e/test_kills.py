@@ -1,0 +1,87 @@
+"""A run that is killed again and again ends as if it had not been.
+
+DLRM_KILLS_SEED draws other moments, DLRM_KILLS_FILE keeps a line of JSON for every kill.
+"""
+
+import itertools
+import os
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlrm.record import RunDirectory
+from tests.e2e.killing import KINDS, append_line, curve, finish, kill_once
+from tests.e2e.launching import ended, start
+
+SEED = int(os.environ.get("DLRM_KILLS_SEED", "1"))
+SHORT: dict[str, Any] = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 60_000, "num_ids": 500}, "eval_fraction": 0.4},
+    "run": {"epochs": 6, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4},
+}
+LONG: dict[str, Any] = {**SHORT, "run": {"epochs": 40, "eval_every_fraction": 0.02, "checkpoint_every_seconds": 1.0}}
+NUM_RUNS = 6
+WITHIN = ("start-up", "training", "checkpoint", "evaluation")
+NUM_KILLS_WITHIN, NUM_KILLS_OF_EXPORT = 8, 2
+
+
+def undisturbed(path: Path, job: dict[str, Any]) -> RunDirectory:
+    directory, process = start(path, **job)
+    code, outcome = ended(directory, process)
+    assert code == 0, outcome.message
+    return directory
+
+
+def run_with_kills(path: Path, job: dict[str, Any], kills: Sequence[tuple[str, str]], seed: str) -> RunDirectory:
+    """A run of `job`, killed as `kills` say, kind and moment, and then let go to its end."""
+    chance = random.Random(seed)
+    lines = Path(os.environ.get("DLRM_KILLS_FILE", path.parent / "kills.jsonl"))
+    directory, process = start(path, **job)
+    process.kill()
+    process.wait()
+    numbers = itertools.count(2)
+    for kind, moment in kills:
+        kill = None
+        while kill is None:
+            # Where an attempt has ended a moment before, the next one writes the model again.
+            kill = kill_once(directory, next(numbers), kind, moment, chance)
+        append_line(lines, kill, seed=seed, run=path.name)
+        print(kill)  # noqa: T201
+    finish(directory, next(numbers))
+    return directory
+
+
+def assert_same(killed: RunDirectory, alone: RunDirectory) -> None:
+    assert curve(killed) == curve(alone)
+    weights = "model.safetensors"
+    assert (killed.model / weights).read_bytes() == (alone.model / weights).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(tmp_path: Path):
+    alone = undisturbed(tmp_path / "alone", SHORT)
+    kills = [("launch", "training"), ("rank", "checkpoint"), ("stop", "evaluation"), ("everything", "export")]
+    assert_same(run_with_kills(tmp_path / "killed", SHORT, kills, f"{SEED}"), alone)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return undisturbed(tmp_path_factory.mktemp("undisturbed") / "alone", LONG)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("number", range(NUM_RUNS))
+def test_ten_kills_at_random_moments_change_nothing(alone: RunDirectory, tmp_path: Path, number: int):
+    seed = f"{SEED}-{number}"
+    print(f"seed {seed}")  # noqa: T201
+    chance = random.Random(seed)
+    num_kills = NUM_KILLS_WITHIN + NUM_KILLS_OF_EXPORT
+    kinds = [KINDS[(number + kill) % len(KINDS)] for kill in range(num_kills)]
+    chance.shuffle(kinds)
+    moments = [*chance.choices(WITHIN, k=NUM_KILLS_WITHIN), *["export"] * NUM_KILLS_OF_EXPORT]
+    assert len(Counter(kinds)) == len(KINDS)
+    assert_same(run_with_kills(tmp_path / f"run-{number}", LONG, list(zip(kinds, moments, strict=True)), seed), alone)
