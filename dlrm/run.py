@@ -1,5 +1,6 @@
 """One run on one rank: open the data, train, write the model."""
 
+import gc
 from pathlib import Path
 
 from dlrm.checkpoint.label import Label
@@ -25,6 +26,8 @@ def run(resolved: ResolvedJob, directory: RunDirectory, ranks: Ranks, reporter: 
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     label = Label.of(resolved, prepared and prepared.checksum)
     trained = train(resolved, directory, dataset, label, ranks, reporter, stop)
+    # Sharded modules refer to themselves, and would keep all tables in memory beside the whole model.
+    gc.collect()
     metrics = _final_metrics(trained.progress)
     step = trained.progress.step
     if trained.reason is EndReason.STOP_REQUESTED:

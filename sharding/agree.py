@@ -1,7 +1,8 @@
 """What all ranks must know before anything moves."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -67,3 +68,22 @@ def told_by_all(group: dist.ProcessGroup, said: Said) -> list[Said]:
     told: list[Said] = [said] * group.size()
     dist.all_gather_object(told, said, group=group)
     return told
+
+
+def on_all(
+    group: dist.ProcessGroup, work: Callable[[], Said], errors: type[Exception] | tuple[type[Exception], ...]
+) -> list[Said]:
+    """What `work` answers on every rank, by rank, on every rank. Collective, as `told_by_all`.
+
+    errors: where it raises one of them on some ranks, the first one is raised on all, and nobody waits for ever.
+    """
+    answer: Said | Exception
+    try:
+        answer = work()
+    except errors as error:
+        answer = error
+    answers = told_by_all(group, answer)
+    for told in answers:
+        if isinstance(told, errors):
+            raise told
+    return cast("list[Said]", answers)

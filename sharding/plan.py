@@ -56,12 +56,15 @@ def make_plan(tables: Sequence[Table], world_size: int, choice: Literal["auto", 
     out of whole tables can balance it; the others go whole, largest first, to the rank with the fewest of them, and
     of those to the one with the fewest bytes. Few before small: the exchange costs the same for a small table as for a
     large one, and it is what a step waits for.
+
+    A table with too few rows for every rank to get one goes whole, whatever the choice: kernels fail on empty shards.
     """
     fair_share_bytes = sum(table.weight_bytes for table in tables) / world_size
     by_row = {
         table.name
         for table in tables
-        if choice == "row_wise" or (choice == "auto" and world_size > 1 and table.weight_bytes > fair_share_bytes)
+        if (choice == "row_wise" or (choice == "auto" and world_size > 1 and table.weight_bytes > fair_share_bytes))
+        and _has_rows_for_all(table, world_size)
     }
     num_tables, num_bytes = [0] * world_size, [0] * world_size
     owners: dict[str, int] = {}
@@ -82,6 +85,11 @@ def make_plan(tables: Sequence[Table], world_size: int, choice: Literal["auto", 
             for table in tables
         ),
     )
+
+
+def _has_rows_for_all(table: Table, world_size: int) -> bool:
+    """Whether equal blocks of rows leave some for the last rank."""
+    return table.num_rows > -(-table.num_rows // world_size) * (world_size - 1)
 
 
 def _bytes_on(plan: TablePlan, rank: int, world_size: int) -> int:

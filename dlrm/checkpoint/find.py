@@ -1,14 +1,23 @@
 """Finds the checkpoint to go on from: the newest whose every byte is as it was written."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.label import Label
 from dlrm.record import CheckpointDirectory, CheckpointFaultError, CheckpointFile, CheckpointManifest, checkpoints_in
 from dlrm.reporting.reporter import Reporter
-from sharding.agree import told_by_all
+from sharding.agree import on_all, told_by_all
 from sharding.ranks import Ranks
+
+Result = TypeVar("Result")
+
+NUM_TRIES = 3
+RETRY_SECONDS = 1.0
+"""Between two tries to read what cannot be read, as on a file server that is away for a moment."""
 
 
 @dataclass(frozen=True)
@@ -22,59 +31,57 @@ class SoundCheckpoint:
 def newest_sound(directory: Path, label: Label, ranks: Ranks, reporter: Reporter) -> SoundCheckpoint | None:
     """The newest checkpoint in `directory` that is whole; None where there is none. Collective.
 
-    Each one that is not is passed over with a warning. Raises DataError where one is of other settings than `label`,
-    and CheckpointError where files cannot be read for another reason than being damaged: they may be read later.
+    Each one that is not, or cannot be read, is passed over with a warning. Raises DataError where one is of other
+    settings than `label`, and CheckpointError where one cannot be read and there is no other: it may be another time.
     """
+    unread: OSError | None = None
     found = checkpoints_in(directory) if ranks.rank == 0 else []
     for checkpoint in told_by_all(ranks.background_group, found)[0]:
         try:
-            manifest = _agreed_manifest(checkpoint, ranks)
+            manifest = _agreed(ranks, checkpoint.manifest)[0]
             label.check(checkpoint, manifest)
             size = f"{manifest.num_bytes / 1e6:,.0f} MB"
             reporter.progress("loading", f"checking the checkpoint of step {checkpoint.step:,} ({size})")
             verify(checkpoint, manifest, ranks)
-        except CheckpointFaultError as fault:
+        except (CheckpointFaultError, OSError) as fault:
             message = f"{checkpoint.path} is passed over: {fault}"
             reporter.event("checkpoint_passed_over", message, step=checkpoint.step)
+            unread = fault if isinstance(fault, OSError) else unread
             continue
         return SoundCheckpoint(checkpoint.path, manifest)
+    if unread is not None:
+        # To begin anew would in the end remove what may be whole.
+        raise CheckpointError(f"no checkpoint in {directory} can be read: {unread}")
     return None
 
 
-def _agreed_manifest(checkpoint: CheckpointDirectory, ranks: Ranks) -> CheckpointManifest:
-    """What rank 0 reads, on every rank. Raises CheckpointFaultError and CheckpointError, on all."""
-    read: CheckpointManifest | CheckpointFaultError | str | None = None
-    if ranks.rank == 0:
-        try:
-            read = checkpoint.manifest()
-        except CheckpointFaultError as error:
-            read = error
-        except OSError as error:
-            read = str(error)
-    answer = told_by_all(ranks.background_group, read)[0]
-    if isinstance(answer, CheckpointManifest):
-        return answer
-    if isinstance(answer, CheckpointFaultError):
-        raise answer
-    raise CheckpointError(f"{checkpoint.path}: the checkpoint cannot be read: {answer}")
-
-
 def verify(checkpoint: CheckpointDirectory, manifest: CheckpointManifest, ranks: Ranks) -> None:
-    """Compare every file with the manifest, a share of them on each rank. Raises as `_agreed_manifest` does."""
+    """Compare every file with the manifest, a share of them on each rank. Collective.
+
+    Raises CheckpointFaultError, and OSError where a file cannot be read for another reason than being damaged; on all
+    ranks.
+    """
     names = sorted(manifest.files)[ranks.rank :: ranks.world_size]
-    fault, error = None, None
-    try:
+
+    def compare() -> None:
         for name in names:
             _compare(checkpoint.path / name, manifest)
-    except CheckpointFaultError as found:
-        fault = str(found)
-    except OSError as found:
-        error = str(found)
-    for fault_there, error_there in told_by_all(ranks.background_group, (fault, error)):
-        if error_there is not None:
-            raise CheckpointError(f"{checkpoint.path}: the checkpoint cannot be read: {error_there}")
-        if fault_there is not None:
-            raise CheckpointFaultError(fault_there)
+
+    _agreed(ranks, compare)
+
+
+def _agreed(ranks: Ranks, look: Callable[[], Result]) -> list[Result]:
+    """What all ranks see, or the first fault or error on all of them. What cannot be read is tried again."""
+
+    def patiently() -> Result:
+        for _ in range(NUM_TRIES - 1):
+            try:
+                return look()
+            except OSError:
+                time.sleep(RETRY_SECONDS)
+        return look()
+
+    return on_all(ranks.background_group, patiently, (CheckpointFaultError, OSError))
 
 
 def _compare(file: Path, manifest: CheckpointManifest) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from dlrm.checkpoint.errors import CheckpointError
-from dlrm.checkpoint.host_copy import host_copy, num_bytes_in
 from dlrm.checkpoint.keep import remove_others
 from dlrm.checkpoint.label import Label
-from dlrm.checkpoint.room import free_bytes
+from dlrm.checkpoint.room import bytes_beyond_now, forget_peak, free_bytes
 from dlrm.checkpoint.state import TrainingState
+from dlrm.checkpoint.tensors import host_copy, host_view, num_bytes_in
 from dlrm.checkpoint.write import write_checkpoint
 from dlrm.progress import Progress
 from dlrm.record import CheckpointManifest, RunDirectory
@@ -91,9 +91,11 @@ class Saver:
             self._writing = _Writing(progress.step, lambda: self._write(state, progress, stall_seconds))
             return
         try:
-            self._tell(self._write(state, progress, stall_seconds=None))
+            self._tell(self._write(host_view(state), progress, stall_seconds=None))
         except CheckpointError as error:
             self._tell_failed(progress.step, error)
+        # The next one counts from here: a disk slower than that would leave no time for a step.
+        self._due_at = time.monotonic() + self._settings.every_seconds
 
     def save(self, progress: Progress) -> Path:
         """Write a checkpoint, unless this step has one, and return its directory.
@@ -103,7 +105,8 @@ class Saver:
         self._wait()
         # The only one may not be given up for one like it.
         if self._saved_step != progress.step:
-            self._tell(self._write(self._state.collect(progress), progress, stall_seconds=None))
+            state = host_view(self._state.collect(progress))
+            self._tell(self._write(state, progress, stall_seconds=None))
         return self._directory.checkpoint(progress.step)
 
     def __enter__(self) -> Self:
@@ -124,9 +127,11 @@ class Saver:
         return _Written(manifest, seconds, seconds if stall_seconds is None else stall_seconds)
 
     def _has_room(self, num_bytes: int) -> bool:
+        """Whether a copy of so many bytes of this rank fits beside the largest of the steps and evaluations so far."""
         free = free_bytes(self._settings.memory_bytes) if self._ranks.rank == 0 else 0
-        told = told_by_all(self._ranks.background_group, (num_bytes, free))
-        copy_bytes, free = sum(num_bytes for num_bytes, _ in told), told[0][1]
+        told = told_by_all(self._ranks.background_group, (num_bytes, bytes_beyond_now(), free))
+        copy_bytes = sum(of_rank for of_rank, _, _ in told)
+        free = told[0][2] - sum(beyond for _, beyond, _ in told)
         if copy_bytes <= free:
             return True
         if not self._has_told_wait:
@@ -145,6 +150,7 @@ class Saver:
         if self._writing is None or self._writing.is_alive:
             return
         writing, self._writing = self._writing, None
+        forget_peak()
         if isinstance(writing.error, CheckpointError):
             self._tell_failed(writing.step, writing.error)
         elif writing.error is not None:

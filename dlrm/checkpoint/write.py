@@ -1,20 +1,25 @@
 """Writes one checkpoint: all ranks their parts, and at last `COMPLETE`."""
 
+import contextlib
+import errno
+import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from dlrm.checkpoint.errors import CheckpointError, checkpoint_errors
+from dlrm.checkpoint.keep import remove
 from dlrm.checkpoint.label import Label
+from dlrm.checkpoint.tensors import num_bytes_in
 from dlrm.progress import Progress
 from dlrm.record import CheckpointFile, CheckpointManifest
-from sharding.agree import told_by_all
+from sharding.agree import on_all
 
 Result = TypeVar("Result")
 
@@ -27,12 +32,17 @@ def write_checkpoint(
     What of that name was there before is replaced. Raises CheckpointError, on every rank; then nothing is left.
     """
     rank, world_size = group.rank(), group.size()
+
+    def on_ranks(work: Callable[[], Result]) -> list[Result]:
+        return on_all(group, lambda: _told(work, path, rank), CheckpointError)
+
+    num_bytes = sum(on_ranks(lambda: num_bytes_in(state)))
     try:
-        _on_all(group, path, lambda: _make_empty(path) if rank == 0 else None)
+        on_ranks(lambda: _make_room(path, num_bytes) if rank == 0 else None)
         with checkpoint_errors(path, "cannot be written"):
             save(state, storage_writer=FileSystemWriter(path), process_group=group)
-        names = _on_all(group, path, lambda: sorted(file.name for file in path.iterdir()) if rank == 0 else [])[0]
-        parts = _on_all(group, path, lambda: {name: CheckpointFile.of(path / name) for name in names[rank::world_size]})
+        names = on_ranks(lambda: sorted(file.name for file in path.iterdir()) if rank == 0 else [])[0]
+        parts = on_ranks(lambda: {name: CheckpointFile.of(path / name) for name in names[rank::world_size]})
         manifest = CheckpointManifest(
             step=progress.step,
             num_steps=progress.num_steps,
@@ -43,29 +53,40 @@ def write_checkpoint(
             data_checksum=label.data_checksum,
             files={name: file for part in parts for name, file in part.items()},
         )
-        _on_all(group, path, lambda: manifest.write(path) if rank == 0 else None)
-    except CheckpointError:
+        on_ranks(lambda: manifest.write(path) if rank == 0 else None)
+    except CheckpointError as error:
+        # torch does not name a full disk; looked at before it is mended.
+        advice = _advice(path, num_bytes)
         if rank == 0:
             # A full disk has no room for half a checkpoint.
-            shutil.rmtree(path, ignore_errors=True)
-        raise
+            with contextlib.suppress(OSError):
+                remove(path)
+        raise CheckpointError(f"{error}{advice}") from error
     return manifest
 
 
-def _make_empty(path: Path) -> None:
-    if path.exists():
-        shutil.rmtree(path)
+def _make_room(path: Path, num_bytes: int) -> None:
+    """An empty directory `path`, where the disk has room for so many bytes. Raises OSError."""
+    remove(path)
     path.mkdir(parents=True)
+    if shutil.disk_usage(path).free < num_bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _on_all(group: dist.ProcessGroup, path: Path, work: Callable[[], Result]) -> list[Result]:
-    """What `work` answers on every rank. Raises CheckpointError on all of them where it fails on one."""
+def _advice(path: Path, num_bytes: int) -> str:
+    """What to do, where the disk is the likely cause."""
     try:
-        answer: tuple[Result | None, str | None] = work(), None
+        free = shutil.disk_usage(path.parent).free
+    except OSError:
+        return ""
+    if free >= num_bytes:
+        return ""
+    sizes = f"{num_bytes / 1e6:,.0f} MB are needed and {free / 1e6:,.0f} MB free"
+    return f"; {sizes} in {path.parent}: free space there, or lower run.keep_checkpoints"
+
+
+def _told(work: Callable[[], Result], path: Path, rank: int) -> Result:
+    try:
+        return work()
     except OSError as error:
-        answer = None, str(error)
-    answers = told_by_all(group, answer)
-    for rank, (_, fault) in enumerate(answers):
-        if fault is not None:
-            raise CheckpointError(f"{path}: the checkpoint cannot be written, on rank {rank}: {fault}")
-    return [cast("Result", result) for result, _ in answers]
+        raise CheckpointError(f"{path}: the checkpoint cannot be written, on rank {rank}: {error}") from error

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from dlrm.config.data import DataConfig
 from dlrm.config.job import JobSpec
 
 _FREE: dict[str, Any] = {
@@ -35,10 +36,14 @@ def identity_of(job: JobSpec) -> dict[str, Any]:
     return dict(_flat(job.model_dump(mode="json", exclude=excluded)))
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Each field in which two identities differ, in words: `field is A, and was B`."""
-    fields = [field for field in {**one, **other} if one.get(field) != other.get(field)]
-    return [f"{field} is {one.get(field)!r}, and was {other.get(field)!r}" for field in fields]
+def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """Each field in which two identities differ, in words: `field is A, and was B`.
+
+    A field that one does not have, since it is of an earlier version, had what is now the default.
+    """
+    defaults = identity_of(JobSpec(data=DataConfig(format="synthetic")))
+    pairs = {field: [side.get(field, defaults.get(field)) for side in (now, before)] for field in {**now, **before}}
+    return [f"{field} is {is_now!r}, and was {was!r}" for field, (is_now, was) in pairs.items() if is_now != was]
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -1,18 +1,25 @@
 """What a checkpoint holds, and when it does not count."""
 
+import errno
+import gc
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
 from dlrm.checkpoint import CheckpointError
+from dlrm.checkpoint.keep import remove_others
+from dlrm.checkpoint.room import bytes_beyond_now, forget_peak, free_bytes
 from dlrm.checkpoint.saver import SaveSettings
 from dlrm.data.errors import DataError
 from dlrm.device_batch import to_device
 from dlrm.record import COMPLETE, CheckpointDirectory, RunDirectory, checkpoints_in
+from sharding.agree import told_by_first
 from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
@@ -173,6 +180,52 @@ def test_the_newest_checkpoints_stay_and_no_others(rank_pools: RankPools, tmp_pa
     assert [path.step for path in checkpoints_in(RunDirectory(tmp_path).checkpoints)] == [6, 5, 3]
 
 
+LARGE = Setting(256, 64, "rowwise_adagrad", table_rows=(("a", 1_000_000), ("b", 1_000_000), ("c", 300)))
+LARGE_BYTES = 2_000_000 * 16 * 4
+
+
+@pytest.mark.parametrize("how", ["at a stop", "behind, without room"])
+def test_what_training_waits_for_is_written_without_a_copy(rank_pools: RankPools, tmp_path: Path, how: str):
+    def run(ranks: Ranks) -> int:
+        trainer = trainer_in(ranks, tmp_path, LARGE, SaveSettings(1e-9, 3, memory_bytes=0))
+        before = _resident_bytes()
+        forget_peak()
+        if how == "at a stop":
+            trainer.saver.save(trainer.progress)
+        else:
+            trainer.saver.save_behind(trainer.progress)
+        return _resident_bytes() + bytes_beyond_now() - before
+
+    extra_bytes = sum(rank_pools.of(2).run(run))
+    assert names_in(tmp_path) == ["step-00000000"]
+    assert extra_bytes < LARGE_BYTES / 2
+
+
+def test_room_for_a_copy_is_what_the_largest_step_so_far_leaves(rank_pools: RankPools, tmp_path: Path):
+    def run(ranks: Ranks) -> bool:
+        forget_peak()
+        trainer = trainer_in(ranks, tmp_path, LARGE, NEVER)
+        free = told_by_first(ranks, free_bytes(2**40))
+        used = 2**40 - free
+        room = SaveSettings(1e-9, 3, memory_bytes=used + 2 * LARGE_BYTES)
+        trainer.saver = trainer_in(ranks, tmp_path, LARGE, room).saver
+        gc.collect()
+        forget_peak()
+        # As large as what is left.
+        step = torch.ones(LARGE_BYTES // 2)
+        del step
+        with trainer.saver:
+            trainer.saver.save_behind(trainer.progress)
+            return trainer.saver.is_idle
+
+    assert rank_pools.of(2).run(run) == [True, True], "nothing is written behind"
+    assert len(events_of(tmp_path, "checkpoint_waits")) == 1
+
+
+def _resident_bytes() -> int:
+    return psutil.Process().memory_info().rss
+
+
 def test_without_room_for_a_copy_training_waits_and_says_so(rank_pools: RankPools, tmp_path: Path):
     short = SaveSettings(every_seconds=1e-9, num_kept=3, memory_bytes=0)
 
@@ -226,3 +279,55 @@ def test_a_step_that_has_a_checkpoint_is_not_written_again(rank_pools: RankPools
     for times in rank_pools.of(2).run(run):
         assert len(set(times)) == 1
     assert len(events_of(tmp_path, "checkpoint_saved")) == 1
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = RunDirectory(tmp_path)
+    for step in range(1, 5):
+        run.checkpoint(step).mkdir(parents=True)
+        (run.checkpoint(step) / COMPLETE).write_text("of some kind")
+
+    def away(_: CheckpointDirectory) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(CheckpointDirectory, "manifest", away)
+    remove_others(run.checkpoints, newest_step=4, num_kept=3)
+    assert names_in(tmp_path) == ["step-00000002", "step-00000003", "step-00000004"]
+    remove_others(run.checkpoints, newest_step=4, num_kept=1)
+    assert names_in(tmp_path) == ["step-00000004"]
+
+
+def test_where_no_checkpoint_can_be_read_nothing_begins_anew(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 2)
+    part = next(iter(RunDirectory(tmp_path).checkpoint(2).glob("__1_*")))
+    part.unlink()
+    # It can neither be read nor is it missing.
+    part.symlink_to(part)
+    for said in rank_pools.of(2).run(go_on, tmp_path, SETTING):
+        assert said.startswith(f"CheckpointError: no checkpoint in {RunDirectory(tmp_path).checkpoints} can be read: ")
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="cannot mount a small disk")
+def test_a_full_disk_is_told_with_what_is_needed_and_free(rank_pools: RankPools, tmp_path: Path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk], check=False).returncode:
+        pytest.skip("not permitted to mount a small disk")
+
+    def run(ranks: Ranks) -> str:
+        trainer = trainer_in(ranks, tmp_path, SETTING, NEVER)
+        trainer.saver = trainer_in(ranks, disk, SETTING, NEVER).saver
+        try:
+            trainer.saver.save(trainer.progress)
+        except CheckpointError as error:
+            return str(error)
+        return ""
+
+    try:
+        for said in rank_pools.of(2).run(run):
+            assert "No space left on device" in said
+            assert "MB are needed and" in said
+            assert "lower run.keep_checkpoints" in said
+        assert names_in(disk) == []
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)

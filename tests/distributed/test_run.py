@@ -1,11 +1,13 @@
 """Whole runs on real ranks, stopped at every kind of moment and gone on with."""
 
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dlrm.run
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.record import (
     EndReason,
@@ -21,6 +23,7 @@ from dlrm.reporting.reporter import Reporter
 from dlrm.run import run
 from dlrm.stop import StopRequest
 from sharding.ranks import Ranks
+from sharding.tables import ShardedTables
 from tests.distributed.rank_pool import RankPools
 
 DOCUMENT = {
@@ -158,3 +161,22 @@ def test_a_run_goes_on_with_other_ranks_or_another_plan(
     assert [step.loss for step in found.steps] == pytest.approx([step.loss for step in expected.steps], rel=1e-5)
     expected_losses = [evaluation.log_loss for evaluation in expected.evaluations]
     assert [evaluation.log_loss for evaluation in found.evaluations] == pytest.approx(expected_losses, rel=1e-5)
+
+
+def test_tables_are_gone_from_memory_before_the_model_is_written(rank_pools: RankPools, tmp_path: Path):
+    def run_and_look(ranks: Ranks) -> list[int]:
+        num_left: list[int] = []
+        write = dlrm.run.export_model
+
+        def look_and_write(*arguments: Any) -> None:
+            num_left.append(sum(isinstance(thing, ShardedTables) for thing in gc.get_objects()))
+            write(*arguments)
+
+        dlrm.run.export_model = look_and_write
+        try:
+            attempt(ranks, tmp_path, 1, resolved(), None)
+        finally:
+            dlrm.run.export_model = write
+        return num_left
+
+    assert rank_pools.of(2).run(run_and_look) == [[0], []]

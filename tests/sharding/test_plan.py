@@ -37,7 +37,13 @@ def test_one_rank_splits_nothing():
     assert {table_plan.sharding_type for table_plan in plan.tables} == {"table_wise"}
 
 
-@pytest.mark.parametrize(("num_rows", "expected"), [(10, [3, 3, 3, 1]), (3, [1, 1, 1, 0]), (5, [2, 2, 1, 0])])
+@pytest.mark.parametrize(("num_rows", "expected"), [(10, [3, 3, 3, 1]), (4, [1, 1, 1, 1]), (8, [2, 2, 2, 2])])
 def test_rows_are_dealt_out_in_equal_blocks(num_rows: int, expected: list[int]):
     plan = make_plan([Table("t", num_rows, 4)], 4, "row_wise")
     assert [plan.weight_bytes(rank) // 16 for rank in range(4)] == expected
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 5, 9])
+def test_a_table_that_would_leave_a_rank_without_rows_goes_whole(num_rows: int):
+    plan = make_plan(tables_of([num_rows, 400]), 4, "row_wise")
+    assert [table_plan.sharding_type for table_plan in plan.tables] == ["table_wise", "row_wise"]

@@ -47,3 +47,11 @@ def test_files_may_lie_elsewhere_since_their_checksum_stands_for_them():
     assert identity_of(parse_job({"data": {**FILES["data"], "vocabulary": {"min_count": 5}}})) != identity_of(
         parse_job(FILES)
     )
+
+
+def test_a_field_that_an_earlier_version_did_not_have_had_its_default():
+    now = identity_of(parse_job(SYNTHETIC))
+    before = {field: value for field, value in now.items() if field != "precision"}
+    assert differences(now, before) == []
+    changed = identity_of(parse_job({**SYNTHETIC, "precision": "bf16"}))
+    assert differences(changed, before) == ["precision is 'bf16', and was 'fp32'"]

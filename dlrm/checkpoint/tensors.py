@@ -1,0 +1,77 @@
+"""The tensors of a state: copied to the host, seen as they are, or counted."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.distributed._shard.metadata import ShardMetadata
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torch.distributed._shard.sharded_tensor.shard import Shard
+
+
+def host_copy(state: Any) -> Any:
+    """`state`, nested dictionaries and lists of tensors and plain values, with every tensor copied to the host once.
+
+    Training does not change it while it is written. torch's own stager copies a ShardedTensor three times over.
+    """
+    return _with_tensors(state, lambda tensor: tensor.detach().to("cpu", copy=True))
+
+
+def host_view(state: Any) -> Any:
+    """The same without a copy, as far as tensors are on the host: each has its bytes for itself.
+
+    Tables are views of one large buffer, and torch's writer copies a tensor that does not own all of its storage.
+    """
+    return _with_tensors(state, _alone)
+
+
+def num_bytes_in(state: Any) -> int:
+    """Bytes of the tensors of `state` that this rank holds."""
+    return sum(tensor.nbytes for tensor in _tensors_in(state))
+
+
+def _tensors_in(state: Any) -> list[torch.Tensor]:
+    if isinstance(state, dict | list):
+        values = state.values() if isinstance(state, dict) else state
+        return [tensor for value in values for tensor in _tensors_in(value)]
+    if isinstance(state, ShardedTensor):
+        return [shard.tensor for shard in state.local_shards()]
+    return [state] if isinstance(state, torch.Tensor) else []
+
+
+def _with_tensors(state: Any, made: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(state, dict):
+        return {key: _with_tensors(value, made) for key, value in state.items()}
+    if isinstance(state, list):
+        return [_with_tensors(value, made) for value in state]
+    if isinstance(state, ShardedTensor):
+        return _with_shards(state, made)
+    return made(state) if isinstance(state, torch.Tensor) else copy.copy(state)
+
+
+def _with_shards(table: ShardedTensor, made: Callable[[torch.Tensor], torch.Tensor]) -> ShardedTensor:
+    tensors = [made(shard.tensor) for shard in table.local_shards()]
+    device = tensors[0].device.type if tensors else "cpu"
+    places = [_on(shard.metadata, device) for shard in table.local_shards()]
+    shards = [Shard(tensor, place) for tensor, place in zip(tensors, places, strict=True)]
+    whole = table.metadata()
+    whole = replace(whole, shards_metadata=[_on(shard, device) for shard in whole.shards_metadata])
+    return ShardedTensor._init_from_local_shards_and_global_metadata(shards, whole, table._process_group)
+
+
+def _on(shard: ShardMetadata, device: str) -> ShardMetadata:
+    """The same part of a table, on the host where `device` is that."""
+    assert shard.placement is not None, "every shard is on some rank"
+    if device != "cpu":
+        return shard
+    return ShardMetadata(shard.shard_offsets, shard.shard_sizes, f"rank:{shard.placement.rank()}/cpu")
+
+
+def _alone(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.device.type != "cpu":
+        return tensor.detach()
+    # By way of bytes: numpy does not know every dtype.
+    numbers = torch.from_numpy(tensor.detach().reshape(-1).view(torch.uint8).numpy())
+    return numbers.view(tensor.dtype).view(tensor.shape)
