@@ -44,6 +44,7 @@ class Shape:
     rows_per_table: int
     batch_size: int
     num_rounds: int
+    has_room: bool
 
     @property
     def job(self) -> ResolvedJob:
@@ -68,9 +69,10 @@ def main() -> None:
     )
     parser.add_argument("--batch", type=int, default=32_768, help="samples of a step over all ranks")
     parser.add_argument("--rounds", type=int, default=3, help="checkpoints that are measured")
+    parser.add_argument("--no-room", action="store_true", help="as where memory has no room for a copy: training waits")
     parser.add_argument("--directory", type=Path, help="where they are written; a temporary directory by default")
     arguments = parser.parse_args()
-    shape = Shape(arguments.rows, arguments.batch, arguments.rounds)
+    shape = Shape(arguments.rows, arguments.batch, arguments.rounds, not arguments.no_room)
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
         mp.spawn(run_rank, (shape, Path(directory)), nprocs=WORLD_SIZE)  # pyright: ignore[reportPrivateImportUsage]
 
@@ -86,7 +88,8 @@ def run_rank(rank: int, shape: Shape, directory: Path) -> None:
     label = Label.of(shape.job, data_checksum=None)
     run = RunDirectory(directory)
     reporter = Reporter(run.attempt(1), rank)
-    settings = SaveSettings(every_seconds=1e9, num_kept=1, memory_bytes=shape.job.job.resources.memory)
+    memory_bytes = shape.job.job.resources.memory if shape.has_room else 0
+    settings = SaveSettings(every_seconds=1e9, num_kept=1, memory_bytes=memory_bytes)
     progress = Progress(num_steps=1000)
     with Saver(run, state, label, ranks, reporter, settings) as saver:
         usual = [_timed_step(parts, shape, saver)[0] for _ in range(8)][3:]
