@@ -13,12 +13,15 @@ import pytest
 import torch
 
 from dlrm.checkpoint import CheckpointError
+from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.keep import remove_others
+from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.room import bytes_beyond_now, forget_peak, free_bytes
 from dlrm.checkpoint.saver import SaveSettings
 from dlrm.data.errors import DataError
 from dlrm.device_batch import to_device
-from dlrm.record import COMPLETE, CheckpointDirectory, RunDirectory, checkpoints_in
+from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDirectory, checkpoints_in
+from dlrm.reporting.reporter import Reporter
 from sharding.agree import told_by_first
 from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
@@ -137,6 +140,20 @@ def test_a_checkpoint_of_other_settings_is_refused_and_every_differing_field_nam
         for field in ("batch.global_size is 512, and was 256", "run.seed is 8, and was 7", "table_optimizer.name"):
             assert field in said
         assert "chunk_size" not in said
+
+
+def test_a_checkpoint_of_a_run_on_other_rows_is_refused(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(1), 1)
+
+    def run(ranks: Ranks) -> str:
+        label = Label.of(SETTING.resolved(ranks.world_size), data_checksum="of other rows")
+        reporter = Reporter(AttemptDirectory(tmp_path / "attempt-2"), ranks.rank)
+        with pytest.raises(DataError) as caught:
+            newest_sound(RunDirectory(tmp_path).checkpoints, label, ranks, reporter)
+        return str(caught.value)
+
+    for said in rank_pools.of(2).run(run):
+        assert "the checkpoint is of a run with other settings: data is of other rows" in said
 
 
 def test_what_is_written_behind_is_the_step_it_was_taken_after_whatever_training_does_meanwhile(
