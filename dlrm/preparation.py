@@ -20,7 +20,7 @@ from dlrm.data.packed.verify import verify
 from dlrm.data.prepare.base import check_extends
 from dlrm.data.prepare.cache import prepared
 from dlrm.data.prepare.told import Moved, Noted
-from dlrm.record import EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, PreparedData, RunDirectory
+from dlrm.record import EXIT_DONE, EXIT_STOPPED, AttemptDirectory, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.stop import end_on_stop_signals
 from dlrm.warm_start.vocabulary import how_to_extend, known_encoders
@@ -61,14 +61,16 @@ def main() -> int:
     # Of a request that came before this process was started.
     if attempt.stop_request.exists():
         return EXIT_STOPPED
+    reporter = Reporter(attempt, rank=0)
+    code = EXIT_DONE
     try:
-        prepare(directory, Reporter(attempt, rank=0))
+        prepare(directory, reporter)
     except Exception as error:
         log.exception("the data could not be prepared")
-        outcome = _outcome(error)
-        outcome.write_first(attempt.outcome)
-        return outcome.exit_code
-    return EXIT_DONE
+        code = _leave(_outcome(error), attempt)
+    # Rank 0 goes on in the same files, with the numbers behind.
+    reporter.close()
+    return code
 
 
 def prepare(directory: RunDirectory, reporter: Reporter) -> None:
@@ -113,6 +115,15 @@ def _verified(resolved: ResolvedJob, base: Encoders | None, tell: Teller) -> Pat
 
     verify(path, packed_meta(path), resolved.job.resources.num_cores, read)
     return path
+
+
+def _leave(outcome: Outcome, attempt: AttemptDirectory) -> int:
+    """The exit code of `outcome`, whether or not the disk takes it: the launch process tells what it sees."""
+    try:
+        outcome.write_first(attempt.outcome)
+    except OSError:
+        log.exception("why the data could not be prepared cannot be written down")
+    return outcome.exit_code
 
 
 def _outcome(error: Exception) -> Outcome:

@@ -1,7 +1,6 @@
 """One rank of a run: `python -m dlrm.worker RUN_DIRECTORY --attempt N`, started by `dlrm.launch`."""
 
 import argparse
-import contextlib
 import logging
 import os
 import sys
@@ -43,6 +42,10 @@ def main() -> int:
         log.exception("this rank failed")
         _tell_failure(error, attempt, rank, reporter)
         code = EXIT_FAILED
+    try:
+        reporter.close()
+    except OSError:
+        log.exception("the last reports could not be written")
     # The interpreter's own end would die of one, and a rank that ended well would count as killed.
     ignore_stop_signals()
     return code
@@ -63,16 +66,22 @@ def _run_rank(directory: RunDirectory, reporter: Reporter, stop: StopRequest) ->
 
 
 def _tell_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:
-    """Leave the outcome, unless another rank was first, or is the cause."""
-    if _is_lost_peer(error):
-        # Most likely another rank died first, and the launch process saw which one; it reads this otherwise.
-        attempt.rank_error(rank).write_text(_one_line(error))
-        return
-    outcome = Outcome(state="failed", reason=_reason_of(error), message=_one_line(error), rank=rank)
-    outcome.write_first(attempt.outcome)
-    # The disk may be full, which may be why it failed.
-    with contextlib.suppress(OSError):
-        reporter.own_event("error", outcome.message, reason=outcome.reason)
+    """Leave the outcome, unless another rank was first, or is the cause.
+
+    Where the disk takes nothing, which may be why it failed, the launch process tells what it sees.
+    """
+    try:
+        if _is_lost_peer(error):
+            # Most likely another rank died first, and the launch process saw which one; it reads this otherwise.
+            attempt.rank_error(rank).write_text(_one_line(error))
+            return
+        outcome = Outcome(state="failed", reason=_reason_of(error), message=_one_line(error), rank=rank)
+        try:
+            outcome.write_first(attempt.outcome)
+        finally:
+            reporter.own_event("error", outcome.message, reason=outcome.reason)
+    except OSError:
+        log.exception("how this rank failed could not be written down")
 
 
 def _is_lost_peer(error: Exception) -> bool:

@@ -1,19 +1,19 @@
 """Full storage: how it shows, and what to tell of it."""
 
-import errno
 import sqlite3
 from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+from dlrm.record import FULL_DISK
+
 POSTGRESQL_DISK_FULL = "53100"
 
 
 def is_storage_full(error: BaseException) -> bool:
     """Whether `error`, of a file or of the database, says that there is no room left."""
     if isinstance(error, OSError):
-        return error.errno in NO_SPACE
+        return error.errno in FULL_DISK
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, sqlite3.Error):
         return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL

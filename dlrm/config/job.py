@@ -32,7 +32,7 @@ class JobSpec(Config):
     priority: int = Field(default=0, ge=-100, le=100)
     """Jobs of higher priority start first."""
     max_restarts: int = Field(default=3, ge=0, le=100)
-    """New attempts after a worker has crashed."""
+    """New attempts in a row after a worker has crashed; one that wrote a later checkpoint begins a new row."""
     deadline_seconds: int | None = Field(default=None, ge=1)
     """Seconds from the first start after which the job is stopped; null never stops it."""
     model: ModelConfig = ModelConfig()

@@ -38,8 +38,8 @@ class Batch:
 class TrainBatches:
     """A rank's batches of a whole run, in the global order, prepared ahead by one thread.
 
-    Rank r takes rows [r b, (r + 1) b) of every global batch. Iterating goes on at `position`; an error in the thread is
-    raised by the iteration. Used as a context manager it ends its thread.
+    Rank r takes rows [r b, (r + 1) b) of every global batch. An error in the thread is raised by the iteration. Used as
+    a context manager it ends its thread.
     """
 
     def __init__(
@@ -59,8 +59,6 @@ class TrainBatches:
         self._order = SampleOrder(source.num_rows, global_size, seed, source.row_bytes)
         self.num_batches = self._order.num_batches_per_epoch * num_epochs
         """Of the whole run, those before `start_batch` included."""
-        self.position = start_batch
-        """Batches consumed: handed out, not merely prepared."""
         self._last_window = self._order.num_windows_per_epoch * num_epochs - 1
         self._told = (-1, -1)
         """The windows that the source was told of last: the first and the last that are read now."""
@@ -70,9 +68,7 @@ class TrainBatches:
         return self
 
     def __next__(self) -> Batch:
-        batch = next(self._batches)
-        self.position = batch.index + 1
-        return batch
+        return next(self._batches)
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,8 @@ from pathlib import Path
 class DataError(ValueError):
     """Data at fault; its text names the file, the line and the field, and what would be valid.
 
-    line: counted from 1. field: a column such as `C7`, or a field of the job document such as `data.train`.
+    line: counted from 1. field: a column such as `C7`, or a field of the job document such as `data.train`. row: of rows in
+    memory, which have no lines; counted from 0.
     """
 
     def __init__(
@@ -16,12 +17,14 @@ class DataError(ValueError):
         line: int | None = None,
         field: str | None = None,
         valid: str = "",
+        row: int | None = None,
     ) -> None:
-        super().__init__(message, file, line, field, valid)
-        self.message, self.line, self.field, self.valid = message, line, field, valid
+        super().__init__(message, file, line, field, valid, row)
+        self.message, self.line, self.field, self.valid, self.row = message, line, field, valid, row
         self.file = None if file is None else str(file)
 
     def __str__(self) -> str:
         line = None if self.line is None else f"line {self.line}"
-        where = ", ".join(part for part in (self.file, line, self.field) if part)
+        row = None if self.row is None else f"row {self.row}"
+        where = ", ".join(part for part in (self.file, line, self.field, row) if part)
         return f"{where + ': ' if where else ''}{self.message}{f' (valid: {self.valid})' if self.valid else ''}"

@@ -48,6 +48,7 @@ def _first_failed(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFail
 
 def _what_was_seen(attempt: AttemptDirectory, rank: int, exit_code: int) -> str:
     said = attempt.rank_error(rank)
-    if exit_code >= 0 and said.exists():
-        return f"rank {rank} ended with exit code {exit_code}: {said.read_text()}"
+    # It is empty where the disk was full.
+    if exit_code >= 0 and said.exists() and (error := said.read_text()):
+        return f"rank {rank} ended with exit code {exit_code}: {error}"
     return f"rank {rank} {how_it_ended(exit_code)}"

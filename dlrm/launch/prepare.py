@@ -5,7 +5,7 @@ import sys
 
 from dlrm.launch.child import child_command
 from dlrm.launch.endings import how_it_ended, stopped
-from dlrm.record import EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory
 from dlrm.stop import STOP_SIGNALS
 
 STOPPED_CODES = frozenset({EXIT_STOPPED, *(-number for number in STOP_SIGNALS)})
@@ -20,5 +20,6 @@ def prepare_data(directory: RunDirectory, number: int) -> Outcome | None:
         return stopped("stopped while preparing the data")
     if code == EXIT_DONE:
         return None
-    message = f"the preparation of the data {how_it_ended(code)}"
-    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
+    # It tells more itself, unless the disk is full.
+    reason = EndReason.BAD_INPUT if code == EXIT_BAD_INPUT else EndReason.WORKER_CRASHED
+    return Outcome(state="failed", reason=reason, message=f"the preparation of the data {how_it_ended(code)}")

@@ -29,6 +29,7 @@ from dlrm.record import (
     RunDirectory,
     RunInUseError,
     run_lock,
+    sync_directory,
 )
 from dlrm.reporting.push import Pusher
 from sharding.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
@@ -65,7 +66,11 @@ def _ended(directory: RunDirectory, number: int) -> int:
     if before := Outcome.read(attempt.outcome):
         log.error("attempt %d has ended before, %s: %s", number, before.state, before.message)
         return before.exit_code
-    attempt.create()
+    try:
+        attempt.create()
+    except OSError as error:
+        log.error("attempt %d cannot begin: %s", number, error)
+        return EXIT_FAILED
     stopper = Stopper(attempt)
     stopper.listen()
     try:
@@ -77,8 +82,11 @@ def _ended(directory: RunDirectory, number: int) -> int:
             reason=EndReason.WORKER_CRASHED,
             message=f"the launch process failed: {type(error).__name__}: {' '.join(str(error).split())}"[:2000],
         )
-    # Unless a rank wrote its own.
-    outcome.write_first(attempt.outcome)
+    try:
+        # Unless a rank wrote its own.
+        outcome.write_first(attempt.outcome)
+    except OSError:
+        log.exception("the outcome cannot be written: the exit code alone tells it")
     standing = Outcome.read(attempt.outcome) or outcome
     log.info("%s: %s %s", standing.state, standing.reason, standing.message)
     return standing.exit_code
@@ -89,6 +97,7 @@ def _run(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
     attempt = directory.attempt(number)
     try:
         check_environment()
+        _take_over_spec(directory, attempt)
         resolved = _read_spec(directory)
         check_devices(resolved.job.resources.gpus_per_worker * resolved.job.resources.workers_per_node)
     except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
@@ -100,6 +109,13 @@ def _run(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
     if failures is None:
         return stopped("stopped before the ranks were started")
     return outcome_of_failures(attempt, failures)
+
+
+def _take_over_spec(directory: RunDirectory, attempt: AttemptDirectory) -> None:
+    """Only here, with the run held: an attempt that comes too late changes nothing for the one that runs."""
+    if attempt.spec.exists():
+        attempt.spec.replace(directory.spec)
+        sync_directory(directory.path)
 
 
 def _read_spec(directory: RunDirectory) -> ResolvedJob:

@@ -10,7 +10,7 @@ from dlrm.record.checkpoints import (
     newest_checkpoint,
 )
 from dlrm.record.directory import AttemptDirectory, RunDirectory
-from dlrm.record.files import sync_directory, write_atomically
+from dlrm.record.files import FULL_DISK, sync_directory, sync_tree, write_atomically
 from dlrm.record.lock import RunInUseError, run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
@@ -34,6 +34,7 @@ __all__ = [
     "EXIT_DONE",
     "EXIT_FAILED",
     "EXIT_STOPPED",
+    "FULL_DISK",
     "WARNINGS",
     "AttemptDirectory",
     "CheckpointDirectory",
@@ -63,5 +64,6 @@ __all__ = [
     "parse_report",
     "run_lock",
     "sync_directory",
+    "sync_tree",
     "write_atomically",
 ]

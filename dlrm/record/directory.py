@@ -18,6 +18,13 @@ class AttemptDirectory:
     path: Path
 
     @property
+    def spec(self) -> Path:
+        """What the run does from this attempt on, where that is to change; it becomes the run's own once this attempt
+        is the one that holds the run directory.
+        """
+        return self.path / "spec.json"
+
+    @property
     def outcome(self) -> Path:
         return self.path / "outcome.json"
 

@@ -1,7 +1,11 @@
 """Files that are either whole or not there."""
 
+import errno
 import os
 from pathlib import Path
+
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a disk, or a quota, without room: it may have some another time."""
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> None:
@@ -17,6 +21,17 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> Non
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def sync_tree(directory: Path) -> None:
+    """Bring every file below `directory`, and every name, to disk."""
+    for path in directory.rglob("*"):
+        if path.is_dir():
+            sync_directory(path)
+        else:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    sync_directory(directory)
 
 
 def sync_directory(directory: Path) -> None:

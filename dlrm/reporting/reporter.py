@@ -45,3 +45,10 @@ class Reporter:
         """Something that happened on this rank."""
         log.info("%s: %s", name, message)
         self._events.write(EventReport(name=name, message=message, details=details))
+
+    def close(self) -> None:
+        """The last chance of what a full disk had no room for. Raises OSError, not for a full disk."""
+        for writer in (self._metrics, self._events):
+            writer.close()
+            if writer.num_unwritten:
+                log.error("the disk is full: the last %d report(s) of %s are lost", writer.num_unwritten, writer.path)

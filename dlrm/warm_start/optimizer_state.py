@@ -6,8 +6,11 @@ from typing import Any
 
 import torch
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import LoadPlan
+from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from dlrm.build import Parts
@@ -55,13 +58,43 @@ class _Saved:
 
     def read(self, name: str) -> torch.Tensor:
         """A tensor, put together from its shards. Raises CheckpointFaultError and CheckpointError."""
-        entry = self._entries.get(name)
-        if entry is None:
-            raise CheckpointFaultError(f"it holds no {name}")
+        entry = self._entry(name)
         tensor = torch.empty(entry.size, dtype=entry.properties.dtype)
         with checkpoint_errors(self._path, "cannot be read"):
             load({name: tensor}, checkpoint_id=self._path, no_dist=True)
         return tensor
+
+    def read_rows(self, name: str, first: int, at_most: int) -> torch.Tensor:
+        """The rows from `first` on, as far as there are some, out of the shards that hold them. Raises the same."""
+        entry = self._entry(name)
+        num_rows = max(0, min(at_most, entry.size[0] - first))
+        rows = torch.empty((num_rows, *entry.size[1:]), dtype=entry.properties.dtype)
+        if num_rows:
+            with checkpoint_errors(self._path, "cannot be read"):
+                load({name: rows}, checkpoint_id=self._path, planner=_RowsPlanner(entry, first), no_dist=True)
+        return rows
+
+    def _entry(self, name: str) -> TensorStorageMetadata:
+        if name not in self._entries:
+            raise CheckpointFaultError(f"it holds no {name}")
+        return self._entries[name]
+
+
+class _RowsPlanner(DefaultLoadPlanner):
+    """Loads rows of one tensor into one that holds these rows alone."""
+
+    def __init__(self, entry: TensorStorageMetadata, first: int) -> None:
+        super().__init__()
+        self._entry, self._first = entry, first
+
+    def create_local_plan(self) -> LoadPlan:
+        ((name, rows),) = self.state_dict.items()
+        place = torch.Size([self._first, *(0 for _ in rows.shape[1:])])
+        chunk = ChunkStorageMetadata(offsets=place, sizes=rows.shape)
+        return LoadPlan(create_read_items_for_chunk_list(name, self._entry, [chunk]))
+
+    def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
+        return self.state_dict[index.fqn]
 
 
 def _check_same_weights(parts: Parts, saved: _Saved) -> None:
@@ -74,13 +107,12 @@ def _fill_tables(state: Mapping[str, Mapping[str, Any]], saved: _Saved, factor: 
     """state: of each table by its key, what the fused optimizer keeps, of which each rank holds shards [rows]."""
     for table, kept in state.items():
         for name, value in kept.items():
-            if not isinstance(value, ShardedTensor) or not value.local_shards():
+            if not isinstance(value, ShardedTensor):
                 continue
-            old = saved.read(f"tables.optimizer.state.{table}.{name}").mul_(factor)
             for shard in value.local_shards():
-                row = shard.metadata.shard_offsets[0]
-                rows = old[row : row + len(shard.tensor)]
-                shard.tensor[: len(rows)].copy_(rows)
+                first = shard.metadata.shard_offsets[0]
+                rows = saved.read_rows(f"tables.optimizer.state.{table}.{name}", first, len(shard.tensor))
+                shard.tensor[: len(rows)].copy_(rows.mul_(factor))
 
 
 def _fill_dense(optimizer: torch.optim.Optimizer, saved: _Saved) -> None:

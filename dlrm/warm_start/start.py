@@ -66,7 +66,23 @@ def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -
         check_extends(dataset.encoders, open_base(source.path), dataset.directory, how_to_extend(resolved))
     known = record_of(source).table_rows
     sizes = {feature.name: feature.num_ids for feature in dataset.schema.features}
+    for name in {**known, **sizes}:
+        _check_table(name, known.get(name), sizes.get(name), source)
     return {name: (before, sizes[name]) for name, before in known.items() if before != sizes[name]}
+
+
+def _check_table(name: str, before: int | None, after: int | None, source: TrainedModel) -> None:
+    """before, after: rows that the model has, and that the data needs; None where there is no such table."""
+    if before is None:
+        fault = f"the data has a column {name}, for which the model has no table"
+    elif after is None:
+        fault = f"the model has a table {name}, and the data has no column of that name"
+    elif after < before:
+        fault = f"the table {name} has {before:,} rows in the model, and the data has ids for {after:,} only"
+    else:
+        return
+    valid = "a model of the same columns, whose ids the data has grown from"
+    raise DataError(fault, source.path, field=FIELD, valid=valid)
 
 
 def _on_all(ranks: Ranks, work: Callable[[], Result]) -> Result:

@@ -1,6 +1,5 @@
 """The run directory of `dlrm train`: made for a new run, or found with what an earlier attempt left in it."""
 
-import errno
 import shutil
 import time
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from dlrm.config import ConfigError, JobSpec, ResolvedJob, differences, field_errors, identity_of, resolve
 from dlrm.record import (
+    FULL_DISK,
     AttemptDirectory,
     CheckpointManifest,
     Outcome,
@@ -24,8 +24,6 @@ from service.command.errors import BadInputError, CommandError
 from service.command.trainer import require_trainer
 from service.settings import StateSettings
 from service.state_directory import StateDirectoryError, make_state_directory
-
-FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True)
@@ -112,9 +110,10 @@ def _next_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed:
         raise SucceededError(directory, ended)
     newest = newest_checkpoint(directory.checkpoints)
     begun = Begun(directory, number + 1, resolved, newest.manifest() if newest else None)
-    if is_changed:
-        write_atomically(directory.spec, resolved.model_dump_json(indent=1))
     begun.attempt.create()
+    if is_changed:
+        # Not the run's own: another process may be the first to hold the run again.
+        write_atomically(begun.attempt.spec, resolved.model_dump_json(indent=1))
     return begun
 
 

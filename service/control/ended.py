@@ -38,6 +38,7 @@ class Ended:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
             current = jobs.expect(job.id, JobState(job.state))
             noted = session.get_one(Attempt, attempt.id)
+            attempts.set_saved_step(attempt.id, saved_step)
             exit_code = status.exit_code if status.exit_code is not None or outcome is None else outcome.exit_code
             found = ending(
                 Seen(
@@ -51,7 +52,6 @@ class Ended:
                 )
             )
             attempts.finish(attempt.id, found.attempt_state, found.reason, found.message, exit_code, now())
-            attempts.set_saved_step(attempt.id, saved_step)
             if outcome is not None:
                 jobs.set_metrics(job.id, outcome.metrics)
             self._apply(jobs, current, attempts.of_job(job.id), found)
@@ -80,11 +80,11 @@ class Ended:
         jobs.change_state(job, change)
 
     def _with_restart(self, change: Change, job: Job, attempts: Sequence[Attempt]) -> Change:
-        """`change`, telling when the next attempt starts, and which of how many it is."""
+        """`change`, telling when the next attempt starts, and how many there are if none gets further."""
         delay_seconds = self._back_off.seconds_after(attempts)
         restarts_at = now() + timedelta(seconds=delay_seconds)
         num_left = num_restarts_left(attempts, job.spec["max_restarts"]) + (change.reason in UNCOUNTED)
-        which = f"attempt {len(attempts) + 1} of at most {len(attempts) + num_left}"
+        which = f"attempt {len(attempts) + 1} of at most {len(attempts) + num_left}, if none gets further,"
         plan = f"{which} starts {delay_seconds:g} s later, at {restarts_at:%H:%M:%S} UTC"
         return replace(change, message="; ".join(filter(None, (change.message, plan))), restarts_at=restarts_at)
 

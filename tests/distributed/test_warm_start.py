@@ -27,6 +27,7 @@ from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.saving import local_tensors
+from tests.dlrm.saved.made_models import signed
 
 OLD_IDS, NEW_IDS = 200, 300
 
@@ -310,6 +311,26 @@ def test_a_job_that_does_not_fit_the_model_is_refused_naming_the_field(
     resolved = job(1, num_ids, **from_run(old.path, optimizer_state=True, **changes))
     (refused,) = rank_pools.of(1).run(begin, resolved, tmp_path)
     assert said in refused
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"C3": 10**6}, "the table C3 has 1,000,000 rows in the model, and the data has ids for 200 only"),
+        ({"site": 10}, "the model has a table site, and the data has no column of that name"),
+        ({"C3": None}, "the data has a column C3, for which the model has no table"),
+    ],
+)
+def test_a_model_of_other_tables_is_refused_naming_one(
+    rank_pools: RankPools, old: RunDirectory, tmp_path: Path, tables: dict[str, int | None], said: str
+):
+    copy = RunDirectory(Path(shutil.copytree(old.path, tmp_path / "copy")))
+    known = json.loads((copy.model / "config.json").read_text())["table_rows"]
+    changed = {name: num_rows for name, num_rows in {**known, **tables}.items() if num_rows is not None}
+    signed(copy.model, table_rows=changed)
+    refused = rank_pools.of(2).run(begin, job(2, **from_run(copy.path)), tmp_path / "new")
+    assert refused[0] == refused[1]
+    assert refused[0].startswith(f"{copy.model}, run.warm_start.from: {said}")
 
 
 def test_a_model_alone_has_no_optimizer_state_and_the_fix_is_named(

@@ -58,6 +58,12 @@ class Attempt:
         return any(isinstance(report, StartReport) for report in self.reports)
 
     @property
+    def is_preparing(self) -> bool:
+        """The raw rows are read or written, and no rank is there."""
+        phases = [report.phase for report in self.reports if isinstance(report, ProgressReport)]
+        return bool(phases) and phases[-1] == "preparing"
+
+    @property
     def is_evaluating(self) -> bool:
         """What it last said is that it evaluates."""
         phases = [report for report in self.reports if isinstance(report, ProgressReport)]
@@ -86,6 +92,7 @@ class Attempt:
 
 MOMENTS: dict[str, tuple[Callable[[Attempt], bool], float]] = {
     "start-up": (lambda _: True, 7.0),
+    "preparation": (lambda attempt: attempt.is_preparing, 0.1),
     "training": (lambda attempt: attempt.has_begun, 2.0),
     "checkpoint": (lambda attempt: attempt.is_saving, 0.05),
     "evaluation": (lambda attempt: attempt.is_evaluating, 0.05),
@@ -132,6 +139,7 @@ def kill_once(directory: RunDirectory, number: int, kind: str, moment: str, chan
     attempt.read()
     outcome = Outcome.read(directory.attempt(number).outcome)
     _check_start(attempt, before)
+    _check_kept(attempt, before)
     _check_model(directory)
     if not was_alive:
         return None
@@ -246,12 +254,26 @@ def _check_ending(kind: str, exit_code: int, outcome: Outcome | None) -> None:
 
 def _check_start(attempt: Attempt, newest_before: int) -> None:
     """It has gone on from the newest complete checkpoint that was there, and said why not from later ones."""
+    steps = [report.step for report in attempt.reports if isinstance(report, StepReport)]
+    # Every step behind it, and none of those that it holds: no kill costs more than what came after the checkpoint.
+    assert steps == list(range(newest_before + 1, newest_before + 1 + len(steps)))
     for report in attempt.reports:
         if isinstance(report, StartReport):
             assert report.step == newest_before
         if isinstance(report, EventReport) and report.name == "checkpoint_passed_over":
             assert report.details["step"] > newest_before
             assert "was not finished" in report.message
+
+
+def _check_kept(attempt: Attempt, newest_before: int) -> None:
+    """Nothing that was there, or was said to be saved, is lost."""
+    kept = newest_step(attempt.directory)
+    saved = [
+        report.details["step"]
+        for report in attempt.reports
+        if isinstance(report, EventReport) and report.name == "checkpoint_saved"
+    ]
+    assert kept >= max([newest_before, *saved])
 
 
 def _check_model(directory: RunDirectory) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from dlrm.record import RunDirectory
+from dlrm.record import PreparedData, RunDirectory
 from tests.e2e.killing import KINDS, append_line, curve, finish, kill_once
 from tests.e2e.launching import ended, start
+from tests.e2e.raw_rows import data_of, write_rows
 
 SEED = int(os.environ.get("DLRM_KILLS_SEED", "1"))
 SHORT: dict[str, Any] = {
@@ -23,6 +24,10 @@ SHORT: dict[str, Any] = {
     "run": {"epochs": 6, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4},
 }
 LONG: dict[str, Any] = {**SHORT, "run": {"epochs": 40, "eval_every_fraction": 0.02, "checkpoint_every_seconds": 1.0}}
+RAW: dict[str, Any] = {
+    "batch": {"global_size": 512},
+    "run": {"epochs": 20, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4},
+}
 NUM_RUNS = 6
 WITHIN = ("start-up", "training", "checkpoint", "evaluation")
 NUM_KILLS_WITHIN, NUM_KILLS_OF_EXPORT = 8, 2
@@ -65,6 +70,17 @@ def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(tmp_path: 
     alone = undisturbed(tmp_path / "alone", SHORT)
     kills = [("launch", "training"), ("rank", "checkpoint"), ("stop", "evaluation"), ("everything", "export")]
     assert_same(run_with_kills(tmp_path / "killed", SHORT, kills, f"{SEED}"), alone)
+
+
+@pytest.mark.slow
+def test_a_run_on_raw_rows_that_was_killed_while_it_prepared_and_trained_ends_as_if_it_had_not_been(tmp_path: Path):
+    job = {**RAW, "data": data_of(write_rows(tmp_path / "rows.csv", 20_000))}
+    alone = undisturbed(tmp_path / "alone", job)
+    kills = [("everything", "preparation"), ("stop", "preparation"), ("rank", "training"), ("launch", "checkpoint")]
+    killed = run_with_kills(tmp_path / "killed", job, kills, f"raw-{SEED}")
+    assert_same(killed, alone)
+    prepared = [PreparedData.read(directory.data) for directory in (killed, alone)]
+    assert len({data and data.checksum for data in prepared}) == 1
 
 
 @pytest.fixture(scope="module")

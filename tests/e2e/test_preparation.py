@@ -7,9 +7,8 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import psutil
 import pytest
 
@@ -19,31 +18,9 @@ from dlrm.data.prepare.cache import prepared
 from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, ProgressReport, RunDirectory
 from tests.dlrm.saved.made_models import signed
 from tests.e2e.launching import ended, processes_of, reports_of, start, start_attempt, wait_until
+from tests.e2e.raw_rows import data_of, write_rows
 
-SCHEMA = {
-    "weight": "worth",
-    "dense": [{"name": "age"}, {"name": "clicks", "transform": "log"}],
-    "categorical": [{"name": "site"}, {"name": "user.tags", "type": "integer", "multi_hot": True}],
-}
 BATCH = {"global_size": 512}
-
-
-def write_rows(path: Path, num_rows: int, seed: int = 0) -> Path:
-    """CSV rows whose label depends on the site and on how many tags there are."""
-    random = np.random.default_rng(seed)
-    lines = ["label,worth,age,clicks,site,user.tags"]
-    for row in range(num_rows):
-        site, tags = random.integers(0, 40), random.integers(0, 9, random.integers(0, 4))
-        label = int(random.random() < 0.1 + 0.5 * (site % 2) + 0.1 * len(tags))
-        age = "" if row % 7 == 0 else random.integers(18, 90)
-        listed = "|".join(map(str, tags))
-        lines.append(f"{label},{random.random():.3f},{age},{random.integers(0, 50)},s{site},{listed}")
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def data_of(*files: Path) -> dict[str, Any]:
-    return {"train": [str(file) for file in files], "format": "csv", "schema": SCHEMA}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Raw files into a packed directory: staged, fitted, written, and only then given its name."""
 
-import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from dlrm.data.prepare.unfinished import Unfinished, locked
 from dlrm.data.prepare.workers import Workers, started_workers
 from dlrm.data.prepare.write import file_sizes, finished_files, write_rows
 from dlrm.data.raw.data_file import DataFile
-from dlrm.record import write_atomically
+from dlrm.record import FULL_DISK, write_atomically
 
 
 def prepare(
@@ -90,7 +89,7 @@ def _full_disk_told(output: Path, progress: Progress) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in FULL_DISK:
             raise
         unfinished = Unfinished.of(output)
         written, staged = _disk_bytes(unfinished.path), _disk_bytes(unfinished.stage)

@@ -5,7 +5,6 @@
               train/ eval/ encoders/ meta.json   as in the packed directory that it becomes
 """
 
-import errno
 import fcntl
 import os
 import shutil
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import META
+from dlrm.record import FULL_DISK, sync_directory
 
 _STATE = "preparing.json"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -73,9 +73,9 @@ class Unfinished:
         if self.stage.exists():
             shutil.rmtree(self.stage)
         for directory in (*(entry for entry in self.path.iterdir() if entry.is_dir()), self.path):
-            _sync_directory(directory)
+            sync_directory(directory)
         self.path.rename(output)
-        _sync_directory(output.parent)
+        sync_directory(output.parent)
         # Last: until then nobody else may take the directory for their own.
         (output / _STATE).unlink()
 
@@ -109,7 +109,7 @@ def _made(output: Path) -> Unfinished:
         # Two processes may come here at the same time.
         unfinished.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL_DISK:
             raise
         is_below_file = isinstance(error, NotADirectoryError | FileExistsError)
         reason = "a part of its path is a file" if is_below_file else error.strerror
@@ -137,15 +137,6 @@ def _opened(path: Path, output: Path) -> int:
 
 def _in_use(output: Path) -> InUseError:
     return InUseError("another process is preparing it", output, valid="wait for it, or choose another output")
-
-
-def _sync_directory(path: Path) -> None:
-    """See to it that the names in `path` outlive the machine's memory."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _refuse_existing(output: Path) -> None:

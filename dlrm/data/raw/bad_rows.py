@@ -15,7 +15,8 @@ _MAX_SHOWN_CHARACTERS = 24
 class BadRows:
     """Collects the rows at fault; of the faults of one row it keeps the one that was added first."""
 
-    def __init__(self, file: str, first_line: int, num_rows: int) -> None:
+    def __init__(self, file: str | None, first_line: int, num_rows: int) -> None:
+        """file: None for rows in memory; `first_line` is the number of the first row then, counted from 0."""
         self.good = np.ones(num_rows, dtype=np.bool_)
         """[num_rows], which rows have no fault so far."""
         self._file, self._first_line = file, first_line
@@ -33,7 +34,11 @@ class BadRows:
             if len(self._shown) >= MAX_SHOWN_FAULTS and row > max(self._shown):
                 break
             message, valid = tell(place)
-            self._shown[row] = DataError(message, self._file, self._first_line + row, field, valid)
+            number = self._first_line + row
+            if self._file is None:
+                self._shown[row] = DataError(message, field=field, valid=valid, row=number)
+            else:
+                self._shown[row] = DataError(message, self._file, number, field, valid)
         self.good[rows] = False
 
     def add_one(self, row: int, field: str | None, told: tuple[str, str]) -> None:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from dlrm.config import CategoricalColumn, SchemaConfig
 from dlrm.data.raw.bad_rows import BadRows, shown
 from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.distinct import distinct_values
+from dlrm.data.raw.distinct import distinct_ids, distinct_values
+from dlrm.data.raw.hexadecimal import HexadecimalColumn, hexadecimal_ids, why_not_hexadecimal
 from dlrm.data.raw.table import CategoricalValues, RawTable, unknown_labels
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -91,11 +92,16 @@ class _ColumnReader:
         self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
     ) -> CategoricalValues:
         """row_of: the row of each value; None where every row has one."""
-        if column.type == "integer":
+        is_missing = _is_missing(values)
+        if isinstance(column, HexadecimalColumn) and holds_text(values.type):
+            ids, is_blank = hexadecimal_ids(_strings(values))
+            found, why = distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy()), why_not_hexadecimal
+            is_missing |= is_blank.to_numpy()
+        elif column.type == "integer":
             found, why = distinct_values(_integers(values)), _why_no_integer
         else:
             found, why = distinct_values(_strings(values)), _why_no_string
-        self._note(column.name, (found.codes < 0) & ~_is_missing(values), values, why, row_of)
+        self._note(column.name, (found.codes < 0) & ~is_missing, values, why, row_of)
         return found
 
     def _note(
@@ -184,6 +190,13 @@ def _is_missing(values: pa.Array) -> NDArray[np.bool_]:
 
 def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def holds_text(kind: pa.DataType) -> bool:
+    """Whether values are text, or bytes of text, or a dictionary of these."""
+    types = pa.types
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    return is_text(value) or types.is_binary(value) or types.is_large_binary(value) or types.is_binary_view(value)
 
 
 def _why_no_label(value: pa.Scalar) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from enum import Enum
 
 from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.raw.bad_rows import BadRows, shown
+from dlrm.data.raw.hexadecimal import VALID
 from dlrm.data.raw.text import lines_in
 
 _COLUMNS = CRITEO_SCHEMA.names
@@ -81,10 +82,6 @@ def _fault(line: bytes, labels: Labels, is_first: bool) -> tuple[str, str | None
         is_dense = position < _NUM_DENSE
         if value and not re.fullmatch(_INTEGER if is_dense else _HEXADECIMAL, value):
             what = "an integer" if is_dense else "a hexadecimal id"
-            valid = (
-                "up to 18 digits, with - in front where negative, or blank"
-                if is_dense
-                else "1 to 8 of 0-9 a-f, or blank"
-            )
+            valid = "up to 18 digits, with - in front where negative, or blank" if is_dense else VALID
             return f"{shown(value.decode())} is not {what}", names[first + position], valid
     raise AssertionError("a line without a fault is a row")

@@ -9,22 +9,24 @@ from dlrm.config import CategoricalColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.columns import is_text, names_to_read, parsed_columns
+from dlrm.data.raw.columns import holds_text, names_to_read, parsed_columns
+from dlrm.data.raw.hexadecimal import HexadecimalColumn
 
 
 def parsed_table(
-    table: pa.Table, first_row: int, source: str, schema: SchemaConfig, keep_going: bool, with_labels: bool
+    table: pa.Table, first_row: int, source: str | None, schema: SchemaConfig, keep_going: bool, with_labels: bool
 ) -> Parsed:
     """The rows of a table that `check_columns` has let pass. In errors a row is a line, and `source` the file.
 
-    Raises DataError at the first bad row unless `keep_going`;
-    pyarrow.ArrowIndexError where a dictionary is damaged.
+    first_row: its number, counted from 1; from 0 where `source` is None, which stands for rows in memory.
+
+    Raises DataError at the first bad row unless `keep_going`; pyarrow.ArrowIndexError where a dictionary is damaged.
     """
     bad = BadRows(source, first_row, table.num_rows)
     return parsed_columns(_without_views(table), schema, bad, keep_going, with_labels)
 
 
-def check_columns(found: pa.Schema, schema: SchemaConfig, file: str, with_labels: bool) -> None:
+def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with_labels: bool) -> None:
     """Raise DataError where a column that is read is not there, there twice, or of another type."""
     counts = Counter(found.names)
     for name in names_to_read(schema, with_labels):
@@ -42,8 +44,10 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str, with_labels
         _check_categorical(found, column, file)
 
 
-def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str) -> None:
+def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str | None) -> None:
+    is_hexadecimal = isinstance(column, HexadecimalColumn)
     wanted = "strings" if column.type == "string" else "integers"
+    wanted += ", or hexadecimal text" if is_hexadecimal else ""
     valid = f"lists of {wanted}" if column.multi_hot else wanted
     kind = found.field(column.name).type
     value = kind.value_type if _is_list(kind) else kind
@@ -58,12 +62,13 @@ def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str) -
         if pa.types.is_null(kind):
             return True
         fits_value = _is_string if column.type == "string" else _is_integer
-        return _is_list(kind) == column.multi_hot and fits_value(kind.value_type if column.multi_hot else kind)
+        value = kind.value_type if _is_list(kind) else kind
+        return _is_list(kind) == column.multi_hot and (fits_value(value) or (is_hexadecimal and _is_string(value)))
 
     _check_type(found, column.name, fits, valid, file)
 
 
-def _check_type(found: pa.Schema, name: str, fits: Callable[[pa.DataType], bool], valid: str, file: str) -> None:
+def _check_type(found: pa.Schema, name: str, fits: Callable[[pa.DataType], bool], valid: str, file: str | None) -> None:
     kind = found.field(name).type
     if not fits(kind):
         raise DataError(f"the column's type is {kind}", file, field=name, valid=valid)
@@ -85,10 +90,7 @@ def _is_integer(kind: pa.DataType) -> bool:
 
 
 def _is_string(kind: pa.DataType) -> bool:
-    value = _value(kind)
-    types = pa.types
-    is_bytes = types.is_binary(value) or types.is_large_binary(value) or types.is_binary_view(value)
-    return is_text(value) or is_bytes or types.is_null(value)
+    return holds_text(kind) or pa.types.is_null(_value(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -41,3 +41,11 @@ def test_stops_from_elsewhere_use_up_no_restarts() -> None:
     assert [num_restarts_left(ended, 2) for ended in ([crashed], [crashed] * 2, [crashed] * 3)] == [2, 1, 0]
     assert num_restarts_left([stopped] * 9, 2) == 2
     assert num_restarts_left([stopped, crashed, stopped, crashed], 2) == 1
+
+
+def test_an_attempt_that_got_further_gives_a_job_all_its_restarts_back() -> None:
+    crashed, went_on = attempt(100), attempt(100, 150)
+    ended = [crashed, crashed, went_on, crashed, went_on, went_on, crashed, crashed]
+    left = [num_restarts_left(ended[: number + 1], 2) for number in range(len(ended))]
+    assert left == [2, 1, 2, 1, 2, 2, 1, 0]
+    assert num_restarts_left([went_on], 0) == 0

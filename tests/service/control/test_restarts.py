@@ -64,7 +64,10 @@ def test_a_crashed_job_says_when_and_why_it_starts_again_and_which_attempt_that_
     assert job.reason == "worker_crashed"
     assert "a wheel came off" in job.message
     assert before < job.restarts_at - timedelta(seconds=LONG_SECONDS) < datetime.now(UTC)
-    assert f"attempt 2 of at most 4 starts 600 s later, at {job.restarts_at:%H:%M:%S} UTC" in job.message
+    assert (
+        f"attempt 2 of at most 4, if none gets further, starts 600 s later, at {job.restarts_at:%H:%M:%S} UTC"
+        in job.message
+    )
 
 
 def test_a_wait_outlives_the_service_and_blocks_nobody(patient: Any, submitted: Any, eventually: Any) -> None:
@@ -93,7 +96,7 @@ def test_a_job_that_could_not_be_launched_waits_in_the_queue_and_blocks_nobody(
     job = services.jobs.get(job_id)
     assert (job.state, job.reason, job.num_attempts) == ("QUEUED", "restarting", 1)
     assert "No such file" in job.message
-    assert "attempt 2 of at most 4 starts 600 s later" in job.message
+    assert "attempt 2 of at most 4, if none gets further, starts 600 s later" in job.message
     bring_forward(services, job_id)
     assert run_until(services, job_id, "RUNNING", eventually).num_attempts == 2
 
@@ -127,15 +130,19 @@ def test_a_deadline_ends_the_wait(patient: Any, submitted: Any, eventually: Any)
 
 def test_restarts_in_a_row_wait_longer_and_those_that_get_further_do_not(live_api: Any) -> None:
     stuck, further = (live_api.submit(behaviour=behaviour) for behaviour in ("crash", "crash_further_every_time"))
-    for job in (stuck, further):
-        assert live_api.wait_for(job["id"], "FAILED")["num_attempts"] == 4
+    assert live_api.wait_for(stuck["id"], "FAILED")["num_attempts"] == 4
+    # Its fifth attempt makes the last step there is; three more come no further.
+    assert live_api.wait_for(further["id"], "FAILED")["num_attempts"] == 8
     waits = [
         [message.rpartition(" starts ")[2].split(" ")[0] for message in messages_of(live_api, job["id"], "RECOVERING")]
         for job in (stuck, further)
     ]
-    assert waits == [["0.05", "0.1", "0.2"], ["0.05", "0.05", "0.05"]]
+    assert waits == [["0.05", "0.1", "0.2"], [*["0.05"] * 5, "0.1", "0.2"]]
     attempts = live_api.viewer.get(f"/v1/jobs/{further['id']}/attempts").json()["items"]
-    assert [(attempt["start_step"], attempt["saved_step"]) for attempt in attempts] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert [(attempt["start_step"], attempt["saved_step"]) for attempt in attempts] == [
+        *((step, step + 1) for step in range(5)),
+        *[(5, 5)] * 3,
+    ]
 
 
 def test_a_stop_from_elsewhere_uses_up_no_restart(live_api: Any, eventually: Any) -> None:
@@ -148,8 +155,8 @@ def test_a_stop_from_elsewhere_uses_up_no_restart(live_api: Any, eventually: Any
     attempts = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
     assert [(attempt["state"], attempt["reason"]) for attempt in attempts[:2]] == [("STOPPED", "stop_requested")] * 2
     first, second = messages_of(live_api, job["id"], "RECOVERING")
-    assert first.startswith("attempt 2 of at most 2 starts")
-    assert second.startswith("attempt 3 of at most 3 starts")
+    assert first.startswith("attempt 2 of at most 2, if none gets further, starts")
+    assert second.startswith("attempt 3 of at most 3, if none gets further, starts")
 
 
 def test_ranks_that_outlive_a_killed_launch_process_are_gone_before_the_next_attempt(

@@ -46,7 +46,9 @@ def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: A
     page.goto(f"{site.url}/jobs/{job.id}")
     expect(page.locator("#state")).to_have_text("recovering", timeout=TIMEOUT_MILLISECONDS)
     expect(page.locator("#progress-text")).to_contain_text("step 4 of 5 · attempt 2 starts in 49 min")
-    expect(page.locator("#message")).to_contain_text("attempt 2 of at most 4 starts 3000 s later")
+    expect(page.locator("#message")).to_contain_text(
+        "attempt 2 of at most 4, if none gets further, starts 3000 s later"
+    )
     expect(page.locator("#loss-chart")).to_have_attribute("data-points", "4")
     expect(page.locator("#auc-chart")).to_have_attribute("data-points", "2")
     (saved,) = site.client.checkpoints(job.id)

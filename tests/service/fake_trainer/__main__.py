@@ -119,8 +119,9 @@ def lose_two_steps_once(directory: RunDirectory, attempt: AttemptDirectory) -> i
 
 
 def crash_further_every_time(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    """As far as there are steps."""
     training = Training(directory, attempt)
-    training.train_to(training.step + 1)
+    training.train_to(min(training.step + 1, NUM_STEPS))
     training.save()
     return crash(directory, attempt)
 
