@@ -64,7 +64,7 @@ def main() -> int:
     reporter = Reporter(attempt, rank=0)
     code = EXIT_DONE
     try:
-        prepare(directory, reporter)
+        prepare(directory, arguments.attempt, reporter)
     except Exception as error:
         log.exception("the data could not be prepared")
         code = _leave(_outcome(error), attempt)
@@ -73,9 +73,12 @@ def main() -> int:
     return code
 
 
-def prepare(directory: RunDirectory, reporter: Reporter) -> None:
-    """Have the rows of the run packed, and note where. Raises DataError, also where they are no longer the same."""
-    resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
+def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
+    """Have the rows packed for attempt `number`, and note where.
+
+    Raises DataError, also where they are not those of the attempts before.
+    """
+    resolved = ResolvedJob.model_validate_json(directory.spec_for(number).read_bytes())
     reporter.progress("preparing", "looking at the files", 0.0)
     tell = Teller(reporter)
     base = known_encoders(resolved, directory)
@@ -84,7 +87,8 @@ def prepare(directory: RunDirectory, reporter: Reporter) -> None:
     )
     before = PreparedData.read(directory.data)
     if before is not None and before.checksum != found.checksum:
-        message = f"the data has changed since the run began: it was {before.directory}, and now is {found.directory}"
+        named = ", ".join(resolved.job.data.train)
+        message = f"the data has changed since the run began: the rows of {named} are not those in {before.directory}"
         raise DataError(message, field="data.train", valid="the files as they were, or a new run")
     found.write(directory.data)
     if num_bad_rows := packed_meta(Path(found.directory)).num_bad_rows:

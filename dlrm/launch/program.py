@@ -97,14 +97,14 @@ def _run(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
     attempt = directory.attempt(number)
     try:
         check_environment()
-        _take_over_spec(directory, attempt)
-        resolved = _read_spec(directory)
+        resolved = _read_spec(directory.spec_for(number))
         check_devices(resolved.job.resources.gpus_per_worker * resolved.job.resources.workers_per_node)
     except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
         return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error))
     with _pushed_reports(attempt, resolved.job.resources.world_size):
         if resolved.job.data.synthetic is None and (ended := prepare_data(directory, number)):
             return ended
+        _take_over_spec(directory, attempt)
         failures = run_ranks(directory, resolved, number, stopper)
     if failures is None:
         return stopped("stopped before the ranks were started")
@@ -112,15 +112,17 @@ def _run(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
 
 
 def _take_over_spec(directory: RunDirectory, attempt: AttemptDirectory) -> None:
-    """Only here, with the run held: an attempt that comes too late changes nothing for the one that runs."""
+    """Only here, with the run held and its rows found: an attempt that comes too late, or is on other rows, changes
+    nothing for the ones that follow.
+    """
     if attempt.spec.exists():
         attempt.spec.replace(directory.spec)
         sync_directory(directory.path)
 
 
-def _read_spec(directory: RunDirectory) -> ResolvedJob:
+def _read_spec(spec: Path) -> ResolvedJob:
     try:
-        return ResolvedJob.model_validate_json(directory.spec.read_bytes())
+        return ResolvedJob.model_validate_json(spec.read_bytes())
     except ValidationError as error:
         raise ConfigError(field_errors(error, ResolvedJob)) from None
 

@@ -77,6 +77,11 @@ class RunDirectory:
         """The resolved document, `dlrm.config.ResolvedJob` as JSON."""
         return self.path / "spec.json"
 
+    def spec_for(self, number: int) -> Path:
+        """The document that attempt `number` begins with: one of its own until that becomes the run's, or the run's."""
+        own = self.attempt(number).spec
+        return own if own.exists() else self.spec
+
     @property
     def data(self) -> Path:
         """Which prepared data the run reads, in every attempt; absent where it needs none."""

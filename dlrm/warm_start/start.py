@@ -1,7 +1,6 @@
 """The weights, and where asked the optimizers' state, of an earlier model into the parts of a run."""
 
-from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
 
 from dlrm.build import Parts
 from dlrm.config import ResolvedJob
@@ -15,10 +14,8 @@ from dlrm.warm_start.optimizer_state import take_over
 from dlrm.warm_start.source import FIELD, find_source, record_of
 from dlrm.warm_start.vocabulary import how_to_extend
 from dlrm.warm_start.weights import copy_weights
-from sharding.agree import told_by_all
+from sharding.agree import on_all
 from sharding.ranks import Ranks
-
-Result = TypeVar("Result")
 
 
 def start_warm(
@@ -33,10 +30,11 @@ def start_warm(
     if warm_start is None:
         return
     reporter.progress("building", f"reading the model in {warm_start.source}")
-    source = _on_all(ranks, lambda: find_source(resolved, directory))
+    on_ranks = partial(on_all, ranks.background_group, errors=DataError)
+    source = on_ranks(lambda: find_source(resolved, directory))[0]
     assert source is not None, "there is a warm start"
-    _on_all(ranks, lambda: _check_whole(source) if ranks.rank == 0 else None)
-    grown = _on_all(ranks, lambda: _check_fits(source, resolved, dataset))
+    on_ranks(lambda: _check_whole(source) if ranks.rank == 0 else None)
+    grown = on_ranks(lambda: _check_fits(source, resolved, dataset))[0]
     copy_weights(parts, source.path)
     if warm_start.optimizer_state:
         checkpoint = source.checkpoint
@@ -83,18 +81,3 @@ def _check_table(name: str, before: int | None, after: int | None, source: Train
         return
     valid = "a model of the same columns, whose ids the data has grown from"
     raise DataError(fault, source.path, field=FIELD, valid=valid)
-
-
-def _on_all(ranks: Ranks, work: Callable[[], Result]) -> Result:
-    """What `work` answers here. Raises DataError on every rank where it fails on one."""
-    results: list[Result] = []
-    fault: DataError | None = None
-    try:
-        results.append(work())
-    except DataError as error:
-        fault = error
-    for told in told_by_all(ranks.background_group, fault):
-        if told is not None:
-            raise told
-    (result,) = results
-    return result

@@ -207,16 +207,19 @@ def test_a_killed_launch_process_takes_the_preparation_along(tmp_path: Path):
     assert not directory.data.exists()
 
 
-def test_data_that_changes_between_attempts_is_an_error_naming_both(run: RunDirectory, tmp_path: Path):
+def test_an_attempt_on_other_rows_is_an_error_naming_both_and_changes_nothing(run: RunDirectory, tmp_path: Path):
     copy = RunDirectory(tmp_path / "run")
     shutil.copytree(run.path, copy.path)
     spec = json.loads(copy.spec.read_text())
     spec["job"]["data"]["train"] = [str(write_rows(tmp_path / "changed.csv", 6000, seed=2))]
-    copy.spec.write_text(json.dumps(spec))
+    copy.attempt(2).create()
+    copy.attempt(2).spec.write_text(json.dumps(spec))
     before = PreparedData.read(copy.data)
     assert before is not None
     code, outcome = ended(copy, start_attempt(copy, 2), attempt=2)
     assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
     assert "data.train: the data has changed since the run began" in outcome.message
     assert before.directory in outcome.message
+    assert "changed.csv" in outcome.message
     assert PreparedData.read(copy.data) == before
+    assert copy.spec.read_bytes() == run.spec.read_bytes()
