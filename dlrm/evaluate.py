@@ -46,7 +46,7 @@ def main() -> int:
         pieces = _pieces(model, arguments.data, arguments.format)
         scored = gathered(_without_too_many_bad(model, score_pieces(model.module, pieces)))
     except (DataError, ModelError, OSError) as error:
-        print(f"dlrm evaluate: {error}", file=sys.stderr)  # noqa: T201
+        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
     metrics = asdict(binary_metrics(scored.labels, scored.probabilities, scored.weights))
     constant = constant_log_loss(scored.labels, model.config.train_label_rate, scored.weights)

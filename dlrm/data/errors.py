@@ -6,8 +6,8 @@ from pathlib import Path
 class DataError(ValueError):
     """Data at fault; its text names the file, the line and the field, and what would be valid.
 
-    line: counted from 1. field: a column such as `C7`, or a field of the job document such as `data.train`. row: of rows in
-    memory, which have no lines; counted from 0.
+    line: counted from 1. field: a column such as `C7`, or a field of the job document such as `data.train`.
+    row: of rows in memory, which have no lines; counted from 0.
     """
 
     def __init__(

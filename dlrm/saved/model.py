@@ -19,14 +19,12 @@ from dlrm.model import PlainModel
 from dlrm.saved.layout import SavedConfig
 from dlrm.saved.python_rows import table_of
 from dlrm.saved.score import Piece, pieces_of_blocks, score, score_pieces
-from dlrm.saved.sources import format_of, schema_of
+from dlrm.saved.sources import OF_COMMAND, OF_PYTHON, Arguments, format_of, hinting_at_formats, schema_to_read
 
 _SLICE_ROWS = 65_536
 """Of a table, encoded at a time."""
 _BLOCK_BYTES = 4 << 20
 """Of files, read at a time: less than where they are prepared, since scoring takes longer than reading."""
-_SOURCE = "rows"
-"""What messages call rows of no file."""
 
 
 class SavedModel:
@@ -34,7 +32,8 @@ class SavedModel:
 
     Values are raw ones, as files hold them: the model brings the encoders that it was trained with. Values that the
     training rows did not have are fine; a missing value is None, NaN or null. All errors about rows are
-    `dlrm.data.errors.DataError`, a ValueError whose text names the column and what would be valid.
+    `dlrm.data.errors.DataError`, a ValueError whose text names the column and what would be valid; rows are counted
+    from 0 there, lines of files from 1. To a model of Criteo TSV text of a categorical column is hexadecimal, as in it.
     """
 
     def __init__(
@@ -69,6 +68,10 @@ class SavedModel:
         return self.encoders.schema
 
     @property
+    def _schema_to_read(self) -> SchemaConfig:
+        return schema_to_read(self.schema, self.config.data.format)
+
+    @property
     def columns(self) -> list[str]:
         """The names of the columns it scores by: dense, then categorical. Raises DataError as `encoders` does."""
         return [column.name for column in (*self.schema.dense, *self.schema.categorical)]
@@ -80,19 +83,19 @@ class SavedModel:
         one row: one value for each column, a list for a multi-hot one; n is 1 then. The label and the weight may be
         there and are not looked at. Raises DataError where a column is missing, unknown, of another length or type.
         """
-        return self.predict_table(table_of(rows, self.schema))
+        return self.predict_table(table_of(rows, self._schema_to_read))
 
     def predict_table(self, table: Any) -> NDArray[np.float32]:
         """The probabilities [n] of the rows of a pyarrow.Table, or of whatever speaks Arrow: polars, pandas.
 
         Columns are found by name, others are not looked at. Raises DataError where one is missing or of another type.
         """
-        rows = pa.table(table)
-        check_columns(rows.schema, self.schema, _SOURCE, with_labels=False)
+        rows, schema = pa.table(table), self._schema_to_read
+        check_columns(rows.schema, schema, None, with_labels=False)
         scores = [np.empty(0, dtype=np.float32)]
         for start in range(0, rows.num_rows, _SLICE_ROWS):
             part = rows.slice(start, _SLICE_ROWS)
-            parsed = parsed_table(part, start + 1, _SOURCE, self.schema, keep_going=False, with_labels=False)
+            parsed = parsed_table(part, start, None, schema, keep_going=False, with_labels=False)
             scores.append(score(self.module, self.encoders.encode(parsed.table)))
         return np.concatenate(scores)
 
@@ -112,20 +115,26 @@ class SavedModel:
         """
         patterns = [patterns] if isinstance(patterns, str) else patterns
         bad_rows = BadRowCount(max_bad_fraction, lambda _: None, "max_bad_fraction")
-        pieces, _ = self.raw_pieces(patterns, file_format, keep_going=max_bad_fraction > 0)
+        pieces, _ = self.raw_pieces(patterns, file_format, keep_going=max_bad_fraction > 0, arguments=OF_PYTHON)
         for scored in score_pieces(self.module, pieces, num_threads):
             bad_rows.add(scored.num_rows, scored.num_bad_rows, [str(fault) for fault in scored.read.faults])
             yield scored.of_all_rows
         bad_rows.check()
 
     def raw_pieces(
-        self, patterns: Sequence[str], file_format: str | None, *, keep_going: bool, with_labels: bool = False
+        self,
+        patterns: Sequence[str],
+        file_format: str | None,
+        *,
+        keep_going: bool,
+        with_labels: bool = False,
+        arguments: Arguments = OF_COMMAND,
     ) -> tuple[Iterator[Piece], int]:
         """The rows of raw files, to be scored, and the bytes of all files. Raises DataError."""
-        encoders = self.encoders
-        files = find_files(patterns, "DATA", None, Path())
-        kind = format_of(files, encoders.schema, self.config.data.format, file_format)
-        blocks = raw_blocks(
-            kind, schema_of(kind, encoders.schema), files, with_labels=with_labels, block_bytes=_BLOCK_BYTES
-        )
+        encoders, own = self.encoders, self.config.data.format
+        files = find_files(patterns, arguments.data, None, Path())
+        kind = format_of(files, encoders.schema, own, file_format, arguments)
+        schema = self._schema_to_read
+        blocks = raw_blocks(kind, schema, files, with_labels=with_labels, block_bytes=_BLOCK_BYTES)
+        blocks = hinting_at_formats(blocks, kind, schema, own, arguments)
         return pieces_of_blocks(blocks, encoders, keep_going), sum(file.num_bytes for file in files)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
+from dlrm.data.raw.hexadecimal import HexadecimalColumn
 
 _MAX_SHOWN = 300
 """Letters of a list of names."""
@@ -17,9 +18,13 @@ _MAX_SHOWN = 300
 def table_of(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
     """The columns of `schema` but label and weight, from a dictionary of columns or of one row's values.
 
-    Raises DataError naming a column that is missing, unknown, of another length, or no list of values of one type.
+    Raises DataError where `rows` is no dictionary, and naming a column that is missing, unknown, of another length, or
+    no list of values of one type.
     Whether the type is the column's own is still to be checked.
     """
+    if not isinstance(rows, Mapping):
+        valid = "a dict of columns: a list of values for each; predict_table takes tables"
+        raise DataError(f"the rows are a {type(rows).__name__}, not a dict", valid=valid)
     columns = {column.name: column for column in (*schema.dense, *schema.categorical)}
     _check_names(rows, list(columns), {schema.label, schema.weight})
     scalars = {name: _is_scalar(rows[name]) for name, column in columns.items() if not _is_multi_hot(column)}
@@ -84,6 +89,7 @@ def _valid(column: DenseColumn | CategoricalColumn) -> str:
     if isinstance(column, DenseColumn):
         return "numbers, None where missing"
     values = "integers within int64" if column.type == "integer" else "texts"
+    values += ", or texts of 1 to 8 hexadecimal digits" if isinstance(column, HexadecimalColumn) else ""
     return f"lists of {values}, None where missing" if column.multi_hot else f"{values}, None where missing"
 
 

@@ -1,6 +1,9 @@
 """The rows that a model is asked to score: raw files of any format, or a packed directory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dlrm.config import CRITEO_SCHEMA, SchemaConfig
@@ -9,13 +12,28 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary, Vocabulary
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
+from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.hexadecimal import HexadecimalColumn
 
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 
 
-def format_of(files: Sequence[DataFile], schema: SchemaConfig, own: str, asked: str | None) -> str:
+@dataclass(frozen=True)
+class Arguments:
+    """What the caller knows the arguments as, for messages."""
+
+    data: str
+    file_format: str
+
+
+OF_COMMAND, OF_PYTHON = Arguments("DATA", "--format"), Arguments("patterns", "file_format")
+
+
+def format_of(
+    files: Sequence[DataFile], schema: SchemaConfig, own: str, asked: str | None, arguments: Arguments = OF_COMMAND
+) -> str:
     """`parquet`, `csv` or `criteo_tsv`: the one asked for; else Parquet is known by its first bytes, and text is of the
     model's own format where that is one of text.
 
@@ -24,15 +42,44 @@ def format_of(files: Sequence[DataFile], schema: SchemaConfig, own: str, asked: 
     kind = asked or _found_format(files[0], schema, own)
     if kind == "criteo_tsv" and _columns(schema) != _columns(CRITEO_SCHEMA):
         message = "criteo_tsv holds the columns I1 to I13 and C1 to C26, which are not the model's"
-        raise DataError(message, field="--format", valid="parquet or csv")
+        raise DataError(message, field=arguments.file_format, valid="parquet or csv")
     return kind
 
 
-def schema_of(kind: str, schema: SchemaConfig) -> SchemaConfig:
-    """Of files of the format `kind`: a model trained on Criteo TSV reads CSV with commas and a header."""
-    if kind == "csv" and schema == CRITEO_SCHEMA:
-        return schema.model_copy(update={"delimiter": ",", "columns": None})
-    return schema
+def schema_to_read(schema: SchemaConfig, own: str) -> SchemaConfig:
+    """Of tables and of files but Criteo TSV: a model trained on that reads CSV with commas and a header, and text of
+    categorical columns as hexadecimal, as it stands in the TSV."""
+    if schema != CRITEO_SCHEMA or own in ("csv", "parquet"):
+        return schema
+    columns = [HexadecimalColumn(**column.model_dump()) for column in schema.categorical]
+    return schema.model_copy(update={"delimiter": ",", "columns": None, "categorical": columns})
+
+
+def hinting_at_formats(
+    blocks: Iterable[Block], kind: str, schema: SchemaConfig, own: str, arguments: Arguments
+) -> Iterator[Block]:
+    """The same; errors of the start of a file, or all of it, say how another format than `kind` is asked for."""
+    formats = ["parquet", "csv", *(["criteo_tsv"] if _columns(schema) == _columns(CRITEO_SCHEMA) else [])]
+    others = " or ".join(other for other in formats if other != kind)
+    hint = f"or, where it is no {kind}, {arguments.file_format} {others}; the model was trained on {own}"
+    with _hinting(hint):
+        for block in blocks:
+            yield replace(block, parse=partial(_parse, block, hint))
+
+
+def _parse(block: Block, hint: str, keep_going: bool) -> Parsed:
+    with _hinting(hint):
+        return block.parse(keep_going)
+
+
+@contextmanager
+def _hinting(hint: str) -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        if error.field is not None or error.line not in (None, 1):
+            raise
+        raise DataError(error.message, error.file, error.line, valid=f"{error.valid}; {hint}") from None
 
 
 def open_alike(directory: Path, encoders: Encoders) -> Dataset:

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dlrm.record import EXIT_BAD_INPUT
-from service.command import errors
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
 from service.command.consoles import console_on
 from service.command.display import result_table
+from service.command.errors import BadInputError, CommandError
+from service.command.program import LAST_LINES
 from service.command.saved_model import Format, require_model, require_scorer
 from service.command.trainer import module_command
 from service.command.words import printable
@@ -41,11 +42,17 @@ def evaluate(
     options = [] if file_format is None else ["--format", file_format]
     command = module_command("dlrm.evaluate", [*options, "--", str(model), *(data or [])])
     ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    lines = ended.stderr.splitlines()
+    if ended.returncode not in (EXIT_DONE, EXIT_BAD_INPUT):
+        code = ended.returncode
+        raise CommandError(f"the program ended with exit code {code}; its last words:", *lines[-LAST_LINES:])
+    # Of bad input the last line is the fault; the others tell what was left out.
+    faults = lines[-1:] if ended.returncode == EXIT_BAD_INPUT else []
     said = Console(stderr=True, highlight=False, soft_wrap=True)
-    for line in ended.stderr.splitlines():
+    for line in lines[: len(lines) - len(faults)]:
         said.print(printable(line), markup=False)
-    if ended.returncode:
-        raise typer.Exit(errors.EXIT_BAD_INPUT if ended.returncode == EXIT_BAD_INPUT else ended.returncode)
+    if faults:
+        raise BadInputError(*faults)
     last_line = ended.stdout.strip().splitlines()[-1]
     if as_json:
         typer.echo(last_line)

@@ -173,8 +173,89 @@ def test_criteo_rows_score_the_same_with_a_label_or_39_columns_and_as_csv_or_par
     np.testing.assert_array_equal(model.predict(columns), labelled)
     parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
     np.testing.assert_array_equal(scores_of(criteo, tmp_path / "rows.parquet"), labelled)
-    csv.write_csv(pa.table(columns), tmp_path / "rows.csv")
-    np.testing.assert_array_equal(scores_of(criteo, tmp_path / "rows.csv", "--format", "csv"), labelled)
+
+
+def criteo_texts(lines: list[str]) -> pa.Table:
+    """Dense columns of integers, and the ids as the lines have them; blank where missing."""
+    names = [*(f"I{number}" for number in range(1, 14)), *(f"C{number}" for number in range(1, 27))]
+    columns = dict(zip(names, zip(*(line.split("\t")[1:] for line in lines), strict=True), strict=True))
+    return pa.table(
+        {
+            name: pa.array([int(text) if text else None for text in texts]) if name[0] == "I" else pa.array(texts)
+            for name, texts in columns.items()
+        }
+    )
+
+
+def test_text_of_criteo_categories_is_hexadecimal_wherever_it_is(
+    criteo: Path, scores_of: Callable[..., list[float]], tmp_path: Path
+):
+    lines = criteo_lines(100)
+    labelled = scores_of(criteo, write_lines(tmp_path / "rows.tsv", lines))
+    assert len(set(labelled)) > 90
+    texts = criteo_texts(lines)
+    model = load_saved_model(criteo)
+    encoded = texts.set_column(13, "C1", texts["C1"].dictionary_encode())
+    encoded = encoded.set_column(14, "C2", texts["C2"].cast(pa.binary()))
+    for table in (texts, encoded, pl.DataFrame(texts)):
+        np.testing.assert_array_equal(model.predict_table(table), labelled)
+    rows = texts.to_pydict()
+    # Digits alone, such as 00000010, are another number in decimal.
+    in_decimal = [int(text) if text.isdigit() else None for text in rows["C26"]]
+    in_hexadecimal = [int(text, 16) if text.isdigit() else None for text in rows["C26"]]
+    assert np.any(model.predict({**rows, "C26": in_decimal}) != model.predict({**rows, "C26": in_hexadecimal}))
+    rows["C3"] = [text.upper() or None for text in rows["C3"]]
+    rows["C4"] = [int(text, 16) if text else None for text in rows["C4"]]
+    np.testing.assert_array_equal(model.predict(rows), labelled)
+    parquet.write_table(encoded, tmp_path / "rows.parquet")
+    np.testing.assert_array_equal(scores_of(criteo, tmp_path / "rows.parquet"), labelled)
+    for style in ("needed", "all_valid"):
+        csv.write_csv(texts, tmp_path / "rows.csv", csv.WriteOptions(quoting_style=style))
+        np.testing.assert_array_equal(scores_of(criteo, tmp_path / "rows.csv", "--format", "csv"), labelled)
+
+
+@pytest.mark.parametrize("text", ["68fd1e6g", "0x12", "123456789", "+12", "-1", " 12", "12\n"])
+def test_text_of_criteo_categories_that_is_not_hexadecimal_is_at_fault(criteo: Path, text: str):
+    rows = criteo_texts(criteo_lines(3)).to_pydict()
+    rows["C7"][1] = text
+    with pytest.raises(DataError) as caught:
+        load_saved_model(criteo).predict(rows)
+    assert str(caught.value) == f"C7, row 1: {text!r} is not a hexadecimal id (valid: 1 to 8 of 0-9 a-f, or blank)"
+
+
+def test_bytes_of_criteo_categories_that_are_not_utf_8_are_at_fault(criteo: Path):
+    rows = criteo_texts(criteo_lines(3)).to_pydict()
+    rows["C7"] = [b"12", b"\xff", None]
+    with pytest.raises(DataError, match=r"C7, row 1: .* is not a hexadecimal id"):
+        load_saved_model(criteo).predict(rows)
+
+
+def test_a_file_of_another_format_is_told_how_to_ask_for_it(criteo: Path, made: Made, predict: Predict, tmp_path: Path):
+    header, damaged = write_csv(tmp_path / "rows.csv", ["1,2"], "I1,C1"), tmp_path / "damaged"
+    damaged.write_bytes(b"PAR1 and so on")
+    said = {}
+    for name, model, path, *options in [
+        ("header", criteo, header),
+        ("damaged", criteo, damaged),
+        ("asked", made.path, made.rows, "--format", "parquet"),
+    ]:
+        ran = predict(model, path, *options, "--output", tmp_path / "scores.csv")
+        assert ran.code == 64
+        said[name] = ran.err
+    trained = "; the model was trained on"
+    assert f"; or, where it is no criteo_tsv, --format parquet or csv{trained} criteo_tsv)" in said["header"]
+    assert f"; or, where it is no parquet, --format csv or criteo_tsv{trained} criteo_tsv)" in said["damaged"]
+    assert f"; or, where it is no parquet, --format csv{trained} csv)" in said["asked"]
+    with pytest.raises(DataError, match="where it is no criteo_tsv, file_format parquet or csv"):
+        list(load_saved_model(criteo).predict_files(str(header)))
+
+
+def test_predict_files_calls_its_arguments_by_their_names(made: Made, tmp_path: Path):
+    model = load_saved_model(made.path)
+    with pytest.raises(DataError, match=r"nothere.csv, patterns\.0: "):
+        list(model.predict_files(str(tmp_path / "nothere.csv")))
+    with pytest.raises(DataError, match=r"^file_format: criteo_tsv holds"):
+        list(model.predict_files(str(made.rows), "criteo_tsv"))
 
 
 @pytest.mark.parametrize(

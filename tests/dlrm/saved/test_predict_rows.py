@@ -97,7 +97,7 @@ def test_no_rows_have_no_scores(model: SavedModel):
     [
         ({"sites": ["a"]}, "sites: is no column of the model; did you mean 'site'"),
         ({"age": ["old"]}, "age: the column's type is string (valid: numbers, bool or decimals)"),
-        ({"age": [math.inf]}, "age: inf is not finite"),
+        ({"age": [math.inf]}, "age, row 0: inf is not finite"),
         ({"age": [1, "old"]}, "age: is no list of values of one type"),
         ({"age": [[1]]}, "age: the column's type is list"),
         ({"age": 1.0}, "age: is one value, where other columns are lists of values"),
@@ -105,7 +105,7 @@ def test_no_rows_have_no_scores(model: SavedModel):
         ({"age": {0: 1.0}}, "age: is a dict, whose order means nothing"),
         ({"site": [3]}, 'site: the column\'s type is int64 (valid: strings; or type "integer"'),
         ({"site": ["\ud800"]}, "site: "),
-        ({"site": [b"\xff"]}, "site: not UTF-8"),
+        ({"site": [b"\xff"]}, "site, row 0: not UTF-8"),
         ({"user": ["7"]}, "user: the column's type is string (valid: integers"),
         ({"user": [7.5]}, "user: is no list of values of one type: Float value 7.5"),
         ({"user": [True]}, "user: the column's type is bool"),
@@ -130,8 +130,20 @@ def test_a_missing_column_is_named(model: SavedModel):
 
 
 def test_the_row_at_fault_is_named(model: SavedModel):
-    with pytest.raises(DataError, match="rows, line 2, age: inf is not finite"):
+    with pytest.raises(DataError, match=r"^age, row 1: inf is not finite"):
         model.predict({**columns_of(ROW, ROW, ROW), "age": [1.0, math.inf, -math.inf]})
+
+
+def test_rows_that_are_no_dictionary_are_told_from_one(model: SavedModel):
+    for rows in ([ROW], pl.DataFrame(columns_of(ROW))):
+        with pytest.raises(DataError, match=r"not a dict \(valid: a dict of columns.*predict_table"):
+            model.predict(rows)  # type: ignore[arg-type]
+
+
+def test_rows_beyond_the_first_slice_keep_their_number(model: SavedModel):
+    ages = [1.0] * 70_000 + [math.inf]
+    with pytest.raises(DataError, match=r"^age, row 70000: inf is not finite"):
+        model.predict({**{name: [value] * len(ages) for name, value in ROW.items()}, "age": ages})
 
 
 def test_tables_of_any_library_that_speaks_arrow_are_scored(model: SavedModel):
@@ -140,7 +152,7 @@ def test_tables_of_any_library_that_speaks_arrow_are_scored(model: SavedModel):
     frame = pl.DataFrame({**rows, "other": [1, 2, 3]})
     for table in (frame, frame.to_arrow(), pa.table(rows)):
         np.testing.assert_array_equal(model.predict_table(table), expected)
-    with pytest.raises(DataError, match="rows, tags: there is no such column"):
+    with pytest.raises(DataError, match=r"^tags: there is no such column"):
         model.predict_table(frame.drop("tags"))
 
 

@@ -99,7 +99,12 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
     assert json.loads(same.stdout) == json.loads(run("evaluate", made.path, made.rows, "--json").stdout)
     other = run("evaluate", made.path, made.rows, "--format", "criteo_tsv")
     assert other.returncode == 2
-    assert "--format: criteo_tsv holds the columns I1 to I13" in other.stderr
+    assert other.stderr.startswith("error: --format: criteo_tsv holds the columns I1 to I13")
+    rows = write_csv(tmp_path / "rows.csv", ["0,1,old,1,s,1,t,1"])
+    bad = run("evaluate", made.path, rows)
+    assert bad.returncode == 2
+    assert bad.stderr.startswith(f"error: {rows}, line 2, age: 'old' is not a number")
+    assert bad.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
