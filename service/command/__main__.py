@@ -1,5 +1,5 @@
 """`python -m service.command`: the same as `dlrm`."""
 
-from service.command.main import main
+from service.command.entry import main
 
 main()

@@ -3,17 +3,20 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Protocol
 
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from service.client import Checkpoint, Event, Job, JobDetails
+from service.client import Attempt, Checkpoint, Event, Job, JobDetails
 from service.command.progress import describe, duration
-from service.command.words import printable
+from service.command.words import figure, printable
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
+CHECKPOINT_SAVED = "checkpoint_saved"
+"""The event of which a long job has many in a row; they are shown as one."""
 STATE_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "yellow", "PAUSED": "yellow", "RUNNING": "cyan"}
 
 RESULT_NAMES = {
@@ -85,7 +88,7 @@ def jobs_table(jobs: Iterable[Job]) -> Table:
     return table
 
 
-def job_table(job: JobDetails, last_checkpoint: Checkpoint | None = None) -> Table:
+def job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Checkpoint | None = None) -> Table:
     """One job: state first, then what it measured, then where its files are."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
@@ -99,7 +102,7 @@ def job_table(job: JobDetails, last_checkpoint: Checkpoint | None = None) -> Tab
         "message": job.message,
         "progress": None if job.has_ended else describe(job.progress),
         "created": ago(job.created_at),
-        "ran for": _ran_for(job),
+        "ran for": _ran_for(attempts),
         "attempts": str(job.num_attempts),
         "last checkpoint": checkpoint_line(last_checkpoint) if last_checkpoint else None,
     }
@@ -117,24 +120,24 @@ def checkpoint_line(checkpoint: Checkpoint) -> str:
 
 
 def events_table(events: Iterable[Event]) -> Table:
+    """By time; checkpoints with nothing in between are one line, that of the last."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("time", "event", "message"):
         table.add_column(heading, overflow="fold")
-    for event in events:
-        what = f"{event.to_state} {event.reason or ''}" if event.kind == "state" else event.name or ""
-        table.add_row(f"{event.time:%H:%M:%S}", Text(what.strip()), Text(printable(event.message or "")))
+    # What ranks report arrives later than what the service does itself.
+    in_order = sorted(events, key=lambda event: event.time)
+    for name, alike in groupby(in_order, key=lambda event: event.name):
+        group = list(alike)
+        shown = group[-1:] if name == CHECKPOINT_SAVED else group
+        for event in shown:
+            what = f"{event.to_state} {event.reason or ''}" if event.kind == "state" else event.name or ""
+            message = printable(event.message or "") + (f" (the last of {len(group)})" if shown != group else "")
+            table.add_row(f"{event.time:%H:%M:%S}", Text(what.strip()), Text(message))
     return table
 
 
 def state_text(state: str) -> Text:
     return Text(state, style=STATE_STYLES.get(state, ""))
-
-
-def figure(value: float, name: str = "") -> str:
-    """A number as people read it: whole, or with the digits that matter."""
-    if name in ("samples_per_second", "num_rows", "num_steps") or float(value).is_integer():
-        return f"{value:,.0f}"
-    return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.4g}"
 
 
 def ago(time: datetime) -> str:
@@ -156,7 +159,8 @@ def _add_results(table: Table, result: Mapping[str, Any]) -> None:
             table.add_row(words, "undefined: all rows have one label")
 
 
-def _ran_for(job: Job) -> str | None:
-    if job.started_at is None:
-        return None
-    return duration(((job.finished_at or datetime.now(UTC)) - job.started_at).total_seconds())
+def _ran_for(attempts: Iterable[Attempt]) -> str | None:
+    """Of all attempts together: a pause, and the wait for a restart, are in none."""
+    now = datetime.now(UTC)
+    spans = [(attempt.finished_at or now) - attempt.started_at for attempt in attempts if attempt.started_at]
+    return duration(sum(span.total_seconds() for span in spans)) if spans else None

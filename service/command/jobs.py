@@ -1,5 +1,6 @@
 """`dlrm jobs`, `show`, `logs`, `cancel`, `pause` and `resume`."""
 
+import re
 import time
 from itertools import islice
 from typing import Annotated
@@ -12,7 +13,18 @@ from service.command.display import derived_table, events_table, job_table, jobs
 from service.command.errors import BadInputError
 from service.command.words import printable
 
-JobId = Annotated[str, typer.Argument(metavar="JOB_ID", help="As `dlrm jobs` shows it.", show_default=False)]
+
+def _checked_id(job_id: str) -> str:
+    """An id that can stand in a URL. Raises BadInputError."""
+    if not re.fullmatch(r"[\w-]+", job_id, re.ASCII):
+        raise BadInputError(f"JOB_ID: {job_id!r} is no id of a job (valid: job_01J…, as `dlrm jobs` shows it)")
+    return job_id
+
+
+JobId = Annotated[
+    str,
+    typer.Argument(metavar="JOB_ID", help="As `dlrm jobs` shows it.", show_default=False, callback=_checked_id),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 LOG_POLL_SECONDS = 1.0
@@ -48,7 +60,7 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
             typer.echo(job.model_dump_json())
             return
         console = console_on()
-        console.print(job_table(job, next(client.checkpoints(job_id), None)))
+        console.print(job_table(job, client.attempts(job_id), next(client.checkpoints(job_id), None)))
         print_heading(console, "derived")
         console.print(derived_table(job.derived))
         print_heading(console, "events")

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColu
 from rich.progress import Progress as Bar
 
 from service.client import Progress
-from service.command.words import printable
+from service.command.words import figure, printable
 
 NUM_PLAIN_LINES = 10
 """Lines about the training where stderr is no terminal, beside one for every phase."""
@@ -67,7 +67,7 @@ def describe(progress: Progress, *, has_ended: bool = False) -> str:
     if progress.step is not None and progress.num_steps:
         figures.append(f"step {progress.step:,}/{progress.num_steps:,}")
     if progress.loss is not None:
-        figures.append(f"loss {progress.loss:.4f}")
+        figures.append(f"loss {figure(progress.loss)}")
     if progress.auc is not None:
         figures.append(f"AUC {progress.auc:.4f}")
     if progress.samples_per_second is not None:

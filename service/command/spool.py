@@ -1,9 +1,13 @@
 """Progress of a run on this machine, read from its spool."""
 
+from collections import Counter
+from collections.abc import Callable
+
 from dlrm.record import (
     WARNINGS,
     AttemptDirectory,
     EvaluationReport,
+    EventReport,
     ProgressReport,
     SpoolReader,
     StartReport,
@@ -11,7 +15,10 @@ from dlrm.record import (
     parse_report,
 )
 from service.client import Progress
+from service.command.words import MAX_WARNINGS
 
+RESUMED = "resumed"
+"""The event that says from which checkpoint an attempt goes on."""
 SMOOTHING = 0.9
 """Share of the old estimate of samples per second that a new step keeps."""
 
@@ -19,13 +26,24 @@ SMOOTHING = 0.9
 class SpoolProgress:
     """Folds the reports of rank 0 into one picture of where the run stands."""
 
-    def __init__(self, attempt: AttemptDirectory, num_steps: int | None = None) -> None:
-        """num_steps: of the whole run, where an earlier attempt has told."""
+    def __init__(self, attempt: AttemptDirectory, tell: Callable[[str], None], num_steps: int | None = None) -> None:
+        """tell: given each line that somebody should see, once it is read; of many warnings of a kind the first ones.
+
+        num_steps: of the whole run, where a checkpoint of an earlier attempt has told.
+        """
         self._readers = [SpoolReader(attempt.spool_file(0, stream)) for stream in ("events", "metrics")]
         self._seen = Progress(phase="starting")
+        self._tell = tell
         self._num_steps = num_steps
+        self._num_warnings: Counter[str] = Counter()
         self.warnings: list[str] = []
-        """What was reported that somebody should see."""
+        """All that were reported."""
+
+    @property
+    def left_out(self) -> list[str]:
+        """A line for each kind of warning of which not all were told."""
+        beyond = self._num_warnings - Counter(dict.fromkeys(self._num_warnings, MAX_WARNINGS))
+        return [f"and {number:,} more of this kind: {name}" for name, number in beyond.items()]
 
     def read(self) -> Progress:
         """The picture after everything reported until now."""
@@ -40,9 +58,18 @@ class SpoolProgress:
                     self._fold_step(report)
                 elif isinstance(report, EvaluationReport):
                     self._update(auc=report.auc)
-                elif report.name in WARNINGS:
-                    self.warnings.append(report.message)
+                else:
+                    self._take_note(report)
         return self._seen
+
+    def _take_note(self, event: EventReport) -> None:
+        if event.name == RESUMED:
+            self._tell(event.message)
+        elif event.name in WARNINGS:
+            self.warnings.append(event.message)
+            self._num_warnings[event.name] += 1
+            if self._num_warnings[event.name] <= MAX_WARNINGS:
+                self._tell(f"warning: {event.message}")
 
     def _enter(self, report: ProgressReport) -> None:
         # Evaluating and saving are part of the run: what is trained stays trained.
@@ -51,8 +78,10 @@ class SpoolProgress:
         self._update(phase=report.phase, message=report.message or None, done_fraction=done_fraction)
 
     def _go_on(self, step: int) -> None:
-        """From `step`, which an earlier attempt has reached."""
-        if step and self._num_steps:
+        """From `step`, which an earlier attempt has reached; from 0 in spite of the checkpoints it left."""
+        if self._num_steps and not step:
+            self._tell("begins from the start: no checkpoint is whole")
+        elif self._num_steps:
             self._update(step=step, num_steps=self._num_steps, done_fraction=step / self._num_steps)
 
     def _fold_step(self, report: StepReport) -> None:

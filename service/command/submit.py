@@ -43,7 +43,7 @@ def submit(
             console.print(f"the job goes on: `dlrm show {submitted.id}`, `dlrm cancel {submitted.id}`")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         print_warnings(console, [event.message or "" for event in client.events(ended.id) if event.name in WARNINGS])
-    console.print(job_table(ended))
+        console.print(job_table(ended, client.attempts(ended.id)))
     if ended.state != "SUCCEEDED":
         raise typer.Exit(EXIT_FAILED)
 

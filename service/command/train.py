@@ -16,7 +16,7 @@ from service.command.display import derived_table, result_table
 from service.command.progress import ProgressLine
 from service.command.spool import SpoolProgress
 from service.command.trainer import module_command, run_watched
-from service.command.words import print_warnings, printable
+from service.command.words import printable
 
 RESULT_FIELDS = (
     "auc",
@@ -78,9 +78,8 @@ def train(
     console = console_on(stderr=True)
     console.print(derived_table(begun.resolved.derived))
     if resume is not None:
-        console.print(_where_it_begins(begun), markup=False, highlight=False, soft_wrap=True)
+        console.print(_what_there_is(begun), markup=False, highlight=False, soft_wrap=True)
     code, outcome, warnings = _run(begun)
-    print_warnings(console, warnings)
     if as_json or code == EXIT_DONE:
         _print_result(_result(begun.directory, outcome, warnings), as_json=as_json)
     if code != EXIT_DONE:
@@ -99,25 +98,29 @@ def _begin(job: Path | None, resume: Path | None, run_directory: Path | None) ->
     return new_run(job, run_directory)
 
 
-def _where_it_begins(begun: Begun) -> str:
+def _what_there_is(begun: Begun) -> str:
     checkpoint = begun.checkpoint
     if checkpoint is None:
         return f"attempt {begun.number} begins from the start: {begun.directory.path} has no checkpoint"
-    return f"attempt {begun.number} goes on from step {checkpoint.step:,} of {checkpoint.num_steps:,}"
+    # Not yet where it goes on: whether every byte of it is sound, the trainer finds out.
+    where = f"step {checkpoint.step:,} of {checkpoint.num_steps:,}"
+    return f"attempt {begun.number}: the newest checkpoint is of {where}"
 
 
 def _run(begun: Begun) -> tuple[int, Outcome, list[str]]:
-    """Exit code, outcome, and what people should see of what was reported."""
+    """Exit code, outcome, and the warnings of a run, which are printed as they come."""
     attempt = begun.attempt
     command = module_command("dlrm.launch", [str(begun.directory.path), "--attempt", str(begun.number)])
-    progress = SpoolProgress(attempt, num_steps=begun.checkpoint and begun.checkpoint.num_steps)
     with ProgressLine() as line:
+        progress = SpoolProgress(attempt, line.say, begun.checkpoint and begun.checkpoint.num_steps)
 
         def watch() -> None:
             seen = progress.read()
             line.show(seen.phase or "starting", seen)
 
         code = run_watched(command, attempt.launch_log, watch)
+        for kind in progress.left_out:
+            line.say(kind)
     ended = Outcome.read(attempt.outcome)
     killed = f"the launch process ended with {code} and left no outcome"
     ended = ended or Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=killed)
@@ -147,7 +150,7 @@ def _print_result(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _print_ending(console: Console, begun: Begun, outcome: Outcome) -> None:
-    ending = printable(f"{outcome.state}: {outcome.reason} {outcome.message}", kept="\n")
+    ending = printable(f"{outcome.state} ({outcome.reason}): {outcome.message}", kept="\n")
     how_to_go_on = _how_to_go_on(begun.directory, outcome)
     for line in (ending, f"logs: {begun.attempt.logs}", *([how_to_go_on] if how_to_go_on else [])):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -162,5 +165,5 @@ def _how_to_go_on(directory: RunDirectory, outcome: Outcome) -> str | None:
     command = shlex.join(["dlrm", "train", "--resume", str(shown)])
     newest = newest_checkpoint(directory.checkpoints)
     if newest is not None:
-        return f"to go on from step {newest.step:,}: {command}"
+        return f"the newest checkpoint is of step {newest.step:,}; to go on: {command}"
     return f"no checkpoint was left; to begin again: {command}" if outcome.state == "stopped" else None

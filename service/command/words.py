@@ -22,6 +22,13 @@ def quantity(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
 
 
+def figure(value: float, name: str = "") -> str:
+    """A number as people read it: whole, or with the digits that matter."""
+    if name in ("samples_per_second", "num_rows", "num_steps") or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.4g}"
+
+
 def size_in_bytes(num_bytes: float) -> str:
     unit = 0
     while num_bytes >= 1024 and unit < len(UNITS) - 1:

@@ -10,13 +10,14 @@ from dlrm.config import DerivedNumber
 from dlrm.record import RunDirectory
 from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
-from service.jobs.states import AttemptState, JobState
+from service.jobs.states import HOLDING, AttemptState, JobState
 
 
 class Progress(BaseModel):
     """How far the last attempt has come; null where nothing was said yet."""
 
     phase: str | None = None
+    """What it does; this, `message` and `eta_seconds` are null while no attempt runs."""
     message: str | None = None
     """What the phase does, how fast, how long it will take."""
     step: int | None = None
@@ -28,6 +29,10 @@ class Progress(BaseModel):
     """Smoothed over some steps."""
     eta_seconds: float | None = None
     """Until the last step, at the present speed."""
+
+
+OF_A_RUNNING_ATTEMPT: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
+"""What is no longer so once it has ended."""
 
 
 class JobView(BaseModel):
@@ -150,7 +155,7 @@ def _fields(job: Job) -> dict[str, Any]:
     has_model = job.state == JobState.SUCCEEDED and model.is_dir()
     derived = {
         "labels": {label.name: label.value for label in job.labels},
-        "progress": Progress.model_validate(job.progress),
+        "progress": Progress.model_validate(job.progress | ({} if job.state in HOLDING else OF_A_RUNNING_ATTEMPT)),
         "model_path": str(model) if has_model else None,
     }
     return {name: getattr(job, name) for name in JobView.model_fields if name not in derived} | derived

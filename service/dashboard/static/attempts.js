@@ -21,9 +21,13 @@ function row(attempt) {
     element("td", { class: "number" }, integer(attempt.start_step)),
     element("td", { class: "number" }, integer(attempt.saved_step)),
     element("td", {}, element("time", { datetime: attempt.started_at }, clock(attempt.started_at))),
-    element("td", { class: "number" }, duration((ended(attempt) - Date.parse(attempt.started_at)) / 1000)),
+    element("td", { class: "number" }, duration(lasted(attempt))),
     element("td", {}, attempt.message ?? ""),
   );
 }
 
+/** What all attempts together have taken: a pause, and the wait for a restart, are in none. */
+export const secondsOf = (attempts) => attempts.reduce((seconds, attempt) => seconds + lasted(attempt), 0);
+
+const lasted = (attempt) => (ended(attempt) - Date.parse(attempt.started_at)) / 1000;
 const ended = (attempt) => (attempt.finished_at ? Date.parse(attempt.finished_at) : Date.now());

@@ -1,4 +1,5 @@
 // Curves over the step, drawn by uPlot in the colours of the page.
+import { figure } from "./format.js";
 
 const HEIGHT = 230;
 const POINTS_SHOWN_BELOW = 40;
@@ -90,7 +91,7 @@ export class Chart {
         size: 5,
         fill: colour(line.colour),
       },
-      value: (plot, value) => (value === null ? "–" : value.toFixed(4)),
+      value: (plot, value) => figure(value),
     };
   }
 }

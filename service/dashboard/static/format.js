@@ -9,7 +9,11 @@ const known = (value) => value !== null && value !== undefined;
 
 export const integer = (value) => (known(value) ? whole.format(value) : UNKNOWN);
 export const rate = (value) => (known(value) ? compact.format(value) : UNKNOWN);
-export const figure = (value) => (known(value) ? value.toFixed(4) : UNKNOWN);
+/** With the digits that matter: 0.6931, 0.000015. */
+export function figure(value) {
+  if (!known(value)) return UNKNOWN;
+  return value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(4) : String(Number(value.toPrecision(4)));
+}
 export const percent = (fraction) => (known(fraction) ? `${Math.floor(fraction * 100)} %` : "");
 export const bytes = (value) => `${(value / 2 ** 30).toFixed(1)} GiB`;
 

@@ -1,7 +1,8 @@
 // One job: header, figures, curves, events and log, fetched again while the job goes on.
-import { showAttempts } from "./attempts.js";
+import { secondsOf, showAttempts } from "./attempts.js";
 import { get, keepUpToDate, request, showCapacity, startHeader } from "./api.js";
 import { Chart } from "./charts.js";
+import { Events } from "./events.js";
 import {
   bytes, clock, duration, element, figure, fileSize, hasEnded, integer, labelChips, percent, progressText, rate, reasonText,
   showProgress, showState,
@@ -9,7 +10,6 @@ import {
 import { Log } from "./log.js";
 
 const MAX_POINTS = 800;
-const EVENTS_PAGE = 200;
 
 const byId = (id) => document.getElementById(id);
 const page = byId("job");
@@ -19,8 +19,7 @@ let lossChart = null;
 let aucChart = null;
 let log = null;
 let stepDrawn = null;
-let eventCursor = null;
-const eventsSeen = new Set();
+const events = new Events(byId("events"), byId("all-events"), path);
 
 function showHeader(job) {
   document.title = `${job.name} · ${job.state.toLowerCase()} · DLRM`;
@@ -40,17 +39,15 @@ function showHeader(job) {
   byId("progress-text").textContent = [done, progressText(job)].filter(Boolean).join(" · ");
 }
 
-function showTiles(job, lastCheckpoint) {
+function showTiles(job, lastCheckpoint, attempts) {
   const { metrics, progress } = job;
   const auc = metrics.auc ?? progress.auc;
-  const started = job.started_at ? Date.parse(job.started_at) : null;
-  const ended = job.finished_at ? Date.parse(job.finished_at) : Date.now();
   const tiles = [
     ["AUC", figure(auc), metrics.best_possible_auc ? `best possible ${figure(metrics.best_possible_auc)}` : ""],
     ["Log-loss", figure(metrics.log_loss), metrics.constant_log_loss ? `constant ${figure(metrics.constant_log_loss)}` : ""],
     ["Loss", figure(progress.loss), "of the last step"],
     ["Samples/s", rate(metrics.samples_per_second ?? progress.samples_per_second), `${integer(job.world_size)} ranks`],
-    ["Ran for", started ? duration((ended - started) / 1000) : "–", `attempt ${job.num_attempts || "–"}`],
+    ["Ran for", attempts.length ? duration(secondsOf(attempts)) : "–", `attempt ${job.num_attempts || "–"}`],
   ];
   const saved = lastCheckpoint ? `${clock(lastCheckpoint.time)} · ${fileSize(lastCheckpoint.num_bytes)}` : "none yet";
   tiles.push(["Last checkpoint", lastCheckpoint ? `step ${integer(lastCheckpoint.step)}` : "–", saved]);
@@ -92,36 +89,6 @@ async function showCurves(job) {
   stepDrawn = here;
 }
 
-function eventText(event) {
-  if (event.kind !== "state") return [event.name, event.message];
-  const change = event.to_state.toLowerCase();
-  return [change, [event.reason?.replaceAll("_", " "), event.message].filter(Boolean).join(": ")];
-}
-
-async function showEvents() {
-  for (;;) {
-    const query = new URLSearchParams({ limit: EVENTS_PAGE });
-    if (eventCursor) query.set("cursor", eventCursor);
-    const events = await get(`${path}/events?${query}`);
-    for (const event of events.items) {
-      if (eventsSeen.has(event.id)) continue;
-      eventsSeen.add(event.id);
-      const [what, message] = eventText(event);
-      const rank = event.rank === null || event.rank === undefined ? "" : ` · rank ${event.rank}`;
-      const item = element(
-        "li",
-        { "data-kind": event.kind, "data-what": what },
-        element("time", { datetime: event.time }, clock(event.time)),
-        element("div", {}, element("strong", {}, what), element("small", {}, rank), element("p", {}, message ?? "")),
-      );
-      byId("events").prepend(item);
-    }
-    // The last page has no cursor yet: it is read again until it is full.
-    if (!events.next_cursor) return;
-    eventCursor = events.next_cursor;
-  }
-}
-
 function showDocument(job) {
   byId("document").textContent = JSON.stringify(job.spec, null, 2);
   byId("derived").tBodies[0].replaceChildren(
@@ -140,13 +107,13 @@ function showDocument(job) {
 async function update() {
   const [job, checkpoints, attempts] = await Promise.all([path, `${path}/checkpoints`, `${path}/attempts`].map(get));
   showHeader(job);
-  showTiles(job, checkpoints.items[0]);
+  showTiles(job, checkpoints.items[0], attempts.items);
   showAttempts(byId("attempts"), attempts.items);
   showFiles(job);
   if (page.hidden) showDocument(job);
   page.hidden = false;
   log ??= new Log(byId("log"), byId("rank"), path, job.world_size);
-  await Promise.all([showCurves(job), showEvents(), log.update(job.num_attempts), showCapacity(bytes)]);
+  await Promise.all([showCurves(job), events.update(), log.update(job.num_attempts), showCapacity(bytes)]);
   return !(hasEnded(job) && log.isComplete);
 }
 

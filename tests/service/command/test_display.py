@@ -1,13 +1,28 @@
-from rich.console import Console
+from datetime import UTC, datetime, timedelta
 
-from service.command.display import result_table
+from rich.console import Console
+from rich.table import Table
+
+from service.client import Attempt, Event, JobDetails, Progress
+from service.command.display import events_table, job_table, result_table
+from service.command.progress import describe
+
+TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def shown(result: dict[str, float | None]) -> str:
+    return printed(result_table(result))
+
+
+def printed(table: Table) -> str:
     console = Console(width=100)
     with console.capture() as capture:
-        console.print(result_table(result))
+        console.print(table)
     return capture.get()
+
+
+def event(seconds: int, name: str, message: str) -> Event:
+    return Event(id=seconds, time=TIME + timedelta(seconds=seconds), kind="report", name=name, message=message)
 
 
 def test_metrics_of_rows_that_all_have_one_label_are_called_undefined() -> None:
@@ -17,3 +32,38 @@ def test_metrics_of_rows_that_all_have_one_label_are_called_undefined() -> None:
 
 def test_metrics_that_were_not_measured_are_left_out() -> None:
     assert shown({"auc": None, "log_loss": None, "num_steps": 7}).split() == ["steps", "7"]
+
+
+def test_a_job_ran_for_as_long_as_its_attempts_together() -> None:
+    spans = [(0, 57), (120, 16), (200, 97)]
+    attempts = [
+        Attempt(
+            id=f"att_{number}",
+            number=number,
+            state="FAILED",
+            started_at=TIME + timedelta(seconds=start),
+            finished_at=TIME + timedelta(seconds=start + lasted),
+        )
+        for number, (start, lasted) in enumerate(spans, start=1)
+    ]
+    job = JobDetails(id="job_1", name="job", state="FAILED", created_at=TIME, started_at=TIME, world_size=1)
+    assert "2 min 50 s" in printed(job_table(job, attempts))
+    assert "ran for" not in printed(job_table(job, []))
+
+
+def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> None:
+    events = [
+        event(9, "resumed", "goes on"),
+        *(event(second, "checkpoint_saved", f"step {second}") for second in (1, 2, 3, 10)),
+    ]
+    lines = [line.rstrip().split(maxsplit=2)[1:] for line in printed(events_table(events)).splitlines()[1:]]
+    assert lines == [
+        ["checkpoint_saved", "step 3 (the last of 3)"],
+        ["resumed", "goes on"],
+        ["checkpoint_saved", "step 10"],
+    ]
+
+
+def test_a_small_loss_keeps_its_digits() -> None:
+    assert describe(Progress(loss=1.5e-5)) == "loss 1.5e-05"
+    assert describe(Progress(loss=0.69314)) == "loss 0.6931"

@@ -109,6 +109,13 @@ def test_what_the_service_refuses_is_one_line_and_exit_code_2(dlrm: Callable[...
     assert "already ended" in refused.err
 
 
+@pytest.mark.parametrize("job_id", ["", "..", "job/1"])
+def test_what_is_no_id_of_a_job_is_said_to_be_none(dlrm: Callable[..., Any], job_id: str) -> None:
+    ended = dlrm("resume", job_id)
+    assert ended.code == 2
+    assert f"JOB_ID: {job_id!r} is no id of a job" in ended.err
+
+
 def test_a_second_service_on_the_same_state_is_refused(state_directory: Path) -> None:
     serve = [sys.executable, "-m", "service.command", "serve", "--port", "0", "--state-directory", state_directory]
     ended = subprocess.run(serve, capture_output=True, text=True, check=False)

@@ -14,6 +14,7 @@ from dlrm.record import (
 )
 from service.command.progress import describe
 from service.command.spool import SpoolProgress
+from service.command.words import MAX_WARNINGS
 
 
 def step(number: int, samples_per_second: float) -> StepReport:
@@ -30,7 +31,7 @@ def step(number: int, samples_per_second: float) -> StepReport:
 
 def test_progress_is_what_rank_0_has_reported_so_far(tmp_path: Path) -> None:
     attempt = AttemptDirectory(tmp_path)
-    progress = SpoolProgress(attempt)
+    progress = SpoolProgress(attempt, print)
     assert progress.read().phase == "starting"
     with (
         closing(SpoolWriter(attempt.spool_file(0, "events"))) as events,
@@ -59,7 +60,7 @@ def test_progress_is_what_rank_0_has_reported_so_far(tmp_path: Path) -> None:
 
 def test_a_preparation_says_how_far_it_is_and_training_starts_anew(tmp_path: Path) -> None:
     attempt = AttemptDirectory(tmp_path)
-    progress = SpoolProgress(attempt)
+    progress = SpoolProgress(attempt, print)
     with closing(SpoolWriter(attempt.spool_file(0, "events"))) as events:
         events.write(ProgressReport(phase="preparing", done_fraction=0.25, message="reading: 9 rows/s"))
         seen = progress.read()
@@ -70,7 +71,7 @@ def test_a_preparation_says_how_far_it_is_and_training_starts_anew(tmp_path: Pat
 
 def test_what_people_should_see_is_kept_apart_from_what_is_merely_noted(tmp_path: Path) -> None:
     attempt = AttemptDirectory(tmp_path)
-    progress = SpoolProgress(attempt)
+    progress = SpoolProgress(attempt, print)
     with closing(SpoolWriter(attempt.spool_file(0, "events"))) as events:
         events.write(EventReport(name="plan", message="tables are dealt out"))
         events.write(EventReport(name="few_steps", message="1 step(s) are too few"))
@@ -80,12 +81,16 @@ def test_what_people_should_see_is_kept_apart_from_what_is_merely_noted(tmp_path
 
 def test_a_run_that_goes_on_is_shown_from_where_it_goes_on(tmp_path: Path) -> None:
     attempt = AttemptDirectory(tmp_path)
-    progress = SpoolProgress(attempt, num_steps=10)
+    said: list[str] = []
+    progress = SpoolProgress(attempt, said.append, num_steps=10)
     with (
         closing(SpoolWriter(attempt.spool_file(0, "events"))) as events,
         closing(SpoolWriter(attempt.spool_file(0, "metrics"))) as metrics,
     ):
         events.write(EventReport(name="checkpoint_passed_over", message="step 8 is passed over: it was not finished"))
+        progress.read()
+        assert said == ["warning: step 8 is passed over: it was not finished"]
+        events.write(EventReport(name="resumed", message="goes on from step 6 of 10"))
         events.write(ProgressReport(phase="training"))
         metrics.write(StartReport(step=6, evaluated_step=5))
         seen = progress.read()
@@ -93,3 +98,29 @@ def test_a_run_that_goes_on_is_shown_from_where_it_goes_on(tmp_path: Path) -> No
         metrics.write(step(7, 100.0))
         assert progress.read().eta_seconds == pytest.approx(3.0)
     assert progress.warnings == ["step 8 is passed over: it was not finished"]
+    assert said[1:] == ["goes on from step 6 of 10"]
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_said_to_begin_from_the_start(tmp_path: Path) -> None:
+    attempt = AttemptDirectory(tmp_path)
+    said: list[str] = []
+    with closing(SpoolWriter(attempt.spool_file(0, "metrics"))) as metrics:
+        metrics.write(StartReport(step=0, evaluated_step=0))
+    SpoolProgress(attempt, said.append).read()
+    assert said == []
+    seen = SpoolProgress(attempt, said.append, num_steps=10).read()
+    assert (said, seen.step) == (["begins from the start: no checkpoint is whole"], None)
+
+
+def test_of_many_warnings_of_one_kind_the_first_are_told_and_the_rest_counted(tmp_path: Path) -> None:
+    attempt = AttemptDirectory(tmp_path)
+    said: list[str] = []
+    progress = SpoolProgress(attempt, said.append)
+    with closing(SpoolWriter(attempt.spool_file(0, "events"))) as events:
+        for number in range(MAX_WARNINGS + 3):
+            events.write(EventReport(name="step_dropped", message=f"step {number} is dropped"))
+        events.write(EventReport(name="checkpoint_failed", message="no space left"))
+    progress.read()
+    assert said[MAX_WARNINGS - 1 :] == [f"warning: step {MAX_WARNINGS - 1} is dropped", "warning: no space left"]
+    assert progress.left_out == ["and 3 more of this kind: step_dropped"]
+    assert len(progress.warnings) == MAX_WARNINGS + 4

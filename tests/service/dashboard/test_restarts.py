@@ -41,6 +41,35 @@ def bring_forward(run_directory: Path) -> None:
         connection.execute("UPDATE jobs SET restarts_at = '2026-01-01 00:00:00' WHERE id = ?", [run_directory.name])
 
 
+def report_checkpoints(run_directory: Path) -> None:
+    """Three, as if a rank had reported them long before the job came to be."""
+    with closing(sqlite3.connect(run_directory.parents[1] / "service.sqlite3")) as connection, connection:
+        connection.executemany(
+            "INSERT INTO events (job_id, attempt, time, actor, kind, message, name, rank, details)"
+            " VALUES (?, 1, ?, 'trainer', 'report', ?, 'checkpoint_saved', 0, '{}')",
+            [(run_directory.name, f"2026-01-01 00:00:0{step}", f"step {step}") for step in (1, 2, 3)],
+        )
+
+
+def test_events_are_by_time_with_checkpoints_in_a_row_as_one_and_no_phase_is_shown_between_attempts(
+    page: Page, site: Any
+) -> None:
+    job = site.client.submit(DOCUMENT)
+    page.goto(f"{site.url}/jobs/{job.id}")
+    expect(page.locator("#state")).to_have_text("recovering", timeout=TIMEOUT_MILLISECONDS)
+    progress = site.client.job(job.id).progress
+    assert (progress.step, progress.phase, progress.message, progress.eta_seconds) == (4, None, None, None)
+    report_checkpoints(Path(site.client.job(job.id).run_directory))
+    page.reload()
+    checkpoints = page.locator('#events li[data-what="checkpoint_saved"]')
+    expect(checkpoints).to_have_count(1)
+    expect(page.locator("#events li").last).to_contain_text("the last of 3")
+    expect(page.locator("#events li").last).to_contain_text("step 3")
+    page.check("#all-events")
+    expect(checkpoints).to_have_count(3)
+    site.client.cancel(job.id)
+
+
 def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: Any) -> None:
     job = site.client.submit(DOCUMENT)
     page.goto(f"{site.url}/jobs/{job.id}")
