@@ -8,7 +8,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory, newest_checkpoint
+from dlrm.record import (
+    EXIT_BAD_INPUT,
+    EXIT_DONE,
+    EXIT_STOPPED,
+    AttemptDirectory,
+    EndReason,
+    Outcome,
+    RunDirectory,
+    newest_checkpoint,
+)
 from service.command import errors
 from service.command.begin import Begun, SucceededError, new_run, next_attempt
 from service.command.consoles import console_on
@@ -17,6 +26,7 @@ from service.command.progress import ProgressLine
 from service.command.spool import SpoolProgress
 from service.command.trainer import module_command, run_watched
 from service.command.words import printable
+from service.launchers.log_files import last_line
 
 RESULT_FIELDS = (
     "auc",
@@ -121,10 +131,14 @@ def _run(begun: Begun) -> tuple[int, Outcome, list[str]]:
         code = run_watched(command, attempt.launch_log, watch)
         for kind in progress.left_out:
             line.say(kind)
-    ended = Outcome.read(attempt.outcome)
-    killed = f"the launch process ended with {code} and left no outcome"
-    ended = ended or Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=killed)
-    return code, ended, progress.warnings
+    return code, Outcome.read(attempt.outcome) or _without_outcome(attempt, code), progress.warnings
+
+
+def _without_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
+    """Of a launch process that was killed, or found another one at work."""
+    said = last_line(attempt.launch_log)
+    message = f"the launch process ended with {code} and left no outcome{f'; it last said: {said}' if said else ''}"
+    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
 
 
 def _result(directory: RunDirectory, outcome: Outcome, warnings: list[str]) -> dict[str, Any]:

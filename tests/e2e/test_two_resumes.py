@@ -66,6 +66,7 @@ def test_of_two_commands_at_once_one_trains_and_the_other_says_that_it_cannot(
     codes = [process.returncode for process in processes]
     assert sorted(codes) == [0, 1], said
     winner = codes.index(0)
+    assert "in use by process" in said[1 - winner]
     (attempt,) = (path for path in directory.path.glob("attempt-*") if (path / "outcome.json").exists())
     assert num_evaluations(directory, int(attempt.name.removeprefix("attempt-"))) == NUM_EVALUATIONS[winner]
     assert told(directory) == 1 / NUM_EVALUATIONS[winner]
