@@ -54,7 +54,7 @@ def test_a_job_on_bad_rows_fails_naming_file_line_and_field_and_is_not_retried(c
 
 
 def test_the_defaults_train(client: Client):
-    job = client.submit({"data": {"format": "synthetic", "synthetic": {"num_rows": 200_000}}})
+    job = client.submit({"data": {"format": "synthetic", "synthetic": {"num_rows": 100_000}}})
     job = list(client.follow(job.id))[-1]
     assert job.state == "SUCCEEDED", job.message
     losses = [step.loss for step in client.metrics(job.id, kind="step")]

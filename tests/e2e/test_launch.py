@@ -63,6 +63,7 @@ def test_a_stop_before_the_ranks_are_up_is_not_lost(tmp_path: Path):
     assert (code, outcome.state, outcome.reason) == (75, "stopped", EndReason.STOP_REQUESTED)
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_named_as_the_cause(tmp_path: Path):
     directory, process = start(tmp_path / "run", run=ENDLESS)
     wait_until(lambda: len(metrics_of(directory)) >= 2, process)
@@ -74,6 +75,7 @@ def test_a_killed_rank_is_named_as_the_cause(tmp_path: Path):
     assert "rank 1 was killed by SIGKILL" in outcome.message
 
 
+@pytest.mark.slow
 def test_a_diverging_run_says_so_and_is_not_retried(tmp_path: Path):
     directory, process = start(tmp_path / "run", dense_optimizer={"name": "sgd", "learning_rate": 1e30})
     code, outcome = ended(directory, process)

@@ -69,6 +69,7 @@ def test_a_stop_at_any_later_moment_is_not_lost(
     assert_stopped(directory, process)
 
 
+@pytest.mark.slow
 def test_a_stop_of_all_processes_at_once_again_and_again_is_one_stop(tmp_path: Path):
     directory, process = start(tmp_path / "run", run=ENDLESS)
     wait_until(lambda: len(reports_of(directory, "metrics")) >= 3, process)

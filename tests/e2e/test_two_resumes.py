@@ -45,6 +45,7 @@ def num_evaluations(directory: RunDirectory, attempt: int) -> int:
     return sum(isinstance(report, EvaluationReport) for report in reports_of(directory, "metrics", attempt))
 
 
+@pytest.mark.slow
 def test_the_first_to_hold_the_run_trains_as_its_own_document_says(directory: RunDirectory, jobs: list[Path]):
     first, second = (next_attempt(directory.path, job) for job in jobs)
     assert (first.number, second.number) == (2, 3)
