@@ -213,3 +213,6 @@ class _Writing:
         except Exception as error:
             # Raised, or told, by the thread that trains.
             self.error = error
+        finally:
+            # And with it the copy.
+            del self._work

@@ -5,6 +5,7 @@ import gc
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.keep import remove_others
 from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.room import bytes_beyond_now, forget_peak, free_bytes
-from dlrm.checkpoint.saver import SaveSettings
+from dlrm.checkpoint.saver import Saver, SaveSettings
+from dlrm.checkpoint.state import TrainingState
 from dlrm.data.errors import DataError
 from dlrm.device_batch import to_device
 from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDirectory, checkpoints_in
@@ -27,7 +29,7 @@ from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.reference import GlobalBatch, random_batches
-from tests.distributed.saving import NEVER, events_of, train_on, trainer_in
+from tests.distributed.saving import NEVER, events_of, label_of, train_on, trainer_in
 from tests.distributed.training import Setting
 
 SETTING = Setting(256, 64, "rowwise_adagrad", dense_rate=0.05, table_rate=0.01)
@@ -237,6 +239,29 @@ def test_room_for_a_copy_is_what_the_largest_step_so_far_leaves(rank_pools: Rank
 
     assert rank_pools.of(2).run(run) == [True, True], "nothing is written behind"
     assert len(events_of(tmp_path, "checkpoint_waits")) == 1
+
+
+def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, tmp_path: Path):
+    def run(ranks: Ranks) -> None:
+        trainer = trainer_in(ranks, tmp_path, LARGE, NEVER)
+        gc.collect()
+        forget_peak()
+        used = 2**40 - told_by_first(ranks, free_bytes(2**40))
+        room = SaveSettings(1e9, 3, memory_bytes=used + int(1.7 * LARGE_BYTES))
+        run_directory, label = RunDirectory(tmp_path), label_of(LARGE, ranks.world_size)
+        parts = trainer.parts
+        state = TrainingState(parts.model, parts.tables, parts.optimizer, ranks)
+        reporter = Reporter(run_directory.attempt(1), ranks.rank)
+        with Saver(run_directory, state, label, ranks, reporter, room) as saver:
+            for step in (1, 2, 3):
+                trainer.progress.step = step
+                saver.save_behind(trainer.progress)
+                while not saver.is_idle:
+                    time.sleep(0.01)
+
+    rank_pools.of(2).run(run)
+    assert len(events_of(tmp_path, "checkpoint_saved")) == 3
+    assert events_of(tmp_path, "checkpoint_waits") == []
 
 
 def _resident_bytes() -> int:
