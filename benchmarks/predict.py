@@ -7,21 +7,17 @@ all threads, start-up included; on a shared machine it is the figure to trust.
 """
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import torch
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from benchmarks.prepare import write_rows
+from benchmarks.processes import program
 from dlrm.config import CRITEO_SCHEMA, DataConfig, JobSpec, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
@@ -90,18 +86,6 @@ def measured_alone(directory: Path, dataset: Dataset) -> tuple[float, float]:
     loaded = time.perf_counter()
     num_rows = sum(scored.num_rows for scored in score_pieces(model.module, pieces_of_source(dataset.train)))
     return loaded - started, num_rows / (time.perf_counter() - loaded)
-
-
-def program(arguments: list[str], document: bytes = b"") -> tuple[dict[str, Any], float]:
-    """The last line of a program, and the CPU time that it took."""
-    before = _children_seconds()
-    told = subprocess.run([sys.executable, "-m", *arguments], input=document, stdout=subprocess.PIPE, check=True).stdout
-    return json.loads(told.splitlines()[-1]), _children_seconds() - before
-
-
-def _children_seconds() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 if __name__ == "__main__":

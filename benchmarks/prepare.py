@@ -8,8 +8,6 @@ the least that vocabularies need. CPU time is that of all threads; on a shared m
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from benchmarks.processes import program
 from dlrm.config import CRITEO_SCHEMA, SyntheticConfig
 from dlrm.data.random import random_bits, stream_key
 from dlrm.data.rows import Rows
@@ -42,7 +41,9 @@ def main() -> None:
             rows = Path(directory) / "rows.tsv"
             write_rows(rows, num_rows, arguments.ids)
             plain = plain_rows_per_second(rows)
-            result, cpu_seconds = prepared(rows, Path(directory) / "packed", arguments.threads)
+            output = ["--output", str(Path(directory) / "packed"), "--threads", str(arguments.threads)]
+            document = json.dumps({"train": [str(rows)]}).encode()
+            result, cpu_seconds = program(["dlrm.prepare", *output], document)
             rate, memory = result["rows_per_second"], result["peak_memory_bytes"] / 1e6
             line = f"| {num_rows:,} | {rate:,.0f} | {num_rows / cpu_seconds:,.0f} | {plain:,.0f} | {rate / plain:.2f}"
             print(f"{line} | {memory:,.0f} |", flush=True)  # noqa: T201
@@ -76,20 +77,6 @@ def plain_rows_per_second(path: Path) -> float:
     started = time.perf_counter()
     passes = [len(pl.read_csv(path, has_header=False, separator="\t", n_rows=READ_ROWS)) for _ in range(2)]
     return passes[0] / (time.perf_counter() - started)
-
-
-def prepared(rows: Path, output: Path, num_threads: int) -> tuple[dict[str, Any], float]:
-    """The last line of the program, and the CPU time that it took."""
-    command = [sys.executable, "-m", "dlrm.prepare", "--output", str(output), "--threads", str(num_threads)]
-    document = json.dumps({"train": [str(rows)]}).encode()
-    before = _children_seconds()
-    told = subprocess.run(command, input=document, stdout=subprocess.PIPE, check=True).stdout
-    return json.loads(told.splitlines()[-1]), _children_seconds() - before
-
-
-def _children_seconds() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ lie in order of time are the hard case. Every finished run is a line of JSON in 
 import argparse
 import json
 import os
-import socket
 import statistics
 import tempfile
 import tomllib
 from pathlib import Path
 
+from benchmarks.processes import free_port
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.data import order
 from dlrm.data.prepare.cache import prepared
@@ -41,7 +41,7 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = arguments.results.read_text().splitlines() if arguments.results.exists() else []
     done = {(found["shuffle"], found["seed"]): found["auc"] for found in map(json.loads, lines)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port(), "RANK": "0", "WORLD_SIZE": "1"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "RANK": "0", "WORLD_SIZE": "1"}
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as scratch, joined_ranks() as ranks:
         directory = _prepared(arguments.job, Path(scratch))
@@ -89,12 +89,6 @@ def _auc(resolved: ResolvedJob, shuffle: str, data: Path, scratch: Path, ranks: 
     auc = outcome.metrics["auc"]
     assert auc is not None, "the evaluation rows have both labels"
     return auc
-
-
-def _free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 if __name__ == "__main__":

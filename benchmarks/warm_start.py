@@ -9,7 +9,6 @@ Every finished run is a line of JSON in --results, and is not run again.
 import argparse
 import json
 import os
-import socket
 import statistics
 import tempfile
 import time
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 from pyarrow import parquet
 
+from benchmarks.processes import free_port
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.data.packed.open import packed_meta
 from dlrm.data.prepare.base import open_base
@@ -149,7 +149,7 @@ def main() -> None:
     lines = arguments.results.read_text().splitlines() if arguments.results.exists() else []
     asked = arguments.epochs, arguments.shuffled
     results = [found for line in lines if ((found := Result(**json.loads(line))).epochs, found.is_shuffled) == asked]
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port(), "RANK": "0", "WORLD_SIZE": "1"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "RANK": "0", "WORLD_SIZE": "1"}
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as scratch, joined_ranks() as ranks:
         files = _cut(arguments.data, arguments.shuffled, Path(scratch))
@@ -205,12 +205,6 @@ def _print(results: Sequence[Result]) -> None:
             f"| {name} | {auc:.4f} | {seeds} | {log_loss:.4f} | {first.samples:,.0f} | {first.table_rows:,} "
             f"| {seconds:.1f} |"
         )
-
-
-def _free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ written; 1 anything that may go better another time.
 """
 
 import argparse
-import json
 import signal
 import sys
 import time
@@ -29,8 +28,8 @@ import numpy as np
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import is_packed
 from dlrm.data.prepare.progress import Progress
-from dlrm.data.prepare.told import Moved, Noted
 from dlrm.data.prepare.tolerance import BadRowCount
+from dlrm.json_lines import say, tell
 from dlrm.peak_memory import peak_memory_bytes
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from dlrm.saved.load import ModelError, load_saved_model
@@ -79,12 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"failed, and may be tried again: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
-    _say(_result(counts, time.monotonic() - started))
+    say(_result(counts, time.monotonic() - started))
     return EXIT_DONE
 
 
 def _predict(model: SavedModel, options: argparse.Namespace) -> Counts:
-    progress, counts = Progress(_tell), Counts()
+    progress, counts = Progress(tell), Counts()
     pieces, num_bytes = _pieces(model, options)
     note = BadRowCount(options.max_bad_fraction, lambda fault: progress.note("bad_row", fault), "--max-bad-fraction")
     with _opened(options) as write:
@@ -122,17 +121,6 @@ def _pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterator[Pi
 def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     # As an exception: what is half written goes.
     sys.exit(EXIT_STOPPED)
-
-
-def _tell(told: Moved | Noted) -> None:
-    if isinstance(told, Moved):
-        _say({"kind": "progress", "done_fraction": told.done_fraction, "message": told.message})
-    else:
-        _say({"kind": "note", "name": told.name, "message": told.message})
-
-
-def _say(line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)  # noqa: T201
 
 
 def _result(counts: Counts, seconds: float) -> dict[str, Any]:

@@ -10,7 +10,6 @@ SIGINT), to be gone on with by the same call; anything else may go better anothe
 """
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -29,8 +28,8 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import PackedMeta, checksum
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.prepare import prepare
-from dlrm.data.prepare.told import Moved, Noted
 from dlrm.data.raw.files import find_splits
+from dlrm.json_lines import say, tell
 from dlrm.peak_memory import peak_memory_bytes
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"failed, and may be tried again: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
-    _say(_result(meta, base, time.monotonic() - started))
+    say(_result(meta, base, time.monotonic() - started))
     return EXIT_DONE
 
 
@@ -68,23 +67,12 @@ def _prepare(document: bytes, options: argparse.Namespace, base: Encoders | None
         raise DataError(f"{config.format} needs no preparation", field="data.format", valid=valid)
     train, evaluation = find_splits(config, None, Path())
     threads = max(options.threads, 1)
-    return prepare(config, train, evaluation, options.output, num_threads=threads, tell=_tell, base=base)
+    return prepare(config, train, evaluation, options.output, num_threads=threads, tell=tell, base=base)
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     # Nothing to clean up: what a kill leaves is what the next call goes on from.
     os._exit(EXIT_STOPPED)
-
-
-def _tell(told: Moved | Noted) -> None:
-    if isinstance(told, Moved):
-        _say({"kind": "progress", "done_fraction": told.done_fraction, "message": told.message})
-    else:
-        _say({"kind": "note", "name": told.name, "message": told.message})
-
-
-def _say(line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)  # noqa: T201
 
 
 def _result(meta: PackedMeta, base: Encoders | None, seconds: float) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Reads a model that `dlrm.export` has written, and sees to it that it is the one that was written."""
 
+import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,6 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from dlrm.data.digest import sha256_of
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.packed.layout import FileMeta
 from dlrm.model import PlainModel
@@ -73,7 +73,7 @@ def _check(path: Path, written: FileMeta) -> None:
             what = f"has {num_bytes:,} bytes instead of {written.num_bytes:,}: it was cut, or is another file"
             raise ModelError(f"{path}: {what} (valid: {_VALID})")
         with path.open("rb") as file:
-            if sha256_of(file, lambda _: None) != written.sha256:
+            if hashlib.file_digest(file, "sha256").hexdigest() != written.sha256:
                 raise ModelError(
                     f"{path}: is not what was written: its SHA-256 differs from {MANIFEST} (valid: {_VALID})"
                 )

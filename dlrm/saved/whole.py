@@ -1,12 +1,12 @@
 """A directory that is written whole or not at all."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dlrm.data.digest import sha256_of
 from dlrm.data.packed.layout import FileMeta
 from dlrm.record.files import sync_directory, write_atomically
 from dlrm.saved.layout import CARD, MANIFEST, Manifest
@@ -50,7 +50,7 @@ def _finish(part: Path) -> None:
 def file_on_disk(path: Path) -> FileMeta:
     """What a file is, once it has outlived the machine's memory."""
     with path.open("rb+") as file:
-        sha256 = sha256_of(file, lambda _: None)
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
         return FileMeta(num_bytes=file.tell(), sha256=sha256)
 

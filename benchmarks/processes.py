@@ -1,0 +1,26 @@
+"""What measurements need of the machine: programs that are run and timed, and a port."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+
+def program(arguments: list[str], document: bytes = b"") -> tuple[dict[str, Any], float]:
+    """The last line of `python -m arguments`, and the CPU time that it took."""
+    before = _children_seconds()
+    told = subprocess.run([sys.executable, "-m", *arguments], input=document, stdout=subprocess.PIPE, check=True).stdout
+    return json.loads(told.splitlines()[-1]), _children_seconds() - before
+
+
+def free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def _children_seconds() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
