@@ -84,7 +84,7 @@ def run_rank(rank: int, shape: Shape, directory: Path) -> None:
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD_SIZE)
     ranks = make_ranks(torch.device("cpu"))
     parts = _parts(shape, ranks)
-    state = TrainingState(parts.model, parts.tables, parts.optimizer, ranks)
+    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
     label = Label.of(shape.job, data_checksum=None)
     run = RunDirectory(directory)
     reporter = Reporter(run.attempt(1), rank)
@@ -122,7 +122,7 @@ def _timed_step(parts: Parts, shape: Shape, saver: Saver) -> tuple[float, bool]:
     lengths = torch.ones(NUM_TABLES * share, dtype=torch.int32)
     labels = (torch.rand(share) < 0.25).float()
     ones = torch.ones(share)
-    batch = DeviceBatch(torch.rand(share, NUM_DENSE), ids, lengths, labels, ones, ones, shape.batch_size)
+    batch = DeviceBatch(0, torch.rand(share, NUM_DENSE), ids, lengths, labels, ones, ones, shape.batch_size)
     started = time.monotonic()
     result = parts.step(batch, RATES, Wishes(is_ready_to_save=saver.is_idle))
     return time.monotonic() - started, result.is_save_due

@@ -2,13 +2,20 @@
 
 from dataclasses import dataclass
 
+from torch import nn
 from torch.optim import Optimizer
 
-from dlrm.config import ResolvedJob
+from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.rows import DataSchema
+from dlrm.dense_pass import DensePass
 from dlrm.model import DLRM, table_name
+from dlrm.moments import make_estimator
+from dlrm.noise import LayerNoise
 from dlrm.optimizers import make_dense_optimizer
-from dlrm.step import StepSettings, TrainingStep
+from dlrm.part_clock import PartClock
+from dlrm.step import TrainingStep
+from dlrm.variance_reduction import VarianceReduction
+from sharding.dense import FlatSums
 from sharding.plan import Plan, Table, make_plan
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables, TableOptimizer
@@ -21,6 +28,7 @@ class Parts:
     model: DLRM
     tables: ShardedTables
     optimizer: Optimizer
+    reduction: VarianceReduction | None
     step: TrainingStep
 
 
@@ -45,5 +53,32 @@ def build_parts(
         seed=job.run.seed,
     )
     optimizer = make_dense_optimizer(job.dense_optimizer, model.parameters())
-    settings = StepSettings(resolved.chunk_size, job.precision == "bf16", mean_train_weight)
-    return Parts(model, tables, optimizer, TrainingStep(model, tables, optimizer, ranks, settings))
+    sums = FlatSums(list(model.parameters()), ranks, has_squares=job.moments is not None)
+    reduction = _make_reduction(job, model, optimizer, sums)
+    estimator = make_estimator(resolved, model, sums)
+    step = TrainingStep(
+        dense_pass=DensePass(model, estimator, is_bf16=job.precision == "bf16"),
+        tables=tables,
+        sums=sums,
+        estimator=estimator,
+        optimizer=optimizer,
+        reduction=reduction,
+        layer_noise=LayerNoise([(name, parameter.numel()) for name, parameter in model.named_parameters()]),
+        ranks=ranks,
+        mean_weight=mean_train_weight,
+        clock=PartClock(),
+    )
+    return Parts(model, tables, optimizer, reduction, step)
+
+
+def _make_reduction(job: JobSpec, model: nn.Module, optimizer: Optimizer, sums: FlatSums) -> VarianceReduction | None:
+    if job.variance_reduction is None:
+        return None
+    return VarianceReduction(
+        job.variance_reduction,
+        optimizer,
+        list(model.parameters()),
+        sums,
+        is_smoothed=job.dense_optimizer.name == "adam",
+        seed=job.run.seed,
+    )

@@ -11,6 +11,8 @@ from dlrm.data.batches import Batch
 class DeviceBatch:
     """This rank's share of one global batch; rows of mask 0 fill a short one and have no ids, label or weight."""
 
+    index: int
+    """Of the global batch, counted from 0 through all epochs."""
     dense: torch.Tensor
     """[b, N] float32"""
     ids: torch.Tensor
@@ -33,4 +35,4 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     arrays = (batch.dense, bags.values, bags.lengths.reshape(-1), batch.labels, batch.mask)
     dense, ids, lengths, labels, mask = (torch.from_numpy(array).to(device) for array in arrays)
     weights = mask if batch.weights is None else torch.from_numpy(batch.weights).to(device)
-    return DeviceBatch(dense, ids, lengths, labels, mask, weights, batch.num_valid)
+    return DeviceBatch(batch.index, dense, ids, lengths, labels, mask, weights, batch.num_valid)

@@ -38,6 +38,8 @@ class Loop:
     evaluation_steps: frozenset[int]
     """Steps after which the model is evaluated."""
     target_auc: float | None
+    noise_kept: float
+    """Share of the noise scale's sums that stays from measurement to measurement; see `dlrm.noise.share_kept`."""
 
     def train(self, batches: Iterable[Batch], progress: Progress) -> EndReason:
         """Train on `batches`, those behind `progress.step`, and say why it ended. Raises DivergedError."""
@@ -54,6 +56,8 @@ class Loop:
             progress.step += 1
             progress.num_samples += batch.num_valid
             progress.training_seconds += seconds
+            if result.noise is not None:
+                progress.noise.add(result.noise, self.noise_kept)
             self._report(result, rates, progress, batch.num_valid / seconds)
             self._count_dropped(result, progress)
             if result.is_stop_requested:
@@ -92,6 +96,10 @@ class Loop:
                 table_learning_rate=rates.table,
                 samples_per_second=samples_per_second,
                 dropped=result.is_dropped,
+                noise_scale=progress.noise.noise_scale,
+                gsnr=progress.noise.gsnr,
+                share_at_gamma=result.shares and result.shares.at_gamma,
+                share_at_one=result.shares and result.shares.at_one,
             )
         )
 

@@ -1,7 +1,8 @@
 """Where a run stands: all of it that is not a weight."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from dlrm.noise import NoiseState
 from dlrm.record import EvaluationReport
 
 
@@ -20,6 +21,8 @@ class Progress(BaseModel):
     training_seconds: float = 0.0
     """On this rank, over all attempts: waiting for batches and steps, without evaluations and checkpoints."""
     last_evaluation: EvaluationReport | None = None
+    noise: NoiseState = Field(default_factory=NoiseState)
+    """Of the dense gradient, from the moments of the steps so far."""
 
     @property
     def evaluated_step(self) -> int:

@@ -14,6 +14,7 @@ from dlrm.data.batches import TrainBatches
 from dlrm.data.dataset import Dataset
 from dlrm.evaluator import Evaluator
 from dlrm.loop import Loop
+from dlrm.noise import share_kept
 from dlrm.optimizers import LearningRates
 from dlrm.progress import Progress
 from dlrm.record import EndReason, RunDirectory
@@ -53,7 +54,7 @@ def train(
     tell_data_and_plan(reporter, dataset, plan)
     reporter.progress("building", "dealing out the tables")
     parts = build_parts(resolved, dataset.schema, plan, ranks, mean_train_weight=dataset.mean_train_weight)
-    state = TrainingState(parts.model, parts.tables, parts.optimizer, ranks)
+    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
     restored = _restored(directory, state, label, reporter)
     if restored is None:
         start_warm(parts, resolved, dataset, directory, ranks, reporter)
@@ -81,6 +82,7 @@ def train(
             ranks=ranks,
             evaluation_steps=evaluation_steps(progress.num_steps, job.run.eval_every_fraction),
             target_auc=job.run.target_auc,
+            noise_kept=share_kept(progress.num_steps, job.moments.every if job.moments else 1),
         )
         tell_length(reporter, job, progress, dataset.train.num_rows)
         reason = loop.train(batches, progress)

@@ -1,6 +1,6 @@
-"""Gradients of the dense parameters in one flat buffer, summed over ranks in one all-reduce."""
+"""Sums over the samples of a batch in one flat buffer, added up over ranks in one all-reduce."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -8,24 +8,41 @@ import torch.distributed as dist
 from sharding.ranks import Ranks
 
 
-class FlatGradients:
-    """One fp32 buffer [P], P dense parameters, which every `.grad` is a view of: backward adds into it, no copies."""
+class FlatSums:
+    """Gradients of the dense parameters, P elements in all, and behind them room for P squares where asked.
 
-    def __init__(self, parameters: Iterable[torch.nn.Parameter], ranks: Ranks) -> None:
-        parameters = list(parameters)
+    Every parameter's `.grad` is a view of it: backward adds into it, without copies.
+    """
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], ranks: Ranks, *, has_squares: bool) -> None:
+        """parameters: of one number format, which the sums have too."""
         self._group = ranks.dense_group
-        num_elements = sum(parameter.numel() for parameter in parameters)
-        self.buffer = torch.zeros(num_elements, dtype=torch.float32, device=ranks.device)
-        offset = 0
-        for parameter in parameters:
-            parameter.grad = self.buffer[offset : offset + parameter.numel()].view_as(parameter)
-            offset += parameter.numel()
+        self.sizes = [parameter.numel() for parameter in parameters]
+        self._shapes = [parameter.shape for parameter in parameters]
+        num_elements = sum(self.sizes)
+        dtype = parameters[0].dtype
+        length = 2 * num_elements if has_squares else num_elements
+        self._buffer = torch.zeros(length, dtype=dtype, device=ranks.device)
+        self.gradient = self._buffer[:num_elements]
+        """[P]"""
+        self.squares = self._buffer[num_elements:]
+        """[P]; [0] where there are none."""
+        for parameter, gradient in zip(parameters, self.shaped(self.gradient), strict=True):
+            parameter.grad = gradient
+
+    def shaped(self, flat: torch.Tensor) -> list[torch.Tensor]:
+        """[P] as views of the parameters' shapes, in their order."""
+        return [part.view(shape) for part, shape in zip(flat.split(self.sizes), self._shapes, strict=True)]
 
     def zero(self) -> None:
-        self.buffer.zero_()
+        self._buffer.zero_()
 
-    def start_sum(self) -> dist.Work:
-        """Begin to sum the buffer over all ranks; `wait()` on the result before reading it."""
-        work = dist.all_reduce(self.buffer, group=self._group, async_op=True)
+    def total(self) -> torch.Tensor:
+        """Sum of all that is here: not finite where any of it is not."""
+        return self._buffer.sum()
+
+    def start(self, *, with_squares: bool) -> dist.Work:
+        """Begin to sum over all ranks; `wait()` on the result before reading."""
+        work = dist.all_reduce(self._buffer if with_squares else self.gradient, group=self._group, async_op=True)
         assert work is not None, "an asynchronous collective returns its work"
         return work

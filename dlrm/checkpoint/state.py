@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from dlrm.checkpoint.errors import checkpoint_errors
 from dlrm.model import DLRM
 from dlrm.progress import Progress
+from dlrm.variance_reduction import VarianceReduction
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables
 
@@ -27,6 +28,7 @@ class TrainingState:
     model: DLRM
     tables: ShardedTables
     optimizer: Optimizer
+    reduction: VarianceReduction | None
     ranks: Ranks
 
     def collect(self, progress: Progress) -> dict[str, Any]:
@@ -34,13 +36,16 @@ class TrainingState:
 
         Nothing draws from torch's generators between two steps today; their state is here for what will.
         """
-        return {
+        state = {
             "tables": self.tables.state(),
             "dense": self.model.state_dict(),
             "dense_optimizer": self.optimizer.state_dict(),
             "progress": progress.model_dump_json(),
             "random": _random_state(self.ranks),
         }
+        if self.reduction is not None:
+            state["variance_reduction"] = self.reduction.state_dict()
+        return state
 
     def restore(self, path: Path, num_ranks: int) -> Progress:
         """Take over the checkpoint `path`, which `num_ranks` ranks wrote, and answer with where it stands.

@@ -7,12 +7,14 @@ from dlrm.config.errors import ConfigError, FieldError, field_errors
 from dlrm.config.identity import differences, identity_of
 from dlrm.config.job import JobSpec, parse_job
 from dlrm.config.model import ModelConfig
+from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.config.sharding import ShardingConfig
+from dlrm.config.variance_reduction import VarianceReductionConfig
 from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
 from dlrm.config.warm_fit import faults_of_warm_start, starting_from
 from dlrm.config.warm_start import WarmStartConfig
@@ -32,6 +34,7 @@ __all__ = [
     "Hashing",
     "JobSpec",
     "ModelConfig",
+    "MomentsConfig",
     "ResolvedJob",
     "ResourcesConfig",
     "RunConfig",
@@ -40,6 +43,7 @@ __all__ = [
     "ShardingConfig",
     "SyntheticConfig",
     "TableOptimizerConfig",
+    "VarianceReductionConfig",
     "VocabularyConfig",
     "WarmStartConfig",
     "differences",

@@ -31,6 +31,9 @@ def identity_of(job: JobSpec) -> dict[str, Any]:
     Where its rows were prepared, their checksum stands for the files they came from, so that paths may differ.
     """
     excluded = dict(_FREE)
+    if job.variance_reduction is None:
+        # They are only watched then.
+        excluded["moments"] = True
     if job.data.format != "synthetic":
         excluded["data"] = {"train": True, "eval": True}
     return dict(_flat(job.model_dump(mode="json", exclude=excluded)))

@@ -10,10 +10,12 @@ from dlrm.config.batch import BatchConfig
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, field_errors, invalid
 from dlrm.config.model import ModelConfig
+from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.sharding import ShardingConfig
+from dlrm.config.variance_reduction import VarianceReductionConfig
 
 ORDER_BYTES_PER_ROW = 8
 """Of every rank that reads a synthetic log: the numbers of its rows."""
@@ -38,10 +40,10 @@ class JobSpec(Config):
     model: ModelConfig = ModelConfig()
     data: DataConfig
     batch: BatchConfig = BatchConfig()
-    moments: None = None
-    """Estimator of gradient moments; not available in this version."""
-    variance_reduction: None = None
-    """VRGD; not available in this version."""
+    moments: MomentsConfig | None = MomentsConfig()
+    """null measures none: there is no noise scale then, and no advice on the batch."""
+    variance_reduction: VarianceReductionConfig | None = None
+    """null: the optimizer takes the gradient as it is."""
     dense_optimizer: DenseOptimizerConfig = DenseOptimizerConfig()
     table_optimizer: TableOptimizerConfig = TableOptimizerConfig()
     sharding: ShardingConfig = ShardingConfig()
@@ -68,6 +70,25 @@ class JobSpec(Config):
                 f"{chunk_size} is not within one rank's share",
                 f'"auto", or 1 to {global_size // world_size}',
             )
+        return self
+
+    @model_validator(mode="after")
+    def _moments_can_be_measured(self) -> "JobSpec":
+        moments, world_size = self.moments, self.resources.world_size
+        if moments is None:
+            if self.variance_reduction is not None:
+                raise invalid("moments", "null, and variance_reduction needs them", "leave it out for the defaults")
+            return self
+        if moments.estimator != "groups":
+            return self
+        if moments.num_groups % world_size:
+            above = -(-moments.num_groups // world_size) * world_size
+            nearest = [size for size in (above - world_size, above) if size >= 2]
+            message = f"{moments.num_groups} is no multiple of {world_size} ranks"
+            raise invalid("moments.num_groups", message, " or ".join(str(size) for size in nearest))
+        if moments.num_groups > self.batch.global_size:
+            message = f"{moments.num_groups} groups are more than the {self.batch.global_size} samples of a batch"
+            raise invalid("moments.num_groups", message, f"at most {self.batch.global_size}")
         return self
 
     @model_validator(mode="after")

@@ -49,6 +49,16 @@ class StepReport(_Line):
     """Of this step alone."""
     dropped: bool = False
     """The step was not finite and has changed nothing."""
+    noise_scale: float | None = None
+    """Samples: the batch at which the noise of its gradient is as large as the gradient (McCandlish et al. 2018, arXiv
+    1812.06162). Of the dense parameters, smoothed; null where moments are not measured, or say nothing yet."""
+    gsnr: dict[str, float | None] | None = None
+    """By layer of the dense part, the signal-to-noise ratio of the gradient of one sample, squared: the inverse of its
+    noise scale, smoothed like it."""
+    share_at_gamma: float | None = None
+    """Of the elements of the dense parameters, those at variance reduction's least factor; null without it."""
+    share_at_one: float | None = None
+    """Of the elements of the dense parameters, those left as they are; null without variance reduction."""
 
 
 class EvaluationReport(_Line):

@@ -64,7 +64,7 @@ def label_of(setting: Setting, world_size: int) -> Label:
 
 def trainer_in(ranks: Ranks, directory: Path, setting: Setting, settings: SaveSettings = NEVER) -> Trainer:
     parts = setting.build(ranks)
-    state = TrainingState(parts.model, parts.tables, parts.optimizer, ranks)
+    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
     reporter = Reporter(AttemptDirectory(directory / "attempt-1"), ranks.rank)
     label = label_of(setting, ranks.world_size)
     run = RunDirectory(directory)

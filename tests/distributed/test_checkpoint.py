@@ -250,7 +250,7 @@ def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, 
         room = SaveSettings(1e9, 3, memory_bytes=used + int(1.7 * LARGE_BYTES))
         run_directory, label = RunDirectory(tmp_path), label_of(LARGE, ranks.world_size)
         parts = trainer.parts
-        state = TrainingState(parts.model, parts.tables, parts.optimizer, ranks)
+        state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
         reporter = Reporter(run_directory.attempt(1), ranks.rank)
         with Saver(run_directory, state, label, ranks, reporter, room) as saver:
             for step in (1, 2, 3):

@@ -55,6 +55,7 @@ def run_loop(
         ranks=ranks,
         evaluation_steps=frozenset(),
         target_auc=None,
+        noise_kept=0.9,
     )
     try:
         ended: str = loop.train(shares(), progress)

@@ -1,0 +1,23 @@
+"""Gradient moments: the mean and the mean square of the dense parameters' gradients over a batch."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from dlrm.config.base import Config
+
+
+class MomentsConfig(Config):
+    """How moments are measured; they tell the noise scale, and variance reduction needs them."""
+
+    estimator: Literal["exact", "groups"] = "exact"
+    """exact: over single samples, one more matrix product for each linear layer. groups: over the mean gradients of
+    `num_groups` parts of the batch (arXiv 2309.13681)."""
+    num_groups: int = Field(default=8, ge=2, le=1024)
+    """Equal parts of the global batch, by position: what `groups` compares, a multiple of the number of ranks; `exact`
+    measures the first samples of each."""
+    fraction: float = Field(default=0.125, gt=0.0, le=1.0)
+    """Share of each part whose samples `exact` measures; `groups` always measures all. The mean is that of the whole
+    batch in either case."""
+    every: int = Field(default=1, ge=1, le=10_000)
+    """Steps from one measurement to the next; the last one serves in between."""

@@ -1,0 +1,56 @@
+"""The dense part, forward and backward, chunk by chunk."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dlrm.device_batch import DeviceBatch
+from dlrm.moments import Estimator
+from dlrm.moments.estimator import Share
+
+
+class Block(Protocol):
+    """Pooled embeddings of this rank's share, and room for their gradient; see `sharding.tables.PooledBlock`."""
+
+    scale: float
+
+    def chunk(self, start: int, end: int) -> torch.Tensor: ...
+
+    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None: ...
+
+
+@dataclass(frozen=True)
+class DensePass:
+    """Activations exist for one chunk at a time; one that fits the cache is also several times faster."""
+
+    model: nn.Module
+    estimator: Estimator
+    """Decides on the chunks."""
+    is_bf16: bool
+    """Matrix products under bf16 autocast."""
+
+    def __call__(self, batch: DeviceBatch, block: Block, share: Share, divisor: float) -> torch.Tensor:
+        """Weighted loss sum of this rank's share, as float64; not finite where any gradient is not.
+
+        Leaves the dense gradients of the loss sum in the estimator's sums, and scale / divisor times the pooled ones in
+        the block. divisor: what a sum over the samples of the global batch is divided by.
+        """
+        to_scaled_mean = block.scale / divisor
+        loss_sum = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
+        for start, end in self.estimator.chunks(share, batch.index):
+            pooled = block.chunk(start, end).requires_grad_()  # [c, F, D]
+            with torch.autocast(batch.labels.device.type, torch.bfloat16, enabled=self.is_bf16):
+                logits = self.model(batch.dense[start:end], pooled)  # [c]
+            labels = batch.labels[start:end]
+            loss = F.binary_cross_entropy_with_logits(
+                logits.to(labels.dtype), labels, weight=batch.weights[start:end], reduction="sum"
+            )
+            loss.backward()
+            loss_sum += loss.detach()
+            if pooled.grad is not None:
+                block.set_gradient(start, end, pooled.grad * to_scaled_mean)
+                loss_sum += 0.0 * pooled.grad.sum()
+        return loss_sum

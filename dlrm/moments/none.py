@@ -1,0 +1,16 @@
+"""No moments: the gradient alone."""
+
+from collections.abc import Iterator
+
+from dlrm.moments.estimator import Estimator, Share
+from dlrm.moments.moments import Moments
+
+
+class NoMoments(Estimator):
+    """Measures nothing."""
+
+    def chunks(self, share: Share, index: int) -> Iterator[tuple[int, int]]:  # noqa: ARG002
+        return self._chunks(share)
+
+    def moments(self, num_valid: int, mean_weight: float) -> Moments | None:  # noqa: ARG002
+        return None

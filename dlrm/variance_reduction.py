@@ -1,0 +1,107 @@
+"""Variance reduction: between the backward pass and the optimizer, whichever it is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from dlrm.config import VarianceReductionConfig
+from dlrm.moments import Moments
+from sharding.dense import FlatSums
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Of the elements of the dense parameters."""
+
+    at_gamma: float
+    """Those whose factor is the least."""
+    at_one: float
+    """Those that are left as they are."""
+
+
+class VarianceReduction:
+    """VRGD (arXiv 2309.13681, algorithms 1 to 5): steps an optimizer with each element of the gradient, or of the
+    update, scaled by its squared signal-to-noise ratio, over the mean of its tensor and within [gamma, 1]."""
+
+    def __init__(
+        self,
+        config: VarianceReductionConfig,
+        optimizer: Optimizer,
+        parameters: list[torch.nn.Parameter],
+        sums: FlatSums,
+        *,
+        is_smoothed: bool,
+        seed: int,
+    ) -> None:
+        """parameters: those of `sums`, in its order. is_smoothed: factors are smoothed over steps by beta3, as for Adam
+        and LAMB. seed: of the control `shuffled`."""
+        self._config = config
+        self._optimizer = optimizer
+        self._parameters = parameters
+        self._sums = sums
+        self._beta = config.beta3 if is_smoothed else 0.0
+        self._seed = seed
+        self._smoothed = torch.zeros_like(sums.gradient)
+        """[P], without bias correction."""
+        self._num_measured = torch.zeros((), dtype=torch.int64)
+
+    def step(self, moments: Moments | None, index: int) -> Shares | None:
+        """One step of the optimizer on the gradient in `sums`; between measurements with the last one's factors.
+
+        index: batches before this one. Answers None, and leaves the gradient alone, before the first measurement.
+        """
+        if moments is not None:
+            self._smoothed.lerp_(self._clipped(moments.ratio()), 1 - self._beta)
+            self._num_measured += 1
+        if not self._num_measured:
+            self._optimizer.step()
+            return None
+        factor = self._smoothed / (1 - self._beta ** self._num_measured.item())
+        shares = self._shares(factor)
+        factor = self._controlled(factor, index)
+        if self._config.scale == "gradient":
+            self._sums.gradient *= factor
+            self._optimizer.step()
+        else:
+            self._scale_update(factor)
+        return shares
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint holds; tensors are not copied, and may be loaded in place."""
+        return {"smoothed": self._smoothed, "num_measured": self._num_measured}
+
+    def _clipped(self, ratio: torch.Tensor) -> torch.Tensor:
+        """ratio [P], 0 for dead elements, which the mean leaves out; a tensor of dead ones alone gets 1."""
+        gamma = self._config.gamma
+        clipped: list[torch.Tensor] = []
+        for part in ratio.split(self._sums.sizes):
+            num_alive = torch.count_nonzero(part)
+            mean = part.sum() / num_alive
+            clipped.append(torch.where(num_alive > 0, (part / mean).clamp(gamma, 1.0), 1.0))
+        return torch.cat(clipped)
+
+    def _shares(self, factor: torch.Tensor) -> Shares:
+        # Smoothing is off by rounding from what it smooths.
+        at_gamma, at_one = factor <= self._config.gamma * (1 + 1e-5), factor >= 1 - 1e-5
+        both = torch.stack([at_gamma, at_one]).double().mean(dim=1)
+        return Shares(*both.tolist())
+
+    def _controlled(self, factor: torch.Tensor, index: int) -> torch.Tensor:
+        if self._config.control is None:
+            return factor
+        parts = factor.split(self._sums.sizes)
+        if self._config.control == "mean":
+            return torch.cat([part.mean().expand_as(part) for part in parts])
+        # The same on every rank, and in every attempt.
+        generator = torch.Generator().manual_seed((self._seed * 1_000_003 + index) % 2**63)
+        orders = [torch.randperm(len(part), generator=generator).to(part.device) for part in parts]
+        return torch.cat([part[order] for part, order in zip(parts, orders, strict=True)])
+
+    @torch.no_grad()
+    def _scale_update(self, factor: torch.Tensor) -> None:
+        before = [parameter.clone() for parameter in self._parameters]
+        self._optimizer.step()
+        for parameter, old, part in zip(self._parameters, before, self._sums.shaped(factor), strict=True):
+            parameter.copy_(torch.lerp(old, parameter, part))
