@@ -8,8 +8,8 @@ from torch.optim import Optimizer
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.rows import DataSchema
 from dlrm.dense_pass import DensePass
-from dlrm.model import DLRM, table_name
-from dlrm.moments import make_estimator
+from dlrm.model import make_dense_part, table_name
+from dlrm.moments import make_estimator, num_extra_sums
 from dlrm.noise import LayerNoise
 from dlrm.optimizers import make_dense_optimizer
 from dlrm.part_clock import PartClock
@@ -25,7 +25,7 @@ from sharding.tables import ShardedTables, TableOptimizer
 class Parts:
     """What is trained, and what trains it."""
 
-    model: DLRM
+    model: nn.Module
     tables: ShardedTables
     optimizer: Optimizer
     reduction: VarianceReduction | None
@@ -44,16 +44,17 @@ def build_parts(
 ) -> Parts:
     """Everything in its initial state, a function of the job's seed alone. Collective."""
     job = resolved.job
-    model = DLRM(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
+    model = make_dense_part(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
     tables = ShardedTables(
         plan,
         TableOptimizer(job.table_optimizer.name, resolved.gradient_scale),
         ranks,
         exchange_dtype=job.sharding.exchange_dtype,
         seed=job.run.seed,
+        pooling=job.model.pooling,
     )
-    optimizer = make_dense_optimizer(job.dense_optimizer, model.parameters())
-    sums = FlatSums(list(model.parameters()), ranks, has_squares=job.moments is not None)
+    optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
+    sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra_sums(job.moments))
     reduction = _make_reduction(job, model, optimizer, sums)
     estimator = make_estimator(resolved, model, sums)
     step = TrainingStep(
@@ -79,6 +80,7 @@ def _make_reduction(job: JobSpec, model: nn.Module, optimizer: Optimizer, sums: 
         optimizer,
         list(model.parameters()),
         sums,
-        is_smoothed=job.dense_optimizer.name == "adam",
+        is_smoothed=job.dense_optimizer.is_adaptive,
+        global_size=job.batch.global_size,
         seed=job.run.seed,
     )

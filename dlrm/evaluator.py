@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from dlrm.data.batches import evaluation_batches
 from dlrm.data.dataset import Dataset
@@ -13,7 +14,6 @@ from dlrm.data.rows import RowSource
 from dlrm.device_batch import to_device
 from dlrm.divergence import DivergedError
 from dlrm.metrics.binary import BinaryMetrics, auc, binary_metrics, constant_log_loss
-from dlrm.model import DLRM
 from dlrm.record import EvaluationReport
 from dlrm.stop import StopRequest
 from sharding.agree import Wishes, agree, told_by_first
@@ -50,7 +50,7 @@ class Evaluator:
 
     def __init__(
         self,
-        model: DLRM,
+        model: nn.Module,
         tables: ShardedTables,
         dataset: Dataset,
         ranks: Ranks,

@@ -3,6 +3,7 @@
 import gc
 from pathlib import Path
 
+from dlrm.advice import largest_useful_batch
 from dlrm.checkpoint.label import Label
 from dlrm.config import ResolvedJob
 from dlrm.data.open import open_data
@@ -49,9 +50,12 @@ def _where_it_stopped(trained: Trained) -> str:
 
 
 def _final_metrics(progress: Progress) -> dict[str, float | None]:
+    noise_scale = progress.noise.noise_scale
     metrics: dict[str, float | None] = {
         "num_samples": progress.num_samples,
         "samples_per_second": progress.num_samples / max(progress.training_seconds, 1e-9),
+        "noise_scale": noise_scale,
+        "largest_useful_batch": None if noise_scale is None else largest_useful_batch(noise_scale),
     }
     report: EvaluationReport | None = progress.last_evaluation
     if report is not None:

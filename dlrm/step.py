@@ -14,7 +14,7 @@ from dlrm.device_batch import DeviceBatch
 from dlrm.moments import Estimator
 from dlrm.moments.estimator import Share
 from dlrm.noise import LayerNoise, StepNoise
-from dlrm.optimizers import StepRates
+from dlrm.optimizers import StepRates, set_learning_rate
 from dlrm.part_clock import PartClock
 from dlrm.variance_reduction import Shares, VarianceReduction
 from sharding.agree import NO_WISHES, Wishes, agree
@@ -99,7 +99,7 @@ class TrainingStep:
 
     def _update(self, block: PooledBlock, batch: DeviceBatch, divisor: float, rates: StepRates) -> Updated:
         with self.clock.part("table_update"):
-            dense_sum = self.sums.start(with_squares=self.estimator.is_measuring)
+            dense_sum = self.sums.start(with_extra=self.estimator.is_measuring)
             self.tables.update(block)
         with self.clock.part("wait_for_sum"):
             dense_sum.wait()
@@ -107,8 +107,7 @@ class TrainingStep:
             self.sums.gradient /= divisor
             moments = self.estimator.moments(batch.num_valid, self.mean_weight)
             noise = None if moments is None else self.layer_noise(moments)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rates.dense
+            set_learning_rate(self.optimizer, rates.dense)
             if self.reduction is None:
                 self.optimizer.step()
                 return Updated(noise)

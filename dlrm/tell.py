@@ -1,8 +1,10 @@
-"""What a run tells of itself before it trains."""
+"""What a run tells of itself before it trains, and of its batch when it is over."""
 
-from dlrm.config import JobSpec
+from dlrm.advice import advise
+from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.progress import Progress
+from dlrm.record import BATCH_ADVICE, BatchAdvice
 from dlrm.reporting.reporter import Reporter
 from sharding.plan import Plan
 
@@ -46,3 +48,48 @@ def tell_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows: 
             f"{progress.num_steps} step(s) are too few to learn from: take a smaller batch.global_size than "
             f"{job.batch.global_size:,}, or more run.epochs, for {num_rows:,} training rows",
         )
+
+
+def tell_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:
+    """What the document made of itself that its author may not expect."""
+    for warning in resolved.warnings:
+        reporter.event(warning.name, warning.message)
+
+
+def tell_advice(reporter: Reporter, job: JobSpec, progress: Progress) -> None:
+    """Which batch the model can use, at the end of a run; or why that is not known, and what to do about it."""
+    noise_scale = progress.noise.noise_scale
+    advice = advise(job.batch.global_size, noise_scale)
+    message = _why_there_is_no_advice(job, progress) if noise_scale is None else _in_words(advice, noise_scale)
+    reporter.event(BATCH_ADVICE, message, **advice.model_dump())
+
+
+def _in_words(advice: BatchAdvice, noise_scale: float) -> str:
+    own = next(row for row in advice.table if row.batch == advice.batch)
+    return (
+        f"the noise scale is {_number(noise_scale)} samples: batches are useful up to about "
+        f"{advice.largest_useful_batch:,}. This run's {advice.batch:,} takes {_number(own.steps_of_fewest)} times the "
+        f"fewest steps and {_number(own.samples_of_fewest)} times the fewest samples. That is an estimate of the dense "
+        "parameters alone, for the last steps, without curvature; another batch needs its own learning rate"
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _why_there_is_no_advice(job: JobSpec, progress: Progress) -> str:
+    if job.moments is None:
+        why = "moments is null: leave it out, or give its fields, to have the noise scale measured"
+    elif not progress.noise.traces:
+        why = (
+            "no step had two samples or groups to compare: take a larger batch.global_size, or a smaller moments.every"
+        )
+    elif sum(progress.noise.traces.values()) <= 0:
+        why = "the gradients of single samples do not differ, so that any batch is as good"
+    else:
+        why = (
+            f"the gradient of the last steps is lost in its noise. The noise scale is then far above this run's batch "
+            f"of {job.batch.global_size:,}: try a larger batch.global_size, or measure over more steps"
+        )
+    return f"no advice on the batch: {why}"

@@ -20,7 +20,7 @@ from dlrm.progress import Progress
 from dlrm.record import EndReason, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.stop import StopRequest
-from dlrm.tell import tell_data_and_plan, tell_length
+from dlrm.tell import tell_data_and_plan, tell_length, tell_warnings
 from dlrm.warm_start.start import start_warm
 from sharding.ranks import Ranks
 
@@ -51,6 +51,7 @@ def train(
     """
     job = resolved.job
     plan = plan_tables(resolved, dataset.schema)
+    tell_warnings(reporter, resolved)
     tell_data_and_plan(reporter, dataset, plan)
     reporter.progress("building", "dealing out the tables")
     parts = build_parts(resolved, dataset.schema, plan, ranks, mean_train_weight=dataset.mean_train_weight)

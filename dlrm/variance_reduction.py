@@ -23,7 +23,12 @@ class Shares:
 
 class VarianceReduction:
     """VRGD (arXiv 2309.13681, algorithms 1 to 5): steps an optimizer with each element of the gradient, or of the
-    update, scaled by its squared signal-to-noise ratio, over the mean of its tensor and within [gamma, 1]."""
+    update, scaled by its squared signal-to-noise ratio, over the mean of its tensor and within [gamma, 1].
+
+    The ratio is that of this step's gradient and of the variance of about one batch of samples: a step that measured a
+    share of its batch moves the variance by that share. Few samples alone would miss those that make the variance of
+    some elements, whose ratios would then rule the mean of their tensor.
+    """
 
     def __init__(
         self,
@@ -33,16 +38,20 @@ class VarianceReduction:
         sums: FlatSums,
         *,
         is_smoothed: bool,
+        global_size: int,
         seed: int,
     ) -> None:
         """parameters: those of `sums`, in its order. is_smoothed: factors are smoothed over steps by beta3, as for Adam
-        and LAMB. seed: of the control `shuffled`."""
+        and LAMB. global_size: B. seed: of the control `shuffled`."""
         self._config = config
         self._optimizer = optimizer
         self._parameters = parameters
         self._sums = sums
         self._beta = config.beta3 if is_smoothed else 0.0
+        self._global_size = global_size
         self._seed = seed
+        self._variance = torch.zeros_like(sums.gradient)
+        """[P], of the gradients of single samples."""
         self._smoothed = torch.zeros_like(sums.gradient)
         """[P], without bias correction."""
         self._num_measured = torch.zeros((), dtype=torch.int64)
@@ -53,8 +62,7 @@ class VarianceReduction:
         index: batches before this one. Answers None, and leaves the gradient alone, before the first measurement.
         """
         if moments is not None:
-            self._smoothed.lerp_(self._clipped(moments.ratio()), 1 - self._beta)
-            self._num_measured += 1
+            self._measure(moments)
         if not self._num_measured:
             self._optimizer.step()
             return None
@@ -70,17 +78,22 @@ class VarianceReduction:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds; tensors are not copied, and may be loaded in place."""
-        return {"smoothed": self._smoothed, "num_measured": self._num_measured}
+        return {"variance": self._variance, "smoothed": self._smoothed, "num_measured": self._num_measured}
 
-    def _clipped(self, ratio: torch.Tensor) -> torch.Tensor:
-        """ratio [P], 0 for dead elements, which the mean leaves out; a tensor of dead ones alone gets 1."""
-        gamma = self._config.gamma
-        clipped: list[torch.Tensor] = []
-        for part in ratio.split(self._sums.sizes):
-            num_alive = torch.count_nonzero(part)
-            mean = part.sum() / num_alive
-            clipped.append(torch.where(num_alive > 0, (part / mean).clamp(gamma, 1.0), 1.0))
-        return torch.cat(clipped)
+    def _measure(self, moments: Moments) -> None:
+        share = moments.num_measured / self._global_size if self._num_measured else 1.0
+        self._variance.lerp_(moments.variance(), share)
+        parts = zip(moments.mean.split(self._sums.sizes), self._variance.split(self._sums.sizes), strict=True)
+        ratio = torch.cat([self._clipped_ratio(mean, variance) for mean, variance in parts])
+        self._smoothed.lerp_(ratio, 1 - self._beta)
+        self._num_measured += 1
+
+    def _clipped_ratio(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Of one tensor. Elements without variance are dead, and count in no mean; all of them dead are left alone."""
+        is_alive = variance > 0
+        ratio = torch.where(is_alive, mean.square() / variance, 0.0)
+        mean_ratio = ratio.sum() / is_alive.sum()
+        return torch.where(mean_ratio > 0, (ratio / mean_ratio).clamp(self._config.gamma, 1.0), 1.0)
 
     def _shares(self, factor: torch.Tensor) -> Shares:
         # Smoothing is off by rounding from what it smooths.

@@ -9,24 +9,21 @@ from sharding.ranks import Ranks
 
 
 class FlatSums:
-    """Gradients of the dense parameters, P elements in all, and behind them room for P squares where asked.
+    """Gradients of the dense parameters, P elements in all, and behind them room for more sums of P.
 
     Every parameter's `.grad` is a view of it: backward adds into it, without copies.
     """
 
-    def __init__(self, parameters: Sequence[torch.nn.Parameter], ranks: Ranks, *, has_squares: bool) -> None:
-        """parameters: of one number format, which the sums have too."""
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], ranks: Ranks, *, num_extra: int) -> None:
+        """parameters: of one number format, which the sums have too. num_extra: sums of P beside the gradient."""
         self._group = ranks.dense_group
         self.sizes = [parameter.numel() for parameter in parameters]
         self._shapes = [parameter.shape for parameter in parameters]
         num_elements = sum(self.sizes)
         dtype = parameters[0].dtype
-        length = 2 * num_elements if has_squares else num_elements
-        self._buffer = torch.zeros(length, dtype=dtype, device=ranks.device)
-        self.gradient = self._buffer[:num_elements]
-        """[P]"""
-        self.squares = self._buffer[num_elements:]
-        """[P]; [0] where there are none."""
+        self._buffer = torch.zeros((1 + num_extra) * num_elements, dtype=dtype, device=ranks.device)
+        self.gradient, *self.extra = self._buffer.split(num_elements)
+        """Each [P]."""
         for parameter, gradient in zip(parameters, self.shaped(self.gradient), strict=True):
             parameter.grad = gradient
 
@@ -41,8 +38,8 @@ class FlatSums:
         """Sum of all that is here: not finite where any of it is not."""
         return self._buffer.sum()
 
-    def start(self, *, with_squares: bool) -> dist.Work:
+    def start(self, *, with_extra: bool) -> dist.Work:
         """Begin to sum over all ranks; `wait()` on the result before reading."""
-        work = dist.all_reduce(self._buffer if with_squares else self.gradient, group=self._group, async_op=True)
+        work = dist.all_reduce(self._buffer if with_extra else self.gradient, group=self._group, async_op=True)
         assert work is not None, "an asynchronous collective returns its work"
         return work

@@ -44,13 +44,13 @@ class Plan:
 
     @property
     def imbalance(self) -> float:
-        """Largest rank's bytes over the mean: 1 is perfect."""
+        """Largest rank's bytes over the mean: 1 is perfect, as no tables are."""
         on_ranks = [self.weight_bytes(rank) for rank in range(self.world_size)]
-        return max(on_ranks) * self.world_size / max(sum(on_ranks), 1)
+        return max(on_ranks) * self.world_size / sum(on_ranks) if self.tables else 1.0
 
 
 def make_plan(tables: Sequence[Table], world_size: int, choice: Literal["auto", "table_wise", "row_wise"]) -> Plan:
-    """Split `tables` over `world_size` ranks.
+    """Split `tables`, which may be none, over `world_size` ranks.
 
     auto: a table that alone is more than one rank's fair share of all weights is split by rows, since no dealing
     out of whole tables can balance it; the others go whole, largest first, to the rank with the fewest of them, and

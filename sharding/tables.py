@@ -24,6 +24,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from sharding.initialise import fill_uniform
 from sharding.plan import Plan, TablePlan
+from sharding.pooled_block import PooledBlock
 from sharding.ranks import Ranks
 
 OPTIMIZERS = {"rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD, "sgd": EmbOptimType.EXACT_SGD}
@@ -40,105 +41,94 @@ class TableOptimizer:
     divided by it."""
 
 
-class PooledBlock:
-    """Pooled embeddings of this rank's share of a batch, and room for their gradient.
+class ShardedTables:
+    """Tables on all ranks, one feature a table. Every method but `set_learning_rate` is collective.
 
-    pooled, gradient: [b, F * D] in the order in which the exchange delivers features; `chunk` and `set_gradient` speak
-    in the caller's order. The reordering is done a chunk at a time, where it stays in cache.
+    There may be none: then nothing is exchanged, updated or kept.
     """
 
-    def __init__(self, pooled: torch.Tensor, order: torch.Tensor | None, num_features: int, scale: float) -> None:
-        self.pooled = pooled
-        self.scale = scale
-        """What the gradient travels at: `set_gradient` takes so many times d(mean loss) / d(pooled)."""
-        self.gradient = torch.empty_like(pooled) if pooled.requires_grad else None
-        self._order = order
-        self._num_features = num_features
-
-    def chunk(self, start: int, end: int) -> torch.Tensor:
-        """[c, F, D], detached."""
-        chunk = self.pooled.detach()[start:end].view(end - start, self._num_features, -1)
-        return chunk if self._order is None else chunk.index_select(1, self._order)
-
-    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
-        """gradient: [c, F, D], `scale` times the true one, of the samples from `start` to `end`."""
-        assert self.gradient is not None, "looked up for training"
-        rows = self.gradient[start:end].view(end - start, self._num_features, -1)
-        if self._order is None:
-            rows.copy_(gradient)
-        else:
-            rows.index_copy_(1, self._order, gradient)
-
-
-class ShardedTables:
-    """Tables on all ranks, one feature a table. Every method but `set_learning_rate` is collective."""
-
     def __init__(
-        self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, *, exchange_dtype: Literal["fp32", "fp16"], seed: int
+        self,
+        plan: Plan,
+        optimizer: TableOptimizer,
+        ranks: Ranks,
+        *,
+        exchange_dtype: Literal["fp32", "fp16"],
+        seed: int,
+        pooling: Literal["sum", "mean"] = "sum",
     ) -> None:
+        """pooling: of the embeddings of a bag. Means are taken on the rank of the sample, where the lengths are: they
+        depend on neither plan nor kernel."""
         self._plan = plan
         self._ranks = ranks
         self._optimizer = optimizer
+        self._pooling = pooling
         self._names = [table_plan.table.name for table_plan in plan.tables]
-        comm_ops.set_gradient_division(False)
-        self.module = _shard(plan, optimizer, ranks, exchange_dtype)
         self._owner_factor = 1.0
-        for lookup in self.module._lookups:
-            lookup.register_forward_hook(self._bring_to_fixed_scale)
         self._order: torch.Tensor | None = None
         self._is_ordered = False
+        comm_ops.set_gradient_division(False)
+        # TorchRec cannot shard a collection of no tables.
+        self._module = _shard(plan, optimizer, ranks, exchange_dtype) if plan.tables else None
+        if self._module is not None:
+            for lookup in self._module._lookups:
+                lookup.register_forward_hook(self._bring_to_fixed_scale)
         self._initialise(seed)
 
-    @property
-    def num_tables(self) -> int:
-        return len(self._names)
-
     def lookup(self, ids: torch.Tensor, lengths: torch.Tensor, num_valid: int) -> PooledBlock:
-        """Sum-pooled embeddings of this rank's share of a global batch with `num_valid` rows.
+        """Pooled embeddings of this rank's share of a global batch with `num_valid` rows.
 
         ids: [sum of lengths] int64, feature by feature, row by row. lengths: [F * b] int32, ids of each bag, in the
         same order; 0 is an empty bag, whose pooled embedding is zero. Under `torch.no_grad` nothing is kept for an
         update.
         """
+        if self._module is None:
+            return PooledBlock(torch.empty(0, device=self._ranks.device), num_features=0)
         scale = min(self._optimizer.gradient_scale, float(2 ** round(math.log2(num_valid))))
         self._owner_factor = self._optimizer.gradient_scale / scale
-        features = KeyedJaggedTensor(keys=self._names, values=ids, lengths=lengths)
-        pooled = self.module(features).wait()
+        pooled = self._module(KeyedJaggedTensor(keys=self._names, values=ids, lengths=lengths)).wait()
         values = pooled.values()
         if not self._is_ordered:
             self._order = self._order_of(pooled.keys())
             self._is_ordered = True
-        return PooledBlock(values, self._order, self.num_tables, scale)
+        has_means = self._pooling == "mean" and not bool((lengths == 1).all())
+        of_bags = lengths.view(len(self._names), -1) if has_means else None
+        return PooledBlock(values, len(self._names), scale=scale, order=self._order, lengths=of_bags)
 
     def update(self, block: PooledBlock) -> None:
-        """One update of every table for the global batch, from `block.gradient`."""
-        block.pooled.backward(block.gradient)
+        """One update of every table for the global batch, from the gradient that was set in `block`."""
+        if self._module is not None:
+            block.pooled.backward(block.pooled.detach())
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """The rate of the true gradient's step, for lookups that follow: FBGEMM notes it there, not at the update."""
+        if self._module is None:
+            return
         if self._optimizer.name == "sgd":
             learning_rate /= self._optimizer.gradient_scale
-        for group in cast("list[dict[str, Any]]", self.module.fused_optimizer.param_groups):
+        for group in cast("list[dict[str, Any]]", self._module.fused_optimizer.param_groups):
             group["lr"] = learning_rate
         # FBGEMM takes over the rates of the parameter groups in `step`, which updates nothing.
-        self.module.fused_optimizer.step()
+        self._module.fused_optimizer.step()
 
     def state(self) -> dict[str, Any]:
         """Weights and optimizer state as torch.distributed.checkpoint saves and loads them, in place.
 
         Of the tables that this rank has a part of: torch takes a state with others in it for one of an older format.
         """
+        if self._module is None:
+            return {"weights": {}, "optimizer": {"state": {}}}
         weights = {
             name: table
-            for name, table in self.module.state_dict().items()
+            for name, table in self._module.state_dict().items()
             if not isinstance(table, ShardedTensor) or table.local_shards()
         }
-        return {"weights": weights, "optimizer": self.module.fused_optimizer.state_dict()}
+        return {"weights": weights, "optimizer": self._module.fused_optimizer.state_dict()}
 
     def shards(self) -> list[tuple[str, int, int, torch.Tensor]]:
         """This rank's shards: table name, first row, first column, weights [rows, columns], not copied."""
         found: list[tuple[str, int, int, torch.Tensor]] = []
-        for key, value in self.module.state_dict().items():
+        for key, value in self._module.state_dict().items() if self._module is not None else ():
             assert isinstance(value, ShardedTensor), "every offered sharding type is kept as a ShardedTensor"
             for shard in value.local_shards():
                 row, column = shard.metadata.shard_offsets

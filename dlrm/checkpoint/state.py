@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.optim import Optimizer
 
 from dlrm.checkpoint.errors import checkpoint_errors
-from dlrm.model import DLRM
 from dlrm.progress import Progress
 from dlrm.variance_reduction import VarianceReduction
 from sharding.ranks import Ranks
@@ -25,7 +25,7 @@ class TrainingState:
     table gradient is fixed for the run and among what its checkpoints must agree with.
     """
 
-    model: DLRM
+    model: nn.Module
     tables: ShardedTables
     optimizer: Optimizer
     reduction: VarianceReduction | None

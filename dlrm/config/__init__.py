@@ -2,13 +2,14 @@
 
 from dlrm.config.batch import BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig
-from dlrm.config.derived import DerivedNumber, ResolvedJob, resolve
+from dlrm.config.derived import DerivedNumber, DerivedWarning, ResolvedJob, resolve
 from dlrm.config.errors import ConfigError, FieldError, field_errors
 from dlrm.config.identity import differences, identity_of
 from dlrm.config.job import JobSpec, parse_job
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
+from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
@@ -30,11 +31,13 @@ __all__ = [
     "DenseColumn",
     "DenseOptimizerConfig",
     "DerivedNumber",
+    "DerivedWarning",
     "FieldError",
     "Hashing",
     "JobSpec",
     "ModelConfig",
     "MomentsConfig",
+    "ParameterGroupConfig",
     "ResolvedJob",
     "ResourcesConfig",
     "RunConfig",

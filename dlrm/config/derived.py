@@ -2,11 +2,18 @@
 
 import math
 
+from pydantic import Field
+
 from dlrm.config.base import Config
+from dlrm.config.curves import MOST_WARMUP
 from dlrm.config.job import JobSpec
+from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 
 CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
 """Samples of a chunk by `gpus_per_worker`; 2,048 keeps a chunk's activations in a core's cache."""
+
+WARMUP_CAPPED = "warmup_capped"
+"""The event that tells of a warm-up shorter than its scaling asks for."""
 
 
 class DerivedNumber(Config):
@@ -16,6 +23,14 @@ class DerivedNumber(Config):
     value: int | float
     unit: str
     reason: str
+
+
+class DerivedWarning(Config):
+    """Something that whoever starts the run should know of a number; the trainer tells it as an event."""
+
+    name: str
+    """Of the event."""
+    message: str
 
 
 class ResolvedJob(Config):
@@ -31,6 +46,7 @@ class ResolvedJob(Config):
     gradient_scale: float
     """S, the power of two that the table gradient travels at; fixed for the run."""
     derived: list[DerivedNumber]
+    warnings: list[DerivedWarning] = Field(default=[])
 
     @property
     def share_size(self) -> int:
@@ -59,16 +75,10 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
             reason="power of two nearest the batch: keeps table gradients in fp16's range and above Adagrad's eps",
         ),
     ]
+    warnings: list[DerivedWarning] = []
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
-        schedule = optimizer.schedule
-        derived.append(
-            DerivedNumber(
-                name=f"{name}_peak_learning_rate",
-                value=optimizer.learning_rate * schedule.scale(global_size),
-                unit="",
-                reason=f"learning_rate at {schedule.base_batch} samples, scaling {schedule.scaling}, to {global_size}",
-            )
-        )
+        derived += _numbers_of_schedule(name, optimizer, global_size)
+        warnings += _warnings_of_schedule(name, optimizer, global_size)
     return ResolvedJob(
         job=job,
         data_roots=data_roots,
@@ -76,4 +86,46 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
         chunk_size=chunk_size,
         gradient_scale=gradient_scale,
         derived=derived,
+        warnings=warnings,
     )
+
+
+def _numbers_of_schedule(
+    name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int
+) -> list[DerivedNumber]:
+    schedule = optimizer.schedule
+    length = f"warmup_fraction {schedule.warmup_fraction:g}"
+    if schedule.scaling == "legw":
+        length += f" at {schedule.base_batch} samples, scaling legw, to {global_size}"
+    if _is_capped(optimizer, global_size):
+        length += f": {schedule.asked_warmup(global_size):.3g}, capped at {MOST_WARMUP:g}"
+    return [
+        DerivedNumber(
+            name=f"{name}_peak_learning_rate",
+            value=optimizer.learning_rate * schedule.scale(global_size),
+            unit="",
+            reason=f"learning_rate at {schedule.base_batch} samples, scaling {schedule.scaling}, to {global_size}",
+        ),
+        DerivedNumber(
+            name=f"{name}_warmup_fraction", value=schedule.warmup(global_size), unit="of the run", reason=length
+        ),
+    ]
+
+
+def _warnings_of_schedule(
+    name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int
+) -> list[DerivedWarning]:
+    if not _is_capped(optimizer, global_size):
+        return []
+    schedule = optimizer.schedule
+    ratio = global_size / schedule.base_batch
+    message = (
+        f"{name}_optimizer.schedule: scaling legw makes the warm-up {ratio:.3g} times as long, "
+        f"{schedule.asked_warmup(global_size):.3g} of the run; it ends at {MOST_WARMUP:g} of it. For all of it take a "
+        f"warmup_fraction of up to {MOST_WARMUP / ratio:.3g}, or a smaller batch.global_size"
+    )
+    return [DerivedWarning(name=WARMUP_CAPPED, message=message)]
+
+
+def _is_capped(optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int) -> bool:
+    return optimizer.schedule.warmup(global_size) < optimizer.schedule.asked_warmup(global_size)

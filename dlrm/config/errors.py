@@ -1,8 +1,10 @@
 """Errors in a job document: every one names the field at fault and what would be valid."""
 
 import difflib
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from types import NoneType
 from typing import Any, LiteralString, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -94,15 +96,20 @@ def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> Field
         return FieldError(field, "required, but missing")
     if kind == "none_required":
         return FieldError(field, "not available in this version", "null, or leave it out")
+    or_null = ", or null" if _allows_null(document_type, path) else ""
     if kind == "literal_error":
-        return FieldError(field, f"{_short(value)} is not one of the choices", context["expected"])
+        return FieldError(field, f"{_short(value)} is not one of the choices", context["expected"] + or_null)
     message, valid = _IN_WORDS.get(kind, (details["msg"].removeprefix("Value error, "), ""))
     if kind == "list_type" and isinstance(value, str):
         valid = f'["{without_credentials(value)}"]'
+    if kind == "model_type":
+        valid += (", {} for its defaults" if _has_defaults(document_type, path) else "") + or_null
     return FieldError(field, f"{message}, got {_short(value)}", valid)
 
 
 def _short(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     text = without_credentials(repr(value))
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -121,12 +128,30 @@ def _document_path(location: tuple[int | str, ...], document_type: type[BaseMode
 
 def _fields_at(document_type: type[BaseModel], path: list[str]) -> list[str]:
     """Field names of the component at `path`; none where the path leaves the document."""
+    component = _component_at(document_type, path)
+    return [] if component is None else sorted(field.alias or name for name, field in component.model_fields.items())
+
+
+def _allows_null(document_type: type[BaseModel], path: list[str]) -> bool:
+    parent = _component_at(document_type, path[:-1]) if path else None
+    field = parent.model_fields.get(path[-1]) if parent else None
+    return field is not None and NoneType in get_args(field.annotation)
+
+
+def _has_defaults(document_type: type[BaseModel], path: list[str]) -> bool:
+    component = _component_at(document_type, path)
+    try:
+        return component is not None and bool(component.model_validate({}))
+    except ValidationError:
+        return False
+
+
+def _component_at(document_type: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
+    """None where the path leads to no component: to a list of them, or out of the document."""
     place: _Place | None = _Place(document_type)
     for part in path:
         place = place and place.at(int(part) if part.isdecimal() else part)
-    if place is None or place.is_container:
-        return []
-    return sorted(field.alias or name for name, field in place.component.model_fields.items())
+    return None if place is None or place.is_container else place.component
 
 
 @dataclass(frozen=True)

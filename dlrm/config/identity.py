@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from dlrm.config.data import DataConfig
 from dlrm.config.job import JobSpec
+from dlrm.config.optimizers import SETTINGS
 
 _FREE: dict[str, Any] = {
     "name": True,
@@ -44,9 +44,16 @@ def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
 
     A field that one does not have, since it is of an earlier version, had what is now the default.
     """
-    defaults = identity_of(JobSpec(data=DataConfig(format="synthetic")))
-    pairs = {field: [side.get(field, defaults.get(field)) for side in (now, before)] for field in {**now, **before}}
+    sides = [_defaults(side) | dict(side) for side in (now, before)]
+    pairs = {field: [side.get(field) for side in sides] for field in {**now, **before}}
     return [f"{field} is {is_now!r}, and was {was!r}" for field, (is_now, was) in pairs.items() if is_now != was]
+
+
+def _defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a job with the same optimizer: each has its own."""
+    name = identity.get("dense_optimizer.name")
+    document = {"data": {"format": "synthetic"}, "dense_optimizer": {"name": name} if name in SETTINGS else {}}
+    return identity_of(JobSpec.model_validate(document))
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

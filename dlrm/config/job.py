@@ -92,17 +92,6 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
-    def _columns_fit_model(self) -> "JobSpec":
-        if not self.data.is_raw:
-            return self
-        schema = self.data.raw_schema
-        for field, columns in (("dense", schema.dense), ("categorical", schema.categorical)):
-            if not columns:
-                message = f"model.architecture {self.model.architecture} needs {field} columns, and there are none"
-                raise invalid(f"data.schema.{field}", message, f"at least one {field} column")
-        return self
-
-    @model_validator(mode="after")
     def _order_fits_memory(self) -> "JobSpec":
         synthetic, resources = self.data.synthetic, self.resources
         if synthetic is None:

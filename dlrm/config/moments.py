@@ -15,7 +15,7 @@ class MomentsConfig(Config):
     `num_groups` parts of the batch (arXiv 2309.13681)."""
     num_groups: int = Field(default=8, ge=2, le=1024)
     """Equal parts of the global batch, by position: what `groups` compares, a multiple of the number of ranks; `exact`
-    measures the first samples of each."""
+    measures the first samples of each (of fewer parts in a small batch)."""
     fraction: float = Field(default=0.125, gt=0.0, le=1.0)
     """Share of each part whose samples `exact` measures; `groups` always measures all. The mean is that of the whole
     batch in either case."""

@@ -5,30 +5,95 @@ from typing import Any, Literal, cast
 from pydantic import Field, model_validator
 
 from dlrm.config.base import Config
+from dlrm.config.errors import invalid
+from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.schedule import ScheduleConfig
 
-DEFAULT_DENSE_RATES = {"adam": 0.0005, "sgd": 0.1}
-"""At a batch of 2,048; with sqrt scaling both train at 16,384 (docs/experiments.md)."""
+_MOMENTUM = {"momentum": 0.9, "momentum_dtype": "fp32"}
+_ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "momentum_dtype": "fp32"}
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "sgd": {"learning_rate": 0.1, "weight_decay": 0.0},
+    "momentum": {"learning_rate": 0.01, "weight_decay": 0.0, **_MOMENTUM},
+    "adam": {"learning_rate": 0.0005, "weight_decay": 0.0, **_ADAM},
+    "adamw": {"learning_rate": 0.0005, "weight_decay": 0.01, **_ADAM},
+    "adagrad": {"learning_rate": 0.005, "weight_decay": 0.0, "eps": 1e-10},
+    "lars": {"learning_rate": 0.1, "weight_decay": 0.0001, "trust_coefficient": 0.001, **_MOMENTUM},
+    "lamb": {"learning_rate": 0.002, "weight_decay": 0.01, **_ADAM, "eps": 1e-6},
+}
+"""What each optimizer has, and its defaults; rates at a batch of 2,048 samples (docs/experiments.md)."""
+
+_CHOSEN = frozenset(field for settings in SETTINGS.values() for field in settings)
+TRUST_SCALED = ("lars", "lamb")
 
 
 class DenseOptimizerConfig(Config):
-    """The optimizer of the dense parameters."""
+    """The optimizer of the dense parameters.
 
-    name: Literal["adam", "sgd"] = "adam"
-    """adam: Kingma & Ba 2015 with beta 0.9 and 0.999, eps 1e-8; sgd: plain."""
-    learning_rate: float = Field(default=DEFAULT_DENSE_RATES["adam"], gt=0.0)
-    """Rate at a batch of `schedule.base_batch` samples; where it is left out 0.0005 for adam, 0.1 for sgd."""
+    A field that the named optimizer has, and that is left out or null, gets that optimizer's default; one that it
+    does not have is null.
+    """
+
+    name: Literal["sgd", "momentum", "adam", "adamw", "adagrad", "lars", "lamb"] = "adam"
+    """sgd: plain. momentum: SGD with it. adam: Kingma & Ba 2015. adamw: with decoupled weight decay (Loshchilov and
+    Hutter 2019). adagrad: Duchi et al. 2011. lars: momentum whose rate follows each tensor's ||w|| / ||g|| (You et al.
+    2017, arXiv 1708.03888). lamb: Adam whose rate follows ||w|| / ||update|| (You et al. 2020, arXiv 1904.00962)."""
+    learning_rate: float = Field(default=SETTINGS["adam"]["learning_rate"], gt=0.0)
+    """Rate at a batch of `schedule.base_batch` samples; each optimizer has its default."""
+    momentum: float | None = Field(default=None, ge=0.0, lt=1.0)
+    """Share of the velocity that stays from step to step: momentum and lars, 0.9."""
+    beta1: float | None = Field(default=None, ge=0.0, lt=1.0)
+    """Share of the mean gradient that stays from step to step: adam, adamw and lamb, 0.9."""
+    beta2: float | None = Field(default=None, ge=0.0, lt=1.0)
+    """Share of the mean squared gradient that stays from step to step: adam, adamw and lamb, 0.999."""
+    eps: float | None = Field(default=None, gt=0.0)
+    """Added to the root of the squares that divides: adam and adamw 1e-8, lamb 1e-6, adagrad 1e-10."""
+    weight_decay: float | None = Field(default=None, ge=0.0)
+    """Share of a weight that is added to its gradient (sgd, momentum, adam, adagrad and lars) or to its update (adamw
+    and lamb), for matrices: biases are left out, but by `groups`. adamw and lamb 0.01, lars 0.0001, the others 0."""
+    trust_coefficient: float | None = Field(default=None, gt=0.0)
+    """Of lars: the factor on ||w|| / (||g|| + weight_decay ||w||), 0.001."""
+    momentum_dtype: Literal["fp32", "bf16"] | None = None
+    """Number format in which the velocity, or Adam's mean gradient, is kept between steps; sums are always of the
+    parameters' own. momentum, adam, adamw, lars and lamb, fp32."""
+    groups: list[ParameterGroupConfig] = Field(default=[], max_length=100)
+    """Dense parameters by the pattern of their names; the first that matches one claims it. Every parameter must be
+    claimed, and every pattern must claim one. Empty: all alike."""
     schedule: ScheduleConfig = ScheduleConfig(scaling="sqrt")
     """How the rate follows the batch and the run."""
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether it divides by the root of the mean square: a steady factor of the gradient then falls out again."""
+        return self.name in ("adam", "adamw", "lamb")
+
+    @property
+    def is_trust_scaled(self) -> bool:
+        """Whether the rate of a tensor follows its norm."""
+        return self.name in TRUST_SCALED
+
     @model_validator(mode="before")
     @classmethod
-    def _rate_follows_name(cls, document: Any) -> Any:
-        if not isinstance(document, dict) or "learning_rate" in document:
-            return cast("Any", document)
+    def _settings_follow_name(cls, document: Any) -> Any:
+        if not isinstance(document, dict):
+            return document
         fields = cast("dict[str, Any]", document)
-        rate = DEFAULT_DENSE_RATES.get(str(fields.get("name")))
-        return fields if rate is None else {**fields, "learning_rate": rate}
+        settings = SETTINGS.get(str(fields.get("name", "adam")), {})
+        return {**fields, **{field: default for field, default in settings.items() if fields.get(field) is None}}
+
+    @model_validator(mode="after")
+    def _fields_are_of_the_optimizer(self) -> "DenseOptimizerConfig":
+        for field in sorted(_CHOSEN - SETTINGS[self.name].keys()):
+            if getattr(self, field) is not None:
+                having = " or ".join(name for name, settings in SETTINGS.items() if field in settings)
+                raise invalid(field, f"{self.name} has no {field}", f"leave it out, or take {having}")
+        for number, group in enumerate(self.groups):
+            if group.trust_ratio is not None and not self.is_trust_scaled:
+                message = f"{self.name} has no trust ratio"
+                raise invalid(
+                    f"groups.{number}.trust_ratio", message, f"leave it out, or take {' or '.join(TRUST_SCALED)}"
+                )
+        return self
 
 
 class TableOptimizerConfig(Config):

@@ -1,43 +1,92 @@
-"""Learning-rate schedules: pure functions of the step, lengths as fractions of the run."""
+"""Learning-rate schedules: functions of the step and the batch, lengths as fractions of the run."""
 
-import math
-from typing import Literal
+from typing import Any, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from dlrm.config import curves
 from dlrm.config.base import Config
+from dlrm.config.curves import MOST_WARMUP, Decay, Scaling
+from dlrm.config.errors import invalid
+
+DEFAULT_POWER = 2.0
+DEFAULT_COOLDOWN_FRACTION = 0.2
 
 
 class ScheduleConfig(Config):
     """Scaling with the batch, linear warm-up, then decay to zero at the end of the run."""
 
-    warmup_fraction: float = Field(default=0.1, ge=0.0, le=0.5)
-    """Share of the run over which the rate rises linearly to its peak."""
-    decay: Literal["polynomial", "constant"] = "polynomial"
-    """Shape after warm-up."""
-    power: float = Field(default=2.0, gt=0.0, le=10.0)
-    """Exponent of the polynomial decay."""
+    warmup_fraction: float = Field(default=0.1, ge=0.0, le=MOST_WARMUP)
+    """Share of the run over which the rate rises linearly to its peak; scaling legw makes it longer with the batch."""
+    decay: Decay = "polynomial"
+    """Shape after warm-up. polynomial and cosine fall at once; constant never does; wsd (warm-up, stable, cool-down)
+    stays at the peak, and falls linearly at the end."""
+    power: float = Field(default=DEFAULT_POWER, gt=0.0, le=10.0)
+    """Exponent of the polynomial decay; the others have none."""
+    cooldown_fraction: float | None = Field(default=None, gt=0.0, le=1.0 - MOST_WARMUP)
+    """Share of the run, at its end, over which wsd falls; 0.2 where it is left out. null for the others."""
     base_batch: int = Field(default=2048, ge=1)
     """Samples of the batch for which `learning_rate` was chosen."""
-    scaling: Literal["none", "sqrt", "linear"] = "none"
-    """How the peak follows B / base_batch."""
+    scaling: Scaling = "none"
+    """How the peak follows s = B / base_batch: not at all, sqrt(s), s, or legw (You et al. 2019, arXiv 1901.08433):
+    sqrt(s) with a warm-up s times as long, but at most half of the run."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _cooldown_is_filled(cls, document: Any) -> Any:
+        if not isinstance(document, dict):
+            return document
+        fields = cast("dict[str, Any]", document)
+        if fields.get("decay") != "wsd" or fields.get("cooldown_fraction") is not None:
+            return fields
+        return {**fields, "cooldown_fraction": DEFAULT_COOLDOWN_FRACTION}
+
+    @model_validator(mode="after")
+    def _fields_are_of_the_decay(self) -> "ScheduleConfig":
+        if self.decay != "polynomial" and self.power != DEFAULT_POWER:
+            raise invalid("power", f'decay "{self.decay}" has none', 'leave it out, or decay "polynomial"')
+        if self.decay != "wsd" and self.cooldown_fraction is not None:
+            raise invalid("cooldown_fraction", f'decay "{self.decay}" has none', 'leave it out, or decay "wsd"')
+        return self
 
     def scale(self, global_size: int) -> float:
         """Factor on the learning rate at a batch of `global_size` samples."""
-        ratio = global_size / self.base_batch
-        return {"none": 1.0, "sqrt": math.sqrt(ratio), "linear": ratio}[self.scaling]
+        return curves.scale(global_size / self.base_batch, self.scaling)
 
-    def factor(self, step: int, num_steps: int) -> float:
-        """Factor on the peak rate at `step`, counted from 0, of a run of `num_steps` steps.
+    def asked_warmup(self, global_size: int) -> float:
+        """Share of the run that warm-up asks for at a batch of `global_size` samples; may be more than all of it."""
+        if self.scaling != "legw":
+            return self.warmup_fraction
+        return curves.legw_warmup(self.warmup_fraction, global_size / self.base_batch)
 
-        Warm-up ends in factor 1 at step `warmup_fraction * num_steps`; the first step is above 0.
-        Decay is (1 - progress) ** power over what remains, never 0 before the run is over.
+    def warmup(self, global_size: int) -> float:
+        """Share of the run that warm-up takes at a batch of `global_size` samples."""
+        return min(self.asked_warmup(global_size), MOST_WARMUP)
+
+    def factor(self, step: int, num_steps: int, global_size: int) -> float:
+        """Factor on the peak rate at `step`, counted from 0, of a run of `num_steps` steps of `global_size` samples.
+
+        Warm-up ends in factor 1 at step `warmup * num_steps`; the first step is above 0. Decay runs over what
+        remains, and is never 0 before the run is over.
         """
-        num_warmup_steps = self.warmup_fraction * num_steps
-        if step + 1 < num_warmup_steps:
-            return (step + 1) / num_warmup_steps
-        if self.decay == "constant":
-            return 1.0
+        num_warmup_steps = self.warmup(global_size) * num_steps
+        num_done = step + 1
+        if num_done < num_warmup_steps:
+            return curves.linear_warmup(num_done, num_warmup_steps)
         num_decay_steps = num_steps - num_warmup_steps
-        progress = (step + 1 - max(num_warmup_steps, 1.0)) / max(num_decay_steps, 1.0)
-        return max(1.0 - max(progress, 0.0), 1.0 / (num_decay_steps + 1.0)) ** self.power
+        progress = (num_done - max(num_warmup_steps, 1.0)) / max(num_decay_steps, 1.0)
+        most = 1.0 - 1.0 / (num_decay_steps + 1.0)
+        return self._decayed(min(max(progress, 0.0), most), num_decay_steps / num_steps)
+
+    def _decayed(self, progress: float, share: float) -> float:
+        """progress: of what follows warm-up, a `share` of the run."""
+        match self.decay:
+            case "polynomial":
+                return curves.polynomial(progress, self.power)
+            case "cosine":
+                return curves.cosine(progress)
+            case "wsd":
+                assert self.cooldown_fraction is not None, "filled where the decay is wsd"
+                return curves.cooldown(progress, self.cooldown_fraction / share)
+            case "constant":
+                return 1.0

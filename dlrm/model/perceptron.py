@@ -1,10 +1,11 @@
 """A multilayer perceptron."""
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import nn
+
+from dlrm.model.initialise import draw_bias, draw_weight
 
 
 class Perceptron(nn.Module):
@@ -20,7 +21,8 @@ class Perceptron(nn.Module):
         self._is_last_activated = is_last_activated
         for layer in self.layers:
             assert isinstance(layer, nn.Linear)
-            _initialise(layer, generator)
+            draw_weight(layer, generator)
+            draw_bias(layer, generator)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """[c, num_inputs] -> [c, widths[-1]]"""
@@ -29,10 +31,3 @@ class Perceptron(nn.Module):
             if number < len(self.layers) or self._is_last_activated:
                 inputs = torch.relu(inputs)
         return inputs
-
-
-@torch.no_grad()
-def _initialise(layer: nn.Linear, generator: torch.Generator) -> None:
-    """Normal with variance 2 / (inputs + outputs), bias 1 / outputs (Naumov et al. 2019, reference implementation)."""
-    layer.weight.normal_(std=math.sqrt(2 / (layer.in_features + layer.out_features)), generator=generator)
-    layer.bias.normal_(std=math.sqrt(1 / layer.out_features), generator=generator)

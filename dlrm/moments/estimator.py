@@ -20,7 +20,7 @@ class Share:
 
 
 class Estimator(ABC):
-    """Takes the squares that it needs out of the backward passes of the chunks, into `sums.squares`."""
+    """Takes the squares that it needs out of the backward passes of the chunks, into `sums.extra`."""
 
     is_measuring: bool = False
     """Whether the batch that `chunks` went through last has squares."""

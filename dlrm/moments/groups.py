@@ -31,7 +31,7 @@ class GroupMoments(Estimator):
         if not self.is_measuring:
             yield from self._chunks(share)
             return
-        gradient, squares = self._sums.gradient, self._sums.squares
+        gradient, (squares,) = self._sums.gradient, self._sums.extra
         self._total.zero_()
         for first, behind in parts_of(share.start, share.end, self._num_groups, self._global_size):
             yield from chunks_of(first - share.start, behind - share.start, self._chunk_size)
@@ -51,6 +51,7 @@ class GroupMoments(Estimator):
         num_compared = sum(number > 0 for number in in_groups)
         if num_compared < 2:
             return None
+        mean = self._sums.gradient
         # sum_d (n_d / n) (G_d / (n_d m))^2, with m the mean weight.
-        mean_square = self._sums.squares / (num_valid * mean_weight**2)
-        return Moments(self._sums.gradient, mean_square, num_valid, num_compared)
+        mean_square = self._sums.extra[0] / (num_valid * mean_weight**2)
+        return Moments(mean, mean_square, mean, num_valid, num_valid, num_compared)

@@ -15,28 +15,48 @@ class Moments:
     mean: torch.Tensor
     """g [P], of the gradients of all samples."""
     mean_square: torch.Tensor
-    """s [P], of the gradients of what is compared: samples, or groups of them."""
+    """s [P], of the gradients of what is compared: samples, or the means of groups of them."""
+    measured_mean: torch.Tensor
+    """[P], of the gradients of the samples that are measured; `mean` itself where all are.
+
+    A variance from the mean of one set of samples and the mean square of another would be below 0 wherever the second
+    set missed the few samples that matter, and such elements would rule the mean of their tensor's ratios.
+    """
     num_samples: int
     """n, of the batch."""
+    num_measured: int
+    """Samples that `mean_square` and `measured_mean` are of."""
     num_compared: int
-    """k, at least 2: n for samples, else groups with a sample in them."""
+    """k, at least 2: those samples, or groups with a sample in them."""
 
-    def ratio(self) -> torch.Tensor:
-        """[P] Squared signal-to-noise ratio g^2 / (s - g^2); 0 where no gradient was seen (arXiv 2309.13681, eq. 3)."""
-        squared_mean = self.mean.square()
+    def variance(self) -> torch.Tensor:
+        """[P] Of the gradients of single samples, unbiased but for the least one; 0 where no gradient was seen."""
+        variance = self.mean_square - self.measured_mean.square()
         least = self.mean_square * LEAST_VARIANCE
-        variance = torch.maximum(self.mean_square - squared_mean, least)
-        return torch.where(self.mean_square > 0, squared_mean / variance, 0.0)
+        return torch.maximum(variance, least) * self._to_single_samples
 
     def noise(self, sizes: list[int]) -> tuple[list[float], list[float]]:
         """tr(Sigma) and |G|^2 of each part of the parameters, unbiased, and so not always positive.
 
-        sizes: elements of each part, in order. Sigma is the covariance of the gradients of single samples, G their
-        true mean: tr(Sigma) = n / (k - 1) sum(s - g^2), |G|^2 = sum g^2 - tr(Sigma) / n (McCandlish et al. 2018, arXiv
-        1812.06162, appendix A, for groups of any size).
+        sizes: elements of each part, in order. Sigma is the covariance of the gradients of single samples, G their true
+        mean. With m measured samples, tr(Sigma) = m / (k - 1) sum(s - g^2) over them and |G|^2 = sum g^2 - tr(Sigma) / n
+        over all (McCandlish et al. 2018, arXiv 1812.06162, appendix A, for any number of groups, of any size).
         """
-        square_sums = [part.sum(dtype=torch.float64) for part in self.mean_square.split(sizes)]
-        means = [part.norm(dtype=torch.float64).square() for part in self.mean.split(sizes)]
-        of_parts = torch.stack([torch.stack(square_sums), torch.stack(means)]).cpu()  # [2, parts]
-        traces = self.num_samples / (self.num_compared - 1) * (of_parts[0] - of_parts[1])
-        return traces.tolist(), (of_parts[1] - traces / self.num_samples).tolist()
+        squares = _sums(self.mean_square, sizes)
+        squared_norms, measured_norms = (_squared_norms(mean, sizes) for mean in (self.mean, self.measured_mean))
+        # [3, parts], in one transfer from the device
+        squares, squared_norms, measured_norms = torch.stack([squares, squared_norms, measured_norms]).cpu()
+        traces = self._to_single_samples * (squares - measured_norms)
+        return traces.tolist(), (squared_norms - traces / self.num_samples).tolist()
+
+    @property
+    def _to_single_samples(self) -> float:
+        return self.num_measured / (self.num_compared - 1)
+
+
+def _sums(flat: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    return torch.stack([part.sum(dtype=torch.float64) for part in flat.split(sizes)])
+
+
+def _squared_norms(flat: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    return torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64).square() for part in flat.split(sizes)])

@@ -1,6 +1,8 @@
 """Optimizers of the dense parameters, and the learning rates of a step."""
 
-from dlrm.optimizers.dense import make_dense_optimizer
+from dlrm.optimizers.dense import make_dense_optimizer, set_learning_rate
+from dlrm.optimizers.lamb import Lamb
+from dlrm.optimizers.lars import Lars
 from dlrm.optimizers.rates import LearningRates, StepRates
 
-__all__ = ["LearningRates", "StepRates", "make_dense_optimizer"]
+__all__ = ["Lamb", "Lars", "LearningRates", "StepRates", "make_dense_optimizer", "set_learning_rate"]

@@ -1,15 +1,65 @@
-"""The optimizer of the dense parameters: one of torch's own."""
+"""The optimizer of the dense parameters: one of torch's own, or one that scales by trust ratios."""
 
 from collections.abc import Iterable
+from typing import Any
 
-import torch
-from torch.optim import SGD, Adam, Optimizer
+from torch.nn import Parameter
+from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 from dlrm.config import DenseOptimizerConfig
+from dlrm.optimizers.bf16_momentum import keep_in_bf16
+from dlrm.optimizers.groups import parameter_groups
+from dlrm.optimizers.lamb import Lamb
+from dlrm.optimizers.lars import Lars
+from dlrm.optimizers.numbering import number_as_in_model
 
 
-def make_dense_optimizer(config: DenseOptimizerConfig, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
-    """The optimizer that `config` names. Its rate is set before each step, by `LearningRates`."""
-    if config.name == "adam":
-        return Adam(parameters, lr=config.learning_rate, foreach=True)
-    return SGD(parameters, lr=config.learning_rate, foreach=True)
+def make_dense_optimizer(config: DenseOptimizerConfig, named_parameters: Iterable[tuple[str, Parameter]]) -> Optimizer:
+    """The optimizer that `config` names. Before each step `set_learning_rate` gives it the rate of the schedule.
+
+    Its `state_dict` numbers parameters in the order of `named_parameters`, whatever the groups. Raises DataError where
+    `config.groups` does not fit the names.
+    """
+    named = list(named_parameters)
+    optimizer = _make(config, parameter_groups(config, named))
+    number_as_in_model(optimizer, [parameter for _, parameter in named])
+    if config.momentum_dtype == "bf16":
+        keep_in_bf16(optimizer, "exp_avg" if config.is_adaptive else "momentum_buffer")
+    set_learning_rate(optimizer, config.learning_rate)
+    return optimizer
+
+
+def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
+    """Give every group its rate for the next step: `rate` times the group's own factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["rate_factor"]
+
+
+def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimizer:
+    rate = config.learning_rate
+    match config.name:
+        case "sgd":
+            return SGD(groups, lr=rate, foreach=True)
+        case "momentum":
+            return SGD(groups, lr=rate, momentum=_has(config.momentum), foreach=True)
+        case "adam":
+            return Adam(groups, lr=rate, betas=_betas(config), eps=_has(config.eps), foreach=True)
+        case "adamw":
+            return AdamW(groups, lr=rate, betas=_betas(config), eps=_has(config.eps), foreach=True)
+        case "adagrad":
+            return Adagrad(groups, lr=rate, eps=_has(config.eps), foreach=True)
+        case "lars":
+            return Lars(
+                groups, lr=rate, momentum=_has(config.momentum), trust_coefficient=_has(config.trust_coefficient)
+            )
+        case "lamb":
+            return Lamb(groups, lr=rate, betas=_betas(config), eps=_has(config.eps))
+
+
+def _betas(config: DenseOptimizerConfig) -> tuple[float, float]:
+    return _has(config.beta1), _has(config.beta2)
+
+
+def _has(setting: float | None) -> float:
+    assert setting is not None, "the document has every setting of the optimizer that it names"
+    return setting

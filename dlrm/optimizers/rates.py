@@ -25,7 +25,7 @@ class LearningRates:
         rates = [
             optimizer.learning_rate
             * optimizer.schedule.scale(self.job.batch.global_size)
-            * optimizer.schedule.factor(step, self.num_steps)
+            * optimizer.schedule.factor(step, self.num_steps, self.job.batch.global_size)
             for optimizer in (self.job.dense_optimizer, self.job.table_optimizer)
         ]
         return StepRates(dense=rates[0], table=rates[1])

@@ -1,5 +1,6 @@
 """What a run leaves on disk for others to read: its directory, reports and outcome. Imports no torch."""
 
+from dlrm.record.advice import BATCH_ADVICE, BatchAdvice, Exchange
 from dlrm.record.checkpoints import (
     COMPLETE,
     CheckpointDirectory,
@@ -29,6 +30,7 @@ from dlrm.record.spool import SpoolReader, SpoolWriter
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 
 __all__ = [
+    "BATCH_ADVICE",
     "COMPLETE",
     "EXIT_BAD_INPUT",
     "EXIT_DONE",
@@ -37,6 +39,7 @@ __all__ = [
     "FULL_DISK",
     "WARNINGS",
     "AttemptDirectory",
+    "BatchAdvice",
     "CheckpointDirectory",
     "CheckpointFaultError",
     "CheckpointFile",
@@ -44,6 +47,7 @@ __all__ = [
     "EndReason",
     "EvaluationReport",
     "EventReport",
+    "Exchange",
     "ModelRecord",
     "NoModelError",
     "Outcome",

@@ -101,6 +101,7 @@ WARNINGS = frozenset(
         "few_steps",
         "one_label",
         "step_dropped",
+        "warmup_capped",
     }
 )
 """Names of the events that whoever started the run should see without looking for them."""

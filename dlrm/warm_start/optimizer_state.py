@@ -18,6 +18,7 @@ from dlrm.checkpoint import checkpoint_errors
 from dlrm.checkpoint.find import verify
 from dlrm.data.errors import DataError
 from dlrm.record import CheckpointDirectory, CheckpointFaultError
+from dlrm.variance_reduction import VarianceReduction
 from sharding.ranks import Ranks
 
 FIELD = "run.warm_start.optimizer_state"
@@ -41,6 +42,8 @@ def take_over(parts: Parts, checkpoint: CheckpointDirectory, gradient_scale: flo
         factor = (gradient_scale / manifest.identity["gradient_scale"]) ** 2
         _fill_tables(parts.tables.state()["optimizer"]["state"], saved, factor)
         _fill_dense(parts.optimizer, saved)
+        if parts.reduction is not None:
+            _fill_reduction(parts.reduction, saved)
     except CheckpointFaultError as error:
         raise DataError(f"the checkpoint is not whole: {error}", checkpoint.path, field=FIELD, valid=_VALID) from None
 
@@ -123,3 +126,11 @@ def _fill_dense(optimizer: torch.optim.Optimizer, saved: _Saved) -> None:
         number, _, kept = name.removeprefix(prefix).partition(".")
         state.setdefault(int(number), {})[kept] = saved.read(name)
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _fill_reduction(reduction: VarianceReduction, saved: _Saved) -> None:
+    """Begins anew where the run before had none."""
+    prefix = "variance_reduction."
+    state = reduction.state_dict()
+    for name in saved.names(prefix):
+        state[name.removeprefix(prefix)].copy_(saved.read(name))

@@ -44,6 +44,8 @@ class Progress(_Answer):
     auc: float | None = None
     samples_per_second: float | None = None
     eta_seconds: float | None = None
+    noise_scale: float | None = None
+    """Samples."""
 
 
 class Job(_Answer):

@@ -29,6 +29,8 @@ RESULT_NAMES = {
     "normalized_entropy": "normalized entropy",
     "calibration": "calibration",
     "samples_per_second": "samples/s",
+    "noise_scale": "noise scale",
+    "largest_useful_batch": "largest useful batch",
     "model": "model",
     "run_directory": "run directory",
 }

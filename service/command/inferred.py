@@ -11,10 +11,6 @@ MIN_STEPS = 200
 """Of an epoch, below which a batch is too large for the rows there are: few steps leave a model half trained."""
 MIN_BATCH, MAX_BATCH = 256, 16_384
 _NOT_ASCII = re.compile(r"[^ -~]")
-NO_COLUMNS = {
-    "dense": "none was found, and a model needs one: a column of numbers",
-    "categorical": "none was found, and a model needs one: a column of names, ids or lists of them",
-}
 
 
 def job_document(inferred: Mapping[str, Any], files: Sequence[str], name: str) -> str:
@@ -68,7 +64,7 @@ def _batch(num_rows: int) -> str:
 def _section(role: str, choices: Sequence[Mapping[str, Any]]) -> list[str]:
     chosen = [choice for choice in choices if choice["role"] == role]
     if not chosen:
-        return [f"{role} = []  # {NO_COLUMNS[role]}"]
+        return [f"{role} = []  # none was found"]
     return [f"{role} = [", *(f"    {_column(choice)}  # {_comment(_why(choice))}" for choice in chosen), "]"]
 
 

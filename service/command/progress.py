@@ -74,6 +74,9 @@ def describe(progress: Progress, *, has_ended: bool = False) -> str:
         figures.append(f"{progress.samples_per_second:,.0f} samples/s")
     if progress.eta_seconds is not None and not has_ended:
         figures.append(f"{duration(progress.eta_seconds)} left")
+    if progress.noise_scale is not None:
+        # The last one: where the line is too long, its end is cut off.
+        figures.append(f"noise scale {figure(progress.noise_scale, 'noise_scale')}")
     return " · ".join(figures)
 
 

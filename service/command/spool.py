@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from dlrm.record import (
+    BATCH_ADVICE,
     WARNINGS,
     AttemptDirectory,
     EvaluationReport,
@@ -38,6 +39,8 @@ class SpoolProgress:
         self._num_warnings: Counter[str] = Counter()
         self.warnings: list[str] = []
         """All that were reported."""
+        self.advice: EventReport | None = None
+        """On the batch, once the run is over."""
 
     @property
     def left_out(self) -> list[str]:
@@ -65,6 +68,8 @@ class SpoolProgress:
     def _take_note(self, event: EventReport) -> None:
         if event.name == RESUMED:
             self._tell(event.message)
+        elif event.name == BATCH_ADVICE:
+            self.advice = event
         elif event.name in WARNINGS:
             self.warnings.append(event.message)
             self._num_warnings[event.name] += 1
@@ -96,6 +101,7 @@ class SpoolProgress:
             loss=report.loss,
             samples_per_second=speed,
             eta_seconds=num_samples_left / speed if speed else None,
+            noise_scale=report.noise_scale,
         )
 
     def _update(self, **fields: object) -> None:

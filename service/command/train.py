@@ -19,6 +19,7 @@ from dlrm.record import (
     newest_checkpoint,
 )
 from service.command import errors
+from service.command.advice import print_advice
 from service.command.begin import Begun, SucceededError, new_run, next_attempt
 from service.command.consoles import console_on
 from service.command.display import derived_table, result_table
@@ -36,6 +37,8 @@ RESULT_FIELDS = (
     "normalized_entropy",
     "calibration",
     "samples_per_second",
+    "noise_scale",
+    "largest_useful_batch",
 )
 EXIT_CODES = {
     EXIT_DONE: EXIT_DONE,
@@ -89,9 +92,11 @@ def train(
     console.print(derived_table(begun.resolved.derived))
     if resume is not None:
         console.print(_what_there_is(begun), markup=False, highlight=False, soft_wrap=True)
-    code, outcome, warnings = _run(begun)
+    code, outcome, reported = _run(begun)
     if as_json or code == EXIT_DONE:
-        _print_result(_result(begun.directory, outcome, warnings), as_json=as_json)
+        _print_result(_result(begun.directory, outcome, reported.warnings), as_json=as_json)
+    if reported.advice is not None and not as_json:
+        print_advice(console_on(), reported.advice)
     if code != EXIT_DONE:
         _print_ending(console, begun, outcome)
     raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
@@ -117,8 +122,8 @@ def _what_there_is(begun: Begun) -> str:
     return f"attempt {begun.number}: the newest checkpoint is of {where}"
 
 
-def _run(begun: Begun) -> tuple[int, Outcome, list[str]]:
-    """Exit code, outcome, and the warnings of a run, which are printed as they come."""
+def _run(begun: Begun) -> tuple[int, Outcome, SpoolProgress]:
+    """Exit code, outcome, and what a run has reported; its warnings are printed as they come."""
     attempt = begun.attempt
     command = module_command("dlrm.launch", [str(begun.directory.path), "--attempt", str(begun.number)])
     with ProgressLine() as line:
@@ -131,7 +136,7 @@ def _run(begun: Begun) -> tuple[int, Outcome, list[str]]:
         code = run_watched(command, attempt.launch_log, watch)
         for kind in progress.left_out:
             line.say(kind)
-    return code, Outcome.read(attempt.outcome) or _without_outcome(attempt, code), progress.warnings
+    return code, Outcome.read(attempt.outcome) or _without_outcome(attempt, code), progress
 
 
 def _without_outcome(attempt: AttemptDirectory, code: int) -> Outcome:

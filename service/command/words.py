@@ -6,6 +6,8 @@ from rich.console import Console
 
 UNKNOWN = "-"
 MAX_WARNINGS = 12
+_WHOLE = frozenset({"samples_per_second", "num_rows", "num_steps", "noise_scale"})
+"""Figures whose fractions say nothing."""
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -24,7 +26,7 @@ def quantity(value: float | None) -> str:
 
 def figure(value: float, name: str = "") -> str:
     """A number as people read it: whole, or with the digits that matter."""
-    if name in ("samples_per_second", "num_rows", "num_steps") or float(value).is_integer():
+    if name in _WHOLE or float(value).is_integer():
         return f"{value:,.0f}"
     return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.4g}"
 

@@ -32,6 +32,11 @@ def print_result(console: Console, job: JobDetails, state_directory: Path) -> No
     table.add_row("test AUC", _beside(metrics.get("auc"), best, "best possible"))
     table.add_row("log-loss", _beside(metrics.get("log_loss"), constant, "constant predictor"))
     table.add_row("samples/s", _known(metrics.get("samples_per_second"), "samples_per_second"))
+    if metrics.get("noise_scale") is not None:
+        useful = _known(metrics.get("largest_useful_batch"), "largest_useful_batch")
+        table.add_row(
+            "noise scale", f"{_known(metrics['noise_scale'], 'noise_scale')}   (batches useful up to {useful})"
+        )
     if job.started_at and job.finished_at:
         table.add_row("took", duration((job.finished_at - job.started_at).total_seconds()))
     table.add_row("model", job.model_path or "none")

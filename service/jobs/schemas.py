@@ -29,6 +29,8 @@ class Progress(BaseModel):
     """Smoothed over some steps."""
     eta_seconds: float | None = None
     """Until the last step, at the present speed."""
+    noise_scale: float | None = None
+    """Samples; null where it is not measured, or the noise hides the gradient."""
 
 
 OF_A_RUNNING_ATTEMPT: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}

@@ -34,7 +34,7 @@ class ReportedProgress(Progress):
 
     def kept_by_the_next(self) -> "ReportedProgress":
         """What of it a new attempt is shown with until it says where it begins."""
-        kept = ("step", "num_steps", "done_fraction", "loss", "auc")
+        kept = ("step", "num_steps", "done_fraction", "loss", "auc", "noise_scale")
         return ReportedProgress(**{name: getattr(self, name) for name in kept})
 
     def from_start(
@@ -47,6 +47,7 @@ class ReportedProgress(Progress):
             "step": start.step,
             "num_steps": last_step.get("num_steps", self.num_steps),
             "loss": last_step.get("loss"),
+            "noise_scale": last_step.get("noise_scale"),
             "auc": last_evaluation.get("auc"),
         }
         begun = self.model_copy(update=changes)
@@ -63,6 +64,7 @@ class ReportedProgress(Progress):
             "loss": self.loss if report.loss is None else report.loss,
             "samples_per_second": speed,
             "eta_seconds": _eta_seconds(report, speed),
+            "noise_scale": report.noise_scale,
         }
 
     def _done_fraction(self, report: ProgressReport) -> float | None:

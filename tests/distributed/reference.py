@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from dlrm.config import ModelConfig
 from dlrm.data.batches import Batch
 from dlrm.data.rows import Bags
-from dlrm.model import DLRM
+from dlrm.model import make_dense_part
 
 MODEL = ModelConfig(embedding_dim=16, bottom_mlp=[32, 16], top_mlp=[32, 1])
 NUM_DENSE = 5
@@ -106,7 +106,7 @@ class Reference:
         """tables: initial weights, whole. mean_weight: of the samples."""
         self._mean_weight = mean_weight
         self.tables = {name: weights.double().requires_grad_() for name, weights in tables.items()}
-        self.model = DLRM(model, NUM_DENSE, len(tables), seed).double()
+        self.model = make_dense_part(model, NUM_DENSE, len(tables), seed).double()
         self._is_adagrad = table_optimizer == "rowwise_adagrad"
         self._row_sums = {name: torch.zeros(len(weights), dtype=torch.float64) for name, weights in tables.items()}
 

@@ -1,6 +1,6 @@
 """Functions that ranks run: train on given batches, save, and go on from what was saved."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,10 @@ class Trainer:
     rates: StepRates
 
     def step(self, batch: GlobalBatch, ranks: Ranks) -> float:
-        share = to_device(batch.share(ranks.rank, ranks.world_size), ranks.device)
-        result = self.parts.step(share, self.rates, Wishes(is_ready_to_save=self.saver.is_ready))
+        share = replace(batch.share(ranks.rank, ranks.world_size), index=self.progress.step)
+        result = self.parts.step(
+            to_device(share, ranks.device), self.rates, Wishes(is_ready_to_save=self.saver.is_ready)
+        )
         self.progress.step += 1
         self.progress.num_samples += batch.num_valid
         if result.is_save_due:
@@ -87,6 +89,8 @@ def train_on(
     piece.dense = {name: tensor.detach().clone() for name, tensor in trainer.parts.model.state_dict().items()}
     piece.shards = dict(local_tensors(trainer.parts.tables.state()))
     piece.dense_state = dict(local_tensors(trainer.parts.optimizer.state_dict()["state"]))
+    if trainer.parts.reduction is not None:
+        piece.dense_state |= dict(local_tensors(trainer.parts.reduction.state_dict(), "reduction"))
     piece.random_numbers = torch.rand(8)
     return piece
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dlrm.config import MomentsConfig, VarianceReductionConfig
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.reference import random_batches
@@ -13,6 +14,16 @@ from tests.distributed.training import Setting
 
 ADAGRAD = Setting(256, 64, "rowwise_adagrad", dense_rate=0.01, table_rate=0.02, dense_optimizer="adam")
 REDUCED = Setting(256, 64, "rowwise_adagrad", exchange_dtype="fp16", precision="bf16", dense_optimizer="adam")
+REDUCED_VARIANCE = Setting(
+    256,
+    64,
+    "rowwise_adagrad",
+    dense_rate=0.01,
+    table_rate=0.02,
+    dense_optimizer="lamb",
+    moments=MomentsConfig(every=2),
+    variance_reduction=VarianceReductionConfig(scale="update", control="shuffled"),
+)
 SGD = Setting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
 
 
@@ -20,7 +31,11 @@ def batches_of(setting: Setting, number: int):
     return random_batches(number, setting.global_size, [rows for _, rows in setting.table_rows])
 
 
-@pytest.mark.parametrize("setting", [ADAGRAD, SGD, REDUCED], ids=["adagrad and adam", "sgd", "bf16 and fp16"])
+@pytest.mark.parametrize(
+    "setting",
+    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE],
+    ids=["adagrad and adam", "sgd", "bf16 and fp16", "lamb with variance reduction"],
+)
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
     rank_pools: RankPools, tmp_path: Path, world_size: int, setting: Setting

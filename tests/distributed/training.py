@@ -1,12 +1,12 @@
 """Functions that ranks run: build a small model, train it on given batches, hand back what it became."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from dlrm.build import Parts, build_parts
-from dlrm.config import ModelConfig, ResolvedJob, parse_job, resolve
+from dlrm.config import ModelConfig, MomentsConfig, ResolvedJob, VarianceReductionConfig, parse_job, resolve
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.device_batch import to_device
 from dlrm.optimizers import StepRates
@@ -33,6 +33,8 @@ class Setting:
     table_rows: tuple[tuple[str, int], ...] = tuple(TABLE_ROWS.items())
     mean_weight: float = 1.0
     dense_optimizer: str = "sgd"
+    moments: MomentsConfig | None = None
+    variance_reduction: VarianceReductionConfig | None = None
 
     def resolved(self, world_size: int) -> ResolvedJob:
         document = {
@@ -45,6 +47,8 @@ class Setting:
             "dense_optimizer": {"name": self.dense_optimizer},
             "table_optimizer": {"name": self.table_optimizer},
             "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype},
+            "moments": self.moments and self.moments.model_dump(),
+            "variance_reduction": self.variance_reduction and self.variance_reduction.model_dump(),
             "precision": self.precision,
             "run": {"seed": self.seed},
             "resources": {"workers_per_node": world_size},
@@ -78,10 +82,10 @@ def train(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained
     parts = setting.build(ranks)
     results = [
         parts.step(
-            to_device(batch.share(ranks.rank, ranks.world_size), ranks.device),
+            to_device(replace(batch.share(ranks.rank, ranks.world_size), index=index), ranks.device),
             StepRates(dense=setting.dense_rate, table=setting.table_rate),
         )
-        for batch in batches
+        for index, batch in enumerate(batches)
     ]
     return Trained(
         losses=[result.loss for result in results],

@@ -47,3 +47,10 @@ def test_rows_are_dealt_out_in_equal_blocks(num_rows: int, expected: list[int]):
 def test_a_table_that_would_leave_a_rank_without_rows_goes_whole(num_rows: int):
     plan = make_plan(tables_of([num_rows, 400]), 4, "row_wise")
     assert [table_plan.sharding_type for table_plan in plan.tables] == ["table_wise", "row_wise"]
+
+
+def test_no_tables_are_spread_perfectly():
+    plan = make_plan([], 3, "auto")
+    assert plan.tables == ()
+    assert [plan.weight_bytes(rank) for rank in range(3)] == [0, 0, 0]
+    assert plan.imbalance == 1.0

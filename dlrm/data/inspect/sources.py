@@ -73,7 +73,8 @@ def _parse(
 def _columns(bags: Bags, is_multi_hot: Sequence[bool], missing_ids: Sequence[int | None]) -> list[CategoricalValues]:
     ends = np.cumsum(bags.lengths.sum(axis=1, dtype=np.int64))
     columns: list[CategoricalValues] = []
-    for place, ids in enumerate(np.split(bags.values, ends[:-1])):
+    # What lies behind the last end is nothing.
+    for place, ids in enumerate(np.split(bags.values, ends)[:-1]):
         distinct, codes = np.unique(ids, return_inverse=True)
         codes = codes.astype(np.int32)
         missing_id = missing_ids[place]

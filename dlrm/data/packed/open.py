@@ -73,10 +73,9 @@ def prepared_data(directory: Path) -> PreparedData:
 
 def _check(meta: PackedMeta, directory: Path) -> None:
     """Raise DataError where no model can be trained and measured on such rows."""
-    for kind, found in (("dense", meta.dense), ("categorical", meta.features)):
-        if not found:
-            valid = f"rows with at least one dense and one categorical feature: name a {kind} column in the schema"
-            raise DataError(f"the rows have no {kind} feature", directory, valid=valid)
+    if not meta.dense and not meta.features:
+        valid = "rows with at least one: name a dense or a categorical column in the schema"
+        raise DataError("the rows have no features", directory, valid=valid)
     for split in ("train", "eval"):
         of_split = meta.splits.get(split)
         if of_split is None or not of_split.num_rows:

@@ -1,8 +1,9 @@
 // Curves over the step, drawn by uPlot in the colours of the page.
-import { figure } from "./format.js";
+import { figure, rate } from "./format.js";
 
 const HEIGHT = 230;
 const POINTS_SHOWN_BELOW = 40;
+const LOGARITHMIC = 3;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -14,11 +15,22 @@ function valueRange(plot, min, max) {
   return [min - margin, max + margin];
 }
 
-/** A curve over the step. `lines`: [{label, colour, dash}], colours as names of CSS variables. */
+/** The same in whole powers of ten. */
+const tenfoldRange = (plot, min, max) => (min === null ? [1, 10] : uPlot.rangeLog(min, max, 10, true));
+
+const tenfoldValues = (plot, values) => values.map((value) => (value === null ? "" : power(value)));
+const power = (value) => (value < 0.001 ? value.toExponential() : rate(value));
+
+/**
+ * Curves over the step. `lines`: [{label, colour, dash}], colours as names of CSS variables.
+ * isLogarithmic: values are all above 0. format: of values in the legend.
+ */
 export class Chart {
-  constructor(target, lines) {
+  constructor(target, lines, { isLogarithmic = false, format = figure } = {}) {
     this.target = target;
     this.lines = lines;
+    this.isLogarithmic = isLogarithmic;
+    this.format = format;
     this.data = null;
     const redraw = () => this.data && this.#draw();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
@@ -53,10 +65,10 @@ export class Chart {
       height: HEIGHT,
       scales: {
         x: { time: false, range: () => [0, Math.max(this.numSteps ?? 0, ...this.data[0].slice(-1), 1)] },
-        y: { range: valueRange },
+        y: this.isLogarithmic ? { distr: LOGARITHMIC, range: tenfoldRange } : { range: valueRange },
       },
       axes: [{ ...axis, size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6] },
-        { ...axis, size: 52 }],
+        { ...axis, size: 52, values: this.isLogarithmic ? tenfoldValues : undefined }],
       series: [{ label: "step" }, ...this.lines.map((line) => this.#series(line))],
       cursor: { drag: { x: false, y: false } },
       hooks: { drawAxes: [(plot) => this.#drawMarks(plot)] },
@@ -91,7 +103,7 @@ export class Chart {
         size: 5,
         fill: colour(line.colour),
       },
-      value: (plot, value) => figure(value),
+      value: (plot, value) => this.format(value),
     };
   }
 }

@@ -30,6 +30,11 @@ export class Events {
     if (this.seen.size > numShown) this.show();
   }
 
+  /** The last one of a name that arrived. */
+  last(name) {
+    return [...this.seen.values()].findLast((event) => event.name === name);
+  }
+
   show() {
     // What ranks report arrives later than what the service does itself.
     const inOrder = [...this.seen.values()].sort((one, other) => Date.parse(one.time) - Date.parse(other.time));

@@ -2,10 +2,11 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const times = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 export const UNKNOWN = "–";
 
-const known = (value) => value !== null && value !== undefined;
+export const known = (value) => value !== null && value !== undefined;
 
 export const integer = (value) => (known(value) ? whole.format(value) : UNKNOWN);
 export const rate = (value) => (known(value) ? compact.format(value) : UNKNOWN);
@@ -14,6 +15,10 @@ export function figure(value) {
   if (!known(value)) return UNKNOWN;
   return value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(4) : String(Number(value.toPrecision(4)));
 }
+/** A number of samples that was estimated: 31,204, or 0.4. */
+export const samples = (value) => (known(value) && value < 10 ? String(Number(value.toPrecision(2))) : integer(value));
+/** How many times as much: 2.90, or 0.012. */
+export const multiple = (value) => (value < 0.1 ? String(Number(value.toPrecision(2))) : times.format(value));
 export const percent = (fraction) => (known(fraction) ? `${Math.floor(fraction * 100)} %` : "");
 export const bytes = (value) => `${(value / 2 ** 30).toFixed(1)} GiB`;
 

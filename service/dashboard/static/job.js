@@ -1,13 +1,15 @@
 // One job: header, figures, curves, events and log, fetched again while the job goes on.
+import { BATCH_ADVICE, showAdvice } from "./advice.js";
 import { secondsOf, showAttempts } from "./attempts.js";
 import { get, keepUpToDate, request, showCapacity, startHeader } from "./api.js";
 import { Chart } from "./charts.js";
 import { Events } from "./events.js";
 import {
-  bytes, clock, duration, element, figure, fileSize, hasEnded, integer, labelChips, percent, progressText, rate, reasonText,
-  showProgress, showState,
+  bytes, clock, duration, element, figure, fileSize, hasEnded, integer, known, labelChips, percent, progressText, rate,
+  reasonText, samples, showProgress, showState,
 } from "./format.js";
 import { Log } from "./log.js";
+import { NoiseCharts } from "./noise.js";
 
 const MAX_POINTS = 800;
 
@@ -19,6 +21,7 @@ let lossChart = null;
 let aucChart = null;
 let log = null;
 let stepDrawn = null;
+const noiseCharts = new NoiseCharts({ scale: byId("noise-scale"), ratios: byId("gsnr"), shares: byId("shares") });
 const events = new Events(byId("events"), byId("all-events"), path);
 
 function showHeader(job) {
@@ -49,6 +52,9 @@ function showTiles(job, lastCheckpoint, attempts) {
     ["Samples/s", rate(metrics.samples_per_second ?? progress.samples_per_second), `${integer(job.world_size)} ranks`],
     ["Ran for", attempts.length ? duration(secondsOf(attempts)) : "–", `attempt ${job.num_attempts || "–"}`],
   ];
+  if (known(progress.noise_scale)) {
+    tiles.push(["Noise scale", samples(progress.noise_scale), `batch ${integer(job.spec.batch.global_size)}`]);
+  }
   const saved = lastCheckpoint ? `${clock(lastCheckpoint.time)} · ${fileSize(lastCheckpoint.num_bytes)}` : "none yet";
   tiles.push(["Last checkpoint", lastCheckpoint ? `step ${integer(lastCheckpoint.step)}` : "–", saved]);
   byId("tiles").replaceChildren(
@@ -79,6 +85,7 @@ async function showCurves(job) {
   if (steps.items.length) lossChart ??= new Chart(byId("loss-chart"), [{ label: "loss", colour: "--accent" }]);
   const marks = steps.starts.filter((start) => start.attempt > 1).map((start) => start.step);
   lossChart?.show(curve(steps.items, (item) => item.loss), job.progress.num_steps, marks);
+  noiseCharts.show(steps.items, job, marks);
   const hasBest = evaluations.items.some((item) => item.best_possible_auc !== null);
   const lines = [{ label: "AUC", colour: "--good" }];
   if (hasBest) lines.push({ label: "best possible", colour: "--muted", dash: [6, 4] });
@@ -114,6 +121,7 @@ async function update() {
   page.hidden = false;
   log ??= new Log(byId("log"), byId("rank"), path, job.world_size);
   await Promise.all([showCurves(job), events.update(), log.update(job.num_attempts), showCapacity(bytes)]);
+  showAdvice(byId("advice"), events.last(BATCH_ADVICE));
   return !(hasEnded(job) && log.isComplete);
 }
 

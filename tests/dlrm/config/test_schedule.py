@@ -1,12 +1,28 @@
+from itertools import pairwise
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlrm.config import ScheduleConfig
+
+BASE = 2048
+SCHEDULES = st.builds(
+    ScheduleConfig,
+    warmup_fraction=st.floats(0.0, 0.5),
+    decay=st.sampled_from(["polynomial", "cosine", "constant", "wsd"]),
+    scaling=st.sampled_from(["none", "sqrt", "linear", "legw"]),
+)
+
+
+def factors(schedule: ScheduleConfig, num_steps: int, global_size: int = BASE) -> list[float]:
+    return [schedule.factor(step, num_steps, global_size) for step in range(num_steps)]
 
 
 def test_warm_up_is_linear_and_reaches_one_at_its_end():
     schedule = ScheduleConfig(warmup_fraction=0.1, decay="constant")
-    factors = [schedule.factor(step, 100) for step in range(12)]
-    assert factors == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0])
+    assert factors(schedule, 100)[:12] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 0.5])
@@ -15,23 +31,45 @@ def test_polynomial_decay_has_its_closed_form_and_stays_above_zero(power: float)
     for step in range(10, 100):
         progress = (step + 1 - 10) / 90
         expected = (1 - progress) ** power if step < 99 else (1 / 91) ** power
-        assert schedule.factor(step, 100) == pytest.approx(expected)
+        assert schedule.factor(step, 100, BASE) == pytest.approx(expected)
+
+
+def test_wsd_warms_up_stays_and_cools_down_over_shares_of_the_run():
+    found = factors(ScheduleConfig(warmup_fraction=0.1, decay="wsd", cooldown_fraction=0.25), 1000)
+    assert found[:100] == pytest.approx([(step + 1) / 100 for step in range(100)])
+    assert found[100:750] == pytest.approx([1.0] * 650)
+    assert found[750:999] == pytest.approx([(1000 - step - 1) / 250 for step in range(750, 999)])
+    assert 0 < found[-1] < found[-2]
 
 
 def test_a_schedule_without_warm_up_starts_at_its_peak():
     schedule = ScheduleConfig(warmup_fraction=0.0, decay="polynomial", power=1.0)
-    assert schedule.factor(0, 10) == 1.0
-    assert schedule.factor(5, 10) == pytest.approx(0.5)
+    assert schedule.factor(0, 10, BASE) == 1.0
+    assert schedule.factor(5, 10, BASE) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("num_steps", [1, 2, 3, 7])
-def test_very_short_runs_have_positive_rates_up_to_one(num_steps: int):
-    for warmup_fraction in (0.0, 0.1, 0.5):
-        schedule = ScheduleConfig(warmup_fraction=warmup_fraction)
-        assert all(0 < schedule.factor(step, num_steps) <= 1 for step in range(num_steps))
+@given(schedule=SCHEDULES, num_steps=st.integers(1, 40), global_size=st.integers(1, 2**20))
+def test_rates_of_short_runs_are_positive_and_reach_their_peak(
+    schedule: ScheduleConfig, num_steps: int, global_size: int
+):
+    found = factors(schedule, num_steps, global_size)
+    assert all(0 < factor <= 1 for factor in found)
+    # A peak between two steps is missed by less than what lies between them.
+    assert num_steps < 10 or max(found) > 0.8
 
 
-@pytest.mark.parametrize(("scaling", "scale"), [("none", 1.0), ("sqrt", 16.0), ("linear", 256.0)])
+@given(schedule=SCHEDULES, global_size=st.integers(1, 2**20))
+def test_rates_of_a_long_run_do_not_jump(schedule: ScheduleConfig, global_size: int):
+    num_steps = 2000
+    found = factors(schedule, num_steps, global_size)
+    num_warmup_steps = schedule.warmup(global_size) * num_steps
+    steepest_rise = 1.0 if num_warmup_steps < 2 else 1 / num_warmup_steps
+    for before, after in pairwise(found):
+        assert -0.011 < after - before <= steepest_rise + 1e-9
+    assert max(found) > 0.998
+
+
+@pytest.mark.parametrize(("scaling", "scale"), [("none", 1.0), ("sqrt", 16.0), ("linear", 256.0), ("legw", 16.0)])
 def test_the_peak_follows_the_batch_as_asked(scaling: str, scale: float):
     schedule = ScheduleConfig.model_validate({"scaling": scaling, "base_batch": 2048})
     assert schedule.scale(524_288) == scale
@@ -39,4 +77,30 @@ def test_the_peak_follows_the_batch_as_asked(scaling: str, scale: float):
 
 def test_the_shape_does_not_depend_on_the_number_of_steps():
     schedule = ScheduleConfig()
-    assert schedule.factor(499, 1000) == pytest.approx(schedule.factor(49, 100), rel=0.02)
+    assert schedule.factor(499, 1000, BASE) == pytest.approx(schedule.factor(49, 100, BASE), rel=0.02)
+
+
+def test_legw_warms_up_longer_with_the_batch_up_to_half_of_the_run():
+    schedule = ScheduleConfig(warmup_fraction=0.02, scaling="legw")
+    assert [schedule.warmup(BASE * ratio) for ratio in (1, 4, 25, 26, 256)] == [0.02, 0.08, 0.5, 0.5, 0.5]
+    assert schedule.asked_warmup(BASE * 256) == pytest.approx(5.12)
+    found = factors(schedule, 100, 4 * BASE)
+    assert found[:8] == pytest.approx([(step + 1) / 8 for step in range(8)])
+    capped = factors(schedule, 100, 256 * BASE)
+    assert capped[:50] == pytest.approx([(step + 1) / 50 for step in range(50)])
+
+
+@pytest.mark.parametrize(
+    ("document", "cooldown_fraction"),
+    [
+        ({"decay": "wsd"}, 0.2),
+        ({"decay": "wsd", "cooldown_fraction": None}, 0.2),
+        ({"decay": "wsd", "cooldown_fraction": 0.3}, 0.3),
+        ({"decay": "cosine"}, None),
+        ({}, None),
+    ],
+)
+def test_only_wsd_has_a_cool_down(document: dict[str, Any], cooldown_fraction: float | None):
+    schedule = ScheduleConfig.model_validate(document)
+    assert schedule.cooldown_fraction == cooldown_fraction
+    assert ScheduleConfig.model_validate(schedule.model_dump()) == schedule

@@ -3,7 +3,10 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 from rich.table import Table
 
+from dlrm.advice import advise
+from dlrm.record import BatchAdvice, EventReport
 from service.client import Attempt, Event, JobDetails, Progress
+from service.command.advice import print_advice
 from service.command.display import events_table, job_table, result_table
 from service.command.progress import describe
 
@@ -18,6 +21,14 @@ def printed(table: Table) -> str:
     console = Console(width=100)
     with console.capture() as capture:
         console.print(table)
+    return capture.get()
+
+
+def advised(advice: BatchAdvice) -> str:
+    """What is printed of it at the end of a run."""
+    console = Console(width=80)
+    with console.capture() as capture:
+        print_advice(console, EventReport(name="batch_advice", message="what it means", details=advice.model_dump()))
     return capture.get()
 
 
@@ -67,3 +78,29 @@ def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> N
 def test_a_small_loss_keeps_its_digits() -> None:
     assert describe(Progress(loss=1.5e-5)) == "loss 1.5e-05"
     assert describe(Progress(loss=0.69314)) == "loss 0.6931"
+
+
+def test_the_noise_scale_is_a_whole_number_of_samples_at_the_end_of_the_line() -> None:
+    progress = Progress(step=2, num_steps=10, eta_seconds=8.0, noise_scale=31_204.4)
+    assert describe(progress) == "step 2/10 · 8 s left · noise scale 31,204"
+    assert shown({"noise_scale": 31_204.4, "largest_useful_batch": 32_768.0}).splitlines() == [
+        "noise scale           31,204",
+        "largest useful batch  32,768",
+    ]
+
+
+def test_advice_is_a_row_a_batch_with_this_run_and_the_largest_useful_one_named() -> None:
+    lines = [line.split() for line in advised(advise(64, 16.0)).splitlines()]
+    assert lines[1] == ["batch", "steps", "samples", "steps/fewest", "samples/fewest"]
+    assert lines[2:-1] == [
+        ["1", "13.60", "0.21", "17.00", "1.06"],
+        ["4", "4.00", "0.25", "5.00", "1.25"],
+        ["16", "1.60", "0.40", "2.00", "2.00", "largest", "useful"],
+        ["64", "1.00", "1.00", "1.25", "5.00", "this", "run"],
+        ["256", "0.85", "3.40", "1.06", "17.00"],
+    ]
+    assert lines[-1] == ["what", "it", "means"]
+
+
+def test_without_a_noise_scale_the_advice_is_its_reason_alone() -> None:
+    assert advised(advise(64, None)) == "what it means\n"

@@ -188,13 +188,43 @@ def test_an_inferred_document_prepares_as_it_stands(here: Path, dlrm: Callable[.
     assert list(result["table_sizes"]) == [column.name for column in schema.categorical]
 
 
-def test_a_document_that_lacks_something_is_written_and_said_to(here: Path, dlrm: Callable[..., Any]) -> None:
-    (here / "rows.csv").write_text("click,x\n" + "".join(f"{row % 2},{row / 7}\n" for row in range(300)))
+def test_a_document_that_cannot_be_trained_is_written_and_said_to(here: Path, dlrm: Callable[..., Any]) -> None:
+    num_columns = 10_001
+    lines = [",".join(["click", *(f"x{column}" for column in range(num_columns))])]
+    lines += [",".join([str(row % 2), *[f"{row}.5"] * num_columns]) for row in range(6)]
+    (here / "rows.csv").write_text("\n".join(lines) + "\n")
     ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
     assert ended.code == 0, ended.err
-    assert "wrote job.toml: 1 dense, 0 categorical" in ended.err
+    assert "wrote job.toml: 10001 dense, 0 categorical" in ended.err
     assert "cannot be trained from as it stands" in ended.err
-    assert "none was found, and a model needs one" in (here / "job.toml").read_text()
+    assert "data.schema.dense" in ended.err
+    assert '"x10000"' in (here / "job.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "counts", "none"),
+    [("{row}.5", "1 dense, 0 categorical", "categorical"), ("s{row}", "0 dense, 1 categorical", "dense")],
+)
+def test_columns_of_one_kind_are_enough_to_train_from(
+    here: Path, dlrm: Callable[..., Any], value: str, counts: str, none: str
+) -> None:
+    rows = [f"{row % 2},{value.format(row=row % 9)}" for row in range(300)]
+    (here / "rows.csv").write_text("\n".join(["click,x", *rows]) + "\n")
+    ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
+    assert ended.code == 0, ended.err
+    assert f"wrote job.toml: {counts}" in ended.err
+    assert "dlrm train job.toml" in ended.err
+    assert f"{none} = []  # none was found" in (here / "job.toml").read_text()
+    inspected = dlrm("data", "inspect", "job.toml", "--json")
+    assert inspected.code == 0, inspected.err
+    assert dlrm("data", "inspect", "job.toml", "--html", "page.html").code == 0
+    prepared = dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1")
+    assert prepared.code == 0, prepared.err
+    of_packed = dlrm("data", "inspect", "packed", "--json")
+    assert of_packed.code == 0, of_packed.err
+    for answer in (inspected, of_packed):
+        report = json.loads(answer.out.splitlines()[-1])
+        assert (len(report["dense"]), len(report["categorical"])) == ((0, 1) if none == "dense" else (1, 0))
 
 
 @pytest.mark.parametrize(

@@ -124,3 +124,18 @@ def test_of_many_warnings_of_one_kind_the_first_are_told_and_the_rest_counted(tm
     assert said[MAX_WARNINGS - 1 :] == [f"warning: step {MAX_WARNINGS - 1} is dropped", "warning: no space left"]
     assert progress.left_out == ["and 3 more of this kind: step_dropped"]
     assert len(progress.warnings) == MAX_WARNINGS + 4
+
+
+def test_the_advice_of_a_run_is_kept_for_its_end_and_is_no_warning(tmp_path: Path) -> None:
+    attempt, said = AttemptDirectory(tmp_path), list[str]()
+    progress = SpoolProgress(attempt, said.append)
+    with (
+        closing(SpoolWriter(attempt.spool_file(0, "events"))) as events,
+        closing(SpoolWriter(attempt.spool_file(0, "metrics"))) as metrics,
+    ):
+        metrics.write(step(1, 100.0).model_copy(update={"noise_scale": 900.0}))
+        assert (progress.read().noise_scale, progress.advice) == (900.0, None)
+        events.write(EventReport(name="batch_advice", message="batches are useful up to about 1,024"))
+    progress.read()
+    assert progress.advice is not None
+    assert (progress.advice.message, progress.warnings, said) == ("batches are useful up to about 1,024", [], [])

@@ -70,6 +70,8 @@ def test_the_last_line_of_train_is_its_result_and_the_model_can_be_evaluated(tmp
     assert (result["state"], result["reason"]) == ("succeeded", "completed")
     assert 0.0 < result["auc"] < result["best_possible_auc"] < 1.0
     assert result["samples_per_second"] > 0
+    assert result["noise_scale"] > 0
+    assert result["largest_useful_batch"] in {2.0**power for power in range(25)}
     assert result["run_directory"] == str(tmp_path / "run")
     assert "chunk_size" in ended.stderr
     spec = json.loads((tmp_path / "run" / "spec.json").read_text())

@@ -12,8 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+from dlrm.advice import advise
 from dlrm.config import ResolvedJob
 from dlrm.record import (
+    BATCH_ADVICE,
     EXIT_FAILED,
     AttemptDirectory,
     CheckpointFile,
@@ -61,6 +63,27 @@ def succeed(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     code = finish(directory, attempt, Training(directory, attempt))
     pusher.close()
     return code
+
+
+def measure_noise(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    """Step by step: noise alone, a noise scale that falls below the batch of 64, and what follows from the last one."""
+    metrics = SpoolWriter(attempt.spool_file(0, "metrics"))
+    metrics.write(StartReport(step=0, evaluated_step=0))
+    scales = (None, 1000.0, 300.0, 90.0, 30.0)
+    for number, scale in enumerate(scales, start=1):
+        said = {
+            "noise_scale": scale,
+            "gsnr": {"bottom.layers.0": scale and 1 / scale, "top.layers.1": 1e-5 * number},
+            "share_at_gamma": 0.5,
+            "share_at_one": 0.125,
+        }
+        metrics.write(step_report(number).model_copy(update=said))
+    details = advise(64, scales[-1]).model_dump()
+    SpoolWriter(attempt.spool_file(0, "events")).write(
+        EventReport(name=BATCH_ADVICE, message="batches are useful up to about 32", details=details)
+    )
+    directory.model.mkdir()
+    return end(attempt, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS, metrics={"auc": 0.75}))
 
 
 def wait(directory: RunDirectory, attempt: AttemptDirectory) -> int:
@@ -148,6 +171,7 @@ BEHAVIOURS = {
     function.__name__: function
     for function in (
         succeed,
+        measure_noise,
         wait,
         prepare,
         finish_when_asked_to_stop,

@@ -1,5 +1,6 @@
 """Pushed reports: each taken in once, whoever brings it."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -162,6 +163,7 @@ def test_reports_become_progress_metrics_and_events(api: Any, attempt: Attempt) 
         "auc": 0.7,
         "samples_per_second": 100.0,
         "eta_seconds": 8 * 64 / 100.0,
+        "noise_scale": None,
     }
     reported = [e for e in api.viewer.get(f"/v1/jobs/{attempt.job_id}/events").json()["items"] if e["kind"] == "report"]
     assert [(e["name"], e["rank"], e["attempt"], e["details"]) for e in reported] == [
@@ -169,6 +171,21 @@ def test_reports_become_progress_metrics_and_events(api: Any, attempt: Attempt) 
     ]
     evaluations = api.viewer.get(f"/v1/jobs/{attempt.job_id}/metrics", params={"kind": "evaluation"}).json()["items"]
     assert [(item["attempt"], item["auc"]) for item in evaluations] == [(1, 0.7)]
+
+
+def test_the_noise_of_a_step_is_served_as_it_was_reported(api: Any, attempt: Attempt) -> None:
+    noise = {
+        "noise_scale": 900.0,
+        "gsnr": {"bottom.layers.0": 0.01, "top.layers.1": None},
+        "share_at_gamma": 0.5,
+        "share_at_one": 0.25,
+    }
+    old_trainer = json.dumps({name: value for name, value in json.loads(step_line(2)).items() if name not in noise})
+    push(api, attempt, 1, [step_line(1, **noise), old_trainer])
+    assert api.viewer.get(f"/v1/jobs/{attempt.job_id}").json()["progress"]["noise_scale"] is None
+    first, second = api.viewer.get(f"/v1/jobs/{attempt.job_id}/metrics").json()["items"]
+    assert {name: first[name] for name in noise} == noise
+    assert {name: second[name] for name in noise} == dict.fromkeys(noise)
 
 
 def test_metrics_come_in_pages_or_thinned_evenly_with_the_last_one(api: Any, attempt: Attempt) -> None:

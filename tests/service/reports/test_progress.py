@@ -1,6 +1,6 @@
 from itertools import permutations
 
-from dlrm.record import ProgressReport, StepReport
+from dlrm.record import ProgressReport, StartReport, StepReport
 from service.reports.progress import ReportedProgress
 
 LOADING = ProgressReport(time=1.0, phase="loading", done_fraction=0.5)
@@ -44,3 +44,18 @@ def test_a_preparation_says_how_far_it_is_and_training_starts_anew() -> None:
     progress = progress.after(ProgressReport(time=2.0, phase="training"))
     assert (progress.phase, progress.done_fraction, progress.message) == ("training", None, None)
     assert progress.after(STEP.model_copy(update={"time": 3.0})).done_fraction == 0.75
+
+
+def test_the_noise_scale_is_that_of_the_last_step_and_none_where_the_noise_hides_the_gradient() -> None:
+    progress = ReportedProgress().after(STEP.model_copy(update={"noise_scale": 900.0}))
+    assert progress.noise_scale == 900.0
+    assert progress.kept_by_the_next().noise_scale == 900.0
+    assert progress.after(STEP).noise_scale is None
+
+
+def test_an_attempt_that_goes_back_has_the_noise_scale_of_the_last_step_that_stands() -> None:
+    progress = ReportedProgress().after(STEP.model_copy(update={"noise_scale": 900.0}))
+    start = StartReport(step=1, evaluated_step=0)
+    assert progress.from_start(start, {"num_steps": 4, "loss": 0.6, "noise_scale": 500.0}, None).noise_scale == 500.0
+    # Of a trainer that measured none.
+    assert progress.from_start(start, {"num_steps": 4, "loss": 0.6}, None).noise_scale is None

@@ -1,0 +1,96 @@
+"""How fast a training step is, where its time goes and what memory it takes: `python -m benchmarks.step`.
+
+It makes the very steps that `dlrm train` makes, on random rows, each rank in a process of its own. Making a batch is
+not counted: a run reads the next ones while it trains.
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+import torch.distributed as dist
+
+from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape, on_ranks, own_memory_bytes
+from dlrm.build import Parts
+from dlrm.config import ConfigError
+from sharding.agree import Wishes, told_by_all
+from sharding.ranks import Ranks
+
+NUM_WARM, MIN_STEPS = 2, 2
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run of steps took."""
+
+    samples_per_second: float
+    step_seconds: dict[str, float]
+    """By part, of one step; the mean of all ranks."""
+    peak_memory_bytes: int
+    """Anonymous and shared memory of the rank that took most."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_shape(parser)
+    parser.add_argument("--seconds", type=float, default=20.0, help="at least so long, and at least 2 steps")
+    parser.add_argument("--variance-reduction", choices=list(REDUCTIONS), default="off")
+    parser.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
+    arguments = parser.parse_args()
+    shape = Shape.of(arguments).reduced(arguments.variance_reduction)
+    try:
+        _ = shape.job
+    except ConfigError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    on_ranks(shape.world_size, run_rank, shape, arguments.seconds, arguments.json)
+    return 0
+
+
+def run_rank(ranks: Ranks, shape: Shape, seconds: float, is_json: bool) -> None:
+    measured = _measure(shape.parts(ranks), shape, ranks, seconds)
+    if ranks.rank == 0:
+        print(json.dumps(asdict(measured)) if is_json else _table(measured, shape), flush=True)  # noqa: T201
+
+
+def _measure(parts: Parts, shape: Shape, ranks: Ranks, seconds: float) -> Measured:
+    """Steps until one ends after `seconds`, on all ranks alike."""
+    num_steps, taken = 0, 0.0
+    for batch in shape.batches():
+        if batch.index == NUM_WARM:
+            parts.step.clock.reset()
+        dist.barrier(ranks.dense_group)
+        is_last = num_steps >= MIN_STEPS - 1 and taken >= seconds
+        started = time.perf_counter()
+        result = parts.step(batch, RATES, Wishes(is_stop_requested=is_last))
+        if batch.index >= NUM_WARM:
+            taken += time.perf_counter() - started
+            num_steps += 1
+        if result.is_stop_requested:
+            break
+    by_part = {part: total / num_steps for part, total in parts.step.clock.seconds.items()}
+    told = told_by_all(ranks.background_group, (by_part, own_memory_bytes()))
+    return Measured(
+        samples_per_second=shape.batch_size * num_steps / taken,
+        step_seconds={part: sum(parts[part] for parts, _ in told) / len(told) for part in by_part},
+        peak_memory_bytes=max(num_bytes for _, num_bytes in told),
+    )
+
+
+def _table(measured: Measured, shape: Shape) -> str:
+    step = shape.batch_size / measured.samples_per_second
+    parts = {**measured.step_seconds, "rest": step - sum(measured.step_seconds.values())}
+    return "\n".join(
+        [
+            f"{shape.batch_size:,} samples a step on {shape.world_size} rank(s), variance reduction {shape.reduction}:",
+            f"{measured.samples_per_second:,.0f} samples/s, {step:.3f} s a step",
+            *(f"  {part:<14} {seconds:8.3f} s {seconds / step:6.1%}" for part, seconds in parts.items()),
+            f"peak memory of a rank: {measured.peak_memory_bytes / 1e9:.2f} GB, without its libraries' files",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""What measurements of training steps share: the shape of what is trained, its ranks, and random batches."""
+
+import argparse
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from dlrm.build import Parts, build_parts, plan_tables
+from dlrm.config import ModelConfig, ResolvedJob, parse_job, resolve
+from dlrm.data.rows import DataSchema, Feature
+from dlrm.device_batch import DeviceBatch
+from dlrm.optimizers import StepRates
+from sharding.ranks import Ranks, make_ranks
+
+NUM_DENSE = 13
+RATES = StepRates(dense=0.0005, table=0.02)
+REDUCTIONS: dict[str, dict[str, Any]] = {
+    "off": {"moments": None},
+    "default": {"variance_reduction": {}},
+    "exact": {"variance_reduction": {}, "moments": {"estimator": "exact", "fraction": 1.0}},
+    "groups": {"variance_reduction": {}, "moments": {"estimator": "groups"}},
+}
+"""Parts of a job document. default: with the defaults of both; exact: moments of all samples."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is trained."""
+
+    batch_size: int
+    world_size: int
+    num_tables: int
+    rows_per_table: int
+    embedding_dim: int
+    architecture: str
+    precision: str
+    exchange_dtype: str
+    ids: Literal["uniform", "zipf"]
+    reduction: str = "off"
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Self:
+        """arguments: of a parser that went through `add_shape`."""
+        return cls(
+            batch_size=arguments.batch,
+            world_size=arguments.ranks,
+            num_tables=arguments.tables,
+            rows_per_table=arguments.rows,
+            embedding_dim=arguments.dim,
+            architecture=arguments.architecture,
+            precision=arguments.precision,
+            exchange_dtype=arguments.exchange,
+            ids=arguments.ids,
+        )
+
+    def reduced(self, reduction: str) -> Self:
+        """The same under one of `REDUCTIONS`."""
+        return replace(self, reduction=reduction)
+
+    @property
+    def job(self) -> ResolvedJob:
+        """Raises ConfigError for what no job may be."""
+        document = {
+            "data": {"format": "synthetic"},
+            "batch": {"global_size": self.batch_size},
+            "model": {
+                "architecture": self.architecture,
+                "embedding_dim": self.embedding_dim,
+                "bottom_mlp": [512, 256, self.embedding_dim],
+                "top_mlp": [512, 256, 1],
+            },
+            "sharding": {"exchange_dtype": self.exchange_dtype},
+            "precision": self.precision,
+            "resources": {"workers_per_node": self.world_size},
+            **REDUCTIONS[self.reduction],
+        }
+        return resolve(parse_job(document))
+
+    @property
+    def schema(self) -> DataSchema:
+        return DataSchema(NUM_DENSE, tuple(Feature(f"C{n}", self.rows_per_table) for n in range(self.num_tables)))
+
+    def parts(self, ranks: Ranks) -> Parts:
+        """What `dlrm train` builds for it. Collective."""
+        plan = plan_tables(self.job, self.schema)
+        return build_parts(self.job, self.schema, plan, ranks, mean_train_weight=1.0)
+
+    def batches(self) -> Iterator[DeviceBatch]:
+        """This rank's share of one random batch after another."""
+        size = self.batch_size // self.world_size
+        num_ids = self.num_tables * size
+        index = 0
+        while True:
+            ones = torch.ones(size)
+            labels = (torch.rand(size) < 0.25).float()
+            lengths = torch.ones(num_ids, dtype=torch.int32)
+            dense = torch.rand(size, NUM_DENSE)
+            yield DeviceBatch(index, dense, self._draw(num_ids), lengths, labels, ones, ones, self.batch_size)
+            index += 1
+
+    def _draw(self, num_ids: int) -> torch.Tensor:
+        if self.ids == "uniform":
+            return torch.randint(0, self.rows_per_table, (num_ids,))
+        # k in [1, rows + 1) with a uniform logarithm: whole ones come about as often as 1 / k.
+        places = torch.rand(num_ids).mul_(math.log(self.rows_per_table + 1)).exp_().long()
+        return places.sub_(1).clamp_(max=self.rows_per_table - 1)
+
+
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    """The options that say what is trained; defaults are 26 tables of 100,000 x 64 and the default perceptrons."""
+    parser.add_argument("--batch", type=int, default=32_768, help="samples of a step over all ranks")
+    parser.add_argument("--ranks", type=int, default=2, help="processes; cores are dealt out among them")
+    parser.add_argument("--tables", type=int, default=26, help="categorical features")
+    parser.add_argument("--rows", type=int, default=100_000, help="of each table")
+    parser.add_argument("--dim", type=int, default=64, help="numbers of an embedding")
+    architectures = ModelConfig.model_json_schema()["properties"]["architecture"]
+    parser.add_argument("--architecture", choices=architectures.get("enum", [architectures["default"]]), default="dlrm")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16", help="of the dense part")
+    parser.add_argument("--exchange", choices=["fp32", "fp16"], default="fp32", help="of pooled embeddings")
+    parser.add_argument(
+        "--ids", choices=["uniform", "zipf"], default="uniform", help="zipf: the k-th as often as 1 / k"
+    )
+
+
+def on_ranks(world_size: int, function: Callable[..., None], *arguments: Any) -> None:
+    """Run `function(ranks, *arguments)` in `world_size` processes."""
+    with tempfile.TemporaryDirectory() as directory:
+        mp.spawn(  # pyright: ignore[reportPrivateImportUsage]
+            _run, (world_size, f"file://{directory}/rendezvous", function, arguments), nprocs=world_size
+        )
+
+
+def _run(
+    rank: int, world_size: int, rendezvous: str, function: Callable[..., None], arguments: tuple[Any, ...]
+) -> None:
+    with _joined(rank, world_size, rendezvous) as ranks:
+        torch.manual_seed(rank)
+        function(ranks, *arguments)
+
+
+@contextmanager
+def _joined(rank: int, world_size: int, rendezvous: str) -> Iterator[Ranks]:
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world_size))
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world_size)
+    yield make_ranks(torch.device("cpu"))
+    dist.destroy_process_group()
+
+
+def own_memory_bytes() -> int:
+    """Most that this process has had for itself: anonymous and shared memory, without the files of its libraries."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    peak, files = (int(lines[name].split()[0]) * 1024 for name in ("VmHWM", "RssFile"))
+    return peak - files

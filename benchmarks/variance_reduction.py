@@ -1,0 +1,100 @@
+"""What variance reduction costs a step: `python -m benchmarks.variance_reduction`.
+
+Steps without it and with each kind of it take turns in the same processes, on the same batches, each kind compared with
+the step without it of the same round: machines that others use too are faster now and slower then, and a ratio of two
+neighbours hardly sees that. Where both cores are busy with other work, the CPU time is the figure to trust.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+
+import torch.distributed as dist
+
+from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape, on_ranks
+from dlrm.config import ConfigError
+from dlrm.device_batch import DeviceBatch
+from dlrm.step import TrainingStep
+from sharding.ranks import Ranks
+
+NUM_WARM = 2
+WITHOUT, *KINDS = REDUCTIONS
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What one step took on one rank."""
+
+    wall: float
+    cpu: float
+    dense: float
+    """Of the dense part alone, where moments are measured."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_shape(parser)
+    parser.add_argument("--pairs", type=int, default=7, help="steps of each kind, and without")
+    parser.add_argument("--with", dest="kinds", nargs="+", choices=KINDS, default=KINDS, help="kinds to measure")
+    arguments = parser.parse_args()
+    shape = Shape.of(arguments)
+    try:
+        for kind in arguments.kinds:
+            _ = shape.reduced(kind).job
+    except ConfigError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    on_ranks(shape.world_size, run_rank, shape, arguments.kinds, arguments.pairs)
+    return 0
+
+
+def run_rank(ranks: Ranks, shape: Shape, kinds: list[str], num_rounds: int) -> None:
+    steps = {kind: shape.reduced(kind).parts(ranks).step for kind in (WITHOUT, *kinds)}
+    rounds: list[dict[str, Seconds]] = []
+    for batch in shape.batches():
+        if batch.index == NUM_WARM + num_rounds:
+            break
+        # None is always the first of a round.
+        order = [*steps] if batch.index % 2 else [*steps][::-1]
+        taken = {kind: _timed(steps[kind], batch, ranks) for kind in order}
+        if batch.index >= NUM_WARM:
+            rounds.append(taken)
+    if ranks.rank == 0:
+        print(_table(shape, rounds), flush=True)  # noqa: T201
+
+
+def _timed(step: TrainingStep, batch: DeviceBatch, ranks: Ranks) -> Seconds:
+    step.clock.reset()
+    dist.barrier(ranks.dense_group)
+    started, cpu_started = time.perf_counter(), time.process_time()
+    step(batch, RATES)
+    return Seconds(time.perf_counter() - started, time.process_time() - cpu_started, step.clock.seconds["dense"])
+
+
+def _table(shape: Shape, rounds: list[dict[str, Seconds]]) -> str:
+    """rounds: of rank 0."""
+    head = ["with", "step, s", "ratio, median", "least", "largest", "of CPU time", "of the dense part"]
+    lines = [
+        f"B = {shape.batch_size:,} on {shape.world_size} rank(s), {shape.precision}, {len(rounds)} pairs",
+        f"| {' | '.join(head)} |",
+        "|---" * len(head) + "|",
+    ]
+    for kind in (kind for kind in REDUCTIONS if kind in rounds[0]):
+        pairs = [(taken[kind], taken[WITHOUT]) for taken in rounds]
+        ratios = [ours.wall / base.wall for ours, base in pairs]
+        figures = [
+            statistics.median(ratios),
+            min(ratios),
+            max(ratios),
+            statistics.median(ours.cpu / base.cpu for ours, base in pairs),
+            statistics.median(ours.dense / base.dense for ours, base in pairs),
+        ]
+        seconds = statistics.median(ours.wall for ours, _ in pairs)
+        lines.append(f"| {kind} | {seconds:.2f} | {' | '.join(f'{figure:.3f}' for figure in figures)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

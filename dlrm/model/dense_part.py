@@ -1,0 +1,21 @@
+"""The dense part that a job names."""
+
+from torch import nn
+
+from dlrm.config import ModelConfig
+from dlrm.model.dcn import DCNv2
+from dlrm.model.dlrm import DLRM
+
+_ARCHITECTURES = {"dlrm": DLRM, "dcn_v2": DCNv2}
+
+
+def make_dense_part(config: ModelConfig, num_dense: int, num_features: int, seed: int) -> nn.Module:
+    """All of a model that is not an embedding table: dense [c, N], pooled [c, F, D] -> logits [c].
+
+    num_dense: N. num_features: F; one of the two may be 0, and what interacts then are the others. Every parameter is
+    one of an `nn.Linear` that is called once, with one row a sample. The initial weights are a function of `seed` and
+    the shapes alone. Raises ValueError where there is neither.
+    """
+    if num_dense == 0 and num_features == 0:
+        raise ValueError("there is nothing to predict from: no dense feature, and no other")
+    return _ARCHITECTURES[config.architecture](config, num_dense, num_features, seed)

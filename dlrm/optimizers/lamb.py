@@ -1,0 +1,73 @@
+"""LAMB: Adam, each tensor at a rate that follows its norm."""
+
+# Public torch has no name for the operations that its own optimizers are built of.
+# pyright: reportPrivateImportUsage=false
+
+from typing import Any
+
+import torch
+from torch.optim.optimizer import ParamsT
+
+from dlrm.optimizers.trust import TrustScaled, norms, ratios
+
+
+class Lamb(TrustScaled):
+    """You et al. 2020 (arXiv 1904.00962), algorithm 2: w = w - lr ratio u, with u Adam's update, corrected for its
+    start, plus weight_decay w, and ratio = ||w|| / ||u||, 1 where one of them is 0.
+
+    The norm of w is taken as it is (phi is the identity). At ratio 1 it is Adam with decoupled weight decay. Groups
+    whose `is_trust_scaled` is false are trained so.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        *,
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        is_trust_scaled: bool = True,
+    ) -> None:
+        settings = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "is_trust_scaled": is_trust_scaled,
+        }
+        super().__init__(params, settings)
+
+    def _step_group(self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
+        updates = self._adam_updates(group, parameters, gradients)
+        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        if group["is_trust_scaled"]:
+            of_weights, of_updates = norms(parameters), norms(updates)
+            torch._foreach_mul_(updates, ratios(of_weights, of_updates, of_weights / of_updates))
+        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+
+    def _adam_updates(
+        self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
+        states = [self._state_of(parameter) for parameter in parameters]
+        means, mean_squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+        beta1, beta2 = group["betas"]
+        torch._foreach_add_(steps, 1)
+        torch._foreach_lerp_(means, gradients, 1 - beta1)
+        torch._foreach_mul_(mean_squares, beta2)
+        torch._foreach_addcmul_(mean_squares, gradients, gradients, 1 - beta2)
+        roots = torch._foreach_sqrt(mean_squares)
+        torch._foreach_div_(roots, [(1 - beta2 ** step.item()) ** 0.5 for step in steps])
+        torch._foreach_add_(roots, group["eps"])
+        updates = torch._foreach_div(means, roots)
+        torch._foreach_div_(updates, [1 - beta1 ** step.item() for step in steps])
+        return updates
+
+    def _state_of(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+        state = self.state[parameter]
+        if not state:
+            # On the host, as in torch's Adam: it is read at every step.
+            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        return state

@@ -1,0 +1,57 @@
+"""LARS: SGD with momentum, each tensor at a rate that follows its norm."""
+
+# Public torch has no name for the operations that its own optimizers are built of.
+# pyright: reportPrivateImportUsage=false
+
+from typing import Any
+
+import torch
+from torch.optim.optimizer import ParamsT
+
+from dlrm.optimizers.trust import TrustScaled, norms, ratios
+
+
+class Lars(TrustScaled):
+    """You et al. 2017 (arXiv 1708.03888): v = momentum v + ratio (g + weight_decay w), w = w - lr v, with ratio =
+    trust_coefficient ||w|| / (||g|| + weight_decay ||w||), 1 where ||w|| or ||g|| is 0.
+
+    The paper puts lr into v; here it stands outside, as in torch's SGD, so that a rate that falls takes hold at once:
+    at ratio 1 it is SGD with momentum. Groups whose `is_trust_scaled` is false are trained so.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        *,
+        lr: float,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        trust_coefficient: float = 0.001,
+        is_trust_scaled: bool = True,
+    ) -> None:
+        settings = {
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "trust_coefficient": trust_coefficient,
+            "is_trust_scaled": is_trust_scaled,
+        }
+        super().__init__(params, settings)
+
+    def _step_group(self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
+        decay = group["weight_decay"]
+        velocities = [self._velocity_of(parameter) for parameter in parameters]
+        pushes = torch._foreach_add(gradients, parameters, alpha=decay)
+        if group["is_trust_scaled"]:
+            of_weights, of_gradients = norms(parameters), norms(gradients)
+            ratio = group["trust_coefficient"] * of_weights / (of_gradients + decay * of_weights)
+            torch._foreach_mul_(pushes, ratios(of_weights, of_gradients, ratio))
+        torch._foreach_mul_(velocities, group["momentum"])
+        torch._foreach_add_(velocities, pushes)
+        torch._foreach_add_(parameters, velocities, alpha=-group["lr"])
+
+    def _velocity_of(self, parameter: torch.Tensor) -> torch.Tensor:
+        state = self.state[parameter]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        return state["momentum_buffer"]

@@ -1,0 +1,34 @@
+"""What a checkpoint calls the state of a parameter: its number in the model.
+
+torch counts through the groups of an optimizer: with other groups, state would silently go to other parameters.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+
+def number_as_in_model(optimizer: Optimizer, parameters: Sequence[Tensor]) -> None:
+    """Number parameters in state dicts of `optimizer` by their place in `parameters`, and load state alone.
+
+    Settings of its groups stay: they are those of the job, not of a checkpoint.
+    """
+    places = {id(parameter): place for place, parameter in enumerate(parameters)}
+
+    def renumber(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+        order = [places[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
+        return {
+            "state": {order[number]: state for number, state in state_dict["state"].items()},
+            "param_groups": [
+                {**group, "params": [order[number] for number in group["params"]]}
+                for group in state_dict["param_groups"]
+            ],
+        }
+
+    def keep_groups(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+        return {**state_dict, "param_groups": optimizer.state_dict()["param_groups"]}
+
+    optimizer.register_state_dict_post_hook(renumber)
+    optimizer.register_load_state_dict_pre_hook(keep_groups)

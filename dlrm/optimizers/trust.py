@@ -1,0 +1,43 @@
+"""What optimizers share that give each tensor a rate of its own, by its norm."""
+
+# Public torch has no name for the operations that its own optimizers are built of.
+# pyright: reportPrivateImportUsage=false
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+
+class TrustScaled(Optimizer):
+    """Steps group by group, all tensors of a group at once; those of groups without `is_trust_scaled` have ratio 1."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One step, on the gradients in `.grad`; parameters without one are left alone."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if parameters:
+                self._step_group(group, parameters, [parameter.grad for parameter in parameters])
+        return loss
+
+    @abstractmethod
+    def _step_group(
+        self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]
+    ) -> None: ...
+
+
+def norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """[n] L2 norms of n tensors of one number format, without waiting for a device."""
+    return torch.stack(torch._foreach_norm(tensors))
+
+
+def ratios(of_weights: torch.Tensor, of_others: torch.Tensor, ratio: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """`ratio` [n] tensor by tensor, 1 where one of the two norms [n] is 0."""
+    return torch.where((of_weights > 0) & (of_others > 0), ratio, 1.0).unbind()

@@ -1,0 +1,46 @@
+// What the gradient's noise says: its scale beside the batch, its ratio by layer, and the factors of variance reduction.
+import { Chart } from "./charts.js";
+import { figure, known, samples } from "./format.js";
+
+const NUM_COLOURS = 8;
+const DASH = [6, 4];
+const SCALE = [
+  { label: "noise scale", colour: "--accent" },
+  { label: "batch", colour: "--muted", dash: DASH, isReference: true },
+];
+const SHARES = [{ label: "at gamma", colour: "--accent" }, { label: "at 1", colour: "--good" }];
+
+const ofLayer = (layer, place) => ({
+  label: layer,
+  colour: `--series-${1 + (place % NUM_COLOURS)}`,
+  dash: place < NUM_COLOURS ? undefined : DASH,
+});
+
+/** Charts that come into view with the first value they have to show; a run without one shows none. */
+export class NoiseCharts {
+  /** figures: {scale, ratios, shares}, hidden <figure>s with a .chart in each. */
+  constructor(figures) {
+    this.figures = figures;
+    this.charts = {};
+  }
+
+  /** items: step reports. marks: steps at which an attempt went on. */
+  show(items, job, marks) {
+    const batch = job.spec.batch.global_size;
+    const layers = Object.keys(items.findLast((item) => item.gsnr)?.gsnr ?? {});
+    const draw = (name, lines, options, values) => {
+      const rows = items.map(values);
+      const curves = lines.map((_, place) => rows.map((row) => row[place] ?? null));
+      const hasValues = curves.some((curve, place) => !lines[place].isReference && curve.some(known));
+      if (!this.charts[name] && !hasValues) return;
+      this.figures[name].hidden = false;
+      this.charts[name] ??= new Chart(this.figures[name].querySelector(".chart"), lines, options);
+      this.charts[name].show([items.map((item) => item.step), ...curves], job.progress.num_steps, marks);
+    };
+    draw("scale", SCALE, { isLogarithmic: true, format: samples }, (item) => [item.noise_scale, batch]);
+    draw("ratios", layers.map(ofLayer), { isLogarithmic: true, format: figure }, (item) =>
+      layers.map((layer) => item.gsnr?.[layer]),
+    );
+    draw("shares", SHARES, { format: figure }, (item) => [item.share_at_gamma, item.share_at_one]);
+  }
+}

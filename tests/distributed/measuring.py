@@ -1,0 +1,127 @@
+"""Functions that ranks run: the moments of one batch as a step measures them; and the same by single samples."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dlrm.config import ModelConfig, MomentsConfig
+from dlrm.dense_pass import DensePass
+from dlrm.device_batch import DeviceBatch
+from dlrm.model import make_dense_part
+from dlrm.moments import ExactMoments, GroupMoments, num_extra_sums
+from dlrm.moments.estimator import Estimator, Share
+from sharding.dense import FlatSums
+from sharding.ranks import Ranks
+
+NUM_DENSE, NUM_FEATURES = 5, 3
+
+
+@dataclass(frozen=True)
+class Given:
+    """A model, and a whole global batch whose last rows only fill it."""
+
+    model: ModelConfig
+    moments: MomentsConfig
+    global_size: int
+    num_valid: int
+    chunk_size: int
+    dtype: torch.dtype
+    is_weighted: bool = False
+    is_bf16: bool = False
+    has_bf16_squares: bool = False
+
+    def build(self) -> nn.Module:
+        return make_dense_part(self.model, NUM_DENSE, NUM_FEATURES, seed=3).to(self.dtype)
+
+    def rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """dense [B, N], pooled [B, F, D], labels [B], weights [B]; zeros but for the first where rows only fill."""
+        generator = torch.Generator().manual_seed(11)
+        dense = torch.randn(self.global_size, NUM_DENSE, generator=generator, dtype=torch.float64)
+        shape = (self.global_size, NUM_FEATURES, self.model.embedding_dim)
+        pooled = torch.randn(shape, generator=generator, dtype=torch.float64)
+        labels = (torch.rand(self.global_size, generator=generator) < 0.3).double()
+        weights = 3 * torch.rand(self.global_size, generator=generator, dtype=torch.float64)
+        weights = weights * (weights > 0.5) if self.is_weighted else torch.ones_like(weights)
+        weights[self.num_valid :] = 0.0
+        # What the reference computes in float64 are the numbers that the model is given.
+        dense, pooled, weights = (tensor.float().to(self.dtype) for tensor in (dense, pooled, weights))
+        return dense, pooled, labels.to(self.dtype), weights
+
+    @property
+    def mean_weight(self) -> float:
+        return 1.7 if self.is_weighted else 1.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    mean: list[torch.Tensor]
+    mean_square: list[torch.Tensor]
+    """By parameter."""
+    measured_mean: list[torch.Tensor]
+    num_samples: int
+    num_compared: int
+    variance: torch.Tensor
+    noise: tuple[list[float], list[float]]
+
+
+class PlainBlock:
+    """Pooled embeddings that were never looked up."""
+
+    scale = 1.0
+
+    def __init__(self, pooled: torch.Tensor) -> None:
+        self._pooled = pooled
+
+    def chunk(self, start: int, end: int) -> torch.Tensor:
+        return self._pooled[start:end].clone()
+
+    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
+        self._pooled[start:end] = gradient
+
+
+def measure(ranks: Ranks, given: Given) -> Measured:
+    model = given.build()
+    parameters = list(model.parameters())
+    sums = FlatSums(parameters, ranks, num_extra=num_extra_sums(given.moments))
+    estimator: Estimator
+    if given.moments.estimator == "groups":
+        estimator = GroupMoments(given.moments, sums, given.chunk_size, given.global_size)
+    else:
+        estimator = ExactMoments(
+            given.moments, model, sums, given.chunk_size, given.global_size, is_bf16=given.has_bf16_squares
+        )
+    size = given.global_size // ranks.world_size
+    share = Share(ranks.rank * size, (ranks.rank + 1) * size, given.num_valid)
+    dense, pooled, labels, weights = (tensor[share.start : share.end] for tensor in given.rows())
+    none = torch.empty(0, dtype=torch.int64)
+    # The first batch of a run would be measured whole.
+    batch = DeviceBatch(1, dense, none, none, labels, weights, weights, given.num_valid)
+    divisor = given.num_valid * given.mean_weight
+    DensePass(model, estimator, given.is_bf16)(batch, PlainBlock(pooled), share, divisor)
+    sums.start(with_extra=estimator.is_measuring).wait()
+    sums.gradient /= divisor
+    moments = estimator.moments(given.num_valid, given.mean_weight)
+    assert moments is not None
+    return Measured(
+        [part.clone() for part in sums.shaped(moments.mean)],
+        [part.clone() for part in sums.shaped(moments.mean_square)],
+        [part.clone() for part in sums.shaped(moments.measured_mean)],
+        moments.num_samples,
+        moments.num_compared,
+        moments.variance(),
+        moments.noise([parameter.numel() for parameter in parameters]),
+    )
+
+
+def gradients_of_samples(given: Given) -> list[torch.Tensor]:
+    """[n, …] by parameter, in float64: of each valid sample's weighted loss over the mean weight, one at a time."""
+    model = given.build().double()
+    dense, pooled, labels, weights = (tensor.double() for tensor in given.rows())
+    found: list[list[torch.Tensor]] = []
+    for i in range(given.num_valid):
+        logits = model(dense[i : i + 1], pooled[i : i + 1])
+        loss = F.binary_cross_entropy_with_logits(logits, labels[i : i + 1], weight=weights[i : i + 1], reduction="sum")
+        found.append([g / given.mean_weight for g in torch.autograd.grad(loss, list(model.parameters()))])
+    return [torch.stack(of_parameter) for of_parameter in zip(*found, strict=True)]

@@ -1,0 +1,120 @@
+"""Moments against gradients taken sample by sample, and group by group, in float64."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dlrm.config import ModelConfig, MomentsConfig
+from dlrm.moments.positions import bounds
+from tests.distributed.measuring import Given, Measured, gradients_of_samples, measure
+from tests.distributed.rank_pool import RankPools
+
+MODELS = {
+    "dlrm": ModelConfig(embedding_dim=8, bottom_mlp=[12, 8], top_mlp=[10, 1]),
+    "dcn_v2": ModelConfig(
+        architecture="dcn_v2", embedding_dim=8, bottom_mlp=[12, 8], top_mlp=[10, 1], cross_layers=2, cross_rank=4
+    ),
+}
+ALL = MomentsConfig(estimator="exact", fraction=1.0)
+SHARE = MomentsConfig(estimator="exact", fraction=0.5, num_groups=4)
+GROUPS = MomentsConfig(estimator="groups", num_groups=4)
+WHOLE = Given(MODELS["dlrm"], ALL, global_size=72, num_valid=72, chunk_size=16, dtype=torch.float64)
+LAST = replace(WHOLE, num_valid=47, is_weighted=True)
+"""The third of four groups is partly filling, the last one all of it."""
+
+
+_KNOWN: dict[str, list[torch.Tensor]] = {}
+
+
+def gradients_in_float64(given: Given) -> list[torch.Tensor]:
+    """Of every sample; the same however they are measured."""
+    alike = replace(given, moments=ALL, chunk_size=16, dtype=torch.float64)
+    if repr(alike) not in _KNOWN:
+        _KNOWN[repr(alike)] = gradients_of_samples(alike)
+    return _KNOWN[repr(alike)]
+
+
+def measured_samples(given: Given) -> list[int]:
+    """The first half of the batch where that is too short to be dealt out, of each quarter where it is not."""
+    if given.moments is ALL:
+        return list(range(given.num_valid))
+    size = given.global_size if given.global_size < 1024 else given.global_size // 4
+    return [i for i in range(given.num_valid) if i % size < size // 2]
+
+
+def expected_mean_squares(given: Given, gradients: list[torch.Tensor]) -> tuple[list[torch.Tensor], int]:
+    """Mean square by parameter, and how many are compared; the textbook's sums, one after another."""
+    n = given.num_valid
+    parts = [bounds(number, given.moments.num_groups, given.global_size) for number in range(given.moments.num_groups)]
+    if given.moments.estimator == "exact":
+        measured = measured_samples(given)
+        return [of_parameter[measured].square().mean(dim=0) for of_parameter in gradients], len(measured)
+    groups = [range(a, min(b, n)) for a, b in parts if a < n]
+    return [
+        torch.stack([len(group) / n * of_parameter[list(group)].mean(dim=0).square() for group in groups]).sum(dim=0)
+        for of_parameter in gradients
+    ], len(groups)
+
+
+def assert_moments(measured: Measured, given: Given, tolerance: float) -> None:
+    gradients = gradients_in_float64(given)
+    mean_squares, num_compared = expected_mean_squares(given, gradients)
+    assert (measured.num_samples, measured.num_compared) == (given.num_valid, num_compared)
+    means = [of_parameter.mean(dim=0) for of_parameter in gradients]
+    if given.moments.estimator == "exact":
+        of_measured = [of_parameter[measured_samples(given)].mean(dim=0) for of_parameter in gradients]
+    else:
+        of_measured = means
+    pairs = (measured.mean + measured.mean_square + measured.measured_mean, means + mean_squares + of_measured)
+    for found, expected in zip(*pairs, strict=True):
+        assert expected.norm() > 0
+        assert (found.double() - expected).norm() <= tolerance * expected.norm()
+
+
+@pytest.mark.parametrize("given", [WHOLE, LAST], ids=["a full batch", "a padded, weighted one"])
+@pytest.mark.parametrize("chunk_size", [7, 16, 72])
+@pytest.mark.parametrize("moments", [ALL, SHARE, GROUPS], ids=["exact", "exact on a share", "groups"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_moments_are_those_of_the_samples_one_by_one(
+    rank_pools: RankPools, world_size: int, model: str, moments: MomentsConfig, chunk_size: int, given: Given
+):
+    given = replace(given, model=MODELS[model], moments=moments, chunk_size=chunk_size)
+    for measured in rank_pools.of(world_size).run(measure, given):
+        assert_moments(measured, given, 1e-10)
+    for measured in rank_pools.of(world_size).run(measure, replace(given, dtype=torch.float32)):
+        assert_moments(measured, given, 1e-5)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_share_of_a_large_batch_is_the_beginning_of_each_of_its_parts(rank_pools: RankPools, world_size: int):
+    given = replace(LAST, moments=SHARE, global_size=2048, num_valid=1700, chunk_size=200)
+    for measured in rank_pools.of(world_size).run(measure, given):
+        assert_moments(measured, given, 1e-10)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_squares_in_bf16_are_within_one_percent(rank_pools: RankPools, model: str):
+    given = replace(WHOLE, model=MODELS[model], dtype=torch.float32, is_bf16=True, global_size=512, num_valid=512)
+    (in_fp32,) = rank_pools.of(1).run(measure, given)
+    (in_bf16,) = rank_pools.of(1).run(measure, replace(given, has_bf16_squares=True))
+    for found, expected in zip(in_bf16.mean_square, in_fp32.mean_square, strict=True):
+        assert 0 < (found - expected).norm() <= 0.01 * expected.norm()
+
+
+@pytest.mark.parametrize("moments", [SHARE, GROUPS], ids=["exact on a share", "groups"])
+def test_variances_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, moments: MomentsConfig):
+    given = replace(LAST, moments=moments)
+    (alone,) = rank_pools.of(1).run(measure, given)
+    for other in rank_pools.of(2).run(measure, replace(given, chunk_size=5)):
+        torch.testing.assert_close(other.variance, alone.variance, rtol=1e-8, atol=0)
+
+
+def test_the_noise_of_a_batch_is_its_covariance_without_bias(rank_pools: RankPools):
+    (measured,) = rank_pools.of(1).run(measure, LAST)
+    gradients = gradients_in_float64(LAST)
+    for trace, squared_norm, of_parameter in zip(*measured.noise, gradients, strict=True):
+        expected = of_parameter.var(dim=0, correction=1).sum().item()
+        assert trace == pytest.approx(expected, rel=1e-9)
+        assert squared_norm == pytest.approx(of_parameter.mean(dim=0).square().sum().item() - expected / 47, rel=1e-9)

@@ -1,0 +1,273 @@
+"""Variance reduction where it must be a known method, and what it must not depend on."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+from dlrm.config import DenseOptimizerConfig, MomentsConfig, VarianceReductionConfig
+from dlrm.moments import ExactMoments, Moments
+from dlrm.optimizers import make_dense_optimizer, set_learning_rate
+from dlrm.variance_reduction import Shares, VarianceReduction
+from sharding.dense import FlatSums
+from sharding.ranks import Ranks
+from tests.distributed.rank_pool import RankPools
+from tests.distributed.reference import GlobalBatch, random_batches
+from tests.distributed.training import Setting, Trained, train
+
+EXACT = MomentsConfig(fraction=1.0)
+GROUPS = MomentsConfig(estimator="groups")
+NO_REDUCTION = VarianceReductionConfig(gamma=1.0)
+PLAIN = Setting(256, 64, "rowwise_adagrad", dense_rate=0.01, table_rate=0.02)
+
+
+@cache
+def batches() -> list[GlobalBatch]:
+    return random_batches(6, 256, [rows for _, rows in PLAIN.table_rows], num_empty_in_last=100)
+
+
+def trained(rank_pools: RankPools, setting: Setting, world_size: int = 1) -> Trained:
+    return rank_pools.of(world_size).run(train, setting, batches())[0]
+
+
+def largest_difference(one: Trained, other: Trained) -> float:
+    """Of the dense weights, as a share of their tensor's largest."""
+    pairs = [(one.dense[name], other.dense[name]) for name in other.dense]
+    return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
+
+
+@pytest.mark.parametrize("scale", ["gradient", "update"])
+@pytest.mark.parametrize("moments", [EXACT, MomentsConfig(), GROUPS], ids=["exact", "on a share", "groups"])
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "lars", "adagrad", "adam", "adamw", "lamb"])
+def test_with_gamma_one_it_is_the_optimizer_alone(
+    rank_pools: RankPools, optimizer: str, moments: MomentsConfig, scale: str
+):
+    setting = replace(PLAIN, dense_optimizer=optimizer)
+    alone = trained(rank_pools, setting)
+    reduction = VarianceReductionConfig(gamma=1.0, scale=scale)  # pyright: ignore[reportArgumentType]
+    reduced = trained(rank_pools, replace(setting, variance_reduction=reduction, moments=moments))
+    is_same_arithmetic = moments is EXACT and optimizer not in ("adam", "adamw", "lamb")
+    assert largest_difference(reduced, alone) <= (0.0 if is_same_arithmetic else 1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "lars"])
+def test_with_gamma_one_groups_are_the_optimizer_on_the_same_chunks_bit_for_bit(rank_pools: RankPools, optimizer: str):
+    """Groups end chunks, and sum in another order: what is compared measures them too."""
+    setting = replace(PLAIN, dense_optimizer=optimizer, moments=GROUPS)
+    alone = trained(rank_pools, setting)
+    reduced = trained(rank_pools, replace(setting, variance_reduction=NO_REDUCTION))
+    assert largest_difference(reduced, alone) == 0.0
+
+
+@pytest.mark.parametrize("moments", [EXACT, MomentsConfig(), GROUPS], ids=["exact", "on a share", "groups"])
+@pytest.mark.parametrize("optimizer", ["sgd", "lamb"])
+def test_updates_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, optimizer: str, moments: MomentsConfig):
+    setting = replace(
+        PLAIN,
+        dense_optimizer=optimizer,
+        moments=moments,
+        variance_reduction=VarianceReductionConfig(),
+        dense_rate=0.003,
+    )
+    alone = trained(rank_pools, setting)
+    for world_size, chunk_size in [(2, 64), (4, 37)]:
+        other = trained(rank_pools, replace(setting, chunk_size=chunk_size), world_size)
+        torch.testing.assert_close(torch.tensor(other.losses), torch.tensor(alone.losses), rtol=1e-5, atol=0)
+        assert largest_difference(other, alone) <= 1e-4
+
+
+def test_it_changes_what_is_learned_and_its_controls_too(rank_pools: RankPools):
+    settings = [
+        VarianceReductionConfig(control=control, scale=scale)
+        for control in (None, "mean", "shuffled")
+        for scale in ("gradient", "update")
+    ]
+    runs = [trained(rank_pools, PLAIN)] + [
+        trained(rank_pools, replace(PLAIN, moments=EXACT, variance_reduction=setting, dense_optimizer="adam"))
+        for setting in settings
+    ]
+    for number, run in enumerate(runs):
+        assert all(largest_difference(run, other) > 1e-4 for other in runs[:number])
+
+
+def test_the_same_groups_have_ratio_one(rank_pools: RankPools):
+    (part,) = random_batches(1, 32, [rows for _, rows in PLAIN.table_rows])
+    whole = GlobalBatch(
+        part.dense.repeat(8, axis=0).reshape(32, 8, -1).swapaxes(0, 1).reshape(256, -1),
+        type(part.bags)(
+            part.bags.values.reshape(-1, 32).repeat(8, axis=0).reshape(-1),
+            part.bags.lengths.repeat(8, axis=0).reshape(-1, 256),
+        ),
+        part.labels[None].repeat(8, axis=0).reshape(-1),
+    )
+    setting = replace(PLAIN, moments=GROUPS)
+    (alone,) = rank_pools.of(1).run(train, setting, [whole])
+    reduced = replace(setting, variance_reduction=VarianceReductionConfig())
+    (scaled,) = rank_pools.of(1).run(train, reduced, [whole])
+    assert largest_difference(scaled, alone) <= 1e-6
+
+
+# Below, on parameters and moments that are given.
+
+SHAPES = [(6, 4), (6,), (3, 5)]
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """Of one step at a time: parameters, flat, before and after it; and what was said of it."""
+
+    gradients: list[torch.Tensor]
+    parameters: list[torch.Tensor]
+    shares: list[Shares | None]
+
+
+def given_moments(number: int, *, num_measured: int = 64, num_dead: int = 0) -> Moments:
+    """Of a batch of 64: the last elements of the first tensor, and the whole second one, are dead where asked."""
+    generator = torch.Generator().manual_seed(number)
+    samples = torch.randn(num_measured, 45, generator=generator) + 0.3
+    if num_dead:
+        samples[:, 24 - num_dead : 30] = 0.0
+    mean = samples.mean(dim=0)
+    return Moments(mean, samples.square().mean(dim=0), mean, 64, num_measured, num_measured)
+
+
+def step_on(
+    ranks: Ranks, config: VarianceReductionConfig, moments: list[Moments | None], rate: float, is_smoothed: bool
+) -> Reduced:
+    generator = torch.Generator().manual_seed(0)
+    parameters = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
+    sums = FlatSums(parameters, ranks, num_extra=0)
+    optimizer = make_dense_optimizer(
+        DenseOptimizerConfig(name="sgd"), [(f"p{number}", parameter) for number, parameter in enumerate(parameters)]
+    )
+    set_learning_rate(optimizer, rate)
+    reduction = VarianceReduction(config, optimizer, parameters, sums, is_smoothed=is_smoothed, global_size=64, seed=5)
+    reduced = Reduced([], [flat(parameters)], [])
+    for index, of_step in enumerate(moments):
+        gradient = of_step.mean if of_step else torch.ones(45)
+        sums.gradient.copy_(gradient)
+        reduced.gradients.append(gradient.clone())
+        reduced.shares.append(reduction.step(of_step and replace(of_step, mean=sums.gradient), index))
+        reduced.parameters.append(flat(parameters))
+    return reduced
+
+
+def flat(parameters: list[nn.Parameter]) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in parameters]).double()
+
+
+def factors(reduced: Reduced, rate: float) -> list[torch.Tensor]:
+    """What SGD's gradient was scaled by, of every step."""
+    pairs = zip(reduced.parameters, reduced.parameters[1:], reduced.gradients, strict=False)
+    return [(before - after) / (rate * gradient.double()) for before, after, gradient in pairs]
+
+
+def split(values: torch.Tensor) -> list[torch.Tensor]:
+    return list(values.split([24, 6, 15]))
+
+
+def clipped(moments: Moments, gamma: float = 0.1) -> torch.Tensor:
+    """r by the formulas, in float64."""
+    mean, mean_square = moments.mean.double(), moments.mean_square.double()
+    ratio = mean.square() / (mean_square - mean.square())
+    return torch.cat([(part / part.mean()).clamp(gamma, 1) for part in split(ratio)])
+
+
+def run_on_one(
+    rank_pools: RankPools,
+    config: VarianceReductionConfig,
+    moments: list[Moments | None],
+    rate: float,
+    *,
+    is_smoothed: bool = False,
+) -> Reduced:
+    return rank_pools.of(1).run(step_on, config, moments, rate, is_smoothed)[0]
+
+
+def test_the_factor_is_the_ratio_over_the_mean_of_its_tensor_clipped(rank_pools: RankPools):
+    moments = given_moments(1)
+    reduced = run_on_one(rank_pools, VarianceReductionConfig(), [moments], 0.5)
+    expected = clipped(moments)
+    torch.testing.assert_close(factors(reduced, 0.5)[0], expected, rtol=1e-4, atol=0)
+    assert reduced.shares == [
+        Shares((expected == 0.1).double().mean().item(), (expected == 1.0).double().mean().item())
+    ]
+
+
+def test_the_control_mean_under_sgd_is_sgd_at_the_scaled_rate(rank_pools: RankPools):
+    moments = given_moments(1)
+    reduced = run_on_one(rank_pools, VarianceReductionConfig(control="mean"), [moments], 0.5)
+    means = torch.cat([part.mean().expand_as(part) for part in split(clipped(moments))])
+    expected = reduced.parameters[0] - 0.5 * means * moments.mean.double()
+    torch.testing.assert_close(reduced.parameters[1], expected, rtol=1e-6, atol=1e-7)
+
+
+def test_the_control_shuffled_deals_the_same_factors_out_anew_in_every_step(rank_pools: RankPools):
+    moments = given_moments(1)
+    reduced = run_on_one(rank_pools, VarianceReductionConfig(control="shuffled"), [moments, moments], 0.5)
+    first, second = factors(reduced, 0.5)
+    assert not torch.allclose(first, second)
+    for found in (first, second):
+        assert not torch.allclose(found, clipped(moments), rtol=1e-3)
+        for part, expected in zip(split(found), split(clipped(moments)), strict=True):
+            torch.testing.assert_close(part.sort().values, expected.sort().values, rtol=1e-4, atol=0)
+
+
+def test_dead_elements_get_gamma_and_count_in_no_mean_and_a_dead_tensor_is_left_alone(rank_pools: RankPools):
+    moments, all_alive = given_moments(1, num_dead=4), given_moments(1)
+    # Weight decay and momentum would still move a dead element: its gradient here is not 0.
+    moments = replace(moments, mean=torch.where(moments.mean == 0, 0.5, moments.mean))
+    found = factors(run_on_one(rank_pools, VarianceReductionConfig(), [moments], 0.5), 0.5)[0]
+    ratio = all_alive.mean.double().square() / (all_alive.mean_square - all_alive.mean.square()).double()
+    torch.testing.assert_close(found[:20], (ratio[:20] / ratio[:20].mean()).clamp(0.1, 1), rtol=1e-4, atol=0)
+    torch.testing.assert_close(found[20:24], torch.full((4,), 0.1, dtype=torch.float64), rtol=1e-4, atol=0)
+    torch.testing.assert_close(found[24:30], torch.ones(6, dtype=torch.float64), rtol=1e-4, atol=0)
+
+
+def test_between_measurements_the_last_factors_serve_and_before_any_the_gradient_is_whole(rank_pools: RankPools):
+    moments = given_moments(1)
+    reduced = run_on_one(rank_pools, VarianceReductionConfig(), [None, moments, None], 0.5)
+    before, measured, after = factors(reduced, 0.5)
+    torch.testing.assert_close(before, torch.ones(45, dtype=torch.float64), rtol=1e-5, atol=0)
+    assert reduced.shares[0] is None
+    torch.testing.assert_close(after, measured, rtol=1e-3, atol=0)
+    assert reduced.shares[2] == reduced.shares[1]
+
+
+def test_smoothed_factors_are_their_bias_corrected_running_mean(rank_pools: RankPools):
+    moments = [given_moments(number) for number in range(3)]
+    reduced = run_on_one(rank_pools, VarianceReductionConfig(beta3=0.8), list(moments), 0.5, is_smoothed=True)
+    smoothed = torch.zeros(45, dtype=torch.float64)
+    for number, (of_step, found) in enumerate(zip(moments, factors(reduced, 0.5), strict=True), start=1):
+        smoothed = 0.8 * smoothed + 0.2 * clipped(of_step)
+        torch.testing.assert_close(found, smoothed / (1 - 0.8**number), rtol=2e-4, atol=0)
+
+
+def test_a_share_of_a_batch_moves_the_variance_by_that_share(rank_pools: RankPools):
+    first, second = given_moments(1), given_moments(2, num_measured=16)
+    reduced = run_on_one(rank_pools, VarianceReductionConfig(), [first, second], 0.5)
+    variance = 0.75 * first.variance().double() + 0.25 * second.variance().double()
+    expected = [(part / part.mean()).clamp(0.1, 1) for part in split(second.mean.double().square() / variance)]
+    torch.testing.assert_close(factors(reduced, 0.5)[1], torch.cat(expected), rtol=2e-4, atol=0)
+
+
+def test_one_group_is_refused():
+    with pytest.raises(ValueError, match="num_groups"):
+        MomentsConfig(estimator="groups", num_groups=1)
+
+
+def test_a_parameter_that_no_estimator_covers_is_refused(rank_pools: RankPools):
+    assert "top.scale" in rank_pools.of(1).run(refusal_of_an_uncovered_parameter)[0]
+
+
+def refusal_of_an_uncovered_parameter(ranks: Ranks) -> str:
+    model = nn.ModuleDict({"top": nn.Linear(2, 1)})
+    model["top"].register_parameter("scale", nn.Parameter(torch.ones(1)))
+    sums = FlatSums(list(model.parameters()), ranks, num_extra=1)
+    try:
+        ExactMoments(EXACT, model, sums, 8, 64, is_bf16=False)
+    except ValueError as error:
+        return str(error)
+    return "not refused"
