@@ -20,7 +20,7 @@ from dlrm.progress import Progress
 from dlrm.record import EndReason, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.stop import StopRequest
-from dlrm.tell import tell_data_and_plan, tell_length, tell_warnings
+from dlrm.tell import tell_advice, tell_data_and_plan, tell_length, tell_warnings
 from dlrm.warm_start.start import start_warm
 from sharding.ranks import Ranks
 
@@ -89,6 +89,8 @@ def train(
         reason = loop.train(batches, progress)
         if progress.step == 0:
             return Trained(reason, progress, checkpoint=None)
+        if reason is not EndReason.STOP_REQUESTED:
+            tell_advice(reporter, job, progress)
         reporter.progress("saving", "writing the checkpoint")
         return Trained(reason, progress, saver.save(progress))
 

@@ -38,13 +38,15 @@ def model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[str, floa
 
 
 def _summary(config: SavedConfig) -> str:
-    num_rows = sum(config.table_rows.values())
-    num_weights = num_rows * config.model.embedding_dim
-    return (
-        f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is 1, from "
-        f"{config.num_dense:,} dense features and {len(config.table_rows):,} embedding tables of {num_rows:,} rows by "
-        f"{config.model.embedding_dim} ({num_weights * 4 / 1e6:,.1f} MB)."
-    )
+    taken: list[str] = []
+    if config.num_dense:
+        taken.append(f"{config.num_dense:,} dense features")
+    if config.table_rows:
+        num_rows, dim = sum(config.table_rows.values()), config.model.embedding_dim
+        size = f"{num_rows:,} rows by {dim} ({num_rows * dim * 4 / 1e6:,.1f} MB)"
+        taken.append(f"{len(config.table_rows):,} embedding tables of {size}")
+    said = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is 1, from "
+    return f"{said}{' and '.join(taken)}."
 
 
 def _use(encoders: Encoders | None) -> str:
@@ -150,7 +152,8 @@ def _limits(config: SavedConfig, encoders: Encoders | None) -> str:
     ]
     if encoders is None:
         return " ".join([*said, "Its ids are those of the synthetic log and mean nothing elsewhere."])
-    said.append("Values that the training rows did not have, or too rarely, share one row of each table.")
+    if encoders.vocabularies:
+        said.append("Values that the training rows did not have, or too rarely, share one row of each table.")
     columns = zip(encoders.schema.categorical, encoders.vocabularies, strict=True)
     hashed = [_code(column.name) for column, known in columns if isinstance(known, HashedVocabulary)]
     if hashed:

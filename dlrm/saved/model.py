@@ -80,8 +80,9 @@ class SavedModel:
         """The probabilities [n] of label 1.
 
         rows: n values for each of `columns`, in a list or a numpy array; n lists of values for a multi-hot column. Or
-        one row: one value for each column, a list for a multi-hot one; n is 1 then. The label and the weight may be
-        there and are not looked at. Raises DataError where a column is missing, unknown, of another length or type.
+        one row: one value for each column, a list for a multi-hot one; n is 1 then. Where all columns are multi-hot
+        there are n lists always. The label and the weight may be there and are not looked at. Raises DataError where a
+        column is missing, unknown, of another length or type.
         """
         return self.predict_table(table_of(rows, self._schema_to_read))
 

@@ -54,11 +54,14 @@ class GlobalBatch:
         """Of rows [start, stop)."""
         ids, row_of_id = self.ids()
         wanted = [of_feature[(rows >= start) & (rows < stop)] for of_feature, rows in zip(ids, row_of_id, strict=True)]
-        return Bags(np.concatenate(wanted), np.ascontiguousarray(self.bags.lengths[:, start : max(start, stop)]))
+        return Bags(
+            np.concatenate([self.bags.values[:0], *wanted]),
+            np.ascontiguousarray(self.bags.lengths[:, start : max(start, stop)]),
+        )
 
     def ids(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
         """By feature: all ids, and the row of each."""
-        ids = np.split(self.bags.values, np.cumsum(self.bags.lengths.sum(axis=1))[:-1])
+        ids = np.split(self.bags.values, np.cumsum(self.bags.lengths.sum(axis=1)))[:-1]
         return ids, [np.repeat(np.arange(len(lengths)), lengths) for lengths in self.bags.lengths]
 
 
@@ -102,27 +105,20 @@ class Reference:
         seed: int,
         model: ModelConfig = MODEL,
         mean_weight: float = 1.0,
+        num_dense: int = NUM_DENSE,
     ) -> None:
         """tables: initial weights, whole. mean_weight: of the samples."""
+        self._config = model
         self._mean_weight = mean_weight
         self.tables = {name: weights.double().requires_grad_() for name, weights in tables.items()}
-        self.model = make_dense_part(model, NUM_DENSE, len(tables), seed).double()
+        self.model = make_dense_part(model, num_dense, len(tables), seed).double()
         self._is_adagrad = table_optimizer == "rowwise_adagrad"
         self._row_sums = {name: torch.zeros(len(weights), dtype=torch.float64) for name, weights in tables.items()}
 
     def step(self, batch: GlobalBatch, dense_rate: float, table_rate: float) -> float:
         """One step of SGD on the dense parameters and the tables' optimizer; the mean loss before it."""
         n = batch.num_valid
-        pooled = torch.stack(
-            [
-                torch.zeros(len(batch.labels), table.shape[1], dtype=torch.float64).index_add(
-                    0, torch.from_numpy(rows), table[torch.from_numpy(ids)]
-                )[:n]
-                for table, ids, rows in zip(self.tables.values(), *batch.ids(), strict=True)
-            ],
-            dim=1,
-        )
-        logits = self.model(torch.from_numpy(batch.dense)[:n].double(), pooled)
+        logits = self.model(torch.from_numpy(batch.dense)[:n].double(), self._pooled(batch)[:n])
         weights = None if batch.weights is None else torch.from_numpy(batch.weights)[:n].double()
         labels = torch.from_numpy(batch.labels)[:n].double()
         loss_sum = F.binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
@@ -139,3 +135,15 @@ class Reference:
                     gradient.div_(self._row_sums[name].sqrt().clamp_min(1e-300).unsqueeze(1))
                 table.sub_(table_rate * gradient)
         return loss.item()
+
+    def _pooled(self, batch: GlobalBatch) -> torch.Tensor:
+        """[B, F, D]"""
+        shape = len(batch.labels), self._config.embedding_dim
+        pooled = [torch.zeros(len(batch.labels), 0, shape[1], dtype=torch.float64)]
+        for table, lengths, ids, rows in zip(self.tables.values(), batch.bags.lengths, *batch.ids(), strict=True):
+            embeddings = table[torch.from_numpy(ids)]
+            if self._config.pooling == "mean":
+                embeddings = embeddings / torch.from_numpy(lengths[rows]).unsqueeze(1)
+            zeros = torch.zeros(shape, dtype=torch.float64)
+            pooled.append(zeros.index_add(0, torch.from_numpy(rows), embeddings).unsqueeze(1))
+        return torch.cat(pooled, dim=1)

@@ -33,6 +33,7 @@ class Setting:
     table_rows: tuple[tuple[str, int], ...] = tuple(TABLE_ROWS.items())
     mean_weight: float = 1.0
     dense_optimizer: str = "sgd"
+    num_dense: int = NUM_DENSE
     moments: MomentsConfig | None = None
     variance_reduction: VarianceReductionConfig | None = None
 
@@ -57,7 +58,7 @@ class Setting:
 
     @property
     def schema(self) -> DataSchema:
-        return DataSchema(NUM_DENSE, tuple(Feature(name, rows) for name, rows in self.table_rows))
+        return DataSchema(self.num_dense, tuple(Feature(name, rows) for name, rows in self.table_rows))
 
     def make_plan(self, world_size: int) -> Plan:
         tables = [Table(name, rows, self.model.embedding_dim) for name, rows in self.table_rows]

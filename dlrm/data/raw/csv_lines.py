@@ -37,7 +37,8 @@ class CsvLines:
 
     def _fault(self, line: bytes) -> tuple[str, str] | None:
         if not line:
-            return "the line is blank", "one row a line"
+            is_value = self._num_columns == 1
+            return "the line is blank", 'one row a line; "" is a missing value' if is_value else "one row a line"
         if b"\0" in line or b"\r" in line:
             what = "a NUL byte" if b"\0" in line else "a carriage return inside the line"
             return f"holds {what}", "UTF-8 text whose lines end in LF or CR LF"

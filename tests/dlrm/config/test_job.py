@@ -103,8 +103,6 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({"data": {"train": ["a"], "vocabulary": both("C1")}}, "data.vocabulary.columns.C1.min_count", "or hash_size"),
         ({"data": {"train": ["a", "b"], "format": "packed"}}, "data.train", "dlrm prepare"),
         ({"data": {"train": ["a"], "format": "packed", "vocabulary": {"min_count": 3}}}, "data.vocabulary", "leave it"),
-        ({"data": {**CSV, "schema": {"dense": [{"name": "x"}]}}}, "data.schema.categorical", "at least one"),
-        ({"data": {**CSV, "schema": {"categorical": [{"name": "x"}]}}}, "data.schema.dense", "at least one"),
         ({"data": {"format": "synthetic", "split": "tail"}}, "data.split", '"hash"'),
         ({"data": {"train": ["a"], "max_bad_fraction": 1.0}}, "data.max_bad_fraction", "less than 1"),
         ({"data": {"train": ["a"], "eval_fraction": 1.0}}, "data.eval_fraction", "less than 1"),

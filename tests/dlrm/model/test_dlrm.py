@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from dlrm.config import ModelConfig
-from dlrm.model import DLRM, PlainModel, table_name
+from dlrm.model import make_dense_part
 
 CONFIG = ModelConfig(embedding_dim=4, bottom_mlp=[6, 4], top_mlp=[5, 1])
 
 
 def test_the_logit_is_what_the_paper_says():
-    model = DLRM(CONFIG, num_dense=3, num_features=2, seed=1).double()
+    model = make_dense_part(CONFIG, num_dense=3, num_features=2, seed=1).double()
     dense, pooled = torch.randn(7, 3, dtype=torch.float64), torch.randn(7, 2, 4, dtype=torch.float64)
     weights = model.state_dict()
 
@@ -24,16 +24,8 @@ def test_the_logit_is_what_the_paper_says():
     torch.testing.assert_close(model(dense, pooled), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_initial_weights_are_a_function_of_the_seed():
-    def weights(seed: int) -> torch.Tensor:
-        return torch.cat([p.flatten() for p in DLRM(CONFIG, num_dense=3, num_features=2, seed=seed).parameters()])
-
-    assert torch.equal(weights(1), weights(1))
-    assert not torch.equal(weights(1), weights(2))
-
-
 def test_initial_weights_have_the_reference_implementations_spread():
-    model = DLRM(ModelConfig(embedding_dim=64), num_dense=13, num_features=26, seed=0)
+    model = make_dense_part(ModelConfig(embedding_dim=64), num_dense=13, num_features=26, seed=0)
     for name, weight in model.named_parameters():
         if name.endswith("weight"):
             num_outputs, num_inputs = weight.shape
@@ -41,41 +33,21 @@ def test_initial_weights_have_the_reference_implementations_spread():
                 assert weight.std().item() == pytest.approx((2 / (num_inputs + num_outputs)) ** 0.5, rel=0.05), name
 
 
-def plain_model(tables: dict[str, torch.Tensor]) -> tuple[PlainModel, DLRM]:
-    """A plain model and its dense part."""
-    plain = PlainModel(CONFIG, num_dense=3, table_rows={name: len(table) for name, table in tables.items()})
-    state = {f"tables.{table_name(name)}.weight": table for name, table in tables.items()}
-    dense_part = DLRM(CONFIG, num_dense=3, num_features=len(tables), seed=5)
-    state |= {f"dense.{name}": tensor for name, tensor in dense_part.state_dict().items()}
-    plain.load_state_dict(state, assign=True)
-    return plain, dense_part
+@pytest.mark.parametrize("num_features", [1, 2, 3])
+def test_without_dense_features_the_top_gets_the_embeddings_and_the_products_of_their_pairs(num_features: int):
+    model = make_dense_part(CONFIG, num_dense=0, num_features=num_features, seed=1).double()
+    pooled = torch.randn(7, num_features, 4, dtype=torch.float64)
+    weights = model.state_dict()
+    assert {name.partition(".")[0] for name in weights} == {"top"}
+    pairs = [(pooled[:, i] * pooled[:, j]).sum(1) for i in range(num_features) for j in range(i)]
+    inputs = torch.cat([pooled.reshape(7, -1), *(pair.unsqueeze(1) for pair in pairs)], dim=1)
+    hidden = (inputs @ weights["top.layers.0.weight"].T + weights["top.layers.0.bias"]).relu()
+    expected = (hidden @ weights["top.layers.1.weight"].T + weights["top.layers.1.bias"]).squeeze(1)
+    torch.testing.assert_close(model(torch.empty(7, 0), pooled), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_plain_model_scores_like_its_dense_part_on_looked_up_rows():
-    tables = {"a": torch.randn(10, 4), "b": torch.randn(20, 4)}
-    plain, dense_part = plain_model(tables)
-    dense, ids = torch.randn(6, 3), torch.stack([torch.randint(0, 10, (6,)), torch.randint(0, 20, (6,))])
-    pooled = torch.stack([tables["a"][ids[0]], tables["b"][ids[1]]], dim=1)
-    lengths = torch.ones(2, 6, dtype=torch.int32)
-    assert torch.equal(plain(dense, ids.flatten(), lengths), dense_part(dense, pooled))
-
-
-def test_the_plain_model_sums_bags_and_an_empty_one_is_zero():
-    tables = {"a": torch.randn(10, 4), "b": torch.randn(20, 4)}
-    plain, dense_part = plain_model(tables)
-    bags = [[[1, 2, 1], [], [9]], [[], [4, 19], []]]
-    ids = torch.tensor([id_ for of_feature in bags for bag in of_feature for id_ in bag])
-    lengths = torch.tensor([[len(bag) for bag in of_feature] for of_feature in bags], dtype=torch.int32)
-    of_features = [
-        torch.stack([table[bag].sum(dim=0) for bag in of_feature])
-        for table, of_feature in zip(tables.values(), bags, strict=True)
-    ]
-    dense = torch.randn(3, 3)
-    torch.testing.assert_close(plain(dense, ids, lengths), dense_part(dense, torch.stack(of_features, dim=1)))
-
-
-def test_features_of_any_name_have_tables_of_their_own():
-    names = ["user.id", "user%2Eid", "type", "%74ype", "keys", "a b", "C1", "é", "%", "."]
-    assert len({table_name(name) for name in names}) == len(names)
-    assert table_name("C1") == "C1"
-    plain_model({name: torch.randn(2, 4) for name in names})
+def test_without_tables_the_top_gets_the_bottoms_output():
+    model = make_dense_part(CONFIG, num_dense=3, num_features=0, seed=1)
+    dense = torch.randn(7, 3)
+    perceptrons = dict(model.named_children())
+    assert torch.equal(model(dense, torch.empty(7, 0, 0)), perceptrons["top"](perceptrons["bottom"](dense)).squeeze(1))

@@ -188,6 +188,7 @@ def test_an_inferred_document_prepares_as_it_stands(here: Path, dlrm: Callable[.
     assert list(result["table_sizes"]) == [column.name for column in schema.categorical]
 
 
+@pytest.mark.slow
 def test_a_document_that_cannot_be_trained_is_written_and_said_to(here: Path, dlrm: Callable[..., Any]) -> None:
     num_columns = 10_001
     lines = [",".join(["click", *(f"x{column}" for column in range(num_columns))])]
@@ -201,6 +202,7 @@ def test_a_document_that_cannot_be_trained_is_written_and_said_to(here: Path, dl
     assert '"x10000"' in (here / "job.toml").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "counts", "none"),
     [("{row}.5", "1 dense, 0 categorical", "categorical"), ("s{row}", "0 dense, 1 categorical", "dense")],

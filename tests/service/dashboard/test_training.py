@@ -27,6 +27,10 @@ def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Pa
     expect(page.locator("#auc-chart")).to_have_attribute("data-points", "10")
     expect(page.locator("#auc-chart .u-legend")).to_contain_text("best possible")
     expect(page.locator("#tiles")).to_contain_text(f"{site.client.job(job.id).metrics['auc']:.4f}")
+    expect(page.locator("#gsnr .chart")).to_have_attribute("data-points", str(num_steps))
+    expect(page.locator("#noise-scale .chart")).to_have_attribute("data-points", str(num_steps))
+    expect(page.locator("#shares")).to_be_hidden()
+    expect(page.locator("#advice tbody tr", has_text="this run")).to_contain_text("1,024")
     expect(page.locator("#events")).to_contain_text("succeeded")
     expect(page.locator("#log")).to_contain_text("rank 0")
 

@@ -203,8 +203,7 @@ def test_offsets_that_do_not_end_where_the_values_do_are_an_error(copy: Path) ->
     [
         ({"format_version": 99}, "format_version: is 99"),
         ({"num_bad_rows": "x"}, "num_bad_rows"),
-        ({"dense": []}, "no dense feature"),
-        ({"features": []}, "no categorical feature"),
+        ({"dense": [], "features": []}, "the rows have no features"),
         ({"splits": {"train": ONE_SPLIT}}, "no rows in eval/"),
     ],
 )

@@ -1,0 +1,79 @@
+"""Runs of a job in this process, on one rank, one after another; each that is finished is kept in a file."""
+
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import free_port
+from dlrm.config import ResolvedJob, parse_job, resolve
+from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.told import Moved, Noted
+from dlrm.record import PreparedData, RunDirectory
+from dlrm.reporting.reporter import Reporter
+from dlrm.run import run
+from dlrm.stop import StopRequest
+from sharding.ranks import Ranks, joined_ranks
+
+
+class Results:
+    """A line of JSON a finished run: what it was, as the keys say, and its AUC."""
+
+    def __init__(self, path: Path, *keys: str) -> None:
+        self._path, self._keys = path, keys
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._aucs = {tuple(found[key] for key in keys): found["auc"] for found in map(json.loads, lines)}
+
+    def __contains__(self, run: tuple[Any, ...]) -> bool:
+        return run in self._aucs
+
+    def __getitem__(self, run: tuple[Any, ...]) -> float:
+        return self._aucs[run]
+
+    def add(self, run: tuple[Any, ...], auc: float) -> None:
+        self._aucs[run] = auc
+        with self._path.open("a") as file:
+            file.write(json.dumps(dict(zip(self._keys, run, strict=True)) | {"auc": auc}) + "\n")
+
+
+@contextmanager
+def alone() -> Iterator[Ranks]:
+    """A process group of this process alone."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "RANK": "0", "WORLD_SIZE": "1"}
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    with joined_ranks() as ranks:
+        yield ranks
+
+
+def job_of(path: Path, changes: dict[str, Any]) -> ResolvedJob:
+    """The job of a TOML file on one rank, with sections of `changes` laid over its own."""
+    document = tomllib.loads(path.read_text())
+    for section, fields in {**changes, "resources": {"workers_per_node": 1}}.items():
+        document[section] = {**document.get(section, {}), **fields}
+    return resolve(parse_job(document))
+
+
+def prepared_rows(path: Path, scratch: Path) -> Path:
+    """The packed rows of the job of a TOML file."""
+
+    def ignore(_: Moved | Noted) -> None:
+        pass
+
+    config = job_of(path, {}).job.data
+    return prepared(config, None, scratch, base_directory=path.resolve().parent, num_threads=2, tell=ignore)
+
+
+def auc_of(resolved: ResolvedJob, data: Path | None, scratch: Path, ranks: Ranks) -> float:
+    """Train once, on packed rows or a synthetic log. Raises DivergedError."""
+    directory = RunDirectory(Path(tempfile.mkdtemp(dir=scratch)))
+    directory.attempt(1).create()
+    if data is not None:
+        PreparedData(directory=str(data), checksum="").write(directory.data)
+    outcome = run(resolved, directory, ranks, Reporter(directory.attempt(1), 0), StopRequest())
+    auc = outcome.metrics["auc"]
+    assert auc is not None, "the evaluation rows have both labels"
+    return auc

@@ -1,0 +1,90 @@
+"""What variance reduction makes of a large batch in AUC, beside the same optimizer without it and its controls.
+
+`python -m benchmarks.methods JOB.toml --batch 16384`: trains the job on one rank, in this process, with every method at
+every learning rate, two seeds each; the rates are those of the job's optimizer times a factor, without scaling with the
+batch. A method is worth what it gains over the best rate of the plain optimizer, and over its own controls. Every
+finished run is a line of JSON in --results, and is not run again; one that diverges has AUC 0.5.
+"""
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.in_process import Results, alone, auc_of, job_of, prepared_rows
+from dlrm.divergence import DivergedError
+
+WHOLE: dict[str, Any] = {"moments": {"fraction": 1.0}}
+REDUCTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "VR": {"variance_reduction": {}},
+    "VR, all samples": {**WHOLE, "variance_reduction": {}},
+    "VR, groups": {"moments": {"estimator": "groups"}, "variance_reduction": {}},
+    "VR of the update": {"variance_reduction": {"scale": "update"}},
+    "control mean": {**WHOLE, "variance_reduction": {"control": "mean"}},
+    "control shuffled": {**WHOLE, "variance_reduction": {"control": "shuffled"}},
+    "control mean of the update": {**WHOLE, "variance_reduction": {"control": "mean", "scale": "update"}},
+}
+TRIALS: dict[str, tuple[list[float], list[str]]] = {
+    "sgd": (
+        [0.1, 0.3, 1.0],
+        ["plain", "VR", "VR, all samples", "VR, groups", "control mean", "control shuffled"],
+    ),
+    "adam": ([0.002, 0.005, 0.01], ["plain", "VR", "VR of the update", "control mean of the update"]),
+    "lamb": ([0.005, 0.02], ["plain", "VR", "VR of the update"]),
+}
+"""Learning rates and methods of each optimizer."""
+SEEDS = (0, 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("job", type=Path, help="a job on raw rows or a synthetic log, such as examples/flights.toml")
+    parser.add_argument("--batch", type=int, default=16_384, help="samples of a step")
+    parser.add_argument("--results", type=Path, default=Path("methods.jsonl"))
+    arguments = parser.parse_args()
+    done = Results(arguments.results, "batch", "optimizer", "rate", "method", "seed")
+    with tempfile.TemporaryDirectory() as scratch, alone() as ranks:
+        is_raw = job_of(arguments.job, {}).job.data.is_raw
+        rows = prepared_rows(arguments.job, Path(scratch)) if is_raw else None
+        for trial in _trials(arguments.batch):
+            if trial not in done:
+                try:
+                    auc = auc_of(job_of(arguments.job, _changes(*trial)), rows, Path(scratch), ranks)
+                except DivergedError:
+                    auc = 0.5
+                done.add(trial, auc)
+    _print(done, arguments.batch)
+
+
+def _trials(batch: int) -> list[tuple[int, str, float, str, int]]:
+    return [
+        (batch, optimizer, rate, method, seed)
+        for seed in SEEDS
+        for optimizer, (rates, methods) in TRIALS.items()
+        for method in methods
+        for rate in rates
+    ]
+
+
+def _changes(batch: int, optimizer: str, rate: float, method: str, seed: int) -> dict[str, dict[str, Any]]:
+    return {
+        "batch": {"global_size": batch},
+        "dense_optimizer": {"name": optimizer, "learning_rate": rate},
+        "run": {"seed": seed, "eval_every_fraction": 1.0},
+        **REDUCTIONS[method],
+    }
+
+
+def _print(done: Results, batch: int) -> None:
+    for optimizer, (rates, methods) in TRIALS.items():
+        print(f"| {optimizer} | " + " | ".join(str(rate) for rate in rates) + " |")  # noqa: T201
+        print("|---" * (1 + len(rates)) + "|")  # noqa: T201
+        for method in methods:
+            means = [statistics.mean(done[batch, optimizer, rate, method, seed] for seed in SEEDS) for rate in rates]
+            print(f"| {method} | " + " | ".join(f"{mean:.4f}" for mean in means) + " |")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The `model` section of a job."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dlrm.config import ConfigError, ModelConfig, parse_job
+from dlrm.config.identity import differences, identity_of
+
+CSV = {"train": ["clicks.csv"], "format": "csv"}
+
+
+def job_with(**model: Any) -> dict[str, Any]:
+    return {"data": {"train": ["clicks.tsv"]}, "model": model}
+
+
+def errors_of(document: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_job(document)
+    return {error.field: str(error) for error in caught.value.errors}
+
+
+def test_cross_layers_have_mlperfs_defaults_and_other_architectures_have_none():
+    crossing = parse_job(job_with(architecture="dcn_v2")).model
+    assert (crossing.cross_layers, crossing.cross_rank) == (3, 512)
+    half = parse_job(job_with(architecture="dcn_v2", cross_layers=None, cross_rank=64)).model
+    assert (half.cross_layers, half.cross_rank) == (3, 64)
+    dot = parse_job(job_with()).model
+    assert (dot.cross_layers, dot.cross_rank) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        {"architecture": "dcn_v2"},
+        {"architecture": "dcn_v2", "cross_layers": 1, "cross_rank": 7, "pooling": "mean"},
+        {"pooling": "mean", "cross_layers": None},
+    ],
+)
+def test_a_model_with_its_defaults_filled_in_is_the_same_one(model: dict[str, Any]):
+    job = parse_job(job_with(**model))
+    assert parse_job(json.loads(job.model_dump_json())) == job
+    assert ModelConfig.model_validate(job.model.model_dump()) == job.model
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "hint"),
+    [
+        ({"architecture": "dcn"}, "model.architecture", "'dlrm' or 'dcn_v2'"),
+        ({"cross_layers": 3}, "model.cross_layers", "dlrm has no cross_layers (valid: leave it out, or take dcn_v2)"),
+        ({"cross_rank": 3}, "model.cross_rank", "dlrm has no cross_rank"),
+        ({"architecture": "dcn_v2", "cross_layers": 0}, "model.cross_layers", "greater than or equal to 1"),
+        ({"architecture": "dcn_v2", "cross_rank": 0.5}, "model.cross_rank", "whole number"),
+        ({"architecture": "dcn_v2", "cross_rnak": 5}, "model.cross_rnak", "did you mean 'cross_rank'?"),
+        ({"pooling": "max"}, "model.pooling", "'sum' or 'mean'"),
+        ({"architecture": "dcn_v2", "bottom_mlp": [8]}, "model.bottom_mlp", "[64]"),
+    ],
+)
+def test_a_bad_model_names_the_field_and_what_would_be_valid(model: dict[str, Any], field: str, hint: str):
+    errors = errors_of(job_with(**model))
+    assert list(errors) == [field]
+    assert hint in errors[field]
+
+
+@pytest.mark.parametrize("schema", [{"dense": [{"name": "x"}]}, {"categorical": [{"name": "x"}]}])
+def test_columns_of_one_kind_are_enough(schema: dict[str, Any]):
+    assert parse_job({"data": {**CSV, "schema": schema}}).data.raw_schema.names == ["label", "x"]
+    assert list(errors_of({"data": {**CSV, "schema": {}}})) == ["data.schema.categorical"]
+
+
+def test_a_run_of_before_there_was_a_choice_goes_on_as_it_was():
+    now = identity_of(parse_job(job_with()))
+    before = {name: value for name, value in now.items() if name not in ("model.pooling", "model.cross_layers")}
+    assert differences(now, before) == []
+    other = identity_of(parse_job(job_with(pooling="mean")))
+    assert differences(other, before) == ["model.pooling is 'mean', and was 'sum'"]
