@@ -28,7 +28,7 @@ REDUCTIONS: dict[str, dict[str, Any]] = {
 }
 TRIALS: dict[str, tuple[list[float], list[str]]] = {
     "sgd": (
-        [0.1, 0.3, 1.0],
+        [0.3, 1.0, 3.0],
         ["plain", "VR", "VR, all samples", "VR, groups", "control mean", "control shuffled"],
     ),
     "adam": ([0.002, 0.005, 0.01], ["plain", "VR", "VR of the update", "control mean of the update"]),

@@ -157,7 +157,10 @@ def _joined(rank: int, world_size: int, rendezvous: str) -> Iterator[Ranks]:
 
 
 def own_memory_bytes() -> int:
-    """Most that this process has had for itself: anonymous and shared memory, without the files of its libraries."""
+    """Most that this process has had for itself: anonymous and shared memory, without the files of its libraries.
+
+    At most so much: pages of files that the kernel has taken back since then still count.
+    """
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     peak, files = (int(lines[name].split()[0]) * 1024 for name in ("VmHWM", "RssFile"))
     return peak - files

@@ -14,12 +14,12 @@ _ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "momentum_dtype": "fp32"}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "sgd": {"learning_rate": 0.1, "weight_decay": 0.0},
-    "momentum": {"learning_rate": 0.01, "weight_decay": 0.0, **_MOMENTUM},
+    "momentum": {"learning_rate": 0.03, "weight_decay": 0.0, **_MOMENTUM},
     "adam": {"learning_rate": 0.0005, "weight_decay": 0.0, **_ADAM},
     "adamw": {"learning_rate": 0.0005, "weight_decay": 0.01, **_ADAM},
-    "adagrad": {"learning_rate": 0.005, "weight_decay": 0.0, "eps": 1e-10},
-    "lars": {"learning_rate": 0.1, "weight_decay": 0.0001, "trust_coefficient": 0.001, **_MOMENTUM},
-    "lamb": {"learning_rate": 0.002, "weight_decay": 0.01, **_ADAM, "eps": 1e-6},
+    "adagrad": {"learning_rate": 0.0003, "weight_decay": 0.0, "eps": 1e-10},
+    "lars": {"learning_rate": 0.3, "weight_decay": 0.0001, "trust_coefficient": 0.001, **_MOMENTUM},
+    "lamb": {"learning_rate": 0.005, "weight_decay": 0.01, **_ADAM, "eps": 1e-6},
 }
 """What each optimizer has, and its defaults; rates at a batch of 2,048 samples (docs/experiments.md)."""
 

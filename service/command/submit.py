@@ -23,8 +23,8 @@ def submit(
 
     Relative data paths count from the data roots of the service. Ctrl-C ends the following, not the job.
 
-    A job must say what data it trains on, and may say everything else: model, optimizers, variance_reduction, moments and
-    so on; docs/api.md has an overview, and /openapi.json of the service every field (JobSpec).
+    A job must say what data it trains on, and may say all else: model, optimizers, variance_reduction, moments.
+    docs/api.md has an overview, and /openapi.json of the service every field (JobSpec).
 
         dlrm submit examples/demo.toml --follow
 

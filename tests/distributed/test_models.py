@@ -1,6 +1,7 @@
 """Every architecture and pooling, and data without some kind of columns, trained on ranks, against the reference."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from dlrm.config import ModelConfig
 from dlrm.data.rows import Bags
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, Reference, random_batches, with_lists_and_weights
+from tests.distributed.saving import Piece, train_on
 from tests.distributed.training import Setting, Trained, initial_tables, train, whole_tables
 
 SIZES = {"embedding_dim": 16, "bottom_mlp": [32, 16], "top_mlp": [32, 1]}
@@ -22,6 +24,15 @@ ROWS = [rows for _, rows in SETTING.table_rows]
 def lists() -> list[GlobalBatch]:
     """Some bags are empty, some hold an id twice; the last batch is short."""
     return with_lists_and_weights(random_batches(5, 512, ROWS, seed=2, num_empty_in_last=300), ROWS)
+
+
+def without_dense(batches: list[GlobalBatch]) -> list[GlobalBatch]:
+    return [replace(batch, dense=batch.dense[:, :0]) for batch in batches]
+
+
+def without_ids(batches: list[GlobalBatch]) -> list[GlobalBatch]:
+    none = Bags(np.empty(0, dtype=np.int64), np.empty((0, 512), dtype=np.int32))
+    return [replace(batch, bags=none) for batch in batches]
 
 
 def assert_follows_reference(rank_pools: RankPools, world_size: int, setting: Setting, batches: list[GlobalBatch]):
@@ -37,9 +48,9 @@ def assert_follows_reference(rank_pools: RankPools, world_size: int, setting: Se
         for name, expected in reference.model.state_dict().items():
             assert (trained.dense[name] - expected).abs().max() <= 1e-4 * expected.abs().max(), name
     for name, table in whole_tables([trained.shards for trained in by_rank], setting).items():
-        expected = reference.tables[name].detach()
-        assert (table - expected).abs().max() <= 1e-4 * expected.abs().max(), name
-        assert not torch.equal(table, initial[name]), f"table {name} has not moved"
+        expected, moved = reference.tables[name].detach(), (table - initial[name]).abs().max()
+        assert moved > 0, f"table {name} has not moved"
+        assert (table - expected).abs().max() <= 2e-3 * moved, name
 
 
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
@@ -47,7 +58,9 @@ def assert_follows_reference(rank_pools: RankPools, world_size: int, setting: Se
 @pytest.mark.parametrize("model", [DOT, CROSS], ids=["dlrm", "dcn_v2"])
 def test_means_of_lists_follow_the_reference(rank_pools: RankPools, model: ModelConfig, world_size: int, plan: str):
     means = model.model_copy(update={"pooling": "mean"})
-    assert_follows_reference(rank_pools, world_size, replace(SETTING, model=means, plan=plan), lists())
+    # Adagrad would not see a gradient that is not divided.
+    setting = replace(SETTING, model=means, plan=plan, table_optimizer="sgd", table_rate=3.0)
+    assert_follows_reference(rank_pools, world_size, setting, lists())
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
@@ -65,19 +78,41 @@ def test_the_mean_of_one_id_is_the_id_itself(rank_pools: RankPools):
 @pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("model", [DOT, CROSS], ids=["dlrm", "dcn_v2"])
 def test_rows_without_dense_columns_follow_the_reference(rank_pools: RankPools, model: ModelConfig, world_size: int):
-    batches = [replace(batch, dense=batch.dense[:, :0]) for batch in lists()]
-    assert_follows_reference(rank_pools, world_size, replace(SETTING, model=model, num_dense=0), batches)
+    setting = replace(SETTING, model=model, num_dense=0)
+    assert_follows_reference(rank_pools, world_size, setting, without_dense(lists()))
 
 
 def test_one_categorical_column_alone_follows_the_reference(rank_pools: RankPools):
     setting = replace(SETTING, model=DOT, num_dense=0, table_rows=(("only", 50),), mean_weight=1.0)
-    batches = [replace(batch, dense=batch.dense[:, :0]) for batch in random_batches(5, 512, [50], seed=2)]
-    assert_follows_reference(rank_pools, 2, setting, batches)
+    assert_follows_reference(rank_pools, 2, setting, without_dense(random_batches(5, 512, [50], seed=2)))
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("model", [DOT, CROSS], ids=["dlrm", "dcn_v2"])
 def test_rows_without_tables_follow_the_reference(rank_pools: RankPools, model: ModelConfig, world_size: int):
-    none = Bags(np.empty(0, dtype=np.int64), np.empty((0, 512), dtype=np.int32))
-    batches = [replace(batch, bags=none) for batch in lists()]
-    assert_follows_reference(rank_pools, world_size, replace(SETTING, model=model, table_rows=()), batches)
+    setting = replace(SETTING, model=model, table_rows=())
+    assert_follows_reference(rank_pools, world_size, setting, without_ids(lists()))
+
+
+@pytest.mark.parametrize(
+    ("setting", "batches"),
+    [
+        (replace(SETTING, model=CROSS.model_copy(update={"pooling": "mean"}), dense_optimizer="adam"), lists()),
+        (replace(SETTING, model=DOT, num_dense=0), without_dense(lists())),
+        (replace(SETTING, model=DOT, table_rows=(), dense_optimizer="adam"), without_ids(lists())),
+    ],
+    ids=["dcn_v2 with means", "no dense columns", "no tables"],
+)
+@pytest.mark.parametrize("ranks", [(2, 2), (1, 2)])
+def test_a_stopped_run_goes_on_as_it_would_have(
+    rank_pools: RankPools, tmp_path: Path, ranks: tuple[int, int], setting: Setting, batches: list[GlobalBatch]
+):
+    setting = replace(setting, dense_rate=0.01)
+    straight: list[Piece] = rank_pools.of(ranks[0]).run(train_on, tmp_path / "straight", setting, batches, 5)
+    rank_pools.of(ranks[0]).run(train_on, tmp_path / "stopped", setting, batches, 2)
+    after: list[Piece] = rank_pools.of(ranks[1]).run(train_on, tmp_path / "stopped", setting, batches, 5)
+    assert {piece.started_at for piece in after} == {2}
+    tolerance = 0.0 if ranks[0] == ranks[1] else 1e-5
+    for piece in after:
+        found, expected = torch.tensor(piece.losses), torch.tensor(straight[0].losses[2:])
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=0)

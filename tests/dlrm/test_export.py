@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from dlrm.record import TrainedModel
 from dlrm.saved.load import load_saved_model
 from tests.dlrm.saved.conftest import Made, made_of_csv
 from tests.dlrm.saved.full_disk import files_of_at_most
-from tests.dlrm.saved.made_models import METRICS, job_of, made_model
+from tests.dlrm.saved.made_models import METRICS, SIZES, job_of, made_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -86,6 +87,27 @@ def test_a_card_of_unusual_names_still_renders(tmp_path: Path):
     assert load_saved_model(tmp_path / "model").columns == ["x", name]
 
 
+@pytest.mark.parametrize(
+    ("schema", "taken"),
+    [
+        ({"dense": [{"name": "x"}]}, "from 1 dense features."),
+        ({"categorical": [{"name": "site"}]}, "from 1 embedding tables of 4 rows by 4 (0.0 MB)."),
+    ],
+)
+def test_a_card_names_the_kinds_of_columns_that_there_are(tmp_path: Path, schema: dict[str, Any], taken: str):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("label,x,site\n" + "1,2.5,u\n0,3.5,v\n" * 50)
+    data = DataConfig.model_validate({"train": [str(rows)], "format": "csv", "schema": schema})
+    packed = prepared(data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    made_model(tmp_path / "model", data, packed, model={**SIZES, "architecture": "dcn_v2"})
+    card = (tmp_path / "model" / "MODEL_CARD.md").read_text()
+    assert f"A click-through-rate model (dcn_v2): the probability that a row's label is 1, {taken}" in card
+    assert ("share one row of each table" in card) == ("categorical" in schema)
+    document = re.search(r"```json\n(.*?)\n```", card, re.DOTALL)
+    assert document is not None
+    assert parse_job(json.loads(document[1])).model.cross_layers == 3
+
+
 def test_a_model_of_a_synthetic_log_has_no_encoders(tmp_path: Path):
     made_model(tmp_path / "model", SYNTHETIC, None)
     assert names_in(tmp_path / "model") == FILES - {"encoders"}
@@ -106,6 +128,7 @@ def test_a_second_export_takes_the_place_of_the_first_and_of_what_kills_have_lef
 KILLED_AT_EVERY_LINE = """
 import os, shutil, signal, sys
 from pathlib import Path
+from typing import Any
 from dlrm.saved import whole
 
 place = Path(sys.argv[1])

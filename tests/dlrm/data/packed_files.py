@@ -38,17 +38,15 @@ def random_rows(
     num_rows: int, features: Sequence[Feature] = FEATURES, num_dense: int = 3, *, seed: int = 0, weighted: bool = True
 ) -> Rows:
     random = np.random.default_rng(seed)
-    lengths = np.stack(
-        [
-            random.integers(0, 5, num_rows) if feature.is_multi_hot else np.ones(num_rows, dtype=np.int64)
-            for feature in features
-        ]
-    ).astype(np.int32)
+    lengths = np.empty((len(features), num_rows), dtype=np.int32)
+    for of_feature, feature in zip(lengths, features, strict=True):
+        of_feature[:] = random.integers(0, 5, num_rows) if feature.is_multi_hot else 1
     values = [random.integers(0, f.num_ids, n) for f, n in zip(features, lengths.sum(axis=1), strict=True)]
     dense = random.normal(size=(num_rows, num_dense)).astype(np.float32)
     labels = (random.random(num_rows) < 0.5).astype(np.float32)
     weights = random.random(num_rows).astype(np.float32) if weighted else None
-    return Rows(labels, dense, Bags(np.concatenate(values), lengths), weights)
+    ids = np.concatenate([np.empty(0, dtype=np.int64), *values])
+    return Rows(labels, dense, Bags(ids, lengths), weights)
 
 
 def write_packed(
@@ -102,7 +100,7 @@ def _encoders(num_dense: int, features: Sequence[Feature]) -> Encoders:
 
 
 def _arrays(rows: Rows, features: Sequence[Feature], id_dtype: np.dtype) -> dict[str, np.ndarray]:
-    by_feature = np.split(rows.bags.values, np.cumsum(rows.bags.lengths.sum(axis=1))[:-1])
+    by_feature = np.split(rows.bags.values, np.cumsum(rows.bags.lengths.sum(axis=1)))[:-1]
     single = [ids for ids, feature in zip(by_feature, features, strict=True) if not feature.is_multi_hot]
     arrays = {
         LABELS: rows.labels,

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from tests.dlrm.optimizers.steps import WITH_MOMENTUM, assert_same, made, parameters, take_steps
 
@@ -66,14 +67,14 @@ def test_it_goes_through_a_distributed_checkpoint_in_place(name: str, tmp_path: 
     straight, stopped = parameters(), parameters()
     first = made(straight, name=name, momentum_dtype="bf16")
     take_steps(first, straight.values(), 3)
-    dcp.save({"optimizer": first.state_dict()}, checkpoint_id=tmp_path, no_dist=True)
+    save({"optimizer": first.state_dict()}, checkpoint_id=tmp_path, no_dist=True)
 
     second = made(stopped, name=name, momentum_dtype="bf16")
     for parameter in stopped.values():
         parameter.grad = torch.zeros_like(parameter)
     second.step()
     state = {"optimizer": second.state_dict()}
-    dcp.load(state, checkpoint_id=tmp_path, no_dist=True)
+    load(state, checkpoint_id=tmp_path, no_dist=True)
     second.load_state_dict(state["optimizer"])
     for parameter, trained in zip(stopped.values(), straight.values(), strict=True):
         parameter.data.copy_(trained.data)

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dlrm
@@ -21,7 +21,7 @@ from dlrm.saved.load import load_saved_model
 from dlrm.saved.model import SavedModel
 from tests.dlrm.data.prepare.made_tables import MadeTable, made_tables
 from tests.dlrm.saved.conftest import Made
-from tests.dlrm.saved.made_models import made_model
+from tests.dlrm.saved.made_models import SIZES, made_model
 
 ROW: dict[str, Any] = {"age": 31.5, "clicks": 4, "site": "s3", "user": 7, "tags": ["t1", "t2"], "items": [-1]}
 MISSING: dict[str, Any] = dict.fromkeys(ROW)
@@ -163,12 +163,11 @@ def test_a_model_of_a_synthetic_log_says_that_it_knows_no_raw_values(tmp_path: P
         dlrm.load_model(tmp_path / "model").predict({"C1": [1]})
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.filter_too_much])
-@given(made_tables(max_rows=30), st.data())
+@settings(deadline=None, max_examples=15)
+@given(made_tables(max_rows=30), st.sampled_from(["dlrm", "dcn_v2"]), st.sampled_from(["sum", "mean"]), st.data())
 def test_rows_score_the_same_from_a_dictionary_a_file_and_prepared(
-    tmp_path_factory: pytest.TempPathFactory, table: MadeTable, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, table: MadeTable, architecture: str, pooling: str, data: st.DataObject
 ):
-    assume(table.schema.dense and table.schema.categorical)
     place = tmp_path_factory.mktemp("any")
     table.write(place / "rows.parquet", data.draw(st.integers(1, 30)))
     config = DataConfig.model_validate(
@@ -176,7 +175,7 @@ def test_rows_score_the_same_from_a_dictionary_a_file_and_prepared(
         | {"eval_fraction": 0.5, "vocabulary": {"min_count": 1}}
     )
     packed = prepared(config, None, place / "cache", base_directory=place, num_threads=1, tell=lambda _: None)
-    made_model(place / "model", config, packed)
+    made_model(place / "model", config, packed, model={**SIZES, "architecture": architecture, "pooling": pooling})
     model = dlrm.load_model(place / "model")
     of_rows = model.predict(table.columns)
     of_file = np.concatenate(list(model.predict_files(str(place / "rows.parquet"), num_threads=2)))

@@ -4,8 +4,10 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
@@ -14,9 +16,10 @@ from torch.distributed.checkpoint.state_dict_saver import save
 import dlrm.evaluate
 import dlrm.predict
 from dlrm.build import build_parts, plan_tables
-from dlrm.config import ResolvedJob, resolve
+from dlrm.config import DataConfig, JobSpec, ResolvedJob, resolve
 from dlrm.data.batches import TrainBatches
 from dlrm.data.packed.open import open_packed
+from dlrm.data.prepare.cache import prepared
 from dlrm.device_batch import to_device
 from dlrm.evaluator import Evaluator
 from dlrm.export import export_model
@@ -27,7 +30,7 @@ from sharding.agree import Wishes
 from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.dlrm.saved.conftest import Made
-from tests.dlrm.saved.made_models import job_of
+from tests.dlrm.saved.made_models import SIZES, job_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -57,6 +60,26 @@ def trained_and_evaluated(
     return evaluator._score().numpy(), evaluator(0)
 
 
+def check_scores(rank_pools: RankPools, job: JobSpec, packed: Path, place: Path) -> EvaluationReport:
+    """Train, export to `place / "model"`, and see that it scores as in training; what that evaluation has measured."""
+    resolved = resolve(job)
+    answers = rank_pools.of(job.resources.world_size).run(
+        trained_and_evaluated, resolved.model_dump_json(), packed, place / "checkpoint"
+    )
+    scored = np.concatenate([of_rank for of_rank, _ in answers], axis=1)
+    in_training = scored[0, ~np.isnan(scored[1])]
+    report = answers[0][1]
+    dataset = open_packed(packed)
+    export_model(place / "checkpoint", place / "model", resolved, dataset, {"auc": report.auc})
+
+    output = place / "scores.parquet"
+    assert dlrm.predict.main([str(place / "model"), str(packed), "--output", str(output)]) == 0
+    scores = parquet.read_table(output)["probability"].to_numpy()
+    assert np.ptp(in_training) > 0.01
+    np.testing.assert_allclose(scores[dataset.train.num_rows :], in_training, rtol=0, atol=1e-6)
+    return report
+
+
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_scores_equal_the_trainers_evaluation(
     rank_pools: RankPools,
@@ -66,27 +89,57 @@ def test_scores_equal_the_trainers_evaluation(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    resources = {"workers_per_node": world_size}
-    job = job_of(made.data, batch={"global_size": 16}, run={"epochs": 3}, resources=resources)
-    resolved = resolve(job)
-    answers = rank_pools.of(world_size).run(
-        trained_and_evaluated, resolved.model_dump_json(), made.packed, tmp_path / "checkpoint"
-    )
-    scored = np.concatenate([of_rank for of_rank, _ in answers], axis=1)
-    in_training = scored[0, ~np.isnan(scored[1])]
-    report = answers[0][1]
-    dataset = open_packed(made.packed)
-    export_model(tmp_path / "checkpoint", tmp_path / "model", resolved, dataset, {"auc": report.auc})
-
-    output = tmp_path / "scores.parquet"
-    assert dlrm.predict.main([str(tmp_path / "model"), str(made.packed), "--output", str(output)]) == 0
-    scores = parquet.read_table(output)["probability"].to_numpy()
-    assert np.ptp(in_training) > 0.01
-    np.testing.assert_allclose(scores[dataset.train.num_rows :], in_training, rtol=0, atol=1e-6)
-
+    job = job_of(made.data, batch={"global_size": 16}, run={"epochs": 3}, resources={"workers_per_node": world_size})
+    report = check_scores(rank_pools, job, made.packed, tmp_path)
     capsys.readouterr()
     monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path / "model")])
     assert dlrm.evaluate.main() == 0
     answer = json.loads(capsys.readouterr().out)
     for name in ("num_rows", "auc", "log_loss", "calibration", "normalized_entropy", "constant_log_loss"):
         assert answer[name] == pytest.approx(getattr(report, name), abs=1e-6), name
+
+
+DENSE = [{"name": "age"}, {"name": "clicks", "transform": "log"}]
+LISTS = [{"name": "tags", "multi_hot": True}, {"name": "items", "type": "integer", "multi_hot": True}]
+
+
+def write_lists(path: Path, num_rows: int = 300) -> Path:
+    """Rows of lists, some empty and some missing, with repeated values."""
+    random = np.random.default_rng(0)
+    lengths = random.integers(-1, 4, (2, num_rows))
+    columns = {
+        "label": np.arange(num_rows) % 2,
+        "age": random.normal(40, 10, num_rows),
+        "clicks": random.integers(0, 99, num_rows),
+        "tags": [None if n < 0 else [f"t{tag}" for tag in random.integers(0, 4, n)] for n in lengths[0]],
+        "items": [None if n < 0 else random.integers(0, 5, n).tolist() for n in lengths[1]],
+    }
+    parquet.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("schema", "architecture", "world_size"),
+    [
+        ({"dense": DENSE, "categorical": LISTS}, "dcn_v2", 2),
+        ({"categorical": LISTS}, "dlrm", 2),
+        ({"dense": DENSE}, "dlrm", 2),
+        pytest.param({"dense": DENSE, "categorical": LISTS}, "dlrm", 1, marks=pytest.mark.slow),
+        pytest.param({"categorical": LISTS}, "dcn_v2", 1, marks=pytest.mark.slow),
+        pytest.param({"categorical": LISTS[:1]}, "dlrm", 2, marks=pytest.mark.slow),
+        pytest.param({"dense": DENSE}, "dcn_v2", 1, marks=pytest.mark.slow),
+    ],
+    ids=["all", "no dense", "no tables", "all, dlrm", "no dense, dcn_v2", "one table", "no tables, dcn_v2"],
+)
+def test_means_of_lists_and_columns_of_one_kind_score_as_in_training(
+    rank_pools: RankPools, tmp_path: Path, schema: dict[str, Any], architecture: str, world_size: int
+):
+    rows = write_lists(tmp_path / "rows.parquet")
+    data = DataConfig.model_validate({"train": [str(rows)], "format": "parquet", "schema": schema})
+    packed = prepared(data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    model = {**SIZES, "architecture": architecture, "pooling": "mean"}
+    resources = {"workers_per_node": world_size}
+    # Adam at the rate of these steps would leave few units alive.
+    fields = {"batch": {"global_size": 16}, "run": {"epochs": 3}, "dense_optimizer": {"name": "sgd"}}
+    job = job_of(data, model=model, resources=resources, **fields)
+    check_scores(rank_pools, job, packed, tmp_path)

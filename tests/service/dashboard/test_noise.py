@@ -46,8 +46,8 @@ def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured
 
     rows = page.locator("#advice tbody tr")
     assert [row.locator("td, th").all_inner_texts() for row in rows.all()][2:5] == [
-        ["32", "0.66", "1.32", "1.94", "2.07", "largest useful"],
-        ["64", "1.00", "2.00", "1.47", "3.13", "this run"],
+        ["32", "1.32", "0.66", "1.94", "2.07", "largest useful"],
+        ["64", "1.00", "1.00", "1.47", "3.13", "this run"],
         ["128", "0.84", "1.68", "1.23", "5.27", ""],
     ]
     expect(page.locator("#advice .hint")).to_have_text("batches are useful up to about 32")

@@ -10,6 +10,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.inspect.gather import Gathered
 from dlrm.data.inspect.report import Report, make_report
 from dlrm.data.inspect.sources import gather
+from dlrm.data.prepare.cache import prepared
 
 N = 20_000
 DRAW = np.random.default_rng(0)
@@ -192,3 +193,21 @@ def test_synthetic_rows_are_looked_at_as_a_model_gets_them() -> None:
     report = make_report(found, 16, 2)
     assert (len(report.dense), len(report.categorical)) == (13, 26)
     assert [table.min_count for table in report.categorical[0].tables] == [None]
+
+
+@pytest.mark.parametrize("missing", ["dense", "categorical"])
+def test_data_without_columns_of_one_kind_is_looked_at_raw_and_prepared(path: Path, tmp_path: Path, missing: str):
+    raw = {"train": [str(path)], "format": "parquet", "schema": {**SCHEMA, missing: []}}
+    config = DataConfig.model_validate(raw)
+    packed = prepared(config, None, tmp_path, base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    for data in (config, DataConfig.model_validate({"train": [str(packed)], "format": "packed"})):
+        report = make_report(gather(data, 10**6, unheard), embedding_dim=16, min_count=3)
+        assert not getattr(report, missing)
+        found = {column.name for column in (*report.dense, *report.categorical)}
+        assert found >= {name for kind in ("dense", "categorical") if kind != missing for name in names_of(kind)}
+
+
+def names_of(kind: str) -> list[str]:
+    columns = SCHEMA[kind]
+    assert isinstance(columns, list)
+    return [column["name"] for column in columns]

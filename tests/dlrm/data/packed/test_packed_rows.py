@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrm.data.batches import TrainBatches
@@ -55,6 +55,7 @@ def assert_rows(found: Rows, expected: Rows, numbers: list[int] | np.ndarray) ->
     assert bags_of(found) == [[bags[number] for number in numbers] for bags in bags_of(expected)]
 
 
+@settings(deadline=None)
 @given(numbers=st.lists(st.integers(0, NUM_ROWS - 1), max_size=30))
 def test_any_rows_are_read_in_any_order(directory: Path, train: Rows, numbers: list[int]) -> None:
     found = open_packed(directory).train.read(np.array(numbers, dtype=np.int64))
@@ -83,6 +84,28 @@ def test_features_of_one_id_and_of_many_come_alone_too(tmp_path: Path, features:
     data = open_packed(tmp_path)
     assert data.schema.features == features
     assert_rows(data.train.read(np.arange(300)), rows, np.arange(300))
+
+
+@pytest.mark.parametrize(("features", "num_dense"), [((), 3), (FEATURES, 0), ((ONE_ID,), 0)])
+def test_rows_without_dense_or_without_categorical_features_are_rows(
+    tmp_path: Path, features: tuple[Feature, ...], num_dense: int
+) -> None:
+    rows = random_rows(300, features, num_dense)
+    write_packed(tmp_path, rows, random_rows(7, features, num_dense), features)
+    data = open_packed(tmp_path)
+    assert (data.schema.num_dense, data.schema.features) == (num_dense, features)
+    numbers = np.random.default_rng(0).permutation(300)
+    assert_rows(data.train.read(numbers), rows, numbers)
+    pieces = list(data.train.read(np.arange(300)).pieces(128))
+    for start, piece in zip((0, 128, 256), pieces, strict=True):
+        assert_rows(piece, rows, np.arange(start, start + piece.num_rows))
+    for rank in range(2):
+        with TrainBatches(data.train, 200, rank, 2, seed=0, num_epochs=1) as batches:
+            full, short = batches
+        assert full.dense.shape == short.dense.shape == (100, num_dense)
+        assert full.bags.lengths.shape == short.bags.lengths.shape == (len(features), 100)
+        assert short.num_valid == 100
+        assert short.mask.sum() == (100 if rank == 0 else 0)
 
 
 def test_lists_that_are_all_empty_have_no_values(tmp_path: Path) -> None:
