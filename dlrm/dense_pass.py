@@ -50,7 +50,7 @@ class DensePass:
             )
             loss.backward()
             loss_sum += loss.detach()
-            if pooled.grad is not None:
-                block.set_gradient(start, end, pooled.grad * to_scaled_mean)
+            if pooled.grad is not None:  # there are tables
                 loss_sum += 0.0 * pooled.grad.sum()
+                block.set_gradient(start, end, pooled.grad.mul_(to_scaled_mean))
         return loss_sum

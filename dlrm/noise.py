@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dlrm.moments import Moments
 
-WINDOW_FRACTION = 0.1
+WINDOW_FRACTION = 0.2
 """Of a run, over which the two sums are smoothed: single steps say little, and the scale grows while a model learns."""
 
 

@@ -59,15 +59,14 @@ class VarianceReduction:
     def step(self, moments: Moments | None, index: int) -> Shares | None:
         """One step of the optimizer on the gradient in `sums`; between measurements with the last one's factors.
 
-        index: batches before this one. Answers None, and leaves the gradient alone, before the first measurement.
+        index: batches before this one. Before the first measurement the gradient is left as it is. Answers with the
+        shares of this step's own factors, before they are smoothed; None where nothing was measured.
         """
-        if moments is not None:
-            self._measure(moments)
+        shares = None if moments is None else self._measure(moments)
         if not self._num_measured:
             self._optimizer.step()
             return None
         factor = self._smoothed / (1 - self._beta ** self._num_measured.item())
-        shares = self._shares(factor)
         factor = self._controlled(factor, index)
         if self._config.scale == "gradient":
             self._sums.gradient *= factor
@@ -80,13 +79,15 @@ class VarianceReduction:
         """What a checkpoint holds; tensors are not copied, and may be loaded in place."""
         return {"variance": self._variance, "smoothed": self._smoothed, "num_measured": self._num_measured}
 
-    def _measure(self, moments: Moments) -> None:
+    def _measure(self, moments: Moments) -> Shares:
         share = moments.num_measured / self._global_size if self._num_measured else 1.0
         self._variance.lerp_(moments.variance(), share)
         parts = zip(moments.mean.split(self._sums.sizes), self._variance.split(self._sums.sizes), strict=True)
-        ratio = torch.cat([self._clipped_ratio(mean, variance) for mean, variance in parts])
-        self._smoothed.lerp_(ratio, 1 - self._beta)
+        factor = torch.cat([self._clipped_ratio(mean, variance) for mean, variance in parts])
+        self._smoothed.lerp_(factor, 1 - self._beta)
         self._num_measured += 1
+        both = torch.stack([factor == self._config.gamma, factor == 1.0])
+        return Shares(*both.double().mean(dim=1).tolist())
 
     def _clipped_ratio(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
         """Of one tensor. Elements without variance are dead, and count in no mean; all of them dead are left alone."""
@@ -94,12 +95,6 @@ class VarianceReduction:
         ratio = torch.where(is_alive, mean.square() / variance, 0.0)
         mean_ratio = ratio.sum() / is_alive.sum()
         return torch.where(mean_ratio > 0, (ratio / mean_ratio).clamp(self._config.gamma, 1.0), 1.0)
-
-    def _shares(self, factor: torch.Tensor) -> Shares:
-        # Smoothing is off by rounding from what it smooths.
-        at_gamma, at_one = factor <= self._config.gamma * (1 + 1e-5), factor >= 1 - 1e-5
-        both = torch.stack([at_gamma, at_one]).double().mean(dim=1)
-        return Shares(*both.tolist())
 
     def _controlled(self, factor: torch.Tensor, index: int) -> torch.Tensor:
         if self._config.control is None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from dlrm.config.base import Config
 from dlrm.config.batch import BatchConfig
@@ -41,7 +41,7 @@ class JobSpec(Config):
     data: DataConfig
     batch: BatchConfig = BatchConfig()
     moments: MomentsConfig | None = MomentsConfig()
-    """null measures none: there is no noise scale then, and no advice on the batch."""
+    """null (in TOML, which has none, false) measures none: there is no noise scale then, and no advice on the batch."""
     variance_reduction: VarianceReductionConfig | None = None
     """null: the optimizer takes the gradient as it is."""
     dense_optimizer: DenseOptimizerConfig = DenseOptimizerConfig()
@@ -51,6 +51,11 @@ class JobSpec(Config):
     """Number format of the dense part's matrix products; weights and sums are always fp32."""
     run: RunConfig = RunConfig()
     resources: ResourcesConfig = ResourcesConfig()
+
+    @field_validator("moments", mode="before")
+    @classmethod
+    def _false_is_none(cls, value: Any) -> Any:
+        return None if value is False else value
 
     @model_validator(mode="after")
     def _batch_fits_ranks(self) -> "JobSpec":

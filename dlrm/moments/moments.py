@@ -39,8 +39,9 @@ class Moments:
         """tr(Sigma) and |G|^2 of each part of the parameters, unbiased, and so not always positive.
 
         sizes: elements of each part, in order. Sigma is the covariance of the gradients of single samples, G their true
-        mean. With m measured samples, tr(Sigma) = m / (k - 1) sum(s - g^2) over them and |G|^2 = sum g^2 - tr(Sigma) / n
-        over all (McCandlish et al. 2018, arXiv 1812.06162, appendix A, for any number of groups, of any size).
+        mean. With m measured samples, tr(Sigma) = m / (k - 1) sum(s - g^2) over them, and over all n of the batch
+        |G|^2 = sum g^2 - tr(Sigma) / n (McCandlish et al. 2018, arXiv 1812.06162, appendix A, for any number of groups,
+        of any size).
         """
         squares = _sums(self.mean_square, sizes)
         squared_norms, measured_norms = (_squared_norms(mean, sizes) for mean in (self.mean, self.measured_mean))

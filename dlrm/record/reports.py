@@ -56,9 +56,10 @@ class StepReport(_Line):
     """By layer of the dense part, the signal-to-noise ratio of the gradient of one sample, squared: the inverse of its
     noise scale, smoothed like it."""
     share_at_gamma: float | None = None
-    """Of the elements of the dense parameters, those at variance reduction's least factor; null without it."""
+    """Of the elements of the dense parameters, those at variance reduction's least factor, before factors are smoothed;
+    null without it, and in steps that measure nothing."""
     share_at_one: float | None = None
-    """Of the elements of the dense parameters, those left as they are; null without variance reduction."""
+    """The same of those that are left as they are."""
 
 
 class EvaluationReport(_Line):

@@ -107,3 +107,13 @@ def test_parquet_without_labels(tmp_path: Path) -> None:
     assert features_of(rows_of(blocks(c=["a", "b"], x=[1.5, None], click=["?", None]))) == expected
     with pytest.raises(DataError, match="c: there is no such column"):
         blocks(x=[1.5, None])
+
+
+def test_a_file_of_one_column_has_quoted_blanks_for_missing_values(tmp_path: Path) -> None:
+    schema = SchemaConfig(categorical=[CategoricalColumn(name="c")])
+    file = found(write_lines(tmp_path / "rows.csv", ["c", "a", '""', "b"]))
+    rows = rows_of(csv_blocks(file, schema, with_labels=False))
+    assert [row.categorical for row in rows] == [("a",), (None,), ("b",)]
+    file = found(write_lines(tmp_path / "rows.csv", ["c", "a", "", "b"]))
+    with pytest.raises(DataError, match=r'line 3: the line is blank .*"" is a missing value'):
+        rows_of(csv_blocks(file, schema, with_labels=False))
