@@ -83,7 +83,7 @@ def train(
             ranks=ranks,
             evaluation_steps=evaluation_steps(progress.num_steps, job.run.eval_every_fraction),
             target_auc=job.run.target_auc,
-            noise_kept=share_kept(progress.num_steps, job.moments.every if job.moments else 1),
+            noise_kept=share_kept(progress.num_steps, resolved.moments_every),
         )
         tell_length(reporter, job, progress, dataset.train.num_rows)
         reason = loop.train(batches, progress)

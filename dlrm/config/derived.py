@@ -16,6 +16,10 @@ WARMUP_CAPPED = "warmup_capped"
 """The event that tells of a warm-up shorter than its scaling asks for."""
 
 
+WATCHED_SAMPLES = 16_384
+"""From one measurement of moments that nothing depends on to the next."""
+
+
 class DerivedNumber(Config):
     """One derived number, as printed and stored."""
 
@@ -43,6 +47,8 @@ class ResolvedJob(Config):
     """Directory of prepared data that jobs share; null: the run directory keeps its own."""
     chunk_size: int
     """c, samples of a chunk on one rank."""
+    moments_every: int
+    """Steps from one measurement of moments to the next."""
     gradient_scale: float
     """S, the power of two that the table gradient travels at; fixed for the run."""
     derived: list[DerivedNumber]
@@ -63,11 +69,13 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
         chunk_reason = "the largest chunk whose activations stay in cache"
     else:
         chunk_size, chunk_reason = job.batch.chunk_size, "as asked"
+    moments_every, every_reason = _moments_every(job)
     gradient_scale = float(2 ** round(math.log2(global_size)))
     derived = [
         DerivedNumber(name="world_size", value=world_size, unit="ranks", reason="nodes x workers_per_node"),
         DerivedNumber(name="share_size", value=share_size, unit="samples", reason="global_size / world_size"),
         DerivedNumber(name="chunk_size", value=chunk_size, unit="samples", reason=chunk_reason),
+        DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason),
         DerivedNumber(
             name="gradient_scale",
             value=gradient_scale,
@@ -84,10 +92,21 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
         data_roots=data_roots,
         data_cache=data_cache,
         chunk_size=chunk_size,
+        moments_every=moments_every,
         gradient_scale=gradient_scale,
         derived=derived,
         warnings=warnings,
     )
+
+
+def _moments_every(job: JobSpec) -> tuple[int, str]:
+    if job.moments is None:
+        return 1, "moments are not measured"
+    if job.moments.every != "auto":
+        return job.moments.every, "as asked"
+    if job.variance_reduction is not None:
+        return 1, "variance reduction takes the moments of every step"
+    return -(-WATCHED_SAMPLES // job.batch.global_size), f"once in {WATCHED_SAMPLES:,} samples: they are only watched"
 
 
 def _numbers_of_schedule(

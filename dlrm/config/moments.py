@@ -1,6 +1,6 @@
 """Gradient moments: the mean and the mean square of the dense parameters' gradients over a batch."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,5 +19,6 @@ class MomentsConfig(Config):
     fraction: float = Field(default=0.125, gt=0.0, le=1.0)
     """Share of each part whose samples `exact` measures; `groups` always measures all. The mean is that of the whole
     batch in either case."""
-    every: int = Field(default=1, ge=1, le=10_000)
-    """Steps from one measurement to the next; the last one serves in between."""
+    every: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = "auto"
+    """Steps from one measurement to the next; the last one serves in between. auto: 1 with variance reduction; without
+    it, where moments are only watched, about one in 16,384 samples, since small batches would feel more."""

@@ -35,14 +35,18 @@ class ExactMoments(Estimator):
         sums: FlatSums,
         chunk_size: int,
         global_size: int,
+        every: int,
         *,
         is_bf16: bool,
     ) -> None:
-        """model: its parameters are those of `sums`. Raises ValueError for one that no linear layer has."""
+        """model: its parameters are those of `sums`. every: steps from one measurement to the next.
+
+        Raises ValueError for a parameter that no linear layer has.
+        """
         super().__init__(sums, chunk_size)
         self._is_bf16 = is_bf16
         self._is_watching = False
-        self._every = config.every
+        self._every = every
         self._global_size = global_size
         self._runs_of_a_batch = _measured_runs(config, global_size)
         self._runs = self._runs_of_a_batch

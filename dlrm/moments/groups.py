@@ -18,11 +18,11 @@ class GroupMoments(Estimator):
     batch whose last rows only fill it. Costs three passes over the parameters a group.
     """
 
-    def __init__(self, config: MomentsConfig, sums: FlatSums, chunk_size: int, global_size: int) -> None:
-        """global_size: B; the groups are whole on their ranks, so that num_groups is a multiple of W."""
+    def __init__(self, config: MomentsConfig, sums: FlatSums, chunk_size: int, global_size: int, every: int) -> None:
+        """global_size: B; the groups are whole on their ranks, so that num_groups is a multiple of W. every: steps."""
         super().__init__(sums, chunk_size)
         self._num_groups = config.num_groups
-        self._every = config.every
+        self._every = every
         self._global_size = global_size
         self._total = torch.zeros_like(sums.gradient)
 

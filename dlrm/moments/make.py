@@ -23,6 +23,6 @@ def make_estimator(resolved: ResolvedJob, model: nn.Module, sums: FlatSums) -> E
     if config is None:
         return NoMoments(sums, resolved.chunk_size)
     if config.estimator == "groups":
-        return GroupMoments(config, sums, resolved.chunk_size, global_size)
+        return GroupMoments(config, sums, resolved.chunk_size, global_size, resolved.moments_every)
     is_bf16 = resolved.job.precision == "bf16"
-    return ExactMoments(config, model, sums, resolved.chunk_size, global_size, is_bf16=is_bf16)
+    return ExactMoments(config, model, sums, resolved.chunk_size, global_size, resolved.moments_every, is_bf16=is_bf16)

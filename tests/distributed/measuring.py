@@ -87,10 +87,10 @@ def measure(ranks: Ranks, given: Given) -> Measured:
     sums = FlatSums(parameters, ranks, num_extra=num_extra_sums(given.moments))
     estimator: Estimator
     if given.moments.estimator == "groups":
-        estimator = GroupMoments(given.moments, sums, given.chunk_size, given.global_size)
+        estimator = GroupMoments(given.moments, sums, given.chunk_size, given.global_size, 1)
     else:
         estimator = ExactMoments(
-            given.moments, model, sums, given.chunk_size, given.global_size, is_bf16=given.has_bf16_squares
+            given.moments, model, sums, given.chunk_size, given.global_size, 1, is_bf16=given.has_bf16_squares
         )
     size = given.global_size // ranks.world_size
     share = Share(ranks.rank * size, (ranks.rank + 1) * size, given.num_valid)

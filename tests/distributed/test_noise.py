@@ -25,9 +25,9 @@ def frozen_run(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseStat
     model = nn.ModuleDict({"layer": nn.Linear(NUM_DIMENSIONS, 1, bias=False)})
     sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra_sums(config))
     estimator: Estimator = (
-        GroupMoments(config, sums, 100, BATCH)
+        GroupMoments(config, sums, 100, BATCH, 1)
         if config.estimator == "groups"
-        else ExactMoments(config, model, sums, 100, BATCH, is_bf16=False)
+        else ExactMoments(config, model, sums, 100, BATCH, 1, is_bf16=False)
     )
     layer_noise, state = LayerNoise([("layer.weight", NUM_DIMENSIONS)]), NoiseState()
     size = BATCH // ranks.world_size

@@ -18,7 +18,7 @@ from tests.distributed.reference import GlobalBatch, random_batches
 from tests.distributed.training import Setting, Trained, train
 
 EXACT = MomentsConfig(fraction=1.0)
-GROUPS = MomentsConfig(estimator="groups")
+GROUPS = MomentsConfig(estimator="groups", every=1)
 NO_REDUCTION = VarianceReductionConfig(gamma=1.0)
 PLAIN = Setting(256, 64, "rowwise_adagrad", dense_rate=0.01, table_rate=0.02)
 
@@ -268,7 +268,7 @@ def refusal_of_an_uncovered_parameter(ranks: Ranks) -> str:
     model["top"].register_parameter("scale", nn.Parameter(torch.ones(1)))
     sums = FlatSums(list(model.parameters()), ranks, num_extra=1)
     try:
-        ExactMoments(EXACT, model, sums, 8, 64, is_bf16=False)
+        ExactMoments(EXACT, model, sums, 8, 64, 1, is_bf16=False)
     except ValueError as error:
         return str(error)
     return "not refused"
