@@ -56,7 +56,7 @@ def run_rank(ranks: Ranks, shape: Shape, kinds: list[str], num_rounds: int) -> N
     for batch in shape.batches():
         if batch.index == NUM_WARM + num_rounds:
             break
-        # None is always the first of a round.
+        # Each kind, and the step without, goes first in every other round.
         order = [*steps] if batch.index % 2 else [*steps][::-1]
         taken = {kind: _timed(steps[kind], batch, ranks) for kind in order}
         if batch.index >= NUM_WARM:

@@ -32,15 +32,17 @@ class DensePass:
     is_bf16: bool
     """Matrix products under bf16 autocast."""
 
-    def __call__(self, batch: DeviceBatch, block: Block, share: Share, divisor: float) -> torch.Tensor:
+    def __call__(
+        self, batch: DeviceBatch, block: Block, share: Share, divisor: float, *, is_whole: bool
+    ) -> torch.Tensor:
         """Weighted loss sum of this rank's share, as float64; not finite where any gradient is not.
 
         Leaves the dense gradients of the loss sum in the estimator's sums, and scale / divisor times the pooled ones in
-        the block. divisor: what a sum over the samples of the global batch is divided by.
+        the block. divisor: what a sum over the samples of the global batch is divided by. is_whole: see the estimator.
         """
         to_scaled_mean = block.scale / divisor
         loss_sum = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
-        for start, end in self.estimator.chunks(share, batch.index):
+        for start, end in self.estimator.chunks(share, batch.index, is_whole=is_whole):
             pooled = block.chunk(start, end).requires_grad_()  # [c, F, D]
             with torch.autocast(batch.labels.device.type, torch.bfloat16, enabled=self.is_bf16):
                 logits = self.model(batch.dense[start:end], pooled)  # [c]

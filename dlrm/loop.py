@@ -58,6 +58,8 @@ class Loop:
             progress.training_seconds += seconds
             if result.noise is not None:
                 progress.noise.add(result.noise, self.noise_kept)
+            if result.at_bounds is not None:
+                progress.at_gamma, progress.at_one = result.at_bounds.gamma, result.at_bounds.one
             self._report(result, rates, progress, batch.num_valid / seconds)
             self._count_dropped(result, progress)
             if result.is_stop_requested:
@@ -98,8 +100,8 @@ class Loop:
                 dropped=result.is_dropped,
                 noise_scale=progress.noise.noise_scale,
                 gsnr=progress.noise.gsnr,
-                share_at_gamma=result.shares and result.shares.at_gamma,
-                share_at_one=result.shares and result.shares.at_one,
+                share_at_gamma=progress.at_gamma,
+                share_at_one=progress.at_one,
             )
         )
 

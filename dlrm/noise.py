@@ -10,6 +10,9 @@ from dlrm.moments import Moments
 WINDOW_FRACTION = 0.2
 """Of a run, over which the two sums are smoothed: single steps say little, and the scale grows while a model learns."""
 
+LEAST_WINDOW = 10.0
+"""Measurements, in a short run."""
+
 
 @dataclass(frozen=True)
 class StepNoise:
@@ -53,7 +56,7 @@ class NoiseState(BaseModel):
 
 def share_kept(num_steps: int, every: int) -> float:
     """For a run of `num_steps` steps that measures every so many."""
-    return 1 - 1 / max(1.0, WINDOW_FRACTION * num_steps / every)
+    return 1 - 1 / max(LEAST_WINDOW, WINDOW_FRACTION * num_steps / every)
 
 
 class LayerNoise:

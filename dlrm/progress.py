@@ -23,6 +23,10 @@ class Progress(BaseModel):
     last_evaluation: EvaluationReport | None = None
     noise: NoiseState = Field(default_factory=NoiseState)
     """Of the dense gradient, from the moments of the steps so far."""
+    at_gamma: float | None = None
+    """Share of the dense parameters' elements at variance reduction's least factor, when it was measured last."""
+    at_one: float | None = None
+    """The same of those that are left as they are."""
 
     @property
     def evaluated_step(self) -> int:

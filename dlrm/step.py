@@ -4,6 +4,7 @@ Nothing moves before every rank knows that the step is sound, and tables do not 
 not depend on the number of ranks or the chunk beyond fp32 rounding.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from dlrm.moments.estimator import Share
 from dlrm.noise import LayerNoise, StepNoise
 from dlrm.optimizers import StepRates, set_learning_rate
 from dlrm.part_clock import PartClock
-from dlrm.variance_reduction import Shares, VarianceReduction
+from dlrm.variance_reduction import AtBounds, VarianceReduction
 from sharding.agree import NO_WISHES, Wishes, agree
 from sharding.dense import FlatSums
 from sharding.ranks import Ranks
@@ -38,8 +39,8 @@ class StepResult:
     """Every rank is ready to save what this step has left."""
     noise: StepNoise | None = None
     """None where moments were not measured."""
-    shares: Shares | None = None
-    """Of variance reduction; None without it."""
+    at_bounds: AtBounds | None = None
+    """Of the factors of variance reduction; None without it, and where moments were not measured."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Updated:
     """What the update of a step learned on its way."""
 
     noise: StepNoise | None = None
-    shares: Shares | None = None
+    at_bounds: AtBounds | None = None
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,12 @@ class TrainingStep:
             self.tables.set_learning_rate(rates.table)
             block = self.tables.lookup(batch.ids, batch.lengths, batch.num_valid)
         with self.clock.part("dense"):
-            loss_sum = self.dense_pass(batch, block, self._share(batch), divisor)
+            is_first = self.reduction is not None and not self.reduction.has_measured
+            loss_sum = self.dense_pass(batch, block, self._share(batch), divisor, is_whole=is_first)
         with self.clock.part("agree"):
-            is_finite = bool(torch.isfinite(loss_sum + self.sums.total()))
-            agreement = agree(self.ranks, wishes, is_finite=is_finite, loss_sum=loss_sum.item())
+            # One transfer from the device.
+            loss, total = torch.stack([loss_sum, self.sums.total().double()]).tolist()
+            agreement = agree(self.ranks, wishes, is_finite=math.isfinite(loss + total), loss_sum=loss)
         updated = self._update(block, batch, divisor, rates) if agreement.is_finite else Updated()
         return StepResult(
             loss=agreement.loss_sum / divisor,
@@ -90,7 +93,7 @@ class TrainingStep:
             is_stop_requested=agreement.is_stop_requested,
             is_save_due=agreement.is_save_due,
             noise=updated.noise,
-            shares=updated.shares,
+            at_bounds=updated.at_bounds,
         )
 
     def _share(self, batch: DeviceBatch) -> Share:

@@ -8,16 +8,17 @@ from torch.optim import Optimizer
 
 from dlrm.config import VarianceReductionConfig
 from dlrm.moments import Moments
+from dlrm.moments.moments import LEAST_VARIANCE
 from sharding.dense import FlatSums
 
 
 @dataclass(frozen=True)
-class Shares:
-    """Of the elements of the dense parameters."""
+class AtBounds:
+    """Shares of the elements of the dense parameters."""
 
-    at_gamma: float
+    gamma: float
     """Those whose factor is the least."""
-    at_one: float
+    one: float
     """Those that are left as they are."""
 
 
@@ -56,14 +57,14 @@ class VarianceReduction:
         """[P], without bias correction."""
         self._num_measured = torch.zeros((), dtype=torch.int64)
 
-    def step(self, moments: Moments | None, index: int) -> Shares | None:
+    def step(self, moments: Moments | None, index: int) -> AtBounds | None:
         """One step of the optimizer on the gradient in `sums`; between measurements with the last one's factors.
 
-        index: batches before this one. Before the first measurement the gradient is left as it is. Answers with the
-        shares of this step's own factors, before they are smoothed; None where nothing was measured.
+        index: batches before this one. Before the first measurement the gradient is left as it is. Answers for this
+        step's own factors, before they are smoothed; None where nothing was measured.
         """
-        shares = None if moments is None else self._measure(moments)
-        if not self._num_measured:
+        at_bounds = None if moments is None else self._measure(moments)
+        if not self.has_measured:
             self._optimizer.step()
             return None
         factor = self._smoothed / (1 - self._beta ** self._num_measured.item())
@@ -73,26 +74,42 @@ class VarianceReduction:
             self._optimizer.step()
         else:
             self._scale_update(factor)
-        return shares
+        return at_bounds
+
+    @property
+    def has_measured(self) -> bool:
+        """Whether there is a variance to go by."""
+        return bool(self._num_measured)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds; tensors are not copied, and may be loaded in place."""
         return {"variance": self._variance, "smoothed": self._smoothed, "num_measured": self._num_measured}
 
-    def _measure(self, moments: Moments) -> Shares:
-        share = moments.num_measured / self._global_size if self._num_measured else 1.0
-        self._variance.lerp_(moments.variance(), share)
-        parts = zip(moments.mean.split(self._sums.sizes), self._variance.split(self._sums.sizes), strict=True)
-        factor = torch.cat([self._clipped_ratio(mean, variance) for mean, variance in parts])
+    def _measure(self, moments: Moments) -> AtBounds:
+        self._move_variance(moments)
+        # r is at most 2^20, however little of an element was measured.
+        variance = torch.maximum(self._variance, LEAST_VARIANCE * moments.mean.square())
+        is_alive = (self._variance > 0) & ((moments.mean != 0) | (moments.mean_square > 0))
+        ratio = torch.where(is_alive, moments.mean.square() / variance, 0.0)
+        parts = zip(ratio.split(self._sums.sizes), is_alive.split(self._sums.sizes), strict=True)
+        factor = torch.cat([self._clipped(ratio, is_alive) for ratio, is_alive in parts])
         self._smoothed.lerp_(factor, 1 - self._beta)
         self._num_measured += 1
         both = torch.stack([factor == self._config.gamma, factor == 1.0])
-        return Shares(*both.double().mean(dim=1).tolist())
+        return AtBounds(*both.double().mean(dim=1).tolist())
 
-    def _clipped_ratio(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-        """Of one tensor. Elements without variance are dead, and count in no mean; all of them dead are left alone."""
-        is_alive = variance > 0
-        ratio = torch.where(is_alive, mean.square() / variance, 0.0)
+    def _move_variance(self, moments: Moments) -> None:
+        """By the share that was measured; of elements that were seen, since it is no news that a few samples miss some.
+
+        One that was never seen before takes what is seen now.
+        """
+        share = moments.num_measured / self._global_size if self.has_measured else 1.0
+        weight = torch.where(self._variance > 0, share, 1.0)
+        moved = torch.lerp(self._variance, moments.variance(), weight)
+        self._variance.copy_(torch.where(moments.mean_square > 0, moved, self._variance))
+
+    def _clipped(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> torch.Tensor:
+        """Of one tensor. Elements without gradient are dead, and count in no mean; all of them dead are left alone."""
         mean_ratio = ratio.sum() / is_alive.sum()
         return torch.where(mean_ratio > 0, (ratio / mean_ratio).clamp(self._config.gamma, 1.0), 1.0)
 

@@ -52,13 +52,18 @@ class TrainingState:
 
         Collective. Raises CheckpointError; then the parts hold nothing of use.
         """
-        self._make_optimizer_state()
+        reader = FileSystemReader(path)
+        with checkpoint_errors(path, "cannot be read"):
+            names = reader.read_metadata().state_dict_metadata
+        # There is none where every step so far was dropped.
+        if any(name.startswith("dense_optimizer.state.") for name in names):
+            self._make_optimizer_state()
         state = self.collect(Progress(num_steps=0))
         if num_ranks != self.ranks.world_size:
             # Of other ranks than these.
             del state["random"]
         with checkpoint_errors(path, "cannot be read"):
-            load(state, storage_reader=FileSystemReader(path), process_group=self.ranks.background_group)
+            load(state, storage_reader=reader, process_group=self.ranks.background_group)
         # Tensors were read in place; this takes over the plain values.
         self.optimizer.load_state_dict(state["dense_optimizer"])
         if "random" in state:

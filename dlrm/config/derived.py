@@ -16,7 +16,7 @@ WARMUP_CAPPED = "warmup_capped"
 """The event that tells of a warm-up shorter than its scaling asks for."""
 
 
-WATCHED_SAMPLES = 16_384
+WATCHED_SAMPLES = 4096
 """From one measurement of moments that nothing depends on to the next."""
 
 
@@ -47,7 +47,7 @@ class ResolvedJob(Config):
     """Directory of prepared data that jobs share; null: the run directory keeps its own."""
     chunk_size: int
     """c, samples of a chunk on one rank."""
-    moments_every: int
+    moments_every: int = 1
     """Steps from one measurement of moments to the next."""
     gradient_scale: float
     """S, the power of two that the table gradient travels at; fixed for the run."""

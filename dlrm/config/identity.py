@@ -36,7 +36,10 @@ def identity_of(job: JobSpec) -> dict[str, Any]:
         excluded["moments"] = True
     if job.data.format != "synthetic":
         excluded["data"] = {"train": True, "eval": True}
-    return dict(_flat(job.model_dump(mode="json", exclude=excluded)))
+    identity = dict(_flat(job.model_dump(mode="json", exclude=excluded)))
+    if identity.get("moments.every") == "auto":
+        identity["moments.every"] = 1
+    return identity
 
 
 def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
@@ -45,7 +48,12 @@ def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
     A field that one does not have, since it is of an earlier version, had what is now the default.
     """
     sides = [_defaults(side) | dict(side) for side in (now, before)]
-    pairs = {field: [side.get(field) for side in sides] for field in {**now, **before}}
+    pairs = {
+        field: [side.get(field) for side in sides]
+        for field in {**now, **before}
+        # Without variance reduction there are no moments among them, and that it is new or gone says enough.
+        if not field.startswith("moments.") or (field in now and field in before)
+    }
     return [f"{field} is {is_now!r}, and was {was!r}" for field, (is_now, was) in pairs.items() if is_now != was]
 
 

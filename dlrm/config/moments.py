@@ -6,6 +6,8 @@ from pydantic import Field
 
 from dlrm.config.base import Config
 
+MOST_GROUPS = 1024
+
 
 class MomentsConfig(Config):
     """How moments are measured; they tell the noise scale, and variance reduction needs them."""
@@ -13,12 +15,11 @@ class MomentsConfig(Config):
     estimator: Literal["exact", "groups"] = "exact"
     """exact: over single samples, one more matrix product for each linear layer. groups: over the mean gradients of
     `num_groups` parts of the batch (arXiv 2309.13681)."""
-    num_groups: int = Field(default=8, ge=2, le=1024)
-    """Equal parts of the global batch, by position: what `groups` compares, a multiple of the number of ranks; `exact`
-    measures the first samples of each (of fewer parts in a small batch)."""
+    num_groups: int = Field(default=8, ge=2, le=MOST_GROUPS)
+    """Of groups: equal parts of the global batch, by position, a multiple of the number of ranks."""
     fraction: float = Field(default=0.125, gt=0.0, le=1.0)
-    """Share of each part whose samples `exact` measures; `groups` always measures all. The mean is that of the whole
-    batch in either case."""
+    """Of exact: share of the samples that are measured; groups always measures all. The mean is that of the whole batch
+    in either case."""
     every: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = "auto"
     """Steps from one measurement to the next; the last one serves in between. auto: 1 with variance reduction; without
-    it, where moments are only watched, about one in 16,384 samples, since small batches would feel more."""
+    it, where moments are only watched, about once in 4,096 samples, since small batches would feel more."""

@@ -30,8 +30,11 @@ class Estimator(ABC):
         self._chunk_size = chunk_size
 
     @abstractmethod
-    def chunks(self, share: Share, index: int) -> Iterator[tuple[int, int]]:
-        """The chunks of a batch, as positions in the share. index: batches before this one.
+    def chunks(self, share: Share, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:
+        """The chunks of a batch, as positions in the share.
+
+        index: batches before this one. is_whole: all samples are to be measured, not a share of them: variance
+        reduction has nothing older to go by.
 
         The caller makes the forward and backward pass of each before it asks for the next, with the gradient of the
         loss sum; at the end `sums` holds this rank's sums.

@@ -12,8 +12,8 @@ from dlrm.moments.moments import Moments
 from dlrm.moments.positions import bounds, chunks_of, num_in
 from sharding.dense import FlatSums
 
-LEAST_RUN = 256
-"""Samples of a run that is measured: shorter ones would make chunks too small to be fast."""
+LEAST_RUN = 1024
+"""Samples measured in a row: fewer would make chunks too small to be fast, more would leave some ranks without any."""
 
 
 class ExactMoments(Estimator):
@@ -24,8 +24,7 @@ class ExactMoments(Estimator):
     are the sums of these elements). Under bf16 autocast the squares are bf16, their sums fp32.
 
     Where a share of the batch is measured, these are the first samples of equal parts of it, trained on before the
-    others: the gradient is theirs alone then. Which they are depends on neither W nor the chunk. The first batch of a
-    run is measured whole: variance reduction has nothing older to go by.
+    others: the gradient is theirs alone then. Which they are depends on neither W nor the chunk.
     """
 
     def __init__(
@@ -63,12 +62,12 @@ class ExactMoments(Estimator):
         if missing:
             raise ValueError(f"no estimator of exact moments for {missing[0]}: it is no parameter of an nn.Linear")
 
-    def chunks(self, share: Share, index: int) -> Iterator[tuple[int, int]]:
+    def chunks(self, share: Share, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:
         self.is_measuring = index % self._every == 0
         if not self.is_measuring:
             yield from self._chunks(share)
             return
-        self._runs = self._runs_of_a_batch if index else [(0, self._global_size)]
+        self._runs = [(0, self._global_size)] if is_whole else self._runs_of_a_batch
         measured, others = _split(self._runs, share)
         self._is_watching = True
         for first, behind in measured:
@@ -117,10 +116,14 @@ class ExactMoments(Estimator):
 
 
 def _measured_runs(config: MomentsConfig, global_size: int) -> list[tuple[int, int]]:
-    """The first samples of equal parts of the global batch: as many parts as asked, fewer where runs became short."""
-    num_parts = min(config.num_groups, max(1, int(config.fraction * global_size) // LEAST_RUN))
-    parts = [bounds(number, num_parts, global_size) for number in range(num_parts)]
-    return [(first, first + math.ceil((behind - first) * config.fraction)) for first, behind in parts]
+    """The first samples of equal parts of the global batch: spread over it, so that all ranks have some."""
+    if config.fraction == 1.0:
+        return [(0, global_size)]
+    num_measured = max(2, math.ceil(config.fraction * global_size))
+    num_parts = max(1, num_measured // LEAST_RUN)
+    starts = [bounds(number, num_parts, global_size)[0] for number in range(num_parts)]
+    lengths = [behind - first for first, behind in (bounds(n, num_parts, num_measured) for n in range(num_parts))]
+    return [(start, min(start + length, global_size)) for start, length in zip(starts, lengths, strict=True)]
 
 
 def _split(runs: list[tuple[int, int]], share: Share) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -26,7 +26,7 @@ class GroupMoments(Estimator):
         self._global_size = global_size
         self._total = torch.zeros_like(sums.gradient)
 
-    def chunks(self, share: Share, index: int) -> Iterator[tuple[int, int]]:
+    def chunks(self, share: Share, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:  # noqa: ARG002
         self.is_measuring = index % self._every == 0
         if not self.is_measuring:
             yield from self._chunks(share)

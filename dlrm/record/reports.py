@@ -56,8 +56,8 @@ class StepReport(_Line):
     """By layer of the dense part, the signal-to-noise ratio of the gradient of one sample, squared: the inverse of its
     noise scale, smoothed like it."""
     share_at_gamma: float | None = None
-    """Of the elements of the dense parameters, those at variance reduction's least factor, before factors are smoothed;
-    null without it, and in steps that measure nothing."""
+    """Of the elements of the dense parameters, those at variance reduction's least factor, before factors are smoothed,
+    when moments were measured last; null without variance reduction."""
     share_at_one: float | None = None
     """The same of those that are left as they are."""
 

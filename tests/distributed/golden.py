@@ -23,7 +23,7 @@ PLAIN = Setting(
     dense_optimizer="adam",
     dense_rate=0.002,
     table_rate=0.02,
-    moments=MomentsConfig(),
+    moments=MomentsConfig(every=1),
 )
 CONFIGURATIONS = {
     "DLRM by Adam and row-wise Adagrad": PLAIN,

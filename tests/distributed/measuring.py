@@ -96,10 +96,9 @@ def measure(ranks: Ranks, given: Given) -> Measured:
     share = Share(ranks.rank * size, (ranks.rank + 1) * size, given.num_valid)
     dense, pooled, labels, weights = (tensor[share.start : share.end] for tensor in given.rows())
     none = torch.empty(0, dtype=torch.int64)
-    # The first batch of a run would be measured whole.
-    batch = DeviceBatch(1, dense, none, none, labels, weights, weights, given.num_valid)
+    batch = DeviceBatch(0, dense, none, none, labels, weights, weights, given.num_valid)
     divisor = given.num_valid * given.mean_weight
-    DensePass(model, estimator, given.is_bf16)(batch, PlainBlock(pooled), share, divisor)
+    DensePass(model, estimator, given.is_bf16)(batch, PlainBlock(pooled), share, divisor, is_whole=False)
     sums.start(with_extra=estimator.is_measuring).wait()
     sums.gradient /= divisor
     moments = estimator.moments(given.num_valid, given.mean_weight)

@@ -17,7 +17,7 @@ MODELS = {
     ),
 }
 ALL = MomentsConfig(estimator="exact", fraction=1.0)
-SHARE = MomentsConfig(estimator="exact", fraction=0.5, num_groups=4)
+SHARE = MomentsConfig(estimator="exact", fraction=0.5)
 GROUPS = MomentsConfig(estimator="groups", num_groups=4)
 WHOLE = Given(MODELS["dlrm"], ALL, global_size=72, num_valid=72, chunk_size=16, dtype=torch.float64)
 LAST = replace(WHOLE, num_valid=47, is_weighted=True)
@@ -36,10 +36,10 @@ def gradients_in_float64(given: Given) -> list[torch.Tensor]:
 
 
 def measured_samples(given: Given) -> list[int]:
-    """The first half of the batch where that is too short to be dealt out, of each quarter where it is not."""
+    """The first half of the batch where that is too short to be dealt out, of each half where it is not."""
     if given.moments is ALL:
         return list(range(given.num_valid))
-    size = given.global_size if given.global_size < 1024 else given.global_size // 4
+    size = given.global_size if given.global_size < 4096 else given.global_size // 2
     return [i for i in range(given.num_valid) if i % size < size // 2]
 
 
@@ -89,7 +89,7 @@ def test_moments_are_those_of_the_samples_one_by_one(
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_a_share_of_a_large_batch_is_the_beginning_of_each_of_its_parts(rank_pools: RankPools, world_size: int):
-    given = replace(LAST, moments=SHARE, global_size=2048, num_valid=1700, chunk_size=200)
+    given = replace(LAST, moments=SHARE, global_size=4096, num_valid=3500, chunk_size=300)
     for measured in rank_pools.of(world_size).run(measure, given):
         assert_moments(measured, given, 1e-10)
 

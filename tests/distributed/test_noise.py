@@ -38,7 +38,7 @@ def frozen_run(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseStat
         samples = (MEAN + VARIANCES.sqrt() * noise).float()
         is_valid = torch.arange(share.start, share.end) < num_valid
         sums.zero()
-        for start, end in estimator.chunks(share, number):
+        for start, end in estimator.chunks(share, number, is_whole=False):
             model["layer"](samples[start:end]).flatten().dot(is_valid[start:end].float()).backward()
         sums.start(with_extra=True).wait()
         sums.gradient /= num_valid

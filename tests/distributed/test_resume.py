@@ -93,3 +93,13 @@ def test_a_run_of_other_ranks_has_random_numbers_of_its_own(rank_pools: RankPool
     pair = rank_pools.of(2).run(train_on, tmp_path, SGD, batches, 1)
     (alone,) = rank_pools.of(1).run(train_on, tmp_path, SGD, batches, 2)
     assert not any(torch.equal(alone.random_numbers, of_pair.random_numbers) for of_pair in pair)
+
+
+def test_a_run_whose_every_step_was_dropped_goes_on(rank_pools: RankPools, tmp_path: Path):
+    batches, pool = batches_of(ADAGRAD, 3), rank_pools.of(2)
+    batches[0].dense[3, 2] = torch.nan
+    (straight, _) = pool.run(train_on, tmp_path / "straight", ADAGRAD, batches, 3)
+    pool.run(train_on, tmp_path / "resumed", ADAGRAD, batches, 1)
+    (resumed, _) = pool.run(train_on, tmp_path / "resumed", ADAGRAD, batches, 3)
+    assert resumed.started_at == 1
+    assert resumed.losses == straight.losses[1:]

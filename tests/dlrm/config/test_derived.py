@@ -10,7 +10,7 @@ from dlrm.config import parse_job, resolve
 @pytest.mark.parametrize(
     ("changes", "every"),
     [
-        ({"batch": {"global_size": 1024}}, 16),
+        ({"batch": {"global_size": 1024}}, 4),
         ({"batch": {"global_size": 16_384}}, 1),
         ({"batch": {"global_size": 1024}, "variance_reduction": {}}, 1),
         ({"batch": {"global_size": 1024}, "moments": {"every": 5}}, 5),

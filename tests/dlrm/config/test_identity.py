@@ -55,3 +55,18 @@ def test_a_field_that_an_earlier_version_did_not_have_had_its_default():
     assert differences(now, before) == []
     changed = identity_of(parse_job({**SYNTHETIC, "precision": "bf16"}))
     assert differences(changed, before) == ["precision is 'bf16', and was 'fp32'"]
+
+
+def test_moments_count_where_variance_reduction_needs_them_alone():
+    without, every, auto = (
+        identity_of(parse_job({"data": {"format": "synthetic"}, **changes}))
+        for changes in (
+            {"moments": {"estimator": "groups"}},
+            {"variance_reduction": {}, "moments": {"every": 1}},
+            {"variance_reduction": {}},
+        )
+    )
+    assert not differences(without, identity_of(parse_job({"data": {"format": "synthetic"}, "moments": None})))
+    assert not differences(every, auto)
+    assert not any(line.startswith("moments") for line in differences(without, auto))
+    assert differences(without, auto)
