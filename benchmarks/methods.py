@@ -1,9 +1,9 @@
 """What variance reduction makes of a large batch in AUC, beside the same optimizer without it and its controls.
 
 `python -m benchmarks.methods JOB.toml --batch 16384`: trains the job on one rank, in this process, with every method at
-every learning rate, two seeds each; the rates are those of the job's optimizer times a factor, without scaling with the
-batch. A method is worth what it gains over the best rate of the plain optimizer, and over its own controls. Every
-finished run is a line of JSON in --results, and is not run again; one that diverges has AUC 0.5.
+every learning rate, two seeds each; rates and schedule stand below, whatever the job's own. A method is worth what it
+gains over the best rate of the plain optimizer, and over its own controls. Every finished run is a line of JSON in
+--results, and is not run again; one that diverges has AUC 0.5.
 """
 
 import argparse

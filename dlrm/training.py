@@ -9,7 +9,7 @@ from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
-from dlrm.config import ResolvedJob
+from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.batches import TrainBatches
 from dlrm.data.dataset import Dataset
 from dlrm.evaluator import Evaluator
@@ -61,15 +61,7 @@ def train(
         start_warm(parts, resolved, dataset, directory, ranks, reporter)
     first_step = restored.step if restored else 0
     with (
-        TrainBatches(
-            dataset.train,
-            job.batch.global_size,
-            ranks.rank,
-            ranks.world_size,
-            seed=job.run.seed,
-            num_epochs=job.run.epochs,
-            start_batch=first_step,
-        ) as batches,
+        _batches(job, dataset, ranks, first_step) as batches,
         Saver(directory, state, label, ranks, reporter, _save_settings(resolved), first_step or None) as saver,
     ):
         progress = restored or Progress(num_steps=batches.num_batches)
@@ -93,6 +85,18 @@ def train(
             tell_advice(reporter, job, progress)
         reporter.progress("saving", "writing the checkpoint")
         return Trained(reason, progress, saver.save(progress))
+
+
+def _batches(job: JobSpec, dataset: Dataset, ranks: Ranks, start_batch: int) -> TrainBatches:
+    return TrainBatches(
+        dataset.train,
+        job.batch.global_size,
+        ranks.rank,
+        ranks.world_size,
+        seed=job.run.seed,
+        num_epochs=job.run.epochs,
+        start_batch=start_batch,
+    )
 
 
 def _restored(directory: RunDirectory, state: TrainingState, label: Label, reporter: Reporter) -> Progress | None:
