@@ -33,10 +33,15 @@ class Measured:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add_shape(parser)
     parser.add_argument("--seconds", type=float, default=20.0, help="at least so long, and at least 2 steps")
-    parser.add_argument("--variance-reduction", choices=list(REDUCTIONS), default="off")
+    parser.add_argument(
+        "--variance-reduction",
+        choices=list(REDUCTIONS),
+        default="off",
+        help="off: without moments either; default: moments of an eighth of the samples; exact: of all; groups: of 8",
+    )
     parser.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
     arguments = parser.parse_args()
     shape = Shape.of(arguments).reduced(arguments.variance_reduction)

@@ -34,7 +34,7 @@ class Seconds:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add_shape(parser)
     parser.add_argument("--pairs", type=int, default=7, help="steps of each kind, and without")
     parser.add_argument("--with", dest="kinds", nargs="+", choices=KINDS, default=KINDS, help="kinds to measure")

@@ -17,7 +17,7 @@ from dlrm.record import BatchAdvice, Exchange
 LARGEST_BATCH = 2**24
 """More than `batch.global_size` may be is no advice."""
 EXPONENTS = (-4, -2, 0, 2, 4)
-"""Of two: the batches that are compared, as multiples of the largest useful one."""
+"""Of two: the batches that are compared, as multiples of the largest useful one; and this run's, halved and doubled."""
 
 
 def largest_useful_batch(noise_scale: float) -> int:
@@ -32,7 +32,8 @@ def advise(batch: int, noise_scale: float | None) -> BatchAdvice:
         return BatchAdvice(batch=batch, noise_scale=None, largest_useful_batch=None, table=[])
     useful = largest_useful_batch(noise_scale)
     around = {round(useful * 2.0**exponent) for exponent in EXPONENTS}
-    batches = sorted({size for size in around if 1 <= size <= LARGEST_BATCH} | {batch})
+    around |= {batch // 2, batch, 2 * batch}
+    batches = sorted(size for size in around if 1 <= size <= LARGEST_BATCH)
     return BatchAdvice(
         batch=batch,
         noise_scale=noise_scale,

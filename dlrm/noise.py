@@ -10,6 +10,8 @@ from dlrm.moments import Moments
 WINDOW_FRACTION = 0.2
 """Of a run, over which the two sums are smoothed: single steps say little, and the scale grows while a model learns."""
 
+LEAST_MEASURED = 30
+"""Steps, before anybody is to go by it."""
 LEAST_WINDOW = 10.0
 """Measurements, in a short run."""
 
@@ -32,11 +34,14 @@ class NoiseState(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    num_measured: int = 0
+    """Steps that said something."""
     traces: dict[str, float] = {}
     squared_norms: dict[str, float] = {}
 
     def add(self, step: StepNoise, kept: float) -> None:
         """kept: share of what is known that stays, see `share_kept`."""
+        self.num_measured += 1
         for known, said in ((self.traces, step.traces), (self.squared_norms, step.squared_norms)):
             for layer, value in said.items():
                 known[layer] = kept * known.get(layer, 0.0) + (1 - kept) * value
@@ -45,6 +50,11 @@ class NoiseState(BaseModel):
     def noise_scale(self) -> float | None:
         """tr(Sigma) / |G|^2, in samples; None before anything is known, and where the noise hides the gradient."""
         return _ratio(sum(self.traces.values()), sum(self.squared_norms.values()))
+
+    @property
+    def settled_noise_scale(self) -> float | None:
+        """The same, to go by; None where it was measured too seldom for that: it is far smaller in the first steps."""
+        return self.noise_scale if self.num_measured >= LEAST_MEASURED else None
 
     @property
     def gsnr(self) -> dict[str, float | None] | None:

@@ -50,12 +50,12 @@ def _where_it_stopped(trained: Trained) -> str:
 
 
 def _final_metrics(progress: Progress) -> dict[str, float | None]:
-    noise_scale = progress.noise.noise_scale
+    settled = progress.noise.settled_noise_scale
     metrics: dict[str, float | None] = {
         "num_samples": progress.num_samples,
         "samples_per_second": progress.num_samples / max(progress.training_seconds, 1e-9),
-        "noise_scale": noise_scale,
-        "largest_useful_batch": None if noise_scale is None else largest_useful_batch(noise_scale),
+        "noise_scale": progress.noise.noise_scale,
+        "largest_useful_batch": None if settled is None else largest_useful_batch(settled),
     }
     report: EvaluationReport | None = progress.last_evaluation
     if report is not None:

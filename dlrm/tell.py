@@ -3,6 +3,7 @@
 from dlrm.advice import advise
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.dataset import Dataset
+from dlrm.noise import LEAST_MEASURED
 from dlrm.progress import Progress
 from dlrm.record import BATCH_ADVICE, BatchAdvice
 from dlrm.reporting.reporter import Reporter
@@ -58,7 +59,7 @@ def tell_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:
 
 def tell_advice(reporter: Reporter, job: JobSpec, progress: Progress) -> None:
     """Which batch the model can use, at the end of a run; or why that is not known, and what to do about it."""
-    noise_scale = progress.noise.noise_scale
+    noise_scale = progress.noise.settled_noise_scale
     advice = advise(job.batch.global_size, noise_scale)
     message = _why_there_is_no_advice(job, progress) if noise_scale is None else _in_words(advice, noise_scale)
     reporter.event(BATCH_ADVICE, message, **advice.model_dump())
@@ -81,6 +82,12 @@ def _number(value: float) -> str:
 def _why_there_is_no_advice(job: JobSpec, progress: Progress) -> str:
     if job.moments is None:
         why = "moments is null: leave it out, or give its fields, to have the noise scale measured"
+    elif progress.noise.noise_scale is not None:
+        why = (
+            f"the noise scale, {_number(progress.noise.noise_scale)} samples, comes from {progress.noise.num_measured} "
+            f"step(s) alone, and grows while a model learns. Measure at least {LEAST_MEASURED}: by more run.epochs, a "
+            "smaller batch.global_size, or a smaller moments.every"
+        )
     elif not progress.noise.traces:
         why = (
             "no step had two samples or groups to compare: take a larger batch.global_size, or a smaller moments.every"

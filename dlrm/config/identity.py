@@ -1,5 +1,6 @@
 """Which settings make a run the one it is: a checkpoint of others is not gone on from."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -48,13 +49,25 @@ def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
     A field that one does not have, since it is of an earlier version, had what is now the default.
     """
     sides = [_defaults(side) | dict(side) for side in (now, before)]
-    pairs = {
-        field: [side.get(field) for side in sides]
-        for field in {**now, **before}
-        # Without variance reduction there are no moments among them, and that it is new or gone says enough.
-        if not field.startswith("moments.") or (field in now and field in before)
-    }
-    return [f"{field} is {is_now!r}, and was {was!r}" for field, (is_now, was) in pairs.items() if is_now != was]
+    fields = [field for field in {**now, **before} if not any(_is_of_what_is_not(field, side) for side in sides)]
+    pairs = {field: [_value(field, side) for side in sides] for field in fields}
+    return [
+        f"{field} is {json.dumps(is_now)}, and was {json.dumps(was)}"
+        for field, (is_now, was) in pairs.items()
+        if is_now != was
+    ]
+
+
+def _is_of_what_is_not(field: str, side: Mapping[str, Any]) -> bool:
+    """Whether it belongs to a section that is null there, which says enough; moments count for variance reduction."""
+    section = "variance_reduction" if field.startswith("moments.") else field.rpartition(".")[0]
+    return section in side and side[section] is None
+
+
+def _value(field: str, side: Mapping[str, Any]) -> Any:
+    """A whole section where the other side has null in its place."""
+    section = {name.removeprefix(f"{field}."): value for name, value in side.items() if name.startswith(f"{field}.")}
+    return section or side.get(field)
 
 
 def _defaults(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class JobSpec(Config):
     moments: MomentsConfig | None = MomentsConfig()
     """null (in TOML, which has none, false) measures none: there is no noise scale then, and no advice on the batch."""
     variance_reduction: VarianceReductionConfig | None = None
-    """null: the optimizer takes the gradient as it is."""
+    """null, or false: the optimizer takes the gradient as it is."""
     dense_optimizer: DenseOptimizerConfig = DenseOptimizerConfig()
     table_optimizer: TableOptimizerConfig = TableOptimizerConfig()
     sharding: ShardingConfig = ShardingConfig()
@@ -52,7 +52,7 @@ class JobSpec(Config):
     run: RunConfig = RunConfig()
     resources: ResourcesConfig = ResourcesConfig()
 
-    @field_validator("moments", mode="before")
+    @field_validator("moments", "variance_reduction", mode="before")
     @classmethod
     def _false_is_none(cls, value: Any) -> Any:
         return None if value is False else value

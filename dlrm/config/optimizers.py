@@ -23,6 +23,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 """What each optimizer has, and its defaults; rates at a batch of 2,048 samples (docs/experiments.md)."""
 
+_DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}
+_TABLE_SCHEDULE: dict[str, Any] = {"warmup_fraction": 0.0, "decay": "constant"}
+
 _CHOSEN = frozenset(field for settings in SETTINGS.values() for field in settings)
 TRUST_SCALED = ("lars", "lamb")
 
@@ -59,8 +62,8 @@ class DenseOptimizerConfig(Config):
     groups: list[ParameterGroupConfig] = Field(default=[], max_length=100)
     """Dense parameters by the pattern of their names; the first that matches one claims it. Every parameter must be
     claimed, and every pattern must claim one. Empty: all alike."""
-    schedule: ScheduleConfig = ScheduleConfig(scaling="sqrt")
-    """How the rate follows the batch and the run."""
+    schedule: ScheduleConfig = ScheduleConfig(**_DENSE_SCHEDULE)
+    """How the rate follows the batch and the run; scaling is sqrt where it is left out."""
 
     @property
     def is_adaptive(self) -> bool:
@@ -79,7 +82,8 @@ class DenseOptimizerConfig(Config):
             return document
         fields = cast("dict[str, Any]", document)
         settings = SETTINGS.get(str(fields.get("name", "adam")), {})
-        return {**fields, **{field: default for field, default in settings.items() if fields.get(field) is None}}
+        filled = {field: default for field, default in settings.items() if fields.get(field) is None}
+        return _with_schedule({**fields, **filled}, _DENSE_SCHEDULE)
 
     @model_validator(mode="after")
     def _fields_are_of_the_optimizer(self) -> "DenseOptimizerConfig":
@@ -103,5 +107,22 @@ class TableOptimizerConfig(Config):
     """rowwise_adagrad keeps one number a row; sgd keeps none."""
     learning_rate: float = Field(default=0.02, gt=0.0)
     """Rate at a batch of `schedule.base_batch` samples; Adagrad's hardly moves with the batch."""
-    schedule: ScheduleConfig = ScheduleConfig(warmup_fraction=0.0, decay="constant")
-    """How the rate follows the batch and the run."""
+    schedule: ScheduleConfig = ScheduleConfig(**_TABLE_SCHEDULE)
+    """How the rate follows the batch and the run; without warm-up, and constant, where that is left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schedule_is_filled(cls, document: Any) -> Any:
+        return (
+            _with_schedule(cast("dict[str, Any]", document), _TABLE_SCHEDULE)
+            if isinstance(document, dict)
+            else document
+        )
+
+
+def _with_schedule(fields: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """An optimizer's document, what its schedule leaves out filled in: naming one field changes no other."""
+    schedule = fields.get("schedule")
+    if not isinstance(schedule, dict):
+        return fields
+    return {**fields, "schedule": {**defaults, **cast("dict[str, Any]", schedule)}}

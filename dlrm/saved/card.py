@@ -112,7 +112,11 @@ def _measured(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
         rows.insert(1, ("best possible AUC", _figure(metrics["best_possible_auc"]), ""))
     said = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor says "
     said += f"{config.train_label_rate:.4f}, the training rows' label rate, of every row."
-    return f"{said}\n\n{_table(('metric', 'model', 'constant predictor'), rows)}"
+    noise_scale = metrics.get("noise_scale")
+    noise = (
+        "" if noise_scale is None else f"\n\nNoise scale of its dense gradient at the end: {noise_scale:,.0f} samples."
+    )
+    return f"{said}\n\n{_table(('metric', 'model', 'constant predictor'), rows)}{noise}"
 
 
 def _columns(config: SavedConfig, encoders: Encoders | None) -> str:

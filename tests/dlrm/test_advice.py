@@ -26,7 +26,7 @@ def test_time_and_data_are_exchanged_along_the_hyperbola_through_this_run(batch:
 
 def test_a_run_at_the_noise_scale_needs_twice_the_fewest_steps_and_samples():
     table = {row.batch: row for row in advise(4096, 16_384.0).table}
-    assert list(table) == [1024, 4096, 16_384, 65_536, 262_144]
+    assert list(table) == [1024, 2048, 4096, 8192, 16_384, 65_536, 262_144]
     assert (table[16_384].steps_of_fewest, table[16_384].samples_of_fewest) == (2, 2)
     # 1 + 16,384 / 4,096 = 5 times the fewest steps, and 1.25 times the fewest samples.
     assert (table[4096].steps_of_fewest, table[4096].samples_of_fewest) == (5, 1.25)
@@ -41,9 +41,9 @@ def test_the_largest_useful_batch_is_the_power_of_two_nearest_the_noise_scale(no
     assert largest_useful_batch(noise_scale) == batch
 
 
-def test_the_rows_go_from_a_sixteenth_of_the_noise_scale_to_sixteen_times_it():
+def test_the_rows_go_from_a_sixteenth_of_the_noise_scale_to_sixteen_times_it_and_half_to_twice_the_batch():
     batches = [row.batch for row in advise(500, 8192.0).table]
-    assert batches == [500, 512, 2048, 8192, 32_768, 131_072]
+    assert batches == [250, 500, 512, 1000, 2048, 8192, 32_768, 131_072]
 
 
 @given(batch=BATCHES, noise_scale=st.none() | SCALES)

@@ -26,7 +26,9 @@ def told(directory: Path, noise: NoiseState, **document: Any) -> EventReport:
 
 
 def test_the_advice_names_the_noise_scale_the_largest_useful_batch_and_this_runs_place(tmp_path: Path):
-    event = told(tmp_path, NoiseState(traces={"a": 30_000.0, "b": 768.0}, squared_norms={"a": 0.5, "b": 0.5}))
+    event = told(
+        tmp_path, NoiseState(num_measured=30, traces={"a": 30_000.0, "b": 768.0}, squared_norms={"a": 0.5, "b": 0.5})
+    )
     assert event.message.startswith(
         "the noise scale is 30,768 samples: batches are useful up to about 32,768. This run's 16,384 takes "
         "2.88 times the fewest steps and 1.53 times the fewest samples."
@@ -44,9 +46,14 @@ def test_the_advice_names_the_noise_scale_the_largest_useful_batch_and_this_runs
         (NoiseState(), {"moments": None}, "moments is null: leave it out"),
         (NoiseState(), {}, "take a larger batch.global_size, or a smaller moments.every"),
         (NoiseState(traces={"a": 0.0}, squared_norms={"a": 1.0}), {}, "do not differ, so that any batch is as good"),
+        (
+            NoiseState(num_measured=29, traces={"a": 50.0}, squared_norms={"a": 1.0}),
+            {},
+            "the noise scale, 50 samples, comes from 29 step(s) alone",
+        ),
         (NoiseState(traces={"a": 1.0}, squared_norms={"a": -1e-9}), {}, "far above this run's batch of 16,384"),
     ],
-    ids=["not measured", "nothing to compare", "no noise", "noise alone"],
+    ids=["not measured", "nothing to compare", "no noise", "too seldom", "noise alone"],
 )
 def test_where_there_is_no_noise_scale_it_says_why_and_what_to_do(
     tmp_path: Path, noise: NoiseState, document: dict[str, Any], words: str

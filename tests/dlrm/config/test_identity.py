@@ -29,11 +29,11 @@ def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dic
         ({"batch": {"global_size": 1024}}, "batch.global_size is 1024, and was 16384"),
         ({"run": {"seed": 1}}, "run.seed is 1, and was 0"),
         ({"run": {"epochs": 2}}, "run.epochs is 2, and was 1"),
-        ({"precision": "bf16"}, "precision is 'bf16', and was 'fp32'"),
+        ({"precision": "bf16"}, 'precision is "bf16", and was "fp32"'),
         ({"dense_optimizer": {"schedule": {"power": 3}}}, "dense_optimizer.schedule.power is 3"),
-        ({"sharding": {"exchange_dtype": "fp16"}}, "sharding.exchange_dtype is 'fp16', and was 'fp32'"),
+        ({"sharding": {"exchange_dtype": "fp16"}}, 'sharding.exchange_dtype is "fp16", and was "fp32"'),
         ({"data": {"format": "synthetic", "synthetic": {"seed": 5}}}, "data.synthetic.seed is 5, and was 0"),
-        ({"run": {"warm_start": {"from": "runs/a"}}}, "run.warm_start.from is 'runs/a', and was None"),
+        ({"run": {"warm_start": {"from": "runs/a"}}}, "run.warm_start is {"),
     ],
 )
 def test_what_changes_the_weights_is_named(change: dict[str, Any], field: str):
@@ -54,7 +54,7 @@ def test_a_field_that_an_earlier_version_did_not_have_had_its_default():
     before = {field: value for field, value in now.items() if field != "precision"}
     assert differences(now, before) == []
     changed = identity_of(parse_job({**SYNTHETIC, "precision": "bf16"}))
-    assert differences(changed, before) == ["precision is 'bf16', and was 'fp32'"]
+    assert differences(changed, before) == ['precision is "bf16", and was "fp32"']
 
 
 def test_moments_count_where_variance_reduction_needs_them_alone():
@@ -69,4 +69,5 @@ def test_moments_count_where_variance_reduction_needs_them_alone():
     assert not differences(without, identity_of(parse_job({"data": {"format": "synthetic"}, "moments": None})))
     assert not differences(every, auto)
     assert not any(line.startswith("moments") for line in differences(without, auto))
-    assert differences(without, auto)
+    (line,) = differences(without, auto)
+    assert line.startswith('variance_reduction is null, and was {"gamma": 0.1')

@@ -75,4 +75,4 @@ def test_a_run_of_before_there_was_a_choice_goes_on_as_it_was():
     before = {name: value for name, value in now.items() if name not in ("model.pooling", "model.cross_layers")}
     assert differences(now, before) == []
     other = identity_of(parse_job(job_with(pooling="mean")))
-    assert differences(other, before) == ["model.pooling is 'mean', and was 'sum'"]
+    assert differences(other, before) == ['model.pooling is "mean", and was "sum"']
