@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from types import NoneType
@@ -73,10 +74,15 @@ def invalid(field: str, message: str, valid: str = "") -> PydanticCustomError:
 def field_errors(error: ValidationError, document_type: type[BaseModel]) -> list[FieldError]:
     """Translate pydantic's errors about a `document_type` into ours, one a field."""
     found: dict[str, FieldError] = {}
-    for details in error.errors(include_url=False):
+    for details in sorted(error.errors(include_url=False), key=_is_beside_the_point):
         translated = _field_error(details, document_type)
         found.setdefault(translated.field, translated)
     return list(found.values())
+
+
+def _is_beside_the_point(details: ErrorDetails) -> bool:
+    """Whether a word is asked for where somebody gave a number: of a field that takes both, the number is at fault."""
+    return details["type"] == "literal_error" and isinstance(details["input"], (int, float))
 
 
 def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> FieldError:
@@ -99,7 +105,9 @@ def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> Field
     or_null = ", or null" if _allows_null(document_type, path) else ""
     if kind == "literal_error":
         return FieldError(field, f"{_short(value)} is not one of the choices", context["expected"] + or_null)
-    message, valid = _IN_WORDS.get(kind, (details["msg"].removeprefix("Value error, "), ""))
+    # pydantic's own words begin with what kind of value it looked at.
+    own = re.sub("^(Value error, |(Input|String|List|Dictionary) (?=should))", "", details["msg"])
+    message, valid = _IN_WORDS.get(kind, (own, ""))
     if kind == "list_type" and isinstance(value, str):
         valid = f'["{without_credentials(value)}"]'
     if kind == "model_type":

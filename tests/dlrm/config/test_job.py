@@ -223,3 +223,14 @@ def test_the_schema_is_called_so_in_every_form_of_the_document():
     job = parse_job({"data": {**CSV, "schema": XY}})
     assert job.model_dump(mode="json")["data"]["schema"]["dense"][0]["name"] == "x"
     assert parse_job(json.loads(job.model_dump_json())) == job
+
+
+@pytest.mark.parametrize(
+    ("every", "words"),
+    [(0, "should be greater than or equal to 1, got 0"), ("often", "'often' is not one of the choices")],
+)
+def test_of_a_field_that_takes_a_word_or_a_number_the_one_that_was_meant_is_at_fault(every: object, words: str):
+    with pytest.raises(ConfigError) as raised:
+        parse_job({"data": {"format": "synthetic"}, "moments": {"every": every}})
+    (error,) = raised.value.errors
+    assert (error.field, error.message) == ("moments.every", words)
