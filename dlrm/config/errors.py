@@ -81,8 +81,8 @@ def field_errors(error: ValidationError, document_type: type[BaseModel]) -> list
 
 
 def _is_beside_the_point(details: ErrorDetails) -> bool:
-    """Whether a word is asked for where somebody gave a number: of a field that takes both, the number is at fault."""
-    return details["type"] == "literal_error" and isinstance(details["input"], (int, float))
+    """Whether a word is asked for where somebody gave a whole number: of a field that takes both, the number is at fault."""
+    return details["type"] == "literal_error" and isinstance(details["input"], int)
 
 
 def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> FieldError:
