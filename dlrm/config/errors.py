@@ -81,7 +81,7 @@ def field_errors(error: ValidationError, document_type: type[BaseModel]) -> list
 
 
 def _is_beside_the_point(details: ErrorDetails) -> bool:
-    """Whether a word is asked for where somebody gave a whole number: of a field that takes both, the number is at fault."""
+    """Whether a word is asked for where a whole number was given: of a field that takes both, that is at fault."""
     return details["type"] == "literal_error" and isinstance(details["input"], int)
 
 
