@@ -38,6 +38,7 @@ def job(world_size: int, num_ids: int = OLD_IDS, plan: str = "auto", **changes: 
         "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
         "batch": {"global_size": 512},
         "dense_optimizer": {"name": "adam", "learning_rate": 0.01, "schedule": {"scaling": "none"}},
+        "variance_reduction": {},
         "table_optimizer": {"name": "rowwise_adagrad", "learning_rate": 0.1},
         "sharding": {"plan": plan},
         "run": {"eval_every_fraction": 1.0},
@@ -76,6 +77,7 @@ class Begun:
     table_state: dict[str, torch.Tensor]
     """By `/<key of the table>/<name>@<place>`."""
     dense_state: dict[str, torch.Tensor]
+    """Of the dense optimizer and of variance reduction, as a checkpoint names it."""
 
 
 def begin(ranks: Ranks, resolved: ResolvedJob, path: Path) -> Begun | str:
@@ -85,6 +87,7 @@ def begin(ranks: Ranks, resolved: ResolvedJob, path: Path) -> Begun | str:
     dataset = open_data(resolved.job.data, None, None)
     parts = build_parts(resolved, dataset.schema, plan_tables(resolved, dataset.schema), ranks, mean_train_weight=1.0)
     reporter = Reporter(directory.attempt(1), ranks.rank)
+    assert parts.reduction is not None
     try:
         start_warm(parts, resolved, dataset, directory, ranks, reporter)
     except DataError as error:
@@ -93,7 +96,14 @@ def begin(ranks: Ranks, resolved: ResolvedJob, path: Path) -> Begun | str:
         [(name, row, column, weights.clone()) for name, row, column, weights in parts.tables.shards()],
         {name: tensor.clone() for name, tensor in parts.model.state_dict().items()},
         dict(local_tensors(parts.tables.state()["optimizer"]["state"])),
-        dict(local_tensors(parts.optimizer.state_dict()["state"])),
+        {
+            key.replace("/", "."): tensor
+            for state, prefix in (
+                (parts.optimizer.state_dict()["state"], "dense_optimizer.state"),
+                (parts.reduction.state_dict(), "variance_reduction"),
+            )
+            for key, tensor in local_tensors(state, prefix)
+        },
     )
 
 
@@ -169,15 +179,16 @@ def test_without_new_ids_and_with_optimizer_state_it_begins_as_the_old_run_ended
         assert sums.any(), name
         assert torch.equal(sums, state[f"tables.optimizer.state.embedding_bags.{name}.weight.{name}.momentum1"]), name
     for rank in begun:
-        assert rank.dense_state
+        assert {key.partition(".")[0] for key in rank.dense_state} == {"dense_optimizer", "variance_reduction"}
         for key, tensor in rank.dense_state.items():
-            assert torch.equal(tensor, state[f"dense_optimizer.state{key.replace('/', '.')}"]), key
+            assert tensor.any(), key
+            assert torch.equal(tensor, state[key]), key
 
 
 def test_without_optimizer_state_the_optimizers_start_anew(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
     begun: list[Begun] = rank_pools.of(2).run(begin, job(2, **from_run(old.model)), tmp_path)
     assert not any(sums.any() for sums in sums_of(begun).values())
-    assert not any(rank.dense_state for rank in begun)
+    assert not any(tensor.any() for rank in begun for tensor in rank.dense_state.values())
 
 
 def test_the_sums_of_adagrad_are_brought_to_the_scale_of_another_batch(
