@@ -1,5 +1,8 @@
 """The base class of every configuration component."""
 
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -18,3 +21,14 @@ class Config(BaseModel):
         use_attribute_docstrings=True,
         serialize_by_alias=True,
     )
+
+
+def filled(document: Any, defaults: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Any:
+    """A component's document with defaults that depend on its other fields, where those are left out or null.
+
+    What is no object is left to the component's own check.
+    """
+    if not isinstance(document, dict):
+        return document
+    fields = cast("dict[str, Any]", document)
+    return {**fields, **{name: value for name, value in defaults(fields).items() if fields.get(name) is None}}

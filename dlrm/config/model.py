@@ -1,10 +1,10 @@
 """The model: architecture, the widths of its perceptrons, how lists of ids are pooled."""
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config
+from dlrm.config.base import Config, filled
 from dlrm.config.errors import invalid
 
 Width = Annotated[int, Field(ge=1, le=65536)]
@@ -37,12 +37,7 @@ class ModelConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _crossing_follows_architecture(cls, document: Any) -> Any:
-        if not isinstance(document, dict):
-            return document
-        fields = cast("dict[str, Any]", document)
-        if fields.get("architecture") != "dcn_v2":
-            return fields
-        return {**fields, **{field: default for field, default in _CROSSING.items() if fields.get(field) is None}}
+        return filled(document, lambda fields: _CROSSING if fields.get("architecture") == "dcn_v2" else {})
 
     @model_validator(mode="after")
     def _fields_are_of_the_architecture(self) -> "ModelConfig":

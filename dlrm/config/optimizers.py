@@ -1,10 +1,11 @@
 """Optimizers: one for the dense parameters, one fused into the tables' update."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config
+from dlrm.config.base import Config, filled
 from dlrm.config.errors import invalid
 from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.schedule import ScheduleConfig
@@ -78,12 +79,8 @@ class DenseOptimizerConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _settings_follow_name(cls, document: Any) -> Any:
-        if not isinstance(document, dict):
-            return document
-        fields = cast("dict[str, Any]", document)
-        settings = SETTINGS.get(str(fields.get("name", "adam")), {})
-        filled = {field: default for field, default in settings.items() if fields.get(field) is None}
-        return _with_schedule({**fields, **filled}, _DENSE_SCHEDULE)
+        document = filled(document, lambda fields: SETTINGS.get(str(fields.get("name", "adam")), {}))
+        return _with_schedule(document, _DENSE_SCHEDULE)
 
     @model_validator(mode="after")
     def _fields_are_of_the_optimizer(self) -> "DenseOptimizerConfig":
@@ -113,16 +110,12 @@ class TableOptimizerConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _schedule_is_filled(cls, document: Any) -> Any:
-        return (
-            _with_schedule(cast("dict[str, Any]", document), _TABLE_SCHEDULE)
-            if isinstance(document, dict)
-            else document
-        )
+        return _with_schedule(document, _TABLE_SCHEDULE)
 
 
-def _with_schedule(fields: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+def _with_schedule(document: Any, defaults: Mapping[str, Any]) -> Any:
     """An optimizer's document, what its schedule leaves out filled in: naming one field changes no other."""
-    schedule = fields.get("schedule")
-    if not isinstance(schedule, dict):
-        return fields
-    return {**fields, "schedule": {**defaults, **cast("dict[str, Any]", schedule)}}
+    if not isinstance(document, dict) or "schedule" not in document:
+        return cast("Any", document)
+    fields = cast("dict[str, Any]", document)
+    return {**fields, "schedule": filled(fields["schedule"], lambda _: defaults)}

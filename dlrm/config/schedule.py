@@ -1,11 +1,11 @@
 """Learning-rate schedules: functions of the step and the batch, lengths as fractions of the run."""
 
-from typing import Any, cast
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from dlrm.config import curves
-from dlrm.config.base import Config
+from dlrm.config.base import Config, filled
 from dlrm.config.curves import MOST_WARMUP, Decay, Scaling
 from dlrm.config.errors import invalid
 
@@ -34,12 +34,8 @@ class ScheduleConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _cooldown_is_filled(cls, document: Any) -> Any:
-        if not isinstance(document, dict):
-            return document
-        fields = cast("dict[str, Any]", document)
-        if fields.get("decay") != "wsd" or fields.get("cooldown_fraction") is not None:
-            return fields
-        return {**fields, "cooldown_fraction": DEFAULT_COOLDOWN_FRACTION}
+        cooldown = {"cooldown_fraction": DEFAULT_COOLDOWN_FRACTION}
+        return filled(document, lambda fields: cooldown if fields.get("decay") == "wsd" else {})
 
     @model_validator(mode="after")
     def _fields_are_of_the_decay(self) -> "ScheduleConfig":

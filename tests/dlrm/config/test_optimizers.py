@@ -96,3 +96,14 @@ def test_a_warm_up_as_asked_gives_no_warning():
     derived = {number.name: number for number in resolved.derived}
     assert (derived["dense_warmup_fraction"].value, derived["table_warmup_fraction"].value) == (0.1, 0.0)
     assert resolved.warnings == []
+
+
+def test_naming_one_field_of_a_schedule_changes_no_other():
+    document = {
+        "data": {"format": "synthetic"},
+        "dense_optimizer": {"schedule": {"decay": "cosine"}},
+        "table_optimizer": {"schedule": {"scaling": "none"}},
+    }
+    job, default = parse_job(document), parse_job({"data": {"format": "synthetic"}})
+    assert job.dense_optimizer.schedule == default.dense_optimizer.schedule.model_copy(update={"decay": "cosine"})
+    assert job.table_optimizer == default.table_optimizer
