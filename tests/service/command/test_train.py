@@ -64,7 +64,8 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_last_line_of_train_is_its_result_and_the_model_can_be_evaluated(tmp_path: Path) -> None:
-    ended = run("train", write_job(tmp_path), "--json", "--run-directory", tmp_path / "run")
+    job = write_job(tmp_path, batch={"global_size": 512}, moments={"every": 1})
+    ended = run("train", job, "--json", "--run-directory", tmp_path / "run")
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout.splitlines()[-1])
     assert (result["state"], result["reason"]) == ("succeeded", "completed")

@@ -13,6 +13,7 @@ DOCUMENT = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 50_000, "num_ids": 100}},
     "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
     "batch": {"global_size": 1024},
+    "moments": {"every": 1},
     "resources": {"memory": "4GiB"},
 }
 TIMEOUT_MILLISECONDS = 120_000
