@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from service.client import Client
 from service.client.connection import ready_file_in
 from service.demo.running import running_service
 
+FAKE_TRAINER = Path(__file__).parents[1] / "fake_trainer"
+
 
 @dataclass(frozen=True)
 class Site:
@@ -18,6 +21,15 @@ class Site:
     url: str
     client: Client
     signin_link: str
+
+
+@pytest.fixture(scope="module")
+def fake_trainer(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
+    """Has the site of a test module start the fake trainer in the place of Python."""
+    python = tmp_path_factory.mktemp("trainer") / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_TRAINER}" "$@"\n')
+    python.chmod(0o755)
+    request.module.SETTINGS["DLRM_TRAINER_PYTHON"] = str(python)
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,12 @@
 """What the page of a job shows of the gradient's noise, with a trainer that reports some, or none."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
-FAKE_TRAINER = Path(__file__).parents[1] / "fake_trainer"
 SETTINGS = {"DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
 DOCUMENT = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 1000}},
@@ -18,14 +15,6 @@ DOCUMENT = {
 }
 FIGURES = ("#noise-scale", "#gsnr", "#shares", "#advice")
 TIMEOUT_MILLISECONDS = 20_000
-
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer(tmp_path_factory: pytest.TempPathFactory) -> None:
-    python = tmp_path_factory.mktemp("trainer") / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_TRAINER}" "$@"\n')
-    python.chmod(0o755)
-    SETTINGS["DLRM_TRAINER_PYTHON"] = str(python)
 
 
 def open_page_of(page: Page, site: Any, behaviour: str) -> None:

@@ -1,15 +1,12 @@
 """The pages while a job prepares its data, with a trainer that gets no further."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
-FAKE_TRAINER = Path(__file__).parents[1] / "fake_trainer"
 SETTINGS = {"DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2", "DLRM_GRACE_PERIOD_SECONDS": "5"}
 DOCUMENT = {
     "labels": {"behaviour": "prepare"},
@@ -17,14 +14,6 @@ DOCUMENT = {
     "batch": {"global_size": 64},
     "resources": {"workers_per_node": 1, "memory": "1GiB"},
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer(tmp_path_factory: pytest.TempPathFactory) -> None:
-    python = tmp_path_factory.mktemp("trainer") / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_TRAINER}" "$@"\n')
-    python.chmod(0o755)
-    SETTINGS["DLRM_TRAINER_PYTHON"] = str(python)
 
 
 def test_how_far_a_preparation_is_and_how_fast_stands_on_both_pages(page: Page, site: Any) -> None:

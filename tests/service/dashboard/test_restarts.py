@@ -1,7 +1,6 @@
 """The page of a job that is started again, with a trainer that loses two steps once."""
 
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
-FAKE_TRAINER = Path(__file__).parents[1] / "fake_trainer"
 SETTINGS = {
     "DLRM_NUM_CORES": "2",
     "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2",
@@ -25,14 +23,6 @@ DOCUMENT = {
     "resources": {"workers_per_node": 1, "memory": "1GiB"},
 }
 TIMEOUT_MILLISECONDS = 20_000
-
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer(tmp_path_factory: pytest.TempPathFactory) -> None:
-    python = tmp_path_factory.mktemp("trainer") / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_TRAINER}" "$@"\n')
-    python.chmod(0o755)
-    SETTINGS["DLRM_TRAINER_PYTHON"] = str(python)
 
 
 def bring_forward(run_directory: Path) -> None:
