@@ -8,7 +8,6 @@ Every finished run is a line of JSON in --results, and is not run again.
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 from pyarrow import parquet
 
-from benchmarks.processes import free_port
+from benchmarks.in_process import alone
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.data.packed.open import packed_meta
 from dlrm.data.prepare.base import open_base
@@ -31,7 +30,7 @@ from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.run import run
 from dlrm.stop import StopRequest
-from sharding.ranks import Ranks, joined_ranks
+from sharding.ranks import Ranks
 
 HELD_OUT_FRACTION, DAY_1_FRACTION = 0.1, 0.8
 """Of all rows; of the others."""
@@ -149,9 +148,7 @@ def main() -> None:
     lines = arguments.results.read_text().splitlines() if arguments.results.exists() else []
     asked = arguments.epochs, arguments.shuffled
     results = [found for line in lines if ((found := Result(**json.loads(line))).epochs, found.is_shuffled) == asked]
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "RANK": "0", "WORLD_SIZE": "1"}
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with tempfile.TemporaryDirectory() as scratch, joined_ranks() as ranks:
+    with tempfile.TemporaryDirectory() as scratch, alone() as ranks:
         files = _cut(arguments.data, arguments.shuffled, Path(scratch))
         bench = Bench(_document(arguments), arguments.shuffled, files, Path(scratch), ranks)
         for seed in SEEDS:

@@ -12,10 +12,9 @@ many samples again; four times it, three eighths of them for two and a half time
 
 import math
 
+from dlrm.config import LARGEST_BATCH
 from dlrm.record import BatchAdvice, Exchange
 
-LARGEST_BATCH = 2**24
-"""More than `batch.global_size` may be is no advice."""
 EXPONENTS = (-4, -2, 0, 2, 4)
 """Of two: the batches that are compared, as multiples of the largest useful one; and this run's, halved and doubled."""
 

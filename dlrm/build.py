@@ -61,7 +61,6 @@ def build_parts(
         dense_pass=DensePass(model, estimator, is_bf16=job.precision == "bf16"),
         tables=tables,
         sums=sums,
-        estimator=estimator,
         optimizer=optimizer,
         reduction=reduction,
         layer_noise=LayerNoise([(name, parameter.numel()) for name, parameter in model.named_parameters()]),

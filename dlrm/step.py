@@ -12,7 +12,6 @@ from torch.optim import Optimizer
 
 from dlrm.dense_pass import DensePass
 from dlrm.device_batch import DeviceBatch
-from dlrm.moments import Estimator
 from dlrm.moments.estimator import Share
 from dlrm.noise import LayerNoise, StepNoise
 from dlrm.optimizers import StepRates, set_learning_rate
@@ -58,7 +57,6 @@ class TrainingStep:
     dense_pass: DensePass
     tables: ShardedTables
     sums: FlatSums
-    estimator: Estimator
     optimizer: Optimizer
     reduction: VarianceReduction | None
     layer_noise: LayerNoise
@@ -102,13 +100,13 @@ class TrainingStep:
 
     def _update(self, block: PooledBlock, batch: DeviceBatch, divisor: float, rates: StepRates) -> Updated:
         with self.clock.part("table_update"):
-            dense_sum = self.sums.start(with_extra=self.estimator.is_measuring)
+            dense_sum = self.sums.start(with_extra=self.dense_pass.estimator.is_measuring)
             self.tables.update(block)
         with self.clock.part("wait_for_sum"):
             dense_sum.wait()
         with self.clock.part("optimizer"):
             self.sums.gradient /= divisor
-            moments = self.estimator.moments(batch.num_valid, self.mean_weight)
+            moments = self.dense_pass.estimator.moments(batch.num_valid, self.mean_weight)
             noise = None if moments is None else self.layer_noise(moments)
             set_learning_rate(self.optimizer, rates.dense)
             if self.reduction is None:

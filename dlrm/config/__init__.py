@@ -1,6 +1,6 @@
 """The job document, one component a file. Imports no torch."""
 
-from dlrm.config.batch import BatchConfig
+from dlrm.config.batch import LARGEST_BATCH, BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig
 from dlrm.config.derived import DerivedNumber, DerivedWarning, ResolvedJob, resolve
 from dlrm.config.errors import ConfigError, FieldError, field_errors
@@ -22,6 +22,7 @@ from dlrm.config.warm_start import WarmStartConfig
 
 __all__ = [
     "CRITEO_SCHEMA",
+    "LARGEST_BATCH",
     "BatchConfig",
     "CategoricalColumn",
     "ColumnVocabularyConfig",

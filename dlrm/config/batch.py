@@ -6,11 +6,13 @@ from pydantic import Field
 
 from dlrm.config.base import Config
 
+LARGEST_BATCH = 2**24
+
 
 class BatchConfig(Config):
     """Sizes in samples."""
 
-    global_size: int = Field(default=16_384, ge=1, le=2**24)
+    global_size: int = Field(default=16_384, ge=1, le=LARGEST_BATCH)
     """B, samples of one step over all ranks; divisible by the number of ranks."""
     chunk_size: Literal["auto"] | int = "auto"
     """c, samples whose activations exist at a time on one rank; changes memory and speed, not the result."""
