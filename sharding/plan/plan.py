@@ -1,0 +1,77 @@
+"""What a plan is: for each table the blocks that it is split into, and the rank of each. Imports no torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+ShardingType = Literal[
+    "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise", "grid", "data_parallel"
+]
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Table:
+    """An embedding table of `num_rows` x `embedding_dim` fp32 weights that one feature reads."""
+
+    name: str
+    num_rows: int
+    embedding_dim: int
+    ids_per_sample: float = 1.0
+    """Mean length of the feature's bags."""
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.num_rows * self.embedding_dim * FLOAT_BYTES
+
+
+@dataclass(frozen=True)
+class Block:
+    """A rectangle of a table, on one rank."""
+
+    rank: int
+    first_row: int
+    num_rows: int
+    first_column: int
+    num_columns: int
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.num_rows * self.num_columns * FLOAT_BYTES
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """Where one table lives."""
+
+    table: Table
+    sharding_type: ShardingType
+    blocks: tuple[Block, ...]
+    """They cover the table once, by columns, and by rows within a range of columns; none is empty. data_parallel: a
+    block of the whole table on every rank."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that hold some of it, in order."""
+        return tuple(sorted({block.rank for block in self.blocks}))
+
+    @property
+    def is_replicated(self) -> bool:
+        return self.sharding_type == "data_parallel"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where every table lives, in the order of the tables."""
+
+    world_size: int
+    tables: tuple[TablePlan, ...]
+
+    def weight_bytes(self, rank: int) -> int:
+        """Bytes of table weights on `rank`."""
+        return sum(block.weight_bytes for table in self.tables for block in table.blocks if block.rank == rank)
+
+    @property
+    def imbalance(self) -> float:
+        """Largest rank's bytes over the mean: 1 is perfect, as no tables are."""
+        on_ranks = [self.weight_bytes(rank) for rank in range(self.world_size)]
+        return max(on_ranks) * self.world_size / sum(on_ranks) if self.tables else 1.0
