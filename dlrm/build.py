@@ -51,14 +51,16 @@ def build_parts(
         ranks,
         exchange_dtype=job.sharding.exchange_dtype,
         seed=job.run.seed,
+        chunk_size=resolved.chunk_size,
         pooling=job.model.pooling,
     )
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra_sums(job.moments))
     reduction = _make_reduction(job, model, optimizer, sums)
     estimator = make_estimator(resolved, model, sums)
+    clock = PartClock()
     step = TrainingStep(
-        dense_pass=DensePass(model, estimator, is_bf16=job.precision == "bf16"),
+        dense_pass=DensePass(clock, model, estimator, is_bf16=job.precision == "bf16"),
         tables=tables,
         sums=sums,
         optimizer=optimizer,
@@ -66,7 +68,7 @@ def build_parts(
         layer_noise=LayerNoise([(name, parameter.numel()) for name, parameter in model.named_parameters()]),
         ranks=ranks,
         mean_weight=mean_train_weight,
-        clock=PartClock(),
+        clock=clock,
     )
     return Parts(model, tables, optimizer, reduction, step)
 

@@ -21,7 +21,9 @@ class Ranks:
     world_size: int
     device: torch.device
     table_group: dist.ProcessGroup
-    """Ids, pooled embeddings and their gradients."""
+    """Pooled embeddings and their gradients."""
+    ids_group: dist.ProcessGroup
+    """Ids of the next batch, by a thread of their own while this one trains."""
     dense_group: dist.ProcessGroup
     """Gradients of the dense parameters and agreements; apart, so that they fly beside the tables' exchange."""
     background_group: dist.ProcessGroup
@@ -49,7 +51,9 @@ def joined_ranks() -> Iterator[Ranks]:
 def make_ranks(device: torch.device) -> Ranks:
     """The groups of an initialised default process group. Collective: every rank calls it."""
     table_group = dist.group.WORLD
+    ids_group = dist.new_group(timeout=TIMEOUT)
     dense_group = dist.new_group(timeout=TIMEOUT)
+    assert isinstance(ids_group, dist.ProcessGroup), "every rank is a member"
     assert isinstance(table_group, dist.ProcessGroup), "the default process group is initialised"
     background_group = dist.new_group(backend="gloo", timeout=TIMEOUT)
     assert isinstance(dense_group, dist.ProcessGroup), "every rank is a member"
@@ -59,6 +63,7 @@ def make_ranks(device: torch.device) -> Ranks:
         world_size=dist.get_world_size(),
         device=device,
         table_group=table_group,
+        ids_group=ids_group,
         dense_group=dense_group,
         background_group=background_group,
     )

@@ -1,6 +1,27 @@
-"""Plans of embedding tables: what they are, and how one is made. Imports no torch."""
+"""Plans of embedding tables: what they are, how one is made, and what it costs. Imports no torch.
 
-from sharding.plan.make import make_plan
-from sharding.plan.plan import Block, Plan, ShardingType, Table, TablePlan
+`python -m sharding.plan` reads a request as JSON and writes the answer as JSON.
+"""
 
-__all__ = ["Block", "Plan", "ShardingType", "Table", "TablePlan", "make_plan"]
+from sharding.plan.errors import PlanError
+from sharding.plan.make import make_plan, plan_of
+from sharding.plan.plan import Block, Plan, ShardingType, Table, TableOptimizerName, TablePlan
+from sharding.plan.request import Dense, PlanRequest, Rule
+from sharding.plan.topology import Topology, Transport
+
+__all__ = [
+    "Block",
+    "Dense",
+    "Plan",
+    "PlanError",
+    "PlanRequest",
+    "Rule",
+    "ShardingType",
+    "Table",
+    "TableOptimizerName",
+    "TablePlan",
+    "Topology",
+    "Transport",
+    "make_plan",
+    "plan_of",
+]

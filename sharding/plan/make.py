@@ -1,41 +1,109 @@
 """Makes the plan of a job's tables. Imports no torch."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
-from sharding.plan.plan import Plan, Table, TablePlan
-from sharding.plan.split import by_rows, whole
+from sharding.plan.automatic import Choices
+from sharding.plan.cost import Costs
+from sharding.plan.fixed import allowed_ranks, fixed_split, rules_by_table, with_rank
+from sharding.plan.placement import NoRoomError, Placement, Split
+from sharding.plan.plan import Plan, ShardingType, Table, TableOptimizerName, TablePlan
+from sharding.plan.refuse import refusal
+from sharding.plan.request import PlanRequest, Rule
+from sharding.plan.search import find_placement
+from sharding.plan.topology import plain_topology
 
 
-def make_plan(tables: Sequence[Table], world_size: int, choice: Literal["auto", "table_wise", "row_wise"]) -> Plan:
-    """Split `tables`, which may be none, over `world_size` ranks.
-
-    auto: a table that alone is more than one rank's fair share of all weights is split by rows, since no dealing
-    out of whole tables can balance it; the others go whole, largest first, to the rank with the fewest of them, and
-    of those to the one with the fewest bytes. Few before small: the exchange costs the same for a small table as for a
-    large one, and it is what a step waits for.
-    """
-    fair_share_bytes = sum(table.weight_bytes for table in tables) / world_size
-    by_row = {
-        table.name
-        for table in tables
-        if choice == "row_wise" or (choice == "auto" and world_size > 1 and table.weight_bytes > fair_share_bytes)
-    }
-    num_tables, num_bytes = [0] * world_size, [0] * world_size
-    owners: dict[str, int] = {}
-    for table in sorted(tables, key=lambda table: (-table.weight_bytes, table.name)):
-        if table.name in by_row:
-            continue
-        owner = min(range(world_size), key=lambda rank: (num_tables[rank], num_bytes[rank], rank))
-        owners[table.name] = owner
-        num_tables[owner] += 1
-        num_bytes[owner] += table.weight_bytes
-    return Plan(
-        world_size,
-        tuple(
-            TablePlan(table, "row_wise", by_rows(table, range(world_size)))
-            if table.name in by_row
-            else TablePlan(table, "table_wise", whole(table, owners[table.name]))
-            for table in tables
-        ),
+def make_plan(
+    tables: Sequence[Table],
+    world_size: int,
+    choice: ShardingType | Literal["auto"],
+    *,
+    optimizer: TableOptimizerName = "sgd",
+    ranks_per_node: int | None = None,
+) -> Plan:
+    """A plan of `tables`, which may be none, over ranks with room for whatever comes; see `plan_of`."""
+    per_node = ranks_per_node or world_size
+    topology = plain_topology(world_size // per_node, per_node)
+    transport = "memory" if topology.num_nodes == 1 else "network"
+    return plan_of(
+        PlanRequest(
+            tuple(tables),
+            topology,
+            global_size=32_768,
+            chunk_size=2_048,
+            optimizer=optimizer,
+            transport=transport,
+            plan=choice,
+        )
     )
+
+
+def plan_of(request: PlanRequest) -> Plan:
+    """The plan that answers `request`, which is a function of it alone.
+
+    auto: whole tables where that balances the ranks, those too large for it in parts, copies of small ones where they
+    are cheaper than the exchange. No rank gets more than its memory holds. Raises PlanError.
+    """
+    costs = Costs(request)
+    splits, is_automatic = _to_begin_with(request, costs)
+    if not splits:
+        return Plan(request.topology.world_size, ())
+    try:
+        placement = find_placement(request, costs, splits, is_automatic, is_improved=True)
+    except NoRoomError as error:
+        raise refusal(request, error.split, _is_possible) from None
+    plans = (_table_plan(request, placement, number, is_automatic[number]) for number in range(len(splits)))
+    return Plan(request.topology.world_size, tuple(plans))
+
+
+def _to_begin_with(request: PlanRequest, costs: Costs) -> tuple[list[Split], list[bool]]:
+    """A split of every table, and whether another one would do too. Raises PlanError."""
+    choices = Choices(request, costs)
+    of_others = Rule("*", request.plan)
+    splits: list[Split] = []
+    is_automatic: list[bool] = []
+    for table, number in zip(request.tables, rules_by_table(request), strict=True):
+        rule, field = (of_others, "plan") if number is None else (request.rules[number], f"rules.{number}")
+        is_automatic.append(rule.type == "auto")
+        if rule.type == "auto":
+            splits.append(choices.first(table, allowed_ranks(request, table, rule, field)))
+        else:
+            splits.append(fixed_split(request, table, rule, field))
+    return splits, is_automatic
+
+
+def _is_possible(request: PlanRequest) -> bool:
+    """Whether there is a plan at all."""
+    costs = Costs(request)
+    try:
+        splits, is_automatic = _to_begin_with(request, costs)
+        find_placement(request, costs, splits, is_automatic, is_improved=False)
+    except (NoRoomError, ValueError):
+        return False
+    return True
+
+
+def _table_plan(request: PlanRequest, placement: Placement, number: int, is_automatic: bool) -> TablePlan:
+    split = placement.splits[number]
+    blocks = tuple(with_rank(part.block, part.rank) for part in placement.parts_of(number))
+    found = TablePlan(split.table, split.type, blocks, split.reason)
+    return replace(found, **_chosen(request, found)) if is_automatic else found
+
+
+def _chosen(request: PlanRequest, plan: TablePlan) -> dict[str, str]:
+    """The name of what was chosen, by where it is, and why."""
+    topology = request.topology
+    if topology.world_size == 1:
+        return {"reason": "the only rank"}
+    if plan.sharding_type == "data_parallel":
+        return {"reason": "small: a copy on every rank is cheaper than the exchange"}
+    if plan.sharding_type == "table_wise":
+        return {"reason": "whole: balances the ranks"}
+    is_on_one_node = len({topology.node(rank) for rank in plan.ranks}) == 1 and topology.num_nodes > 1
+    names = {"row_wise": "table_row_wise", "column_wise": "table_column_wise"}
+    kind = names[plan.sharding_type] if is_on_one_node else plan.sharding_type
+    is_too_large = plan.table.weight_bytes > topology.memory_bytes
+    why = f"too large for one {'node' if topology.device == 'cpu' else 'GPU'}" if is_too_large else "balances the ranks"
+    return {"sharding_type": kind, "reason": f"in {len(plan.blocks)} parts: {why}"}

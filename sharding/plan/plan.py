@@ -1,11 +1,17 @@
 """What a plan is: for each table the blocks that it is split into, and the rank of each. Imports no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, get_args
 
 ShardingType = Literal[
     "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise", "grid", "data_parallel"
 ]
+SHARDING_TYPES: tuple[ShardingType, ...] = get_args(ShardingType)
+COLUMN_TYPES: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "grid")
+"""Those that split rows: not with an optimizer that keeps one number for a whole row."""
+
+TableOptimizerName = Literal["sgd", "rowwise_adagrad", "adagrad"]
 FLOAT_BYTES = 4
 
 
@@ -39,6 +45,17 @@ class Block:
         return self.num_rows * self.num_columns * FLOAT_BYTES
 
 
+def state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
+    """What `optimizer` keeps for so many weights: a number a row, a number a weight, or nothing."""
+    match optimizer:
+        case "rowwise_adagrad":
+            return num_rows * FLOAT_BYTES
+        case "adagrad":
+            return num_rows * num_columns * FLOAT_BYTES
+        case "sgd":
+            return 0
+
+
 @dataclass(frozen=True)
 class TablePlan:
     """Where one table lives."""
@@ -48,6 +65,8 @@ class TablePlan:
     blocks: tuple[Block, ...]
     """They cover the table once, by columns, and by rows within a range of columns; none is empty. data_parallel: a
     block of the whole table on every rank."""
+    reason: str = ""
+    """Why so, in a few words."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -68,10 +87,18 @@ class Plan:
 
     def weight_bytes(self, rank: int) -> int:
         """Bytes of table weights on `rank`."""
-        return sum(block.weight_bytes for table in self.tables for block in table.blocks if block.rank == rank)
+        return self._weight_bytes[rank]
 
     @property
     def imbalance(self) -> float:
         """Largest rank's bytes over the mean: 1 is perfect, as no tables are."""
-        on_ranks = [self.weight_bytes(rank) for rank in range(self.world_size)]
+        on_ranks = self._weight_bytes
         return max(on_ranks) * self.world_size / sum(on_ranks) if self.tables else 1.0
+
+    @cached_property
+    def _weight_bytes(self) -> list[int]:
+        on_ranks = [0] * self.world_size
+        for table in self.tables:
+            for block in table.blocks:
+                on_ranks[block.rank] += block.weight_bytes
+        return on_ranks

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 from sharding.plan.plan import Block, Table
 
+COLUMN_STEP = 4
+"""Columns are parted at its multiples where the table's own number is one: FBGEMM's kernels need that."""
+
 
 def whole(table: Table, rank: int) -> tuple[Block, ...]:
     """table_wise: all of it on one rank."""
@@ -24,7 +27,10 @@ def by_rows(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
 
 
 def by_columns(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
-    """column_wise, and table_column_wise over ranks of one node: runs of columns that differ by one at most."""
+    """column_wise, and table_column_wise over ranks of one node: runs of columns that differ by COLUMN_STEP at most.
+
+    A table with too few columns leaves some ranks without.
+    """
     return tuple(
         Block(rank, 0, table.num_rows, first, behind - first)
         for rank, (first, behind) in zip(ranks, _columns(table, len(ranks)), strict=True)
@@ -51,5 +57,9 @@ def _row_blocks(table: Table, ranks: Sequence[int], first_column: int, num_colum
 
 
 def _columns(table: Table, num_parts: int) -> list[tuple[int, int]]:
-    dim = table.embedding_dim
-    return [(number * dim // num_parts, (number + 1) * dim // num_parts) for number in range(num_parts)]
+    step = 1 if table.embedding_dim % COLUMN_STEP else COLUMN_STEP
+    num_steps = table.embedding_dim // step
+    return [
+        (number * num_steps // num_parts * step, (number + 1) * num_steps // num_parts * step)
+        for number in range(num_parts)
+    ]

@@ -1,167 +1,212 @@
-"""Sharded tables by themselves: what they pool, and what one update does to them."""
+"""Sharded tables by themselves: what they pool, and what updates do to them, whatever the plan and the way there."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from unittest import mock
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.write import write_checkpoint
 from dlrm.progress import Progress
-from sharding.plan import Table, make_plan
+from sharding.agree import NO_WISHES, agree
+from sharding.plan import Plan, ShardingType
 from sharding.ranks import Ranks
-from sharding.tables import ShardedTables, TableOptimizer
+from sharding.tables import ShardedTables, TableOptimizer, native
+from tests.distributed.plans import mixed_plan, plan_of, types_for
 from tests.distributed.rank_pool import RankPools
+from tests.distributed.table_batches import (
+    DIM,
+    GLOBAL_SIZE,
+    RATE,
+    ROWS,
+    TABLES,
+    Bags,
+    ReferenceTables,
+    random_bags,
+    three_batches,
+)
 from tests.distributed.training import Setting
 
-ROWS = {"large": 500, "small": 3, "middle": 40}
-DIM, GLOBAL_SIZE, CHUNK_SIZE, RATE = 8, 24, 5, 0.5
+CHUNK_SIZE = 5
+SCALE = 32.0
+SLICE_BYTES = 7 * len(ROWS) * DIM * 4
+"""7 samples of fp32: a share has several slices, and chunks of 5 do not end where they do."""
+Way = Literal["memory", "network", "network by FBGEMM"]
+WAYS: list[Way] = ["memory", "network", "network by FBGEMM"]
 
 
 @dataclass(frozen=True)
-class Bags:
-    """Of all samples of a global batch, and the gradient of what is pooled of them."""
+class How:
+    """Tables are kept and reached."""
 
-    lengths: torch.Tensor
-    """[F, B] int32"""
-    ids: list[torch.Tensor]
-    """By feature."""
-    gradient: torch.Tensor
-    """[B, F, D]"""
+    plan: Plan
+    way: Way = "memory"
+    optimizer: Literal["sgd", "rowwise_adagrad", "adagrad"] = "sgd"
+    exchange_dtype: Literal["fp32", "fp16"] = "fp32"
+    pooling: Literal["sum", "mean"] = "sum"
 
-    def share(self, rank: int, world_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """ids and lengths of one rank, as `lookup` takes them."""
-        size = GLOBAL_SIZE // world_size
-        lengths = self.lengths.split(size, dim=1)
-        of_rank = [
-            ids.split([int(part[feature].sum()) for part in lengths])[rank] for feature, ids in enumerate(self.ids)
-        ]
-        return torch.cat(of_rank), lengths[rank].reshape(-1)
+    def make(self, ranks: Ranks) -> ShardedTables:
+        with self.kernels():
+            return ShardedTables(
+                self.plan,
+                TableOptimizer(self.optimizer, SCALE),
+                ranks,
+                exchange_dtype=self.exchange_dtype,
+                seed=5,
+                chunk_size=CHUNK_SIZE,
+                pooling=self.pooling,
+                transport="memory" if self.way == "memory" else "network",
+            )
 
-
-def random_bags(most: int, least: int = 0) -> Bags:
-    generator = torch.Generator().manual_seed(3)
-    lengths = torch.randint(least, most + 1, (len(ROWS), GLOBAL_SIZE), dtype=torch.int32, generator=generator)
-    counts = lengths.sum(dim=1).tolist()
-    ids = [torch.randint(0, rows, (n,), generator=generator) for rows, n in zip(ROWS.values(), counts, strict=True)]
-    return Bags(lengths, ids, torch.randn(GLOBAL_SIZE, len(ROWS), DIM, generator=generator) / GLOBAL_SIZE)
-
-
-def tables_of(ranks: Ranks, plan: str, pooling: str = "sum", exchange_dtype: str = "fp32") -> ShardedTables:
-    tables = [Table(name, rows, DIM) for name, rows in ROWS.items()]
-    options: Any = {"exchange_dtype": exchange_dtype, "pooling": pooling}
-    made = make_plan(tables, ranks.world_size, plan)  # pyright: ignore[reportArgumentType]
-    return ShardedTables(made, TableOptimizer("sgd", 32.0), ranks, seed=5, **options)
+    def kernels(self) -> AbstractContextManager[Any]:
+        if self.way == "network by FBGEMM":
+            return mock.patch.object(native, "is_built", lambda: False)
+        return nullcontext()
 
 
-def weights_of(tables: ShardedTables) -> dict[tuple[str, int], torch.Tensor]:
-    return {(name, row): weights.clone() for name, row, _, weights in tables.shards()}
+@dataclass(frozen=True)
+class Made:
+    """By one rank, of some batches."""
+
+    before: dict[tuple[str, int, int], torch.Tensor]
+    after: dict[tuple[str, int, int], torch.Tensor]
+    """Weights by table, first row and first column."""
+    pooled: list[torch.Tensor]
+    """Of each batch, [b, F, D]."""
 
 
-def look_up_and_update(ranks: Ranks, plan: str, pooling: str, bags: Bags) -> dict[str, Any]:
-    """Chunk by chunk, the gradient of one before the next is taken, as the dense part does."""
-    tables = tables_of(ranks, plan, pooling)
-    before = weights_of(tables)
-    tables.set_learning_rate(RATE)
-    block = tables.lookup(*bags.share(ranks.rank, ranks.world_size), GLOBAL_SIZE)
+def weights_of(tables: ShardedTables) -> dict[tuple[str, int, int], torch.Tensor]:
+    return {
+        (shard.place.table.name, shard.place.block.first_row, shard.place.block.first_column): shard.weights.clone()
+        for shard in tables.shards()
+    }
+
+
+def look_up_and_update(ranks: Ranks, how: How, batches: list[Bags]) -> Made:
+    """Chunk by chunk, the gradient of one before the next is taken; all agree before anything moves; as a step does."""
     size = GLOBAL_SIZE // ranks.world_size
-    gradient = bags.gradient.split(size)[ranks.rank]
-    pooled: list[torch.Tensor] = []
-    for start in range(0, size, CHUNK_SIZE):
-        end = min(start + CHUNK_SIZE, size)
-        pooled.append(block.chunk(start, end).clone())
-        block.set_gradient(start, end, gradient[start:end] * block.scale)
-    tables.update(block)
-    return {"pooled": torch.cat(pooled), "before": before, "after": weights_of(tables)}
+    with how.kernels(), mock.patch("sharding.tables.slices.SLICE_BYTES", SLICE_BYTES):
+        tables = how.make(ranks)
+        before = weights_of(tables)
+        by_batch: list[torch.Tensor] = []
+        # As in training, the ids of a batch travel while the one before it is updated.
+        sent = [tables.send(*batches[0].share(ranks.rank, ranks.world_size))]
+        for number, bags in enumerate(batches):
+            if number + 1 < len(batches):
+                sent.append(tables.send(*batches[number + 1].share(ranks.rank, ranks.world_size)))
+            pooled = tables.lookup(sent[number], bags.num_valid, RATE)
+            gradient = bags.gradient.split(size)[ranks.rank]
+            chunks: list[torch.Tensor] = []
+            for start in range(0, size, CHUNK_SIZE):
+                end = min(start + CHUNK_SIZE, size)
+                chunks.append(pooled.chunk(start, end).clone())
+                pooled.set_gradient(start, end, gradient[start:end] * pooled.scale)
+            agree(ranks, NO_WISHES)
+            pooled.update()
+            by_batch.append(torch.cat(chunks))
+        return Made(before, weights_of(tables), by_batch)
 
 
-def whole(by_rank: list[dict[str, Any]], when: str) -> dict[str, torch.Tensor]:
+def whole(by_rank: list[dict[tuple[str, int, int], torch.Tensor]]) -> dict[str, torch.Tensor]:
     tables = {name: torch.full((rows, DIM), torch.nan) for name, rows in ROWS.items()}
-    for told in by_rank:
-        for (name, row), weights in told[when].items():
-            tables[name][row : row + len(weights)] = weights
+    for shards in by_rank:
+        for (name, row, column), weights in shards.items():
+            tables[name][row : row + weights.shape[0], column : column + weights.shape[1]] = weights
     return tables
 
 
-@pytest.mark.parametrize("pooling", ["sum", "mean"])
-@pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
-@pytest.mark.parametrize("world_size", [1, 2])
-def test_pooling_and_its_update_follow_the_float64_reference(
-    rank_pools: RankPools, world_size: int, plan: str, pooling: str
-):
-    bags = random_bags(most=4)
-    assert (bags.lengths == 0).any()
-    by_rank: list[dict[str, Any]] = rank_pools.of(world_size).run(look_up_and_update, plan, pooling, bags)
-
-    pooled, before, after = torch.cat([told["pooled"] for told in by_rank]), whole(by_rank, "before"), {}
-    for feature, (name, weights) in enumerate(before.items()):
-        table = weights.double().requires_grad_()
-        offsets = F.pad(bags.lengths[feature].cumsum(0), (1, 0))[:-1]
-        expected = F.embedding_bag(bags.ids[feature], table, offsets, mode=pooling)
-        torch.testing.assert_close(pooled[:, feature].double(), expected.detach(), rtol=1e-6, atol=1e-7)
-        expected.backward(bags.gradient[:, feature].double())
-        assert table.grad is not None
-        after[name] = table.detach() - RATE * table.grad
-    for name, table in whole(by_rank, "after").items():
-        torch.testing.assert_close(table.double(), after[name], rtol=1e-5, atol=1e-6, msg=name)
-        assert not torch.equal(table, before[name])
+def check_against_reference(by_rank: list[Made], how: How, batches: list[Bags]) -> None:
+    reference = ReferenceTables(whole([made.before for made in by_rank]), how.optimizer, how.pooling)
+    close = {"rtol": 1e-5, "atol": 2e-6} if how.exchange_dtype == "fp32" else {"rtol": 4e-3, "atol": 2e-3}
+    for number, bags in enumerate(batches):
+        pooled = torch.cat([made.pooled[number] for made in by_rank])
+        torch.testing.assert_close(pooled.double(), reference(bags, SCALE), **close)
+    before = whole([made.before for made in by_rank])
+    for name, table in whole([made.after for made in by_rank]).items():
+        torch.testing.assert_close(table.double(), reference.weights[name], **close, msg=lambda told: f"{name}: {told}")
+        assert not torch.equal(table, before[name]), name
 
 
-def test_the_mean_of_bags_of_one_id_is_that_id_to_the_bit(rank_pools: RankPools):
-    bags = random_bags(least=1, most=1)
-    summed, averaged = (rank_pools.of(2).run(look_up_and_update, "auto", how, bags) for how in ("sum", "mean"))
-    for once, again in zip(summed, averaged, strict=True):
-        assert torch.equal(once["pooled"], again["pooled"])
-        assert all(torch.equal(weights, again["after"][shard]) for shard, weights in once["after"].items())
-
-
-def kept_of_lookup(ranks: Ranks, plan: str, exchange_dtype: str, bags: Bags) -> tuple[int, int]:
-    """Tensors that a lookup saves for its backward pass, and those of them that share memory with its block."""
-    tables = tables_of(ranks, plan, exchange_dtype=exchange_dtype)
-    kept: list[torch.Tensor] = []
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        kept.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        block = tables.lookup(*bags.share(ranks.rank, ranks.world_size), GLOBAL_SIZE)
-    place = block.pooled.untyped_storage().data_ptr()
-    return len(kept), sum(tensor.untyped_storage().data_ptr() == place for tensor in kept)
+CASES = [
+    (sharding_type, optimizer)
+    for optimizer in ("sgd", "rowwise_adagrad", "adagrad")
+    for sharding_type in types_for(optimizer)
+]
 
 
 @pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16"])
-@pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
-@pytest.mark.parametrize("world_size", [1, 2])
-def test_no_backward_pass_keeps_the_pooled_embeddings_that_their_gradient_replaces(
-    rank_pools: RankPools, world_size: int, plan: str, exchange_dtype: str
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("sharding_type", "optimizer"), CASES)
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_three_updates_follow_the_float64_reference(
+    rank_pools: RankPools,
+    world_size: int,
+    sharding_type: ShardingType,
+    optimizer: Any,
+    way: Way,
+    exchange_dtype: Any,
 ):
-    for num_kept, num_of_block in rank_pools.of(world_size).run(
-        kept_of_lookup, plan, exchange_dtype, random_bags(most=4)
-    ):
-        assert num_kept > 0
-        assert num_of_block == 0
+    how = How(plan_of(TABLES, sharding_type, world_size), way, optimizer, exchange_dtype)
+    batches = three_batches()
+    assert any((bags.lengths == 0).any() for bags in batches)
+    check_against_reference(rank_pools.of(world_size).run(look_up_and_update, how, batches), how, batches)
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_a_plan_of_all_types_at_once_pools_as_the_float64_reference(
+    rank_pools: RankPools, world_size: int, way: Way, pooling: Any
+):
+    how = How(mixed_plan(TABLES, world_size), way, "adagrad", pooling=pooling)
+    batches = three_batches()
+    check_against_reference(rank_pools.of(world_size).run(look_up_and_update, how, batches), how, batches)
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_memory_and_network_move_the_tables_alike_to_the_bit(rank_pools: RankPools, world_size: int):
+    plan, batches = mixed_plan(TABLES, world_size), three_batches()
+    by_way = [
+        rank_pools.of(world_size).run(look_up_and_update, How(plan, way, "adagrad"), batches)
+        for way in ("memory", "network")
+    ]
+    for by_memory, by_network in zip(*by_way, strict=True):
+        assert by_memory.after.keys() == by_network.after.keys()
+        for place, weights in by_memory.after.items():
+            assert torch.equal(weights, by_network.after[place]), place
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_mean_of_bags_of_one_id_is_that_id_to_the_bit(rank_pools: RankPools, way: Way):
+    bags, plan = [random_bags(least=1, most=1)], mixed_plan(TABLES, 2)
+    summed, averaged = (
+        rank_pools.of(2).run(look_up_and_update, How(plan, way, pooling=pooling), bags) for pooling in ("sum", "mean")
+    )
+    for once, again in zip(summed, averaged, strict=True):
+        assert torch.equal(once.pooled[0], again.pooled[0])
+        assert all(torch.equal(weights, again.after[place]) for place, weights in once.after.items())
 
 
 def no_tables(ranks: Ranks) -> ShardedTables:
-    plan = make_plan([], ranks.world_size, "auto")
-    return ShardedTables(plan, TableOptimizer("rowwise_adagrad", 32.0), ranks, exchange_dtype="fp32", seed=0)
+    optimizer = TableOptimizer("rowwise_adagrad", SCALE)
+    return ShardedTables(Plan(ranks.world_size, ()), optimizer, ranks, exchange_dtype="fp32", seed=0, chunk_size=4)
 
 
 def step_without_tables(ranks: Ranks) -> tuple[torch.Size, torch.Tensor | None, list[Any]]:
     tables = no_tables(ranks)
-    tables.set_learning_rate(0.1)
-    block = tables.lookup(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int32), GLOBAL_SIZE)
-    chunk = block.chunk(0, 4).requires_grad_()
+    sent = tables.send(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int32))
+    pooled = tables.lookup(sent, GLOBAL_SIZE, RATE)
+    chunk = pooled.chunk(0, 4).requires_grad_()
     dense = torch.ones(4, 3)
     torch.cat([dense, chunk.flatten(1)], dim=1).sum().backward()
     assert chunk.grad is not None
-    block.set_gradient(0, 4, chunk.grad * block.scale)
-    tables.update(block)
+    pooled.set_gradient(0, 4, chunk.grad * pooled.scale)
+    pooled.update()
     return chunk.shape, chunk.grad, tables.shards()
 
 

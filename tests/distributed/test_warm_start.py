@@ -27,6 +27,7 @@ from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.saving import local_tensors
+from tests.distributed.training import copied_shards
 from tests.dlrm.saved.made_models import signed
 
 OLD_IDS, NEW_IDS = 200, 300
@@ -93,9 +94,9 @@ def begin(ranks: Ranks, resolved: ResolvedJob, path: Path) -> Begun | str:
     except DataError as error:
         return str(error)
     return Begun(
-        [(name, row, column, weights.clone()) for name, row, column, weights in parts.tables.shards()],
+        copied_shards(parts.tables),
         {name: tensor.clone() for name, tensor in parts.model.state_dict().items()},
-        dict(local_tensors(parts.tables.state()["optimizer"]["state"])),
+        dict(local_tensors(parts.tables.state()["optimizer"])),
         {
             key.replace("/", "."): tensor
             for state, prefix in (
@@ -151,7 +152,7 @@ def test_old_rows_are_the_models_bit_for_bit_and_new_ones_are_fresh(
         saved = model[f"tables.{name}.weight"]
         assert torch.equal(table[: len(saved)], saved), name
         assert torch.equal(table[len(saved) :], fresh(name, len(table), seed=5)[len(saved) :]), name
-        gathered = state[f"tables.optimizer.state.embedding_bags.{name}.weight.{name}.momentum1"]
+        gathered = state[f"tables.optimizer.{name}"]
         assert torch.equal(sums[name][: len(saved)], gathered), name
         assert not sums[name][len(saved) :].any(), name
         grown += len(table) - len(saved)
@@ -174,10 +175,10 @@ def test_without_new_ids_and_with_optimizer_state_it_begins_as_the_old_run_ended
     begun: list[Begun] = rank_pools.of(2).run(begin, resolved, tmp_path)
     state = read_whole(last_checkpoint(old).path)
     for name, table in tables_of(begun).items():
-        assert torch.equal(table, state[f"tables.weights.embedding_bags.{name}.weight"]), name
+        assert torch.equal(table, state[f"tables.weights.{name}"]), name
     for name, sums in sums_of(begun).items():
         assert sums.any(), name
-        assert torch.equal(sums, state[f"tables.optimizer.state.embedding_bags.{name}.weight.{name}.momentum1"]), name
+        assert torch.equal(sums, state[f"tables.optimizer.{name}"]), name
     for rank in begun:
         assert {key.partition(".")[0] for key in rank.dense_state} == {"dense_optimizer", "variance_reduction"}
         for key, tensor in rank.dense_state.items():
@@ -198,7 +199,7 @@ def test_the_sums_of_adagrad_are_brought_to_the_scale_of_another_batch(
     begun: list[Begun] = rank_pools.of(2).run(begin, resolved, tmp_path)
     state = read_whole(last_checkpoint(old).path)
     for name, sums in sums_of(begun).items():
-        gathered = state[f"tables.optimizer.state.embedding_bags.{name}.weight.{name}.momentum1"]
+        gathered = state[f"tables.optimizer.{name}"]
         assert torch.equal(sums, gathered / 16), name
 
 

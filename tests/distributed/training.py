@@ -13,6 +13,7 @@ from dlrm.optimizers import StepRates
 from sharding.initialise import fill_uniform
 from sharding.plan import Plan, Table, make_plan
 from sharding.ranks import Ranks
+from sharding.tables import ShardedTables
 from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch
 
 
@@ -92,8 +93,16 @@ def train(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained
         losses=[result.loss for result in results],
         dropped=[result.is_dropped for result in results],
         dense={name: tensor.detach().clone() for name, tensor in parts.model.state_dict().items()},
-        shards=[(name, row, column, weights.clone()) for name, row, column, weights in parts.tables.shards()],
+        shards=copied_shards(parts.tables),
     )
+
+
+def copied_shards(tables: ShardedTables) -> list[tuple[str, int, int, torch.Tensor]]:
+    """Table, first row, first column and weights of this rank's pieces."""
+    return [
+        (shard.place.table.name, shard.place.block.first_row, shard.place.block.first_column, shard.weights.clone())
+        for shard in tables.shards()
+    ]
 
 
 def whole_tables(

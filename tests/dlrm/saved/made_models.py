@@ -40,7 +40,7 @@ def save_weights(checkpoint: Path, job: JobSpec, dataset: Dataset, seed: int) ->
     model = PlainModel(job.model, dataset.schema.num_dense, {f.name: f.num_ids for f in dataset.schema.features})
     state = {name: 0.3 * torch.randn(tensor.shape) for name, tensor in model.state_dict().items()}
     model.load_state_dict(state, assign=True)
-    tables = {f"embedding_bags.{name}.weight": state[f"tables.{name}.weight"] for name in model.tables}
+    tables = {name: state[f"tables.{name}.weight"] for name in model.tables}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         save({"tables": {"weights": tables}, "dense": model.dense.state_dict()}, checkpoint_id=checkpoint, no_dist=True)
