@@ -53,6 +53,7 @@ def build_parts(
         seed=job.run.seed,
         chunk_size=resolved.chunk_size,
         pooling=job.model.pooling,
+        transport=job.sharding.transport,
     )
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra_sums(job.moments))

@@ -10,10 +10,11 @@ from torch.nn import functional as F
 from dlrm.device_batch import DeviceBatch
 from dlrm.moments import Estimator
 from dlrm.moments.estimator import Share
+from dlrm.part_clock import PartClock
 
 
-class Block(Protocol):
-    """Pooled embeddings of this rank's share, and room for their gradient; see `sharding.tables.PooledBlock`."""
+class Pooled(Protocol):
+    """Pooled embeddings of this rank's share, and the way back for their gradient; see `sharding.tables`."""
 
     scale: float
 
@@ -26,6 +27,7 @@ class Block(Protocol):
 class DensePass:
     """Activations exist for one chunk at a time; one that fits the cache is also several times faster."""
 
+    clock: PartClock
     model: nn.Module
     estimator: Estimator
     """Decides on the chunks."""
@@ -33,26 +35,34 @@ class DensePass:
     """Matrix products under bf16 autocast."""
 
     def __call__(
-        self, batch: DeviceBatch, block: Block, share: Share, divisor: float, *, is_whole: bool
+        self, batch: DeviceBatch, pooled: Pooled, share: Share, divisor: float, *, is_whole: bool
     ) -> torch.Tensor:
         """Weighted loss sum of this rank's share, as float64; not finite where any gradient is not.
 
-        Leaves the dense gradients of the loss sum in the estimator's sums, and scale / divisor times the pooled ones in
-        the block. divisor: what a sum over the samples of the global batch is divided by. is_whole: see the estimator.
+        Leaves the dense gradients of the loss sum in the estimator's sums, and gives scale / divisor times the pooled
+        ones back. divisor: what a sum over the samples of the global batch is divided by. is_whole: see the estimator.
         """
-        to_scaled_mean = block.scale / divisor
+        to_scaled_mean = pooled.scale / divisor
         loss_sum = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
         for start, end in self.estimator.chunks(share, batch.index, is_whole=is_whole):
-            pooled = block.chunk(start, end).requires_grad_()  # [c, F, D]
-            with torch.autocast(batch.labels.device.type, torch.bfloat16, enabled=self.is_bf16):
-                logits = self.model(batch.dense[start:end], pooled)  # [c]
-            labels = batch.labels[start:end]
-            loss = F.binary_cross_entropy_with_logits(
-                logits.to(labels.dtype), labels, weight=batch.weights[start:end], reduction="sum"
-            )
-            loss.backward()
-            loss_sum += loss.detach()
-            if pooled.grad is not None:  # there are tables
-                loss_sum += 0.0 * pooled.grad.sum()
-                block.set_gradient(start, end, pooled.grad.mul_(to_scaled_mean))
+            with self.clock.part("lookup"):
+                chunk = pooled.chunk(start, end).requires_grad_()  # [c, F, D]
+            with self.clock.part("dense"):
+                loss_sum += self._loss(batch, start, end, chunk)
+                gradient = chunk.grad
+            if gradient is not None:  # there are tables
+                with self.clock.part("give_back"):
+                    loss_sum += 0.0 * gradient.sum()
+                    pooled.set_gradient(start, end, gradient.mul_(to_scaled_mean))
         return loss_sum
+
+    def _loss(self, batch: DeviceBatch, start: int, end: int, pooled: torch.Tensor) -> torch.Tensor:
+        """Weighted loss sum of a chunk, whose backward pass it makes."""
+        with torch.autocast(batch.labels.device.type, torch.bfloat16, enabled=self.is_bf16):
+            logits = self.model(batch.dense[start:end], pooled)  # [c]
+        labels = batch.labels[start:end]
+        loss = F.binary_cross_entropy_with_logits(
+            logits.to(labels.dtype), labels, weight=batch.weights[start:end], reduction="sum"
+        )
+        loss.backward()
+        return loss.detach()

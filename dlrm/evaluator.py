@@ -110,10 +110,10 @@ class Evaluator:
                 batches.close()
                 raise EvaluationStoppedError
             batch = to_device(numpy_batch, self._ranks.device)
-            block = self._tables.lookup(batch.ids, batch.lengths, batch.num_valid)
+            pooled = self._tables.lookup(self._tables.send(batch.ids, batch.lengths), batch.num_valid)
             for start in range(0, self._share_size, self._chunk_size):
                 end = min(start + self._chunk_size, self._share_size)
-                probabilities.append(torch.sigmoid(self._model(batch.dense[start:end], block.chunk(start, end))))
+                probabilities.append(torch.sigmoid(self._model(batch.dense[start:end], pooled.chunk(start, end))))
             labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
             weights.append(batch.weights)
         return torch.stack([torch.cat(probabilities), torch.cat(labels), torch.cat(weights)])

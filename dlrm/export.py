@@ -77,7 +77,7 @@ def _empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
 def _read_weights(checkpoint: Path, model: PlainModel) -> dict[str, torch.Tensor]:
     """Every weight of `model` out of the checkpoint: tables whole, however they were split."""
     weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
-    tables = {f"embedding_bags.{name}.weight": weights[f"tables.{name}.weight"] for name in model.tables}
+    tables = {name: weights[f"tables.{name}.weight"] for name in model.tables}
     dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
     with checkpoint_errors(checkpoint, "cannot be read"):
         load({"tables": {"weights": tables}, "dense": dense}, checkpoint_id=checkpoint, no_dist=True)

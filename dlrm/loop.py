@@ -3,14 +3,17 @@
 import math
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 
+from dlrm.ahead import sent_ahead
 from dlrm.checkpoint.saver import Saver
 from dlrm.data.batches import Batch
-from dlrm.device_batch import to_device
+from dlrm.device_batch import DeviceBatch
 from dlrm.divergence import DivergedError
 from dlrm.evaluator import EvaluationStoppedError, Evaluator
 from dlrm.optimizers import LearningRates, StepRates
+from dlrm.profile import StepProfiler
 from dlrm.progress import Progress
 from dlrm.record import EndReason, StartReport, StepReport
 from dlrm.reporting.reporter import Reporter
@@ -18,6 +21,7 @@ from dlrm.step import StepResult, TrainingStep
 from dlrm.stop import StopRequest
 from sharding.agree import Wishes, agree
 from sharding.ranks import Ranks
+from sharding.tables import SentBatch
 
 MAX_DROPPED_IN_A_ROW = 3
 MAX_STEP_REPORTS = 10_000
@@ -40,6 +44,7 @@ class Loop:
     target_auc: float | None
     noise_kept: float
     """Share of the noise scale's sums that stays from measurement to measurement; see `dlrm.noise.share_kept`."""
+    profiler: StepProfiler | None = None
 
     def train(self, batches: Iterable[Batch], progress: Progress) -> EndReason:
         """Train on `batches`, those behind `progress.step`, and say why it ended. Raises DivergedError."""
@@ -47,12 +52,18 @@ class Loop:
         reason = self._before_first_step(progress)
         if reason is not None:
             return reason
+        with closing(sent_ahead(batches, self.step, self.ranks.device)) as ahead:
+            return self._train(ahead, progress)
+
+    def _train(self, ahead: Iterable[tuple[DeviceBatch, SentBatch]], progress: Progress) -> EndReason:
         started = time.monotonic()
-        for batch in batches:
+        for batch, sent in ahead:
             rates = self.rates.at(progress.step)
             wishes = Wishes(self.stop.is_requested, self.saver.is_ready)
-            result = self.step(to_device(batch, self.ranks.device), rates, wishes)
+            result = self.step(batch, rates, wishes, sent)
             seconds = time.monotonic() - started
+            if self.profiler is not None:
+                self.profiler.step_ended()
             progress.step += 1
             progress.num_samples += batch.num_valid
             progress.training_seconds += seconds

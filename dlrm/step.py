@@ -20,7 +20,7 @@ from dlrm.variance_reduction import AtBounds, VarianceReduction
 from sharding.agree import NO_WISHES, Wishes, agree
 from sharding.dense import FlatSums
 from sharding.ranks import Ranks
-from sharding.tables import PooledBlock, ShardedTables
+from sharding.tables import PooledBatch, SentBatch, ShardedTables
 
 
 @dataclass(frozen=True)
@@ -67,24 +67,28 @@ class TrainingStep:
     is the weighted mean over the training rows, and weights twice as large change nothing."""
     clock: PartClock
 
-    def __call__(self, batch: DeviceBatch, rates: StepRates, wishes: Wishes = NO_WISHES) -> StepResult:
-        """wishes: of this rank, for after the step.
+    def send(self, batch: DeviceBatch) -> SentBatch:
+        """Bring the ids of a batch on their way, while the one before it trains."""
+        return self.tables.send(batch.ids, batch.lengths)
+
+    def __call__(
+        self, batch: DeviceBatch, rates: StepRates, wishes: Wishes = NO_WISHES, sent: SentBatch | None = None
+    ) -> StepResult:
+        """wishes: of this rank, for after the step. sent: the ids of the batch, which else are sent now.
 
         Raises nothing of its own: a step that is not finite is dropped on all ranks and says so.
         """
         divisor = batch.num_valid * self.mean_weight
         self.sums.zero()
         with self.clock.part("lookup"):
-            self.tables.set_learning_rate(rates.table)
-            block = self.tables.lookup(batch.ids, batch.lengths, batch.num_valid)
-        with self.clock.part("dense"):
-            is_first = self.reduction is not None and not self.reduction.has_measured
-            loss_sum = self.dense_pass(batch, block, self._share(batch), divisor, is_whole=is_first)
+            pooled = self.tables.lookup(sent or self.send(batch), batch.num_valid, rates.table)
+        is_first = self.reduction is not None and not self.reduction.has_measured
+        loss_sum = self.dense_pass(batch, pooled, self._share(batch), divisor, is_whole=is_first)
         with self.clock.part("agree"):
             # One transfer from the device.
             loss, total = torch.stack([loss_sum, self.sums.total().double()]).tolist()
             agreement = agree(self.ranks, wishes, is_finite=math.isfinite(loss + total), loss_sum=loss)
-        updated = self._update(block, batch, divisor, rates) if agreement.is_finite else Updated()
+        updated = self._update(pooled, batch, divisor, rates) if agreement.is_finite else Updated()
         return StepResult(
             loss=agreement.loss_sum / divisor,
             is_dropped=not agreement.is_finite,
@@ -98,10 +102,10 @@ class TrainingStep:
         size = len(batch.labels)
         return Share(self.ranks.rank * size, (self.ranks.rank + 1) * size, batch.num_valid)
 
-    def _update(self, block: PooledBlock, batch: DeviceBatch, divisor: float, rates: StepRates) -> Updated:
+    def _update(self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates) -> Updated:
         with self.clock.part("table_update"):
             dense_sum = self.sums.start(with_extra=self.dense_pass.estimator.is_measuring)
-            self.tables.update(block)
+            pooled.update()
         with self.clock.part("wait_for_sum"):
             dense_sum.wait()
         with self.clock.part("optimizer"):

@@ -1,11 +1,9 @@
 """What the optimizers of a run have gathered, out of its last checkpoint."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorStorageMetadata
@@ -20,6 +18,7 @@ from dlrm.data.errors import DataError
 from dlrm.record import CheckpointDirectory, CheckpointFaultError
 from dlrm.variance_reduction import VarianceReduction
 from sharding.ranks import Ranks
+from sharding.tables import Shard
 
 FIELD = "run.warm_start.optimizer_state"
 _VALID = "false, or `from` a run whose last checkpoint is whole"
@@ -40,7 +39,7 @@ def take_over(parts: Parts, checkpoint: CheckpointDirectory, gradient_scale: flo
         _check_same_weights(parts, saved)
         # Row-wise Adagrad sums squares of S times the gradient; both are powers of two, so that nothing is rounded.
         factor = (gradient_scale / manifest.identity["gradient_scale"]) ** 2
-        _fill_tables(parts.tables.state()["optimizer"]["state"], saved, factor)
+        _fill_tables(parts.tables.shards(), saved, factor)
         _fill_dense(parts.optimizer, saved)
         if parts.reduction is not None:
             _fill_reduction(parts.reduction, saved)
@@ -106,16 +105,15 @@ def _check_same_weights(parts: Parts, saved: _Saved) -> None:
             raise CheckpointFaultError("it is of other weights than the model: the last one of the run is gone")
 
 
-def _fill_tables(state: Mapping[str, Mapping[str, Any]], saved: _Saved, factor: float) -> None:
-    """state: of each table by its key, what the fused optimizer keeps, of which each rank holds shards [rows]."""
-    for table, kept in state.items():
-        for name, value in kept.items():
-            if not isinstance(value, ShardedTensor):
-                continue
-            for shard in value.local_shards():
-                first = shard.metadata.shard_offsets[0]
-                rows = saved.read_rows(f"tables.optimizer.state.{table}.{name}", first, len(shard.tensor))
-                shard.tensor[: len(rows)].copy_(rows.mul_(factor))
+def _fill_tables(shards: list[Shard], saved: _Saved, factor: float) -> None:
+    """shards: of the tables on this rank, with what their optimizer keeps of each: nothing, or [R], or [R, C]."""
+    for shard in shards:
+        if not shard.state.numel():
+            continue
+        block = shard.place.block
+        rows = saved.read_rows(f"tables.optimizer.{shard.place.table.name}", block.first_row, block.num_rows)
+        of_shard = rows if rows.dim() == 1 else rows[:, shard.place.columns]
+        shard.state[: len(rows)].copy_(of_shard.mul_(factor))
 
 
 def _fill_dense(optimizer: torch.optim.Optimizer, saved: _Saved) -> None:

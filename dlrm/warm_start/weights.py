@@ -8,6 +8,7 @@ from safetensors import safe_open
 
 from dlrm.build import Parts
 from dlrm.saved.layout import WEIGHTS
+from sharding.tables import Shard
 
 ROWS_PER_READ = 1 << 16
 """Of a table, copied at a time: the file is mapped, and never in memory as a whole."""
@@ -20,16 +21,17 @@ def copy_weights(parts: Parts, model: Path) -> None:
     Rows of a table that the model does not have stay as they were drawn.
     """
     with safe_open(model / WEIGHTS, framework="pt") as weights:
-        for table, row, column, shard in parts.tables.shards():
-            _copy_rows(weights.get_slice(f"tables.{table}.weight"), row, column, shard)
+        for shard in parts.tables.shards():
+            _copy_rows(weights.get_slice(f"tables.{shard.place.table.name}.weight"), shard)
         for name, parameter in parts.model.state_dict().items():
             parameter.copy_(weights.get_tensor(f"dense.{name}"))
 
 
-def _copy_rows(saved: Any, row: int, column: int, shard: torch.Tensor) -> None:
-    """saved: a table, to be sliced. row, column: place of `shard` in the table of the run."""
-    num_rows = min(saved.get_shape()[0] - row, len(shard))
-    columns = slice(column, column + shard.shape[1])
-    for start in range(0, num_rows, ROWS_PER_READ):
-        end = min(start + ROWS_PER_READ, num_rows)
-        shard[start:end].copy_(saved[row + start : row + end, columns])
+def _copy_rows(saved: Any, shard: Shard) -> None:
+    """saved: a table, to be sliced."""
+    block = shard.place.block
+    behind = min(saved.get_shape()[0], block.first_row + block.num_rows)
+    for start in range(block.first_row, behind, ROWS_PER_READ):
+        end = min(start + ROWS_PER_READ, behind)
+        rows = slice(start - block.first_row, end - block.first_row)
+        shard.weights[rows].copy_(saved[start:end, shard.place.columns])

@@ -80,7 +80,7 @@ def train_on(
     ranks: Ranks, directory: Path, setting: Setting, batches: list[GlobalBatch], up_to: int, is_saved: bool = True
 ) -> Piece:
     """Train from the newest checkpoint, or the beginning, up to step `up_to`."""
-    torch.manual_seed(1000 + ranks.rank)
+    torch.manual_seed(1000 * ranks.world_size + ranks.rank)
     trainer = trainer_in(ranks, directory, setting)
     piece = Piece(started_at=trainer.progress.step)
     piece.losses = [trainer.step(batch, ranks) for batch in batches[trainer.progress.step : up_to]]

@@ -17,7 +17,8 @@ SMALL = ModelConfig(embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1])
 
 
 def setting_of_twenty_steps(chunk_size: int) -> Setting:
-    # Rounding opens or shuts a few ReLUs near zero; at this rate one sample's worth of that stays within 1e-5.
+    # Rounding opens or shuts a few ReLUs near zero; at this rate one sample's worth of that stays within 1e-5 of the
+    # dense parameters, and within 3e-5 of a table's largest weight in the rows of that sample.
     return Setting(16_384, chunk_size, dense_rate=0.1, table_rate=0.3)
 
 
@@ -57,7 +58,7 @@ def test_losses_and_weights_do_not_depend_on_ranks_or_chunk(rank_pools: RankPool
             assert are_close(trained.dense[name], parameter, 1e-5), name
     expected_tables = whole_tables([expected.shards], setting)
     for name, table in whole_tables([trained.shards for trained in by_rank], setting).items():
-        assert are_close(table, expected_tables[name], 1e-5), name
+        assert are_close(table, expected_tables[name], 3e-5), name
 
 
 def test_twenty_steps_follow_the_float64_reference_and_move_every_table(rank_pools: RankPools):
@@ -120,9 +121,9 @@ def test_weights_twice_as_large_change_nothing(rank_pools: RankPools):
 
 @pytest.mark.parametrize("num_empty", [0, 524_287])
 @pytest.mark.parametrize("table_optimizer", ["sgd", "rowwise_adagrad"])
-@pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize(("transport", "exchange_dtype"), [("memory", "fp32"), ("memory", "fp16"), ("network", "fp16")])
 def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
-    rank_pools: RankPools, exchange_dtype: str, table_optimizer: str, num_empty: int
+    rank_pools: RankPools, transport: str, exchange_dtype: str, table_optimizer: str, num_empty: int
 ):
     rows = (("few", 40), ("more", 200), ("one", 1))
     setting = Setting(
@@ -130,6 +131,7 @@ def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
         8192,
         table_optimizer,
         exchange_dtype=exchange_dtype,
+        transport=transport,
         table_rate=1000.0 if table_optimizer == "sgd" else 0.1,
         model=SMALL,
         table_rows=rows,
@@ -137,8 +139,9 @@ def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
     batches = random_batches(1, 524_288, [count for _, count in rows], seed=3, num_empty_in_last=num_empty)
     by_rank: list[Trained] = rank_pools.of(2).run(train, setting, batches)
     initial = initial_tables(setting)
-    # What the dense part sees under fp16 exchange are pooled embeddings rounded to fp16.
-    seen = {name: table.half().float() if exchange_dtype == "fp16" else table for name, table in initial.items()}
+    # What the dense part sees of embeddings that travelled in fp16 is rounded to fp16.
+    is_rounded = transport == "network" and exchange_dtype == "fp16"
+    seen = {name: table.half().float() if is_rounded else table for name, table in initial.items()}
     reference = Reference(seen, table_optimizer, setting.seed, SMALL)
     reference.step(batches[0], setting.dense_rate, setting.table_rate)
 

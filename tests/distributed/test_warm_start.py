@@ -126,7 +126,7 @@ def sums_of(begun: list[Begun]) -> dict[str, torch.Tensor]:
     for rank in begun:
         for key, tensor in rank.table_state.items():
             name, _, place = key.rpartition("@")
-            pieces.setdefault(name.split("/")[1].split(".")[1], []).append((json.loads(place)[0], tensor))
+            pieces.setdefault(name.removeprefix("/"), []).append((json.loads(place)[0], tensor))
     return {name: whole(found) for name, found in pieces.items()}
 
 

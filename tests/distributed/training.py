@@ -26,6 +26,7 @@ class Setting:
     table_optimizer: str = "sgd"
     plan: str = "auto"
     exchange_dtype: str = "fp32"
+    transport: str = "auto"
     precision: str = "fp32"
     dense_rate: float = 0.3
     table_rate: float = 0.3
@@ -48,7 +49,7 @@ class Setting:
             },
             "dense_optimizer": {"name": self.dense_optimizer},
             "table_optimizer": {"name": self.table_optimizer},
-            "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype},
+            "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype, "transport": self.transport},
             "moments": self.moments and self.moments.model_dump(),
             "variance_reduction": self.variance_reduction and self.variance_reduction.model_dump(),
             "precision": self.precision,
