@@ -16,7 +16,8 @@ from dlrm.part_clock import PartClock
 class Pooled(Protocol):
     """Pooled embeddings of this rank's share, and the way back for their gradient; see `sharding.tables`."""
 
-    scale: float
+    @property
+    def scale(self) -> float: ...
 
     def chunk(self, start: int, end: int) -> torch.Tensor: ...
 

@@ -1,11 +1,14 @@
 """What a run tells of itself before it trains, and of its batch when it is over."""
 
+from collections import Counter
+
 from dlrm.advice import advise
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.noise import LEAST_MEASURED
+from dlrm.part_clock import PartClock
 from dlrm.progress import Progress
-from dlrm.record import BATCH_ADVICE, BatchAdvice
+from dlrm.record import BATCH_ADVICE, STEP_PARTS, BatchAdvice
 from dlrm.reporting.reporter import Reporter
 from sharding.plan import Plan
 
@@ -30,12 +33,16 @@ def tell_data_and_plan(reporter: Reporter, dataset: Dataset, plan: Plan) -> None
         )
     reporter.event(
         "plan",
-        f"{sum(t.sharding_type == 'row_wise' for t in plan.tables)} of {len(plan.tables)} tables split by rows, the "
-        f"others whole; the largest rank holds {plan.imbalance:.2f} times the mean",
+        f"{_types_in_words(plan)}; the largest rank holds {plan.imbalance:.2f} times the mean",
         imbalance=plan.imbalance,
         weight_bytes=[plan.weight_bytes(rank) for rank in range(plan.world_size)],
         tables={t.table.name: {"type": t.sharding_type, "ranks": list(t.ranks)} for t in plan.tables},
     )
+
+
+def _types_in_words(plan: Plan) -> str:
+    numbers = Counter(table.sharding_type for table in plan.tables)
+    return ", ".join(f"{number} {kind}" for kind, number in numbers.most_common()) or "no tables"
 
 
 def tell_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows: int) -> None:
@@ -55,6 +62,15 @@ def tell_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:
     """What the document made of itself that its author may not expect."""
     for warning in resolved.warnings:
         reporter.event(warning.name, warning.message)
+
+
+def tell_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> None:
+    """Where the time of this attempt's steps went, on this rank; a plan's estimate is held against it."""
+    if not num_steps:
+        return
+    seconds = {part: total / num_steps for part, total in clock.seconds.items()}
+    listed = ", ".join(f"{part} {value:.3g}" for part, value in seconds.items())
+    reporter.event(STEP_PARTS, f"seconds of a step by part: {listed}", num_steps=num_steps, seconds=seconds)
 
 
 def tell_advice(reporter: Reporter, job: JobSpec, progress: Progress) -> None:

@@ -16,11 +16,12 @@ from dlrm.evaluator import Evaluator
 from dlrm.loop import Loop
 from dlrm.noise import share_kept
 from dlrm.optimizers import LearningRates
+from dlrm.profile import make_profiler
 from dlrm.progress import Progress
-from dlrm.record import EndReason, RunDirectory
+from dlrm.record import EndReason, ProfileDirectory, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.stop import StopRequest
-from dlrm.tell import tell_advice, tell_data_and_plan, tell_length, tell_warnings
+from dlrm.tell import tell_advice, tell_data_and_plan, tell_length, tell_parts, tell_warnings
 from dlrm.warm_start.start import start_warm
 from sharding.ranks import Ranks
 
@@ -38,6 +39,7 @@ class Trained:
 def train(
     resolved: ResolvedJob,
     directory: RunDirectory,
+    profile: ProfileDirectory,
     dataset: Dataset,
     label: Label,
     ranks: Ranks,
@@ -76,9 +78,13 @@ def train(
             evaluation_steps=evaluation_steps(progress.num_steps, job.run.eval_every_fraction),
             target_auc=job.run.target_auc,
             noise_kept=share_kept(progress.num_steps, resolved.moments_every),
+            profiler=make_profiler(
+                profile, ranks.rank, ranks.device, parts.step.clock, progress.num_steps - progress.step
+            ),
         )
         tell_length(reporter, job, progress, dataset.train.num_rows)
         reason = loop.train(batches, progress)
+        tell_parts(reporter, parts.step.clock, progress.step - first_step)
         if progress.step == 0:
             return Trained(reason, progress, checkpoint=None)
         if reason is not EndReason.STOP_REQUESTED:

@@ -33,7 +33,7 @@ def main() -> int:
     _quiet_libraries(rank)
     reporter = Reporter(attempt, rank)
     try:
-        outcome = _run_rank(directory, reporter, stop)
+        outcome = _run_rank(directory, attempt, reporter, stop)
         if rank == 0:
             outcome.write_first(attempt.outcome)
         # After a stop too: elastic gives ranks half a minute once one of them has failed.
@@ -51,18 +51,20 @@ def main() -> int:
     return code
 
 
-def _run_rank(directory: RunDirectory, reporter: Reporter, stop: StopRequest) -> Outcome:
+def _run_rank(directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter, stop: StopRequest) -> Outcome:
     # Late, so that a stop during these imports, which take seconds, is not lost.
     import torch
 
+    from dlrm.allocator import keep_freed_memory
     from dlrm.config import ResolvedJob
     from dlrm.run import run
     from sharding.ranks import joined_ranks
 
+    keep_freed_memory()
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     torch.set_num_threads(resolved.job.resources.threads_per_worker)
     with joined_ranks() as ranks:
-        return _stopped_early(ranks, stop) or run(resolved, directory, ranks, reporter, stop)
+        return _stopped_early(ranks, stop) or run(resolved, directory, attempt.profile, ranks, reporter, stop)
 
 
 def _tell_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:
@@ -109,8 +111,9 @@ def _reason_of(error: Exception) -> EndReason:
 
     from dlrm.data.errors import DataError
     from dlrm.divergence import DivergedError
+    from sharding.tables import TransportError
 
-    if isinstance(error, DataError):
+    if isinstance(error, DataError | TransportError):
         return EndReason.BAD_INPUT
     if isinstance(error, DivergedError):
         return EndReason.DIVERGED

@@ -15,6 +15,7 @@ from dlrm.record.files import FULL_DISK, sync_directory, sync_tree, write_atomic
 from dlrm.record.lock import RunInUseError, run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
+from dlrm.record.profile import OperatorTime, ProfileDirectory, StepProfile
 from dlrm.record.reports import (
     WARNINGS,
     EvaluationReport,
@@ -27,6 +28,7 @@ from dlrm.record.reports import (
     parse_report,
 )
 from dlrm.record.spool import SpoolReader, SpoolWriter
+from dlrm.record.step_parts import STEP_PARTS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_STOPPED",
     "FULL_DISK",
+    "STEP_PARTS",
     "WARNINGS",
     "AttemptDirectory",
     "BatchAdvice",
@@ -50,10 +53,12 @@ __all__ = [
     "Exchange",
     "ModelRecord",
     "NoModelError",
+    "OperatorTime",
     "Outcome",
     "OutcomeState",
     "Phase",
     "PreparedData",
+    "ProfileDirectory",
     "ProgressReport",
     "Report",
     "RunDirectory",
@@ -61,6 +66,7 @@ __all__ = [
     "SpoolReader",
     "SpoolWriter",
     "StartReport",
+    "StepProfile",
     "StepReport",
     "TrainedModel",
     "checkpoints_in",

@@ -1,7 +1,7 @@
 """The directory of one run: every path in it has its name here and nowhere else.
 
 <runs>/<job id>/spec.json
-  attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl
+  attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl  profile/
   data.json  prepared/  base/
   checkpoints/step-00001200/…  COMPLETE
   model/
@@ -9,6 +9,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+
+from dlrm.record.profile import ProfileDirectory
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class AttemptDirectory:
     def stop_request(self) -> Path:
         """Exists once the launch process was asked to stop: for ranks that were not there yet to be told."""
         return self.path / "stop-requested"
+
+    @property
+    def profile(self) -> ProfileDirectory:
+        """Exists where the attempt is to be profiled."""
+        return ProfileDirectory(self.path / "profile")
 
     @property
     def logs(self) -> Path:

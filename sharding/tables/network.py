@@ -1,0 +1,194 @@
+"""Tables of ranks that exchange: ids go to the owners of rows, pooled embeddings come back, and then their gradients.
+
+Slice by slice, so that no rank holds the pooled embeddings of its whole share, and the exchange of one slice flies
+while another one trains. The ids of the next batch travel ahead, over a process group of their own.
+
+Collectives of the tables' group are issued by one thread in a fixed order: the pooled embeddings of slices 0 and 1, and
+then, as each slice n has its gradients, these and the pooled embeddings of slice n + 2. It does not depend on chunks.
+"""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from sharding.plan import Plan
+from sharding.ranks import Ranks
+from sharding.tables.background import Background
+from sharding.tables.bags import Bags
+from sharding.tables.owner import OwnedBatch, Owner
+from sharding.tables.routes import Arrived, exchange_ids
+from sharding.tables.shard import Place, places_on, side_by_side
+from sharding.tables.slices import Slices
+from sharding.tables.transport import Terms
+
+NUM_AHEAD = 2
+"""Slices whose pooled embeddings are here or on their way: a chunk is in two at most."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Ids on their way."""
+
+    num_samples: int
+    arrived: Future[Arrived]
+
+    def wait(self) -> None:
+        """Until they have arrived, or cannot."""
+        self.arrived.exception()
+
+
+class NetworkTransport:
+    """The tables that are split, over ranks that exchange."""
+
+    def __init__(self, plan: Plan, owner: Owner, ranks: Ranks, dtype: torch.dtype, chunk_size: int) -> None:
+        """dtype: of pooled embeddings and gradients between ranks. chunk_size: c at most."""
+        self.shards = owner.shards
+        self._owner, self._ranks, self._dtype, self._chunk_size = owner, ranks, dtype, chunk_size
+        self._places = [places_on(plan, rank, replicated=False) for rank in range(ranks.world_size)]
+        self._layout = _Layout.of(self._places)
+        self._background = Background("ids of the next batch")
+
+    def send(self, bags: Bags) -> Sent:
+        """Goes on behind the caller, in the order of the calls."""
+        arrived = self._background.submit(lambda: exchange_ids(bags, self._places, self._ranks.ids_group))
+        return Sent(bags.num_samples, arrived)
+
+    def lookup(self, sent: Sent, terms: Terms) -> "_Exchange":
+        """Collective."""
+        sample_bytes = self._layout.num_columns * self._dtype.itemsize
+        slices = Slices.of(sent.num_samples, sample_bytes, self._chunk_size)
+        owned = self._owner.batch(sent.arrived.result(), slices, terms)
+        return _Exchange(owned, self._layout, slices, self._ranks, self._dtype)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What arrives of a sample: by rank, the columns of its shards side by side."""
+
+    places: list[list[tuple[Place, slice]]]
+    """Of each rank, and which of its columns they have."""
+    widths: list[int]
+    """Columns of each rank."""
+
+    @property
+    def num_columns(self) -> int:
+        return sum(self.widths)
+
+    @classmethod
+    def of(cls, places: list[list[Place]]) -> "_Layout":
+        by_rank = [side_by_side(of_rank) for of_rank in places]
+        paired = [
+            list(zip(of_rank, columns, strict=True)) for of_rank, (_, columns) in zip(places, by_rank, strict=True)
+        ]
+        return cls(paired, [width for width, _ in by_rank])
+
+    def parts(self, flat: torch.Tensor) -> list[torch.Tensor]:
+        """flat [m * columns], rank by rank -> of each rank [m, its columns], not copied."""
+        size = len(flat) // max(1, self.num_columns)
+        sizes = [size * width for width in self.widths]
+        return [part.view(size, width) for part, width in zip(flat.split(sizes), self.widths, strict=True)]
+
+
+@dataclass
+class _Flight:
+    """Numbers that are on their way, and what they are taken from."""
+
+    arriving: torch.Tensor
+    leaving: torch.Tensor
+    work: dist.Work | None
+
+    def land(self) -> torch.Tensor:
+        if self.work is not None:
+            self.work.wait()
+            self.work = None
+        return self.arriving
+
+
+class _Exchange:
+    """The pooled embeddings of one share, slice by slice, and their gradients on the way back."""
+
+    def __init__(self, owned: OwnedBatch, layout: _Layout, slices: Slices, ranks: Ranks, dtype: torch.dtype) -> None:
+        self._owned, self._layout, self._slices, self._ranks, self._dtype = owned, layout, slices, ranks, dtype
+        self._is_training = torch.is_grad_enabled()
+        self._pooled: dict[int, _Flight] = {}
+        self._returning: list[_Flight] = []
+        self._gradients: dict[int, torch.Tensor] = {}
+        for number in range(min(NUM_AHEAD, len(slices))):
+            self._fetch(number)
+
+    def fill(self, start: int, end: int, out: torch.Tensor) -> None:
+        for number, of_slice, of_chunk in self._overlaps(start, end):
+            if not self._is_training and number - 1 in self._pooled:
+                # There is no gradient to wait for.
+                del self._pooled[number - 1]
+                self._fetch(number - 1 + NUM_AHEAD)
+            parts = self._layout.parts(self._pooled[number].land())
+            for places, part in zip(self._layout.places, parts, strict=True):
+                for place, columns in places:
+                    target = out[of_chunk, place.feature, place.columns]
+                    source = part[of_slice, columns]
+                    target.copy_(source) if place.block.first_row == 0 else target.add_(source)
+
+    def take(self, start: int, end: int, gradient: torch.Tensor) -> None:
+        for number, of_slice, of_chunk in self._overlaps(start, end):
+            flat = self._gradient_of(number)
+            for places, part in zip(self._layout.places, self._layout.parts(flat), strict=True):
+                for place, columns in places:
+                    part[of_slice, columns] = gradient[of_chunk, place.feature, place.columns]
+            if end >= self._slices.bounds(number)[1]:
+                self._give_back(number)
+
+    def update(self) -> None:
+        """Not collective: owners have all that they need."""
+        for flight in self._returning:
+            flight.land()
+        self._owned.update()
+
+    def _overlaps(self, start: int, end: int) -> list[tuple[int, slice, slice]]:
+        """Slices that have some of these samples, which of its own those are, and which of the chunk's."""
+        found: list[tuple[int, slice, slice]] = []
+        for number in range(self._slices.number_of(start), self._slices.number_of(end - 1) + 1):
+            first, behind = self._slices.bounds(number)
+            low, high = max(start, first), min(end, behind)
+            found.append((number, slice(low - first, high - first), slice(low - start, high - start)))
+        return found
+
+    def _fetch(self, number: int) -> None:
+        """Pooled embeddings of a slice, from all owners."""
+        if number >= len(self._slices):
+            return
+        start, end = self._slices.bounds(number)
+        leaving = self._owned.pooled(number).view(-1)
+        arriving = leaving.new_empty((end - start) * self._layout.num_columns)
+        self._pooled[number] = self._exchange(arriving, leaving, end - start, is_return=False)
+
+    def _gradient_of(self, number: int) -> torch.Tensor:
+        """Where the gradient of a slice is gathered, in the layout of what arrived."""
+        if number not in self._gradients:
+            self._gradients[number] = torch.empty_like(self._pooled[number].arriving)
+        return self._gradients[number]
+
+    def _give_back(self, number: int) -> None:
+        """The gradient of a slice to all owners, and the next slice's pooled embeddings from them."""
+        start, end = self._slices.bounds(number)
+        del self._pooled[number]
+        arriving = self._owned.gradient(number).view(-1)
+        self._returning.append(self._exchange(arriving, self._gradients.pop(number), end - start, is_return=True))
+        self._fetch(number + NUM_AHEAD)
+
+    def _exchange(self, arriving: torch.Tensor, leaving: torch.Tensor, size: int, *, is_return: bool) -> _Flight:
+        """size: m, samples of the slice on every rank."""
+        widths, rank = self._layout.widths, self._ranks.rank
+        of_all = [size * width for width in widths]
+        of_own = [size * widths[rank]] * len(widths)
+        if len(widths) == 1:
+            arriving.copy_(leaving)
+            return _Flight(arriving, leaving, None)
+        incoming, outgoing = (of_own, of_all) if is_return else (of_all, of_own)
+        work = dist.all_to_all_single(
+            arriving, leaving, incoming, outgoing, group=self._ranks.table_group, async_op=True
+        )
+        assert work is not None, "an asynchronous collective returns its work"
+        return _Flight(arriving, leaving, work)
