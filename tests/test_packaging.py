@@ -1,8 +1,10 @@
-"""The wheel, in clean environments: without torch, and with torch alone."""
+"""The wheel, in clean environments: without torch, and with torch alone. The own operators in it."""
 
 import json
+import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -18,20 +20,46 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
 
 
-def run(*command: str | Path) -> str:
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+def run(*command: str | Path, **environment: str) -> str:
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
 
+SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "service", "dlrm", "sharding")
+OPERATORS = {
+    f"{library}.{kind}"
+    for library in ("sharding/native/_tables", "dlrm/native/_interaction")
+    for kind in ("so", "json")
+}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return copied(tmp_path)
+
+
+def copied(directory: Path) -> Path:
+    """The sources, without what was built of them: a build leaves files behind."""
+    copy = directory / "source"
+    copy.mkdir()
+    for name in SOURCES:
+        run("cp", "-r", ROOT / name, copy)
+    for built in OPERATORS:
+        (copy / built).unlink(missing_ok=True)
+    return copy
+
+
+def built(source: Path, python: Path | str, kind: str = "wheel", **environment: str) -> Path:
+    """The wheel or the sdist."""
+    run(python, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", source.parent / "out", source, **environment)
+    (archive,) = (source.parent / "out").iterdir()
+    return archive
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: a build leaves files behind."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE", "service", "dlrm", "sharding"):
-        run("cp", "-r", ROOT / name, source)
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, source)
-    return next(out.glob("*.whl"))
+    return built(copied(tmp_path_factory.mktemp("wheel")), sys.executable)
 
 
 def installed(wheel: Path, requirements: str, environment: Path) -> Path:
@@ -68,6 +96,49 @@ def test_the_wheel_holds_migrations_templates_and_static_files(wheel: Path) -> N
 
 def wheel_metadata(packed: set[str]) -> str:
     return next(name.split("/")[0] for name in packed if ".dist-info/" in name)
+
+
+def test_the_wheel_holds_the_operators_and_not_what_they_were_built_from(wheel: Path) -> None:
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    assert packed >= OPERATORS
+    assert not [name for name in packed if name.endswith((".cpp", ".h"))]
+
+
+def test_the_sdist_holds_what_the_operators_are_built_from(source: Path) -> None:
+    with tarfile.open(built(source, sys.executable, "sdist")) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    native = [*(ROOT / "sharding" / "native").rglob("*"), *(ROOT / "dlrm" / "native").rglob("*")]
+    sources = {path.relative_to(ROOT).as_posix() for path in native if path.suffix in {".cpp", ".h"}}
+    assert len(sources) > 5
+    assert packed >= {"setup.py", *sources}
+    assert not packed & OPERATORS
+
+
+def test_without_a_compiler_the_package_is_built_and_says_why_its_operators_are_not(
+    source: Path, tmp_path: Path
+) -> None:
+    wheel = built(source, sys.executable, CC="no-such-compiler", CXX="no-such-compiler")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    asked = "from sharding.native import why_not; print(why_not('tables'))"
+    said = run(sys.executable, "-P", "-c", asked, PYTHONPATH=str(tmp_path / "installed"))
+    assert "no-such-compiler" in said
+    assert "pip install --no-build-isolation --no-deps -e ." in said
+
+
+def test_without_torch_the_package_is_pure_python(binaries: Path, source: Path) -> None:
+    run(binaries / "pip", "install", "-qq", "--no-deps", *BUILD_REQUIREMENTS)
+    wheel = built(source, binaries / "python")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not OPERATORS & set(zipfile.ZipFile(wheel).namelist())
+
+
+BUILD_REQUIREMENTS = [
+    line
+    for name in ("cpu.txt", "dev.txt")
+    for line in (ROOT / "requirements" / name).read_text().splitlines()
+    if line.startswith(("build==", "packaging==", "pyproject_hooks==", "setuptools=="))
+]
 
 
 def test_the_pinned_requirements_are_complete(binaries: Path) -> None:
@@ -114,10 +185,14 @@ def test_with_torch_alone_a_model_loads_and_scores_as_it_does_where_it_was_train
     assert output.read_text().splitlines() == ['"probability"', *said.splitlines()]
     program = """
 import importlib.util, json, sys, dlrm
+from pathlib import Path
 assert "torch" not in sys.modules
 assert importlib.util.find_spec("torchrec") is None
 assert importlib.util.find_spec("fbgemm_gpu") is None
 model = dlrm.load_model(sys.argv[1])
+import dlrm.native
+from sharding.native import why_not
+assert why_not("tables") is None and why_not("interaction", Path(dlrm.native.__file__).parent) is None
 print(json.dumps(model.predict({name: None for name in model.columns}).tolist()))
 """
     (alone,) = json.loads(run(scorer / "python", "-c", program, tmp_path / "model"))

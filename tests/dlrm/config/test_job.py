@@ -121,7 +121,6 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({**DATA, "dense_optimizer": {"schedule": {"power": 0}}}, "dense_optimizer.schedule.power", "greater than 0"),
         ({**DATA, "resources": {"memory": "8 bananas"}}, "resources.memory", '"8GiB"'),
         ({**DATA, "resources": {"memory": 1.5}}, "resources.memory", "should be a whole number"),
-        ({**DATA, "resources": {"nodes": 2}}, "resources.nodes", "(valid: 1)"),
         ({**DATA, "resources": {"workers_per_node": True}}, "resources.workers_per_node", "should be a whole number"),
         ({**DATA, "name": "no spaces"}, "name", "letters, digits"),
         ({**DATA, "run": {"target_auc": 0.5}}, "run.target_auc", "greater than 0.5"),

@@ -82,6 +82,17 @@ def test_the_last_line_of_train_is_its_result_and_the_model_can_be_evaluated(tmp
     assert json.loads(evaluated.stdout)["auc"] == pytest.approx(result["auc"], abs=1e-4)
 
 
+def test_a_profiled_run_says_where_its_steps_went_on_every_rank(tmp_path: Path) -> None:
+    job = write_job(tmp_path, resources={"workers_per_node": 2})
+    ended = run("train", job, "--profile", "--run-directory", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    assert "where a step went: " in ended.stdout
+    for part in ("lookup", "dense", "agree", "table_update", "optimizer"):
+        assert f"\n{part} " in ended.stdout
+    left = {path.name for path in (tmp_path / "run" / "attempt-1" / "profile").iterdir()}
+    assert left == {f"rank-{rank}{suffix}" for rank in (0, 1) for suffix in (".json", ".trace.json.gz")}
+
+
 def test_rows_named_relative_to_the_job_file_that_are_bad_end_in_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "rows.tsv").write_text("1\tnot a Criteo row\n")
     job = write_job(tmp_path, data={"train": ["rows.tsv"]})

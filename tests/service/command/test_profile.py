@@ -1,0 +1,55 @@
+"""What `dlrm train --profile` shows."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dlrm.record import OperatorTime, ProfileDirectory, StepProfile
+from service.command.profile import print_profile
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ProfileDirectory:
+    directory = ProfileDirectory(tmp_path)
+    for rank, dense in ((0, 0.06), (1, 0.08)):
+        StepProfile(
+            rank=rank,
+            first_step=6,
+            num_steps=3,
+            seconds_per_step=0.1,
+            parts={"lookup": 0.01, "dense": dense},
+            operators=[OperatorTime(name="aten::mm", seconds_per_step=0.05, calls_per_step=1234.0)],
+        ).write(directory.figures(rank))
+    return directory
+
+
+def shown(directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    print_profile(Console(width=120), directory)
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_parts_come_with_their_share_and_the_slowest_rank(
+    directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(directory, capsys)
+    assert ["lookup", "10.00", "10.0", "%", "10.00"] in lines
+    assert ["dense", "60.00", "60.0", "%", "80.00"] in lines
+    assert ["between", "steps", "30.00", "30.0", "%", "30.00"] in lines
+    assert ["aten::mm", "50.00", "50.0", "%", "1,234"] in lines
+    text = " ".join(word for line in lines for word in line)
+    assert "100.0 ms, mean of steps 6 to 8" in text
+    assert str(directory.trace(0)) in text
+    assert str(directory.trace(1)) in text
+
+
+def test_a_run_without_a_profile_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "the run ended before the steps" in " ".join(shown(ProfileDirectory(tmp_path), capsys)[0])
+
+
+def test_the_help_teaches_where_profiles_lie(dlrm: Callable[..., object]) -> None:
+    text = " ".join(str(dlrm("train", "--help").out).split())  # pyright: ignore[reportAttributeAccessIssue]
+    assert "--profile" in text
+    assert "attempt-N/profile" in text
+    assert "ui.perfetto.dev" in text

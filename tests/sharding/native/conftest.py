@@ -1,0 +1,27 @@
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from sharding.native import why_not
+
+
+@pytest.fixture(scope="session", autouse=True)
+def operators() -> None:
+    """Where there is a compiler a library that is missing is an error, not something to pass over."""
+    reason = why_not("tables")
+    if reason is None:
+        return
+    if shutil.which(os.environ.get("CXX", "c++")) is None:
+        pytest.skip(f"no C++ compiler here: {reason}")
+    pytest.fail(reason)
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    """As many as there were."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
