@@ -1,7 +1,9 @@
 # Every target sets up what it needs: Python 3.11, gcc and make are enough.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+NATIVE := sharding/native/tables dlrm/native
 LOCKS := requirements/service.txt requirements/cpu.txt requirements/dev.txt
+OPERATORS := setup.py $(wildcard $(patsubst %,%/*.cpp,$(NATIVE)) $(patsubst %,%/*.h,$(NATIVE)))
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
@@ -38,11 +40,12 @@ bench: $(READY) ## Run the measurements of benchmarks/ that need no data of your
 		echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # The lock files are complete, hence --no-deps; why that matters is told in requirements/cpu.txt.
-$(READY): $(LOCKS) pyproject.toml
+$(READY): $(LOCKS) pyproject.toml $(OPERATORS)
 	@echo "setting up .venv (some minutes the first time)"
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/pip || "$(PYTHON)" -m venv .venv
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps $(LOCKS:%=-r %)
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m sharding.native sharding/native dlrm/native
 	@touch $@

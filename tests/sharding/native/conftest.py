@@ -20,8 +20,9 @@ def operators() -> None:
 
 
 @pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    """As many as there were."""
+def steady() -> Iterator[None]:
+    """The same numbers each time, and afterwards as many threads as before."""
+    torch.manual_seed(0)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)

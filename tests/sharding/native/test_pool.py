@@ -22,7 +22,7 @@ def bags(draw: st.DrawFn) -> tuple[list[list[int]], int, int]:
     return draw(st.lists(st.lists(ids, max_size=5), max_size=12)), num_rows, first_row
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(bags(), st.sampled_from(COLUMNS))
 def test_a_bag_is_the_sum_of_its_rows_that_the_shard_has(drawn: tuple[list[list[int]], int, int], columns: int) -> None:
     of_bags, num_rows, first_row = drawn

@@ -18,7 +18,7 @@ COLUMNS = [1, 3, 8, 16, 32, 64, 100, 128]
 def assert_as_reference(
     weights: torch.Tensor, sources: list[Source], optimizer: str, first_row: int = 0, gradient_factor: float = 1.0
 ) -> None:
-    """Each row's change within 1e-6 of the table's largest, beside the rounding of the weight itself."""
+    """Weights and state within 1e-6, relative or of 1."""
     state = state_of(optimizer, *weights.shape)
     terms = {"first_row": first_row, "optimizer": optimizer, "learning_rate": 0.5, "gradient_factor": gradient_factor}
     expected = updated(weights, state, sources, **terms)  # pyright: ignore[reportArgumentType]
@@ -34,7 +34,7 @@ def several_sources(draw: st.DrawFn) -> tuple[list[list[list[int]]], int, int]:
     return draw(st.lists(bags, max_size=4)), num_rows, first_row
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(several_sources(), st.sampled_from(COLUMNS), st.sampled_from(OPTIMIZERS), st.booleans())
 def test_rows_move_once_by_the_sum_of_their_gradients(
     drawn: tuple[list[list[list[int]]], int, int], columns: int, optimizer: str, is_half: bool
@@ -53,10 +53,10 @@ def test_rows_move_once_by_the_sum_of_their_gradients(
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("columns", [3, 64])
 def test_some_rows_very_often_and_most_never(optimizer: str, columns: int) -> None:
-    source = make_source(zipf_ids(20_000, 30_000), torch.ones(20_000), columns)
-    weights = torch.randn(30_000, columns)
+    source = make_source(zipf_ids(20_000, 10_000), torch.ones(20_000), columns)
+    weights = torch.randn(10_000, columns)
     assert_as_reference(weights, [source], optimizer)
-    never = torch.ones(30_000, dtype=torch.bool)
+    never = torch.ones(10_000, dtype=torch.bool)
     never[source.ids] = False
     assert torch.equal(after(weights, torch.empty(0), [source])[0][never], weights[never])
 
@@ -73,12 +73,12 @@ def test_a_row_that_every_sample_names_is_summed_as_in_float64(num_rows: int) ->
     torch.testing.assert_close(-moved.double(), exact, rtol=1e-7, atol=0)
 
 
-@pytest.mark.parametrize("num_rows", [1, 2, 256, 2048, 2049, 100_000, 5_000_000])
+@pytest.mark.parametrize("num_rows", [1, 2, 256, 2048, 2049, 100_000, 4_200_000])
 def test_tables_of_any_length_up_to_their_last_row(num_rows: int) -> None:
     """One, two and three passes of the sort."""
     ids = torch.cat([torch.tensor([num_rows - 1, 0, num_rows, num_rows - 1]), torch.randint(0, num_rows, (2000,))])
-    source = make_source(ids, torch.ones(len(ids)), 2)
-    assert_as_reference(torch.randn(num_rows, 2), [source], "rowwise_adagrad")
+    source = make_source(ids, torch.ones(len(ids)), 1)
+    assert_as_reference(torch.randn(num_rows, 1), [source], "rowwise_adagrad")
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

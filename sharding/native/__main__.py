@@ -1,0 +1,12 @@
+"""Says which operators cannot be used, and why: `python -m sharding.native DIRECTORY...`. Silent where all can."""
+
+import sys
+from pathlib import Path
+
+from sharding.native.load import why_not
+
+if __name__ == "__main__":
+    for directory in sys.argv[1:]:
+        for record in sorted(Path(directory).resolve().glob("_*.json")):
+            if reason := why_not(record.stem.removeprefix("_"), record.parent):
+                sys.stderr.write(f"{reason}\nFBGEMM's kernels and torch's own are used instead: correct, but slower\n")

@@ -1,0 +1,42 @@
+"""Libraries of operators that were built with the package, and why one cannot be used."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import torch
+
+MEND = "pip install --no-build-isolation --no-deps -e ."
+"""Builds them anew, in a checkout and with its virtual environment."""
+TABLES = Path(__file__).parent
+
+
+def load_library(name: str, directory: Path = TABLES) -> bool:
+    """Make the operators of `_name.so` in `directory` known to torch; says whether they are."""
+    return why_not(name, directory) is None
+
+
+@cache
+def why_not(name: str, directory: Path = TABLES) -> str | None:
+    """Why `load_library` says no, and what to do; None where the operators can be used."""
+    library = directory / f"_{name}.so"
+    record = _read(library.with_suffix(".json"))
+    if error := record.get("error"):
+        return f"the operators of {name} could not be built ({error}); once that is mended: {MEND}"
+    if not library.exists() or "torch" not in record:
+        return f"the operators of {name} were not built: torch must be there when the package is installed; {MEND}"
+    if record["torch"] != torch.__version__:
+        built = f"were built for torch {record['torch']}, and this is torch {torch.__version__}"
+        return f"the operators of {name} {built}: {MEND}"
+    try:
+        torch.ops.load_library(library)
+    except OSError as error:
+        return f"the operators of {name} cannot be loaded ({error}): {MEND}"
+    return None
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}

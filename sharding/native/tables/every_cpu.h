@@ -1,0 +1,43 @@
+// How hot loops are built: one body for every generation of processors, and vectors that each has instructions for.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+// The loader picks the one for this machine.
+#define FOR_EVERY_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FOR_EVERY_CPU
+#endif
+// Into each of the bodies: what stays a function of its own is built for the oldest processor alone.
+#define INLINE __attribute__((always_inline)) inline
+#define INLINE_LAMBDA __attribute__((always_inline))
+
+namespace dlrm_tables {
+
+constexpr int64_t BYTES_PER_LINE = 64;
+
+// Calls `body.run<C>()` where rows are as short as they mostly are, `body.run<0>()` for any other length.
+template <typename Body>
+INLINE void for_columns(int64_t num_columns, Body&& body) {
+  switch (num_columns) {
+    case 16: return body.template operator()<16>();
+    case 32: return body.template operator()<32>();
+    case 64: return body.template operator()<64>();
+    case 128: return body.template operator()<128>();
+    default: return body.template operator()<0>();
+  }
+}
+
+enum class Intent { read = 0, write = 1 };
+
+template <Intent intent, typename T>
+INLINE void prefetch(const T* row, int64_t num_columns) {
+  const char* const start = reinterpret_cast<const char*>(row);
+  const int64_t num_bytes = num_columns * static_cast<int64_t>(sizeof(T));
+  for (int64_t byte = 0; byte < num_bytes; byte += BYTES_PER_LINE) {
+    __builtin_prefetch(start + byte, static_cast<int>(intent), 3);
+  }
+}
+
+}  // namespace dlrm_tables

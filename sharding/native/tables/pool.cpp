@@ -1,0 +1,92 @@
+// Sums of the rows that bags name. Rows lie all over memory: each is asked for well before its turn.
+#include "pool.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "share.h"
+
+namespace dlrm_tables {
+
+namespace {
+
+constexpr int64_t AHEAD = 16;
+constexpr int64_t BAGS_PER_TASK = 256;
+
+// As wide as the processor has, or half of that. Wider ones the compiler takes apart by way of memory.
+#ifdef __x86_64__
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
+using Lanes = float __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+
+// A row whose length is known stays in registers until its bag is done.
+template <int C>
+struct Sum {
+  Lanes lanes[C / LANES];
+
+  INLINE Sum(const float* out, int64_t, bool accumulates) {
+    for (int k = 0; k < C / LANES; ++k) lanes[k] = accumulates ? reinterpret_cast<const Lanes*>(out)[k] : Lanes{};
+  }
+  INLINE void add(const float* row) {
+    for (int k = 0; k < C / LANES; ++k) lanes[k] += reinterpret_cast<const Lanes*>(row)[k];
+  }
+  INLINE void store(float* out) const {
+    for (int k = 0; k < C / LANES; ++k) reinterpret_cast<Lanes*>(out)[k] = lanes[k];
+  }
+};
+
+template <>
+struct Sum<0> {
+  float* out;
+  int64_t num_columns;
+
+  INLINE Sum(float* place, int64_t length, bool accumulates) : out(place), num_columns(length) {
+    if (!accumulates) std::memset(out, 0, num_columns * sizeof(float));
+  }
+  INLINE void add(const float* row) {
+    for (int64_t c = 0; c < num_columns; ++c) out[c] += row[c];
+  }
+  INLINE void store(float*) const {}
+};
+
+template <int C>
+INLINE void pool_bags(const Pooling& pooling, int64_t begin, int64_t end) {
+  const int64_t num_columns = C ? C : pooling.num_columns;
+  const auto [ids, offsets, num_bags] = pooling.bags;
+  const RowRange range = pooling.range;
+  const float* const weights = pooling.weights;
+  const int64_t last = offsets[end];
+  const auto ask_for = [&](int64_t place) INLINE_LAMBDA {
+    const uint64_t row = range.row_of(ids[place]);
+    if (range.has(row)) prefetch<Intent::read>(weights + row * num_columns, num_columns);
+  };
+  int64_t asked = offsets[begin];
+  for (; asked < std::min(offsets[begin] + AHEAD, last); ++asked) ask_for(asked);
+  for (int64_t bag = begin; bag < end; ++bag) {
+    float* const out = pooling.out + bag * pooling.out_stride;
+    Sum<C> sum(out, num_columns, pooling.accumulates);
+    for (int64_t place = offsets[bag]; place < offsets[bag + 1]; ++place) {
+      if (asked < last) ask_for(asked++);
+      const uint64_t row = range.row_of(ids[place]);
+      if (range.has(row)) sum.add(weights + row * num_columns);
+    }
+    sum.store(out);
+  }
+}
+
+}  // namespace
+
+FOR_EVERY_CPU void pool_some(const Pooling& pooling, int64_t begin, int64_t end) {
+  for_columns(pooling.num_columns, [&]<int C>() INLINE_LAMBDA { pool_bags<C>(pooling, begin, end); });
+}
+
+void pool(const Pooling& pooling) {
+  const int64_t num_bags = pooling.bags.num_bags;
+  share((num_bags + BAGS_PER_TASK - 1) / BAGS_PER_TASK, [&](int64_t task) {
+    pool_some(pooling, task * BAGS_PER_TASK, std::min(num_bags, (task + 1) * BAGS_PER_TASK));
+  });
+}
+
+}  // namespace dlrm_tables

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "bags.h"
+
+namespace dlrm_tables {
+
+struct Pooling {
+  const float* weights;  // [R, C]
+  RowRange range;
+  int64_t num_columns;
+  Bags bags;
+  float* out;  // [m, C]
+  int64_t out_stride;
+  bool accumulates;
+};
+
+// out[j] (+)= the sum of the rows that bag j names.
+void pool(const Pooling& pooling);
+
+}  // namespace dlrm_tables

@@ -1,0 +1,192 @@
+// One step of the rows that bags name: occurrences in the order of rows, the gradients of a row summed in float64, and
+// the row moved. A row that occurs very often is summed in blocks of a fixed length, which threads share, so neither the
+// result nor its accuracy depends on how the work is spread.
+#include "update.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "half.h"
+#include "share.h"
+
+namespace dlrm_tables {
+
+namespace {
+
+constexpr int64_t AHEAD = 16;
+constexpr int64_t OCCURRENCES_PER_TASK = 2048;
+constexpr int64_t OCCURRENCES_PER_BLOCK = 1024;
+
+// Of one row, first to behind the last.
+struct Run {
+  int64_t begin;
+  int64_t end;
+};
+
+// For the sums of one row.
+struct Buffers {
+  std::vector<double> sum;
+  std::vector<float> gradient;
+
+  explicit Buffers(int64_t num_columns) : sum(num_columns), gradient(num_columns) {}
+};
+
+struct Work {
+  const Update& update;
+  std::span<const Occurrence> occurrences;
+
+  INLINE int64_t count() const { return static_cast<int64_t>(occurrences.size()); }
+};
+
+template <int C, typename T>
+struct Rows {
+  const Work& work;
+  const Update& update;
+  const int64_t num_columns;
+
+  INLINE explicit Rows(const Work& of) : work(of), update(of.update), num_columns(C ? C : of.update.num_columns) {}
+
+  INLINE const T* gradient(int64_t i) const {
+    const Occurrence occurrence = work.occurrences[i];
+    const GradientRows& of_source = update.gradients[update.sources.source_of(occurrence)];
+    return static_cast<const T*>(of_source.rows) + update.sources.bag_of(occurrence) * of_source.stride;
+  }
+
+  INLINE void ask_for(int64_t i) const {
+    if (i >= work.count()) return;
+    prefetch<Intent::read>(gradient(i), num_columns);
+    const int64_t row = row_of(work.occurrences[i]);
+    prefetch<Intent::write>(update.weights + row * num_columns, num_columns);
+    const int64_t num_state = update.optimizer.num_state(num_columns);
+    prefetch<Intent::write>(update.state + row * num_state, num_state);
+  }
+
+  // Of one row or a block of it.
+  INLINE void sum(Run run, double* __restrict sum) const {
+    const T* __restrict first = gradient(run.begin);
+    for (int64_t c = 0; c < num_columns; ++c) sum[c] = to_float(first[c]);
+    for (int64_t i = run.begin + 1; i < run.end; ++i) {
+      ask_for(i + AHEAD);
+      const T* __restrict row = gradient(i);
+      for (int64_t c = 0; c < num_columns; ++c) sum[c] += to_float(row[c]);
+    }
+  }
+
+  INLINE void move(int64_t row, const float* gradient) const {
+    const int64_t num_state = update.optimizer.num_state(num_columns);
+    update.optimizer.step(update.weights + row * num_columns, update.state + row * num_state, gradient, num_columns);
+  }
+
+  template <typename From>
+  INLINE void scale(const From* __restrict from, float* __restrict to) const {
+    for (int64_t c = 0; c < num_columns; ++c) to[c] = static_cast<float>(to_float(from[c])) * update.gradient_factor;
+  }
+
+  // Rows whose first occurrence lies in [begin, end); returns those too long for one thread.
+  INLINE void move_rows(int64_t begin, int64_t end, std::vector<Run>& long_runs) const {
+    Buffers buffers(num_columns);
+    float* const scaled = buffers.gradient.data();
+    const std::span<const Occurrence> occurrences = work.occurrences;
+    while (begin < end && begin > 0 && row_of(occurrences[begin]) == row_of(occurrences[begin - 1])) ++begin;
+    for (int64_t i = begin; i < std::min(begin + AHEAD, end); ++i) ask_for(i);
+    while (begin < end) {
+      const uint32_t row = row_of(occurrences[begin]);
+      const Run run{begin, end_of_run(begin)};
+      begin = run.end;
+      if (run.end - run.begin > OCCURRENCES_PER_BLOCK) {
+        long_runs.push_back(run);
+        continue;
+      }
+      ask_for(run.begin + AHEAD);
+      if (run.end - run.begin == 1) {
+        scale(gradient(run.begin), scaled);
+      } else {
+        sum(run, buffers.sum.data());
+        scale(buffers.sum.data(), scaled);
+      }
+      move(row, scaled);
+    }
+  }
+
+  // A long run is searched for, a short one walked.
+  INLINE int64_t end_of_run(int64_t begin) const {
+    const Occurrence* const all = work.occurrences.data();
+    const uint32_t row = row_of(all[begin]);
+    const int64_t count = work.count();
+    const int64_t probe = begin + OCCURRENCES_PER_BLOCK;
+    if (probe < count && row_of(all[probe]) == row) {
+      return std::partition_point(all + probe, all + count, [=](Occurrence o) { return row_of(o) == row; }) - all;
+    }
+    int64_t end = begin + 1;
+    while (end < count && row_of(all[end]) == row) ++end;
+    return end;
+  }
+};
+
+template <typename Body>
+INLINE void for_rows(const Work& work, Body&& body) {
+  for_columns(work.update.num_columns, [&]<int C>() INLINE_LAMBDA {
+    if (work.update.is_half) body(Rows<C, Half>(work));
+    else body(Rows<C, float>(work));
+  });
+}
+
+}  // namespace
+
+FOR_EVERY_CPU void move_rows(const Work& work, int64_t begin, int64_t end, std::vector<Run>& long_runs) {
+  for_rows(work, [&](const auto& rows) INLINE_LAMBDA { rows.move_rows(begin, end, long_runs); });
+}
+
+FOR_EVERY_CPU void sum_block(const Work& work, Run block, double* sum) {
+  for_rows(work, [&](const auto& rows) INLINE_LAMBDA { rows.sum(block, sum); });
+}
+
+// sums: [blocks, C]
+FOR_EVERY_CPU void move_long(const Work& work, Run run, double* sums) {
+  const int64_t num_columns = work.update.num_columns;
+  const int64_t num_blocks = (run.end - run.begin + OCCURRENCES_PER_BLOCK - 1) / OCCURRENCES_PER_BLOCK;
+  for (int64_t block = 1; block < num_blocks; ++block) {
+    for (int64_t c = 0; c < num_columns; ++c) sums[c] += sums[block * num_columns + c];
+  }
+  std::vector<float> gradient(num_columns);
+  const Rows<0, float> rows(work);
+  rows.scale(sums, gradient.data());
+  rows.move(row_of(work.occurrences[run.begin]), gradient.data());
+}
+
+namespace {
+
+void move_all_long(const Work& work, const std::vector<Run>& long_runs) {
+  const int64_t num_columns = work.update.num_columns;
+  std::vector<Run> blocks;
+  std::vector<int64_t> first_blocks;
+  for (const Run& run : long_runs) {
+    first_blocks.push_back(static_cast<int64_t>(blocks.size()));
+    for (int64_t begin = run.begin; begin < run.end; begin += OCCURRENCES_PER_BLOCK) {
+      blocks.push_back({begin, std::min(begin + OCCURRENCES_PER_BLOCK, run.end)});
+    }
+  }
+  std::vector<double> sums(blocks.size() * num_columns);
+  share(static_cast<int64_t>(blocks.size()),
+        [&](int64_t block) { sum_block(work, blocks[block], sums.data() + block * num_columns); });
+  share(static_cast<int64_t>(long_runs.size()),
+        [&](int64_t run) { move_long(work, long_runs[run], sums.data() + first_blocks[run] * num_columns); });
+}
+
+}  // namespace
+
+void update(const Update& update) {
+  const Work work{update, sorted_occurrences(update.sources, update.range)};
+  std::vector<Run> long_runs;
+  std::mutex mutex;
+  share((work.count() + OCCURRENCES_PER_TASK - 1) / OCCURRENCES_PER_TASK, [&](int64_t task) {
+    std::vector<Run> found;
+    move_rows(work, task * OCCURRENCES_PER_TASK, std::min((task + 1) * OCCURRENCES_PER_TASK, work.count()), found);
+    if (found.empty()) return;
+    const std::lock_guard guard(mutex);
+    long_runs.insert(long_runs.end(), found.begin(), found.end());
+  });
+  move_all_long(work, long_runs);
+}
+
+}  // namespace dlrm_tables
