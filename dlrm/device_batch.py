@@ -1,8 +1,10 @@
 """A batch as the training step takes it: torch tensors on this rank's device."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from dlrm.data.batches import Batch
 
@@ -33,6 +35,14 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     """Move a batch of numpy arrays to `device`."""
     bags = batch.bags
     arrays = (batch.dense, bags.values, bags.lengths.reshape(-1), batch.labels, batch.mask)
-    dense, ids, lengths, labels, mask = (torch.from_numpy(array).to(device) for array in arrays)
-    weights = mask if batch.weights is None else torch.from_numpy(batch.weights).to(device)
+    dense, ids, lengths, labels, mask = (_moved(array, device) for array in arrays)
+    weights = mask if batch.weights is None else _moved(batch.weights, device)
     return DeviceBatch(batch.index, dense, ids, lengths, labels, mask, weights, batch.num_valid)
+
+
+def _moved(array: NDArray[Any], device: torch.device) -> torch.Tensor:
+    tensor = torch.from_numpy(array)
+    if device.type == "cpu":
+        return tensor
+    # From pinned memory the copy does not hold up the host.
+    return tensor.pin_memory().to(device, non_blocking=True)

@@ -9,14 +9,21 @@ from dlrm.config import ResolvedJob
 from dlrm.data.open import open_data
 from dlrm.export import export_model
 from dlrm.progress import Progress
-from dlrm.record import EndReason, EvaluationReport, Outcome, PreparedData, RunDirectory
+from dlrm.record import EndReason, EvaluationReport, Outcome, PreparedData, ProfileDirectory, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.stop import StopRequest
 from dlrm.training import Trained, train
 from sharding.ranks import Ranks
 
 
-def run(resolved: ResolvedJob, directory: RunDirectory, ranks: Ranks, reporter: Reporter, stop: StopRequest) -> Outcome:
+def run(
+    resolved: ResolvedJob,
+    directory: RunDirectory,
+    profile: ProfileDirectory,
+    ranks: Ranks,
+    reporter: Reporter,
+    stop: StopRequest,
+) -> Outcome:
     """Train the job to its end, or to a stop; leave a checkpoint and, at the end, a model.
 
     Goes on from the newest sound checkpoint in `directory`, where there is one. Collective; the outcome is rank 0's to
@@ -26,7 +33,7 @@ def run(resolved: ResolvedJob, directory: RunDirectory, ranks: Ranks, reporter: 
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     label = Label.of(resolved, prepared and prepared.checksum)
-    trained = train(resolved, directory, dataset, label, ranks, reporter, stop)
+    trained = train(resolved, directory, profile, dataset, label, ranks, reporter, stop)
     # Sharded modules refer to themselves, and would keep all tables in memory beside the whole model.
     gc.collect()
     metrics = _final_metrics(trained.progress)

@@ -88,15 +88,17 @@ class VarianceReduction:
     def _measure(self, moments: Moments) -> AtBounds:
         self._move_variance(moments)
         # r is at most 2^20, however little of an element was measured.
-        variance = torch.maximum(self._variance, LEAST_VARIANCE * moments.mean.square())
-        is_alive = (self._variance > 0) & ((moments.mean != 0) | (moments.mean_square > 0))
-        ratio = torch.where(is_alive, moments.mean.square() / variance, 0.0)
+        ratio = moments.mean.square()
+        variance = torch.maximum(self._variance, LEAST_VARIANCE * ratio)
+        # Signs, here and below, since a `where` or a comparison takes as long as several such passes.
+        is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self._variance.sign())
+        ratio.div_(variance).nan_to_num_(nan=0.0).mul_(is_alive)
         parts = zip(ratio.split(self._sums.sizes), is_alive.split(self._sums.sizes), strict=True)
         factor = torch.cat([self._clipped(ratio, is_alive) for ratio, is_alive in parts])
         self._smoothed.lerp_(factor, 1 - self._beta)
         self._num_measured += 1
-        both = torch.stack([factor == self._config.gamma, factor == 1.0])
-        return AtBounds(*both.double().mean(dim=1).tolist())
+        at_bounds = [torch.eq(factor, bound, out=torch.empty_like(factor)) for bound in (self._config.gamma, 1.0)]
+        return AtBounds(*torch.stack([at_bound.mean(dtype=torch.float64) for at_bound in at_bounds]).tolist())
 
     def _move_variance(self, moments: Moments) -> None:
         """By the share that was measured; of elements that were seen, since it is no news that a few samples miss some.
@@ -104,14 +106,16 @@ class VarianceReduction:
         One that was never seen before takes what is seen now.
         """
         share = moments.num_measured / self._global_size if self.has_measured else 1.0
-        weight = torch.where(self._variance > 0, share, 1.0)
-        moved = torch.lerp(self._variance, moments.variance(), weight)
-        self._variance.copy_(torch.where(moments.mean_square > 0, moved, self._variance))
+        weight = self._variance.sign().mul_(share - 1.0).add_(1.0).mul_(moments.mean_square.sign())
+        self._variance.lerp_(moments.variance(), weight)
 
     def _clipped(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> torch.Tensor:
-        """Of one tensor. Elements without gradient are dead, and count in no mean; all of them dead are left alone."""
+        """Of one tensor, is_alive in ones and zeros. Elements without gradient are dead, and count in no mean; all of
+        them dead are left alone.
+        """
         mean_ratio = ratio.sum() / is_alive.sum()
-        return torch.where(mean_ratio > 0, (ratio / mean_ratio).clamp(self._config.gamma, 1.0), 1.0)
+        # Over a mean of nothing, or of 0.
+        return (ratio / mean_ratio).clamp_(self._config.gamma, 1.0).nan_to_num_(nan=1.0)
 
     def _controlled(self, factor: torch.Tensor, index: int) -> torch.Tensor:
         if self._config.control is None:

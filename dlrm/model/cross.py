@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from dlrm.model.initialise import draw_weight
+from dlrm.model.linear import Linear
 
 
 class CrossLayers(nn.Module):
@@ -16,11 +17,11 @@ class CrossLayers(nn.Module):
         """width: numbers of x. rank: of U V; above `width` it is that, since more adds nothing but cost."""
         super().__init__()
         rank = min(rank, width)
-        self.v = nn.ModuleList(nn.Linear(width, rank, bias=False) for _ in range(num_layers))
-        self.u = nn.ModuleList(nn.Linear(rank, width) for _ in range(num_layers))
+        self.v = nn.ModuleList(Linear(width, rank, bias=False) for _ in range(num_layers))
+        self.u = nn.ModuleList(Linear(rank, width) for _ in range(num_layers))
         for v, u in zip(self.v, self.u, strict=True):
-            assert isinstance(v, nn.Linear)
-            assert isinstance(u, nn.Linear)
+            assert isinstance(v, Linear)
+            assert isinstance(u, Linear)
             draw_weight(v, generator)
             draw_weight(u, generator)
             nn.init.zeros_(u.bias)

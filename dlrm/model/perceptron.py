@@ -1,11 +1,13 @@
 """A multilayer perceptron."""
 
+import itertools
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
 from dlrm.model.initialise import draw_bias, draw_weight
+from dlrm.model.linear import Linear
 
 
 class Perceptron(nn.Module):
@@ -17,17 +19,13 @@ class Perceptron(nn.Module):
         """widths: outputs of each layer. generator: of the initial weights, on the CPU."""
         super().__init__()
         sizes = [num_inputs, *widths]
-        self.layers = nn.ModuleList(nn.Linear(m, n) for m, n in zip(sizes, widths, strict=False))
-        self._is_last_activated = is_last_activated
-        for layer in self.layers:
-            assert isinstance(layer, nn.Linear)
+        self.layers = nn.Sequential()
+        for number, (m, n) in enumerate(itertools.pairwise(sizes), start=1):
+            layer = Linear(m, n, is_activated=number < len(widths) or is_last_activated)
             draw_weight(layer, generator)
             draw_bias(layer, generator)
+            self.layers.append(layer)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """[c, num_inputs] -> [c, widths[-1]]"""
-        for number, layer in enumerate(self.layers, start=1):
-            inputs = layer(inputs)
-            if number < len(self.layers) or self._is_last_activated:
-                inputs = torch.relu(inputs)
-        return inputs
+        return self.layers(inputs)

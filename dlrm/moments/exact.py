@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from dlrm.config import MomentsConfig
+from dlrm.model.linear import Linear
+from dlrm.model.products import has_own_products, weight_gradient
 from dlrm.moments.estimator import Estimator, Share
 from dlrm.moments.moments import Moments
 from dlrm.moments.positions import bounds, chunks_of, num_in
@@ -90,13 +92,15 @@ class ExactMoments(Estimator):
     def _watch(self, name: str, layer: nn.Linear) -> None:
         weight_squares = self._squares[f"{name}.weight"]
         bias_squares = self._squares.get(f"{name}.bias")
+        is_activated = isinstance(layer, Linear) and layer.is_activated
 
         def watch(_: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
             if self._is_watching:
                 (x,) = inputs
                 if x.dim() != 2:
                     raise ValueError(f"{name} has inputs {list(x.shape)}, and exact moments need one a sample")
-                output.register_hook(lambda d: self._add(x.detach(), d, weight_squares, bias_squares))
+                x, y = x.detach(), output.detach() if is_activated else None
+                output.register_hook(lambda d: self._add(x, _before_activation(d, y), weight_squares, bias_squares))
 
         layer.register_forward_hook(watch)
 
@@ -107,12 +111,17 @@ class ExactMoments(Estimator):
         """x [c, inputs], d [c, outputs]"""
         dtype = torch.bfloat16 if self._is_bf16 else weight_squares.dtype
         x_squared, d_squared = x.to(dtype).square(), d.to(dtype).square()
-        if self._is_bf16:
-            weight_squares += d_squared.T @ x_squared
+        if has_own_products(x.device, dtype):
+            weight_squares += weight_gradient(d_squared, x_squared)
         else:
-            weight_squares.addmm_(d_squared.T, x_squared)
+            weight_squares += d_squared.T @ x_squared
         if bias_squares is not None:
             bias_squares += d_squared.sum(dim=0, dtype=bias_squares.dtype)
+
+
+def _before_activation(d: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
+    """The gradient of what a layer's ReLU got, from that of its output y; None where it has no ReLU."""
+    return d if y is None else torch.ops.aten.threshold_backward(d, y, 0)
 
 
 def _measured_runs(config: MomentsConfig, global_size: int) -> list[tuple[int, int]]:

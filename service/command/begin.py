@@ -84,7 +84,7 @@ def next_attempt(path: Path, job: Path | None) -> Begun:
     process works on this one.
     """
     directory = RunDirectory(path.resolve())
-    resolved = _submitted(directory, path)
+    resolved = submitted(directory, path)
     if job is not None:
         spec = _read(job)
         if different := differences(identity_of(spec), identity_of(resolved.job)):
@@ -122,7 +122,7 @@ def _number(attempt: Path) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _submitted(directory: RunDirectory, path: Path) -> ResolvedJob:
+def submitted(directory: RunDirectory, path: Path) -> ResolvedJob:
     """What the run in `directory` was last told to do."""
     try:
         return ResolvedJob.model_validate_json(directory.spec.read_bytes())
@@ -139,6 +139,8 @@ def _read(job: Path) -> JobSpec:
     _, spec = read_job(job)
     spec = data_from_job_file(spec, job)
     require_data_files(spec, job)
+    if faults := spec.resources.faults_of_launcher():
+        raise BadInputError(*(f"{job}: {fault}" for fault in faults))
     return spec
 
 

@@ -23,6 +23,7 @@ from service.command.advice import print_advice
 from service.command.begin import Begun, SucceededError, new_run, next_attempt
 from service.command.consoles import console_on
 from service.command.display import derived_table, result_table
+from service.command.profile import print_profile
 from service.command.progress import ProgressLine
 from service.command.spool import SpoolProgress
 from service.command.trainer import module_command, run_watched
@@ -62,6 +63,9 @@ def train(
         Path | None,
         typer.Option(help="Where the run is written; must not exist. [dim]Default: ./runs/NAME-TIME[/dim]"),
     ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Trace some steps on every rank, and say where their time went.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
     """Train a job on this machine, without a service.
@@ -80,6 +84,12 @@ def train(
 
         dlrm train job.toml --resume runs/demo-20260101-120000
 
+    With --profile the run goes as ever, but for three steps after some to warm up. Their parts and operators are shown
+    at the end, and kept in RUN_DIRECTORY/attempt-N/profile: rank-R.json, and rank-R.trace.json.gz, which
+    https://ui.perfetto.dev opens.
+
+        dlrm train job.toml --profile
+
     Exit code: 0 trained, before or now, 2 bad document or data, 75 stopped on request, 1 anything else.
     """
     try:
@@ -92,11 +102,15 @@ def train(
     console.print(derived_table(begun.resolved.derived))
     if resume is not None:
         console.print(_what_there_is(begun), markup=False, highlight=False, soft_wrap=True)
+    if profile:
+        begun.attempt.profile.path.mkdir()
     code, outcome, reported = _run(begun)
     if as_json or code == EXIT_DONE:
         _print_result(_result(begun.directory, outcome, reported.warnings), as_json=as_json)
     if reported.advice is not None and not as_json:
         print_advice(console_on(), reported.advice)
+    if profile and not as_json:
+        print_profile(console_on(), begun.attempt.profile)
     if code != EXIT_DONE:
         _print_ending(console, begun, outcome)
     raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))

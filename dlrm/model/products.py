@@ -1,0 +1,47 @@
+"""Matrix products of linear layers, on a CPU by the faster of the two libraries that torch brings.
+
+Which one it is depends on the processor and the number format alone, never on a measurement: all ranks, and all
+attempts of a run, round alike.
+"""
+
+import platform
+
+import torch
+
+_onednn_linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+"""What torch's compiler calls for a linear layer; `torch.nn.functional.linear` takes MKL for fp32, which uses half of
+the vector units of an AMD processor."""
+_HAS_ONEDNN = _onednn_linear is not None and platform.machine() in ("x86_64", "AMD64")
+_NARROW = 32
+"""Inputs of a layer whose weights' gradient is faster computed on its side."""
+
+
+def has_own_products(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the functions below take such matrices."""
+    if device.type != "cpu" or not _HAS_ONEDNN:
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def linear(
+    inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, is_activated: bool = False
+) -> torch.Tensor:
+    """[c, m], [n, m], [n] -> [c, n], behind a ReLU where asked. Knows nothing of autograd."""
+    assert _onednn_linear is not None, "has_own_products was asked"
+    return _onednn_linear(inputs, weight, bias, "relu" if is_activated else "none", [], "")
+
+
+def input_gradient(gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """[c, n], [n, m] -> [c, m]"""
+    return linear(gradient, weight.t())
+
+
+def weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    """[c, n], [c, m] -> [n, m]"""
+    if inputs.dtype == torch.bfloat16:
+        # torch's own product is oneDNN's here.
+        return gradient.t() @ inputs
+    if inputs.shape[1] < _NARROW:
+        return linear(inputs.t(), gradient.t()).t()
+    # Transposed beforehand: oneDNN loses more by the strides than the copy costs.
+    return linear(gradient.t().contiguous(), inputs.t())
