@@ -70,10 +70,11 @@ def prepared_rows(path: Path, scratch: Path) -> Path:
 def auc_of(resolved: ResolvedJob, data: Path | None, scratch: Path, ranks: Ranks) -> float:
     """Train once, on packed rows or a synthetic log. Raises DivergedError."""
     directory = RunDirectory(Path(tempfile.mkdtemp(dir=scratch)))
-    directory.attempt(1).create()
+    attempt = directory.attempt(1)
+    attempt.create()
     if data is not None:
         PreparedData(directory=str(data), checksum="").write(directory.data)
-    outcome = run(resolved, directory, ranks, Reporter(directory.attempt(1), 0), StopRequest())
+    outcome = run(resolved, directory, attempt.profile, ranks, Reporter(attempt, 0), StopRequest())
     auc = outcome.metrics["auc"]
     assert auc is not None, "the evaluation rows have both labels"
     return auc

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from dlrm.allocator import keep_freed_memory
 from dlrm.build import Parts, build_parts, plan_tables
 from dlrm.config import ModelConfig, ResolvedJob, parse_job, resolve
 from dlrm.data.rows import DataSchema, Feature
@@ -149,6 +150,7 @@ def _run(
 
 @contextmanager
 def _joined(rank: int, world_size: int, rendezvous: str) -> Iterator[Ranks]:
+    keep_freed_memory()
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world_size))
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world_size)

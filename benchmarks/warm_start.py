@@ -94,11 +94,12 @@ class Bench:
         way = WAYS[name]
         resolved = self._resolved(way, seed)
         directory = self._directory(way, seed)
-        directory.attempt(1).create()
+        attempt = directory.attempt(1)
+        attempt.create()
         data = self._prepared(way, resolved, seed)
         PreparedData(directory=str(data), checksum="").write(directory.data)
         started = time.monotonic()
-        metrics = run(resolved, directory, self.ranks, Reporter(directory.attempt(1), 0), StopRequest()).metrics
+        metrics = run(resolved, directory, attempt.profile, self.ranks, Reporter(attempt, 0), StopRequest()).metrics
         seconds = time.monotonic() - started
         auc, log_loss, samples = (metrics[name] for name in ("auc", "log_loss", "num_samples"))
         assert auc is not None, "the held-out rows have both labels"

@@ -1,0 +1,158 @@
+"""Our training step beside TorchRec's own: `python -m benchmarks.against_torchrec`.
+
+Both make the same updates of the same model on the same batches, each in processes of its own on all cores; stretches
+of steps take turns, and a ratio is that of two neighbours. `like` is fp32 in both, and refused where the first losses
+differ; `best` is bf16 products and an fp16 exchange for ours against bf16 autocast for TorchRec's, with an fp32 and
+with an fp16 exchange, the faster of which counts. Cells run from the cheapest to the dearest until the time is up.
+
+Every finished round is kept in a file of JSON lines beside the table: the same command goes on where it was cut short,
+as long as neither code, versions nor machine have changed. Where memory has no room for both at once, they run one
+after the other, each started anew for every round.
+
+  python -m benchmarks.against_torchrec --batch 32768 --ranks 2 --ids uniform --bags one --rounds 7
+"""
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import product
+from pathlib import Path
+
+import psutil
+
+from benchmarks.cells import BAGS, COMPARISONS, IDS, Cell
+from benchmarks.comparison_report import as_json, as_markdown, told
+from benchmarks.roofline import measure_rates
+from benchmarks.trials import Trial, Trials
+from benchmarks.worlds import NUM_WARM, Engine, Stretch, World, WorldError
+
+RESULTS = Path(__file__).parent / "results" / "against_torchrec.jsonl"
+MAX_BYTES_OF_SAMPLE = 30_000
+"""That a step of either kind takes at most, of all ranks together, where bags have one id; see README.md."""
+MAX_BYTES_OF_ID = 64
+"""On top of that for every id more: in batches, on the way to its table, sorted for the update."""
+BYTES_OF_RANK = 1.0e9
+"""Libraries, half of the tables, small buffers."""
+BYTES_SPARED = 1e9
+"""Left to everything else on the machine."""
+LOSS_TOLERANCE = 1e-3
+"""Of the losses of the first steps, in fp32. One that is not the same computation is not a measurement."""
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    chosen = product(arguments.ranks, arguments.batch, arguments.ids, arguments.bags, arguments.comparison)
+    cells = [Cell(batch, ranks, ids, bags, comparison) for ranks, batch, ids, bags, comparison in chosen]
+    cells.sort(key=lambda cell: cell.batch_size * cell.ids_per_bag)
+    deadline = time.monotonic() + 60 * arguments.minutes
+    trials = Trials(arguments.results)
+    for cell in cells:
+        for trial in measured(cell, trials.of(cell), arguments.rounds, arguments.seconds):
+            trials.add(trial)
+            print(told(trial), file=sys.stderr, flush=True)  # noqa: T201
+            _write(trials, cells, arguments)
+            if time.monotonic() >= deadline:
+                break
+        if time.monotonic() >= deadline:
+            break
+    print(_write(trials, cells, arguments))  # noqa: T201
+    return 0
+
+
+def measured(cell: Cell, before: list[Trial], num_rounds: int, seconds: float) -> Iterator[Trial]:
+    """The rounds to be made after those `before`; one that failed is the last, and made again by a later run."""
+    engines = engines_of(cell)
+    num_made = sum(bool(trial.stretches) for trial in before)
+    num_that_fit = _num_that_fit(cell)
+    with ExitStack() as stack:
+        stay = stack if num_that_fit >= len(engines) else None
+        worlds: dict[Engine, World] = {}
+        for number in range(num_made, num_rounds):
+            if num_that_fit == 0:
+                yield Trial(cell, number, failure=f"needs {_bytes_needed(cell) / 1e9:.0f} GB of free memory")
+                return
+            rates = measure_rates(len(os.sched_getaffinity(0)))
+            # Each goes first in every other round.
+            turns = engines if number % 2 else engines[::-1]
+            try:
+                made = {engine: _turn(cell, engine, worlds, stay, seconds) for engine in turns}
+            except WorldError as error:
+                yield Trial(cell, number, failure=str(error))
+                return
+            failure = _differing([losses for _, losses in made.values()])
+            if failure and cell.comparison == "like":
+                yield Trial(cell, number, failure=failure)
+                return
+            yield Trial(cell, number, {engine: stretch for engine, (stretch, _) in made.items()}, rates)
+
+
+def _turn(
+    cell: Cell, engine: Engine, worlds: dict[Engine, World], stay: ExitStack | None, seconds: float
+) -> tuple[Stretch, list[float]]:
+    """The next steps, and the losses of the first. stay: what worlds end with, where there is room for all of them."""
+    with ExitStack() as alone:
+        if engine not in worlds:
+            worlds[engine] = (stay or alone).enter_context(World(cell, engine))
+        world = worlds[engine] if stay else worlds.pop(engine)
+        return world.stretch(max(1, math.ceil(seconds / world.pace_seconds))), world.losses[:NUM_WARM]
+
+
+def _differing(losses: list[list[float]]) -> str:
+    """What is wrong with the losses of the same steps, if anything."""
+    largest = max(max(several) - min(several) for several in zip(*losses, strict=True))
+    return f"the losses of the first steps differ by {largest:.1e}: {losses}" if largest > LOSS_TOLERANCE else ""
+
+
+def engines_of(cell: Cell) -> list[Engine]:
+    """Alone, a rank has no wire."""
+    has_fp16_wire = cell.comparison == "best" and cell.world_size > 1
+    return ["ours", "torchrec", "torchrec_fp16_wire"] if has_fp16_wire else ["ours", "torchrec"]
+
+
+def _num_that_fit(cell: Cell) -> int:
+    return int((psutil.virtual_memory().available - BYTES_SPARED) // _bytes_needed(cell))
+
+
+def _bytes_needed(cell: Cell) -> float:
+    """Of one engine."""
+    more_ids = cell.num_tables * (cell.ids_per_bag - 1)
+    return cell.world_size * BYTES_OF_RANK + cell.batch_size * (MAX_BYTES_OF_SAMPLE + MAX_BYTES_OF_ID * more_ids)
+
+
+def _write(trials: Trials, cells: list[Cell], arguments: argparse.Namespace) -> str:
+    """Write both tables, of all trials there are, and say which cells are still without."""
+    path: Path = arguments.results
+    command = " ".join(["python -m benchmarks.against_torchrec", *sys.argv[1:]])
+    table = as_markdown(trials, cells, command)
+    path.with_suffix(".md").write_text(table + "\n")
+    path.with_suffix(".json").write_text(as_json(trials, cells, command) + "\n")
+    return table
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add(
+        "--batch",
+        type=int,
+        nargs="+",
+        default=[2048, 32_768, 131_072, 524_288],
+        help="samples of a step, over all ranks (default: %(default)s)",
+    )
+    add("--ranks", type=int, nargs="+", default=[1, 2], help="processes, which share the cores (default: 1 2)")
+    add("--ids", choices=IDS, nargs="+", default=IDS, help="zipf: the k-th as often as 1 / k (default: both)")
+    add("--bags", choices=BAGS, nargs="+", default=BAGS, help="ids of a feature: one, or 1 to 9 (default: both)")
+    add("--comparison", choices=COMPARISONS, nargs="+", default=COMPARISONS, help="see above (default: both)")
+    add("--rounds", type=int, default=3, help="pairs of stretches of a cell (default: %(default)s)")
+    add("--seconds", type=float, default=3.0, help="of a stretch, at least, and at least a step (default: %(default)s)")
+    add("--minutes", type=float, default=120.0, help="begin no further round after these (default: %(default)s)")
+    add("--results", type=Path, default=RESULTS, help="file of the rounds, .jsonl; tables are written beside it")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""What both steps of a comparison are given: a cell of the grid, its job and its batches."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+
+from benchmarks.training import NUM_DENSE, Shape
+from dlrm.device_batch import DeviceBatch
+
+Ids = Literal["zipf", "uniform"]
+Bags = Literal["one", "many"]
+Comparison = Literal["like", "best"]
+IDS, BAGS, COMPARISONS = get_args(Ids), get_args(Bags), get_args(Comparison)
+
+MANY = range(1, 10)
+"""Ids of a bag where it has many, each length as often as the others: 5 in the mean."""
+NUM_DRAWN = 2**18
+"""Samples that are drawn ahead, at least `NUM_IN_FLIGHT` batches of them; steps take them in turn."""
+NUM_IN_FLIGHT = 3
+"""Batches that TorchRec's pipeline holds at a time."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One comparison. like: fp32 in both; best: bf16 products and fp16 exchange where that is faster."""
+
+    batch_size: int
+    world_size: int
+    ids: Ids
+    bags: Bags
+    comparison: Comparison
+    num_tables: int = 26
+    rows_per_table: int = 100_000
+    embedding_dim: int = 64
+
+    @property
+    def shape(self) -> Shape:
+        is_best = self.comparison == "best"
+        return Shape(
+            batch_size=self.batch_size,
+            world_size=self.world_size,
+            num_tables=self.num_tables,
+            rows_per_table=self.rows_per_table,
+            embedding_dim=self.embedding_dim,
+            architecture="dlrm",
+            precision="bf16" if is_best else "fp32",
+            exchange_dtype="fp16" if is_best else "fp32",
+            ids=self.ids,
+        )
+
+    @property
+    def ids_per_bag(self) -> float:
+        """In the mean."""
+        return 1.0 if self.bags == "one" else sum(MANY) / len(MANY)
+
+    def batches(self, rank: int) -> list[DeviceBatch]:
+        """This rank's share of the batches, the same for either step."""
+        num_batches = max(NUM_IN_FLIGHT, NUM_DRAWN // self.batch_size)
+        return [self._batch(index, rank) for index in range(num_batches)]
+
+    def _batch(self, index: int, rank: int) -> DeviceBatch:
+        generator = torch.Generator().manual_seed(index * self.world_size + rank)
+        size = self.batch_size // self.world_size
+        num_bags = self.num_tables * size
+        if self.bags == "one":
+            lengths = torch.ones(num_bags, dtype=torch.int32)
+        else:
+            lengths = torch.randint(MANY.start, MANY.stop, (num_bags,), dtype=torch.int32, generator=generator)
+        ids = _draw(self.ids, int(lengths.sum()), self.rows_per_table, generator)
+        dense = torch.rand(size, NUM_DENSE, generator=generator)
+        labels = (torch.rand(size, generator=generator) < 0.25).float()
+        ones = torch.ones(size)
+        return DeviceBatch(index, dense, ids, lengths, labels, ones, ones, self.batch_size)
+
+
+def _draw(ids: Ids, num_ids: int, num_rows: int, generator: torch.Generator) -> torch.Tensor:
+    if ids == "uniform":
+        return torch.randint(0, num_rows, (num_ids,), generator=generator)
+    # k in [1, rows + 1) with a uniform logarithm: whole ones come about as often as 1 / k.
+    places = torch.rand(num_ids, generator=generator).mul_(math.log(num_rows + 1)).exp_().long()
+    return places.sub_(1).clamp_(max=num_rows - 1)

@@ -1,0 +1,205 @@
+"""What the trials of a comparison say, cell by cell: as a table to read, and as JSON."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.cells import BAGS, COMPARISONS, Cell
+from benchmarks.roofline import Rates, least_seconds
+from benchmarks.trials import Trial, Trials
+
+CELL_HEAD = ["compared", "W", "B", "ids", "bags"]
+HEAD = [
+    *CELL_HEAD,
+    *["ours, samples/s", "TorchRec's", "ratio", "least", "largest", "of CPU time"],
+    *["GB a rank, ours", "TorchRec's", "of the roofline, ours", "TorchRec's"],
+]
+PARTS_HEAD = [*CELL_HEAD, "part", "s a step", "at least, s", "of the roofline"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Of the rounds of one cell; medians, where nothing else is said."""
+
+    cell: Cell
+    num_rounds: int
+    samples_per_second: dict[str, float]
+    """By engine."""
+    yardstick: str
+    """The faster of TorchRec's."""
+    ratio: float
+    """Ours over the yardstick, of samples a second, in the same round."""
+    least_ratio: float
+    largest_ratio: float
+    cpu_ratio: float
+    """As `ratio`, of samples a second of CPU time."""
+    peak_memory_bytes: dict[str, int]
+    """By engine, of the rank that took most; shared memory counts by share. The largest of all rounds."""
+    peak_mapped_bytes: dict[str, int]
+    """The same, where shared memory counts in full."""
+    part_seconds: dict[str, float]
+    """Of our step."""
+    least_seconds: dict[str, float]
+    """Of any step, by part, at the best rates that the machine showed in all trials."""
+    roofline_fraction: dict[str, float]
+    """By engine, of the whole step."""
+
+
+def summarise(cell: Cell, rounds: Sequence[Trial], rates: Rates) -> Summary:
+    engines = list(rounds[0].stretches)
+    of = {engine: [trial.stretches[engine] for trial in rounds] for engine in engines}
+    seconds = {engine: statistics.median(one.step_seconds for one in stretches) for engine, stretches in of.items()}
+    yardstick = min((engine for engine in engines if engine != "ours"), key=seconds.__getitem__)
+    ratios = [theirs.step_seconds / ours.step_seconds for ours, theirs in zip(of["ours"], of[yardstick], strict=True)]
+    least = least_seconds(cell, rates)
+    return Summary(
+        cell=cell,
+        num_rounds=len(rounds),
+        samples_per_second={engine: cell.batch_size / step for engine, step in seconds.items()},
+        yardstick=yardstick,
+        ratio=statistics.median(ratios),
+        least_ratio=min(ratios),
+        largest_ratio=max(ratios),
+        cpu_ratio=statistics.median(
+            theirs.cpu_step_seconds / ours.cpu_step_seconds
+            for ours, theirs in zip(of["ours"], of[yardstick], strict=True)
+        ),
+        peak_memory_bytes={engine: max(one.peak_memory_bytes for one in ones) for engine, ones in of.items()},
+        peak_mapped_bytes={engine: max(one.peak_mapped_bytes for one in ones) for engine, ones in of.items()},
+        part_seconds={
+            part: statistics.median(one.part_seconds[part] for one in of["ours"]) for part in of["ours"][0].part_seconds
+        },
+        least_seconds=least,
+        roofline_fraction={engine: sum(least.values()) / step for engine, step in seconds.items()},
+    )
+
+
+def told(trial: Trial) -> str:
+    """One line of one round."""
+    speeds = [f"{engine} {trial.cell.batch_size / one.step_seconds:,.0f}" for engine, one in trial.stretches.items()]
+    said = f"{', '.join(speeds)} samples/s" if speeds else trial.failure
+    return f"{' '.join(_names(trial.cell))}, round {trial.number + 1}: {said}"
+
+
+def as_markdown(trials: Trials, cells: Sequence[Cell], command: str) -> str:
+    """cells: that were asked for, in sum with those that were measured before."""
+    summaries = _summaries(trials)
+    rates = _best_rates(trials)
+    setting = ", ".join(f"{name} {_told(value)}" for name, value in trials.setting.items())
+    return "\n".join(
+        [
+            "# Our step beside TorchRec's own",
+            "",
+            f"{_today()}, `{command}`. {setting}.",
+            _rates_line(rates),
+            "",
+            _table(HEAD, [_line(summary) for summary in summaries]),
+            "",
+            "Our step part by part; what is not told apart needs nothing at least.",
+            "",
+            _table(PARTS_HEAD, [line for summary in summaries for line in _part_lines(summary)]),
+            *_left_out_lines(trials, cells),
+        ]
+    )
+
+
+def as_json(trials: Trials, cells: Sequence[Cell], command: str) -> str:
+    rates = _best_rates(trials)
+    document = {
+        "date": _today(),
+        "command": command,
+        "setting": trials.setting,
+        "rates": None if rates is None else asdict(rates),
+        "cells": [asdict(summary) for summary in _summaries(trials)],
+        "left_out": [{"cell": asdict(cell), "why": why} for cell, why in _left_out(trials, cells)],
+    }
+    return json.dumps(document, indent=1)
+
+
+def _summaries(trials: Trials) -> list[Summary]:
+    rates = _best_rates(trials)
+    if rates is None:
+        return []
+    rounds = {cell: [trial for trial in trials.of(cell) if trial.stretches] for cell in trials.cells()}
+    found = [summarise(cell, rounds, rates) for cell, rounds in rounds.items() if rounds]
+    return sorted(found, key=lambda summary: _place(summary.cell))
+
+
+def _place(cell: Cell) -> tuple[object, ...]:
+    """In tables."""
+    return (COMPARISONS.index(cell.comparison), BAGS.index(cell.bags), cell.world_size, cell.ids, cell.batch_size)
+
+
+def _best_rates(trials: Trials) -> Rates | None:
+    seen = [trial.rates for trial in trials if trial.rates is not None]
+    if not seen:
+        return None
+    return Rates(
+        copy_bytes_per_second=max(rates.copy_bytes_per_second for rates in seen),
+        fp32_flops=max(rates.fp32_flops for rates in seen),
+        bf16_flops=max(rates.bf16_flops for rates in seen),
+    )
+
+
+def _left_out(trials: Trials, cells: Sequence[Cell]) -> list[tuple[Cell, str]]:
+    last = {cell: trials.of(cell)[-1] for cell in trials.cells()}
+    failed = [(cell, trial.failure) for cell, trial in last.items() if trial.failure]
+    return failed + [(cell, "the time was up") for cell in cells if cell not in last]
+
+
+def _left_out_lines(trials: Trials, cells: Sequence[Cell]) -> list[str]:
+    found = _left_out(trials, cells)
+    if not found:
+        return []
+    return ["", "Not measured:", "", _table([*CELL_HEAD, "why"], [[*_names(cell), why] for cell, why in found])]
+
+
+def _line(summary: Summary) -> list[str]:
+    theirs = summary.yardstick
+    peaks, shares = summary.peak_memory_bytes, summary.roofline_fraction
+    return [
+        *_names(summary.cell),
+        f"{summary.samples_per_second['ours']:,.0f}",
+        f"{summary.samples_per_second[theirs]:,.0f}{', fp16 wire' if theirs == 'torchrec_fp16_wire' else ''}",
+        *(f"{ratio:.2f}" for ratio in (summary.ratio, summary.least_ratio, summary.largest_ratio, summary.cpu_ratio)),
+        *(f"{peaks[engine] / 1e9:.2f}" for engine in ("ours", theirs)),
+        *(f"{shares[engine]:.0%}" for engine in ("ours", theirs)),
+    ]
+
+
+def _part_lines(summary: Summary) -> list[list[str]]:
+    lines: list[list[str]] = []
+    for part, seconds in summary.part_seconds.items():
+        least = summary.least_seconds.get(part, 0.0)
+        share = f"{least / seconds:.0%}" if least else ""
+        lines.append([*_names(summary.cell), part, f"{seconds:.4f}", f"{least:.4f}" if least else "", share])
+    return lines
+
+
+def _names(cell: Cell) -> list[str]:
+    return [cell.comparison, str(cell.world_size), f"{cell.batch_size:,}", cell.ids, cell.bags]
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *rows])
+
+
+def _rates_line(rates: Rates | None) -> str:
+    if rates is None:
+        return "Nothing was measured."
+    return (
+        f"Best rates of all cores: copy {rates.copy_bytes_per_second / 1e9:.0f} GB/s (read and written), products "
+        f"{rates.fp32_flops / 1e9:,.0f} GFLOP/s in fp32 and {rates.bf16_flops / 1e9:,.0f} in bf16."
+    )
+
+
+def _told(value: Any) -> str:
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()

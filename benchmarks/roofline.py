@@ -1,0 +1,128 @@
+"""The least time that a training step can take: bytes and FLOPs counted from the configuration, over a machine's rates.
+
+What is counted is what any way of making the step must do, not what ours does; caches are taken to be perfect, and all
+cores to be busy. A share of the roofline is that time over the measured one.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch.nn import functional as F
+
+from benchmarks.cells import Cell
+from benchmarks.training import NUM_DENSE
+
+COPIED = 2**28
+"""Bytes of a copy: far more than caches hold."""
+ROWS, WIDTH = 8192, 512
+"""Of the matrix products that are timed: a chunk, and the width of the default perceptrons."""
+NUM_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What all cores together were seen to do, the best of several tries."""
+
+    copy_bytes_per_second: float
+    """Read and written."""
+    fp32_flops: float
+    bf16_flops: float
+    """A second, of matrix products: the better of torch's own and oneDNN called directly."""
+
+
+def measure_rates(num_threads: int) -> Rates:
+    torch.set_num_threads(num_threads)
+    source, target = torch.ones(COPIED, dtype=torch.uint8), torch.ones(COPIED, dtype=torch.uint8)
+    copy = _least_seconds(lambda: target.copy_(source), 1)
+    return Rates(2 * COPIED / copy, _flops(torch.float32), _flops(torch.bfloat16))
+
+
+def least_seconds(cell: Cell, rates: Rates) -> dict[str, float]:
+    """Of one step, all ranks together, by part of our step, one after the other; what is not here needs nothing."""
+    num_bytes, flops = least_bytes(cell), dense_flops(cell)
+    is_bf16 = cell.shape.precision == "bf16"
+    seconds = {part: count / rates.copy_bytes_per_second for part, count in num_bytes.items()}
+    products = flops / (rates.bf16_flops if is_bf16 else rates.fp32_flops)
+    return {**seconds, "dense": max(seconds["dense"], products)}
+
+
+def least_bytes(cell: Cell) -> dict[str, float]:
+    """Moved between memory and cores in one step of all ranks together, by part.
+
+    A row that several samples ask for is read once; pooled embeddings stay in the caches chunk by chunk; their gradient
+    is written, since nothing may be updated before all of it is known to be finite, and read by the update.
+    """
+    num_bags = cell.batch_size * cell.num_tables
+    num_distinct = cell.num_tables * distinct_rows(cell)
+    ids = 8 * num_bags * cell.ids_per_bag + 4 * num_bags
+    gradient = (2 if cell.shape.exchange_dtype == "fp16" else 4) * num_bags * cell.embedding_dim
+    row = 4 * cell.embedding_dim
+    return {
+        "lookup": ids + num_distinct * row,
+        "dense": 4 * cell.batch_size * (NUM_DENSE + 1),
+        "give_back": gradient,
+        # A row and its number of Adagrad are read and written.
+        "table_update": ids + gradient + num_distinct * 2 * (row + 4),
+        # On every rank Adam reads gradient, weight and two moments, and writes three of them.
+        "optimizer": 7 * 4 * num_dense_parameters(cell) * cell.world_size,
+    }
+
+
+def dense_flops(cell: Cell) -> float:
+    """Of one global batch, forward and backward; nothing asks for the gradient of the dense features."""
+    bottom, top = _widths(cell)
+    products = sum(m * n for widths in (bottom, top) for m, n in pairwise(widths))
+    pairs = cell.embedding_dim * _num_pairs(cell)
+    return cell.batch_size * 2 * (3 * (products + pairs) - bottom[0] * bottom[1])
+
+
+def num_dense_parameters(cell: Cell) -> int:
+    return sum((m + 1) * n for widths in _widths(cell) for m, n in pairwise(widths))
+
+
+def distinct_rows(cell: Cell) -> float:
+    """Of one table, expected among the ids of a global batch."""
+    num_ids, num_rows = cell.batch_size * cell.ids_per_bag, cell.rows_per_table
+    places = torch.arange(1, num_rows + 1, dtype=torch.float64)
+    if cell.ids == "uniform":
+        chances = torch.full_like(places, 1 / num_rows)
+    else:
+        chances = torch.log1p(1 / places) / torch.log(torch.tensor(num_rows + 1.0, dtype=torch.float64))
+    return float(-torch.expm1(num_ids * torch.log1p(-chances)).sum())
+
+
+def _widths(cell: Cell) -> tuple[list[int], list[int]]:
+    model = cell.shape.job.job.model
+    return [NUM_DENSE, *model.bottom_mlp], [cell.embedding_dim + _num_pairs(cell), *model.top_mlp]
+
+
+def _num_pairs(cell: Cell) -> int:
+    """Dot products of the features and the bottom's output."""
+    return (cell.num_tables + 1) * cell.num_tables // 2
+
+
+def _flops(dtype: torch.dtype) -> float:
+    inputs, weight = torch.rand(ROWS, WIDTH).to(dtype), torch.rand(WIDTH, WIDTH).to(dtype)
+    bias, transposed = torch.rand(WIDTH).to(dtype), weight.t().contiguous()
+    ways: list[Callable[[], torch.Tensor]] = [
+        lambda: torch.mm(inputs, transposed),
+        lambda: F.linear(inputs, weight, bias),
+    ]
+    if torch.backends.mkldnn.is_available():
+        ways.append(lambda: torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], ""))
+    return 2 * ROWS * WIDTH**2 / min(_least_seconds(way, 3) for way in ways)
+
+
+def _least_seconds(work: Callable[[], torch.Tensor], num_times: int) -> float:
+    """Of one call among as many in a row."""
+    work()
+    tries: list[float] = []
+    for _ in range(NUM_TRIES):
+        started = time.perf_counter()
+        for _ in range(num_times):
+            work()
+        tries.append((time.perf_counter() - started) / num_times)
+    return min(tries)

@@ -1,0 +1,172 @@
+"""TorchRec's own training step, as its `examples/golden_training` makes it: the yardstick.
+
+Its DLRM in DistributedModelParallel, planned by its planner, with row-wise Adagrad fused into the tables' backward and
+TrainPipelineSparseDist around it all; Adam for the dense parameters, as the jobs that are measured have it. Its initial
+weights and rates are ours, so that both compute the same: `tests/benchmarks/test_torchrec_step.py`.
+"""
+
+import logging
+import math
+import warnings
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any, cast
+
+import psutil
+import torch
+from torch import nn
+from torchrec.datasets.utils import Batch
+from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
+from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
+from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints, Topology
+from torchrec.distributed.train_pipeline import TrainPipelineSparseDist
+from torchrec.distributed.types import ShardingPlan
+from torchrec.models.dlrm import DLRM, DLRMTrain
+from torchrec.modules.embedding_configs import EmbeddingBagConfig
+from torchrec.modules.embedding_modules import EmbeddingBagCollection
+from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
+from torchrec.optim.keyed import KeyedOptimizerWrapper
+from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+from benchmarks.cells import Cell
+from benchmarks.training import NUM_DENSE
+from dlrm.device_batch import DeviceBatch
+from dlrm.model import make_dense_part
+from dlrm.optimizers import StepRates
+from sharding.initialise import fill_uniform
+from sharding.ranks import Ranks
+
+ADAGRAD_EPS = 1e-8
+CPU = torch.device("cpu")
+
+
+class TorchRecStep:
+    """Calls on every rank together make one step on the next of its batches."""
+
+    def __init__(
+        self, cell: Cell, ranks: Ranks, batches: list[DeviceBatch], rates: StepRates, *, has_fp16_wire: bool
+    ) -> None:
+        """batches: this rank's, taken in turn without end. has_fp16_wire: what is exchanged, both ways. Collective."""
+        warnings.filterwarnings("ignore", category=FutureWarning, module="torchrec")
+        for name in ("torchrec", "torch.fx._symbolic_trace"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        names = [feature.name for feature in cell.shape.schema.features]
+        model = _model(cell, names)
+        _copy_our_dense_weights(cell, model)
+        sharder = _sharder(has_fp16_wire=has_fp16_wire)
+        plan = _plan(cell, model, sharder, names, ranks)
+        rate = {"lr": rates.table, "eps": ADAGRAD_EPS}
+        apply_optimizer_in_backward(RowWiseAdagrad, model.model.sparse_arch.parameters(), rate)
+        self.model = DistributedModelParallel(model, device=CPU, plan=plan, sharders=[cast("Any", sharder)])
+        _draw_our_tables(cell, self.model)
+        dense = {name: weight for name, weight in self.model.named_parameters() if "embedding_bags" not in name}
+        optimizer = KeyedOptimizerWrapper(dense, lambda weights: torch.optim.Adam(weights, lr=rates.dense))
+        forward = self._forward_in_bf16 if cell.shape.precision == "bf16" else None
+        self._pipeline = TrainPipelineSparseDist(self.model, optimizer, CPU, custom_model_fwd=forward)
+        self._batches: Iterator[Batch] = cycle([_batch(batch, names) for batch in batches])
+
+    def __call__(self) -> torch.Tensor:
+        """Mean loss of this rank's share, before the update."""
+        loss, _, _ = self._pipeline.progress(self._batches)
+        return loss
+
+    def _forward_in_bf16(self, batch: Batch | None) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.model(batch)
+
+
+def _model(cell: Cell, names: list[str]) -> DLRMTrain:
+    """Tables on no device yet."""
+    tables = [
+        EmbeddingBagConfig(
+            name=name, feature_names=[name], num_embeddings=cell.rows_per_table, embedding_dim=cell.embedding_dim
+        )
+        for name in names
+    ]
+    config = cell.shape.job.job.model
+    dlrm = DLRM(
+        embedding_bag_collection=EmbeddingBagCollection(tables=tables, device=torch.device("meta")),
+        dense_in_features=NUM_DENSE,
+        dense_arch_layer_sizes=list(config.bottom_mlp),
+        over_arch_layer_sizes=list(config.top_mlp),
+        dense_device=CPU,
+    )
+    return DLRMTrain(dlrm)
+
+
+def _sharder(*, has_fp16_wire: bool) -> EmbeddingBagCollectionSharder:
+    if not has_fp16_wire:
+        return EmbeddingBagCollectionSharder()
+    # Gradients of a mean over a large batch flush to zero in fp16 (TorchRec's loss scale does not help): a wire for a
+    # measurement of speed, on which tables do not learn.
+    config = QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.FP16)
+    return EmbeddingBagCollectionSharder(qcomm_codecs_registry=get_qcomm_codecs_registry(config, device=CPU))
+
+
+def _plan(
+    cell: Cell, model: nn.Module, sharder: EmbeddingBagCollectionSharder, names: list[str], ranks: Ranks
+) -> ShardingPlan:
+    """Whole tables, dealt out by its planner.
+
+    By columns row-wise Adagrad would be another method, and copies of a table do not train in backward.
+    """
+    topology = Topology(
+        world_size=ranks.world_size,
+        compute_device="cpu",
+        local_world_size=ranks.world_size,
+        ddr_cap=psutil.virtual_memory().total // ranks.world_size,
+    )
+    constraint = ParameterConstraints(
+        sharding_types=["table_wise"], compute_kernels=["fused"], pooling_factors=[cell.ids_per_bag]
+    )
+    planner = EmbeddingShardingPlanner(
+        topology,
+        batch_size=cell.batch_size // ranks.world_size,
+        constraints=dict.fromkeys(names, constraint),
+        debug=False,
+    )
+    return planner.collective_plan(model, [cast("Any", sharder)], ranks.table_group)
+
+
+def _batch(batch: DeviceBatch, names: list[str]) -> Batch:
+    features = KeyedJaggedTensor(keys=names, values=batch.ids, lengths=batch.lengths)
+    return Batch(dense_features=batch.dense, sparse_features=features, labels=batch.labels)
+
+
+@torch.no_grad()
+def _copy_our_dense_weights(cell: Cell, model: DLRMTrain) -> None:
+    """The initial weights of a job, which are a function of its seed."""
+    job = cell.shape.job.job
+    ours = make_dense_part(job.model, NUM_DENSE, cell.num_tables, job.run.seed)
+    order = _their_order(cell.num_tables + 1, cell.embedding_dim)
+    theirs = [weight for name, weight in model.named_parameters() if "embedding_bags" not in name]
+    for weight, (name, our_weight) in zip(theirs, ours.named_parameters(), strict=True):
+        weight.copy_(our_weight[:, order] if name == "top.layers.0.weight" else our_weight)
+
+
+@torch.no_grad()
+def _draw_our_tables(cell: Cell, model: nn.Module) -> None:
+    """model: sharded."""
+    state = cast("dict[str, Any]", model.state_dict())
+    for key in [key for key in state if "embedding_bags" in key]:
+        *_, name, _ = key.split(".")
+        for shard in state[key].local_shards():
+            row, column = shard.metadata.shard_offsets
+            fill_uniform(
+                shard.tensor,
+                table_name=name,
+                seed=cell.shape.job.job.run.seed,
+                row_offset=row,
+                column_offset=column,
+                num_columns=cell.embedding_dim,
+                bound=1 / math.sqrt(cell.rows_per_table),
+            )
+
+
+def _their_order(num_vectors: int, embedding_dim: int) -> torch.Tensor:
+    """Places of the top's inputs in ours: TorchRec takes the products above the diagonal row by row, we those below."""
+    row, column = torch.triu_indices(num_vectors, num_vectors, offset=1)
+    below = column * (column - 1) // 2 + row
+    return torch.cat([torch.arange(embedding_dim), embedding_dim + below])

@@ -1,0 +1,93 @@
+"""The trials of a comparison, one line of JSON each, kept as they end: a run that was cut short goes on."""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import dlrm
+import sharding
+from benchmarks.cells import Cell
+from benchmarks.roofline import Rates
+from benchmarks.worlds import Stretch
+
+SOURCES = (".py", ".cpp", ".h", ".so")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One round of one cell: a stretch of steps of each engine, one right after the other."""
+
+    cell: Cell
+    number: int
+    """Of the round, from 0."""
+    stretches: dict[str, Stretch] = field(default_factory=dict[str, Stretch])
+    """By engine."""
+    rates: Rates | None = None
+    """Of the machine, measured in between; None where nothing ran."""
+    failure: str = ""
+    """Why there are none: what did not fit or did not run."""
+
+
+class Trials:
+    """Those that were made on this machine with these versions and this code; lines of others stay in the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.setting = setting()
+        lines = path.read_text().splitlines() if path.exists() else []
+        found = [line for line in map(json.loads, lines) if line["setting"] == self.setting]
+        self._trials = [_trial(line["trial"]) for line in found]
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self._trials)
+
+    def of(self, cell: Cell) -> list[Trial]:
+        return [trial for trial in self._trials if trial.cell == cell]
+
+    def cells(self) -> list[Cell]:
+        """In the order of their first trials."""
+        return list(dict.fromkeys(trial.cell for trial in self._trials))
+
+    def add(self, trial: Trial) -> None:
+        self._trials.append(trial)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(json.dumps({"setting": self.setting, "trial": asdict(trial)}) + "\n")
+
+
+def setting() -> dict[str, Any]:
+    """Hardware, versions, and a fingerprint of the code that is measured."""
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    flags = Path("/proc/cpuinfo").read_text().split()
+    return {
+        "cpu": model[0].partition(":")[2].strip() if model else platform.processor(),
+        "cpu_features": [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags],
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "torchrec", "fbgemm-gpu-cpu")},
+        "code": _fingerprint(),
+    }
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    for package in (dlrm, sharding):
+        (root,) = package.__path__
+        for path in sorted(path for path in Path(root).rglob("*") if path.suffix in SOURCES):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _trial(fields: dict[str, Any]) -> Trial:
+    stretches = {engine: Stretch(**stretch) for engine, stretch in fields["stretches"].items()}
+    rates = None if fields["rates"] is None else Rates(**fields["rates"])
+    return Trial(Cell(**fields["cell"]), fields["number"], stretches, rates, fields["failure"])
