@@ -12,6 +12,7 @@ from dlrm.checkpoint.state import TrainingState
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.batches import TrainBatches
 from dlrm.data.dataset import Dataset
+from dlrm.data.errors import DataError
 from dlrm.evaluator import Evaluator
 from dlrm.loop import Loop
 from dlrm.noise import share_kept
@@ -23,6 +24,7 @@ from dlrm.reporting.reporter import Reporter
 from dlrm.stop import StopRequest
 from dlrm.tell import tell_advice, tell_data_and_plan, tell_length, tell_parts, tell_warnings
 from dlrm.warm_start.start import start_warm
+from sharding.agree import on_all
 from sharding.ranks import Ranks
 
 
@@ -52,7 +54,8 @@ def train(
     model. Raises DataError, DivergedError, CheckpointError.
     """
     job = resolved.job
-    plan = plan_tables(resolved, dataset.schema)
+    # Machines differ in what is measured on them: all go by the first rank's plan.
+    plan = on_all(ranks.background_group, lambda: plan_tables(resolved, dataset.schema), DataError)[0]
     tell_warnings(reporter, resolved)
     tell_data_and_plan(reporter, dataset, plan)
     reporter.progress("building", "dealing out the tables")

@@ -12,6 +12,7 @@ from dlrm.device_batch import DeviceBatch
 from dlrm.model import make_dense_part
 from dlrm.moments import ExactMoments, GroupMoments, num_extra_sums
 from dlrm.moments.estimator import Estimator, Share
+from dlrm.part_clock import PartClock
 from sharding.dense import FlatSums
 from sharding.ranks import Ranks
 
@@ -98,7 +99,7 @@ def measure(ranks: Ranks, given: Given) -> Measured:
     none = torch.empty(0, dtype=torch.int64)
     batch = DeviceBatch(0, dense, none, none, labels, weights, weights, given.num_valid)
     divisor = given.num_valid * given.mean_weight
-    DensePass(model, estimator, given.is_bf16)(batch, PlainBlock(pooled), share, divisor, is_whole=False)
+    DensePass(PartClock(), model, estimator, given.is_bf16)(batch, PlainBlock(pooled), share, divisor, is_whole=False)
     sums.start(with_extra=estimator.is_measuring).wait()
     sums.gradient /= divisor
     moments = estimator.moments(given.num_valid, given.mean_weight)

@@ -63,7 +63,8 @@ def attempt(ranks: Ranks, path: Path, number: int, job: ResolvedJob, num_looks: 
     directory.attempt(number).create()
     # One rank alone is asked.
     stop = StopAfter(num_looks if ranks.rank == ranks.world_size - 1 else None)
-    return run(job, directory, ranks, Reporter(directory.attempt(number), ranks.rank), stop)
+    profile = directory.attempt(number).profile
+    return run(job, directory, profile, ranks, Reporter(directory.attempt(number), ranks.rank), stop)
 
 
 @dataclass

@@ -57,7 +57,7 @@ def train(ranks: Ranks, resolved: ResolvedJob, path: Path) -> dict[str, float | 
     directory = RunDirectory(path)
     directory.attempt(1).create()
     reporter = Reporter(directory.attempt(1), ranks.rank)
-    return run(resolved, directory, ranks, reporter, StopRequest()).metrics
+    return run(resolved, directory, directory.attempt(1).profile, ranks, reporter, StopRequest()).metrics
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ class Setting:
 
     def make_plan(self, world_size: int) -> Plan:
         tables = [Table(name, rows, self.model.embedding_dim) for name, rows in self.table_rows]
-        return make_plan(tables, world_size, self.plan)  # pyright: ignore[reportArgumentType]
+        return make_plan(tables, world_size, self.plan, optimizer=self.table_optimizer)  # pyright: ignore[reportArgumentType]
 
     def build(self, ranks: Ranks) -> Parts:
         resolved, plan = self.resolved(ranks.world_size), self.make_plan(ranks.world_size)
