@@ -49,26 +49,52 @@ class NetworkTransport:
         self._places = [places_on(plan, rank, replicated=False) for rank in range(ranks.world_size)]
         self._layout = _Layout.of(self._places)
         self._background = Background("ids of the next batch")
+        self._stream = torch.cuda.Stream(ranks.device) if ranks.device.type == "cuda" else None
 
     def send(self, bags: Bags) -> Sent:
         """Goes on behind the caller, in the order of the calls."""
-        arrived = self._background.submit(lambda: exchange_ids(bags, self._places, self._ranks.ids_group))
-        return Sent(bags.num_samples, arrived)
+        if self._stream is not None:
+            # Ids are copied to the GPU by what the caller has queued.
+            self._stream.wait_stream(torch.cuda.current_stream(self._ranks.device))
+        return Sent(bags.num_samples, self._background.submit(lambda: self._exchange_ids(bags)))
 
     def lookup(self, sent: Sent, terms: Terms) -> "_Exchange":
         """Collective."""
         sample_bytes = self._layout.num_columns * self._dtype.itemsize
         slices = Slices.of(sent.num_samples, sample_bytes, self._chunk_size)
-        owned = self._owner.batch(sent.arrived.result(), slices, terms)
+        arrived = sent.arrived.result()
+        if self._stream is not None:
+            current = torch.cuda.current_stream(self._ranks.device)
+            current.wait_stream(self._stream)
+            for tensor in (*arrived.ids, *arrived.offsets):
+                tensor.record_stream(current)
+        owned = self._owner.batch(arrived, slices, terms)
         return _Exchange(owned, self._layout, slices, self._ranks, self._dtype)
+
+    def _exchange_ids(self, bags: Bags) -> Arrived:
+        if self._stream is None:
+            return exchange_ids(bags, self._places, self._ranks.ids_group)
+        # Of this thread alone: beside the kernels of the step.
+        with torch.cuda.stream(self._stream):
+            return exchange_ids(bags, self._places, self._ranks.ids_group)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Of what arrives of a sample."""
+
+    place: Place
+    rank: int
+    columns: slice
+    """Of those that come from its rank."""
 
 
 @dataclass(frozen=True)
 class _Layout:
     """What arrives of a sample: by rank, the columns of its shards side by side."""
 
-    places: list[list[tuple[Place, slice]]]
-    """Of each rank, and which of its columns they have."""
+    pieces: list[_Piece]
+    """First rows first, where some share columns: the others are added to them."""
     widths: list[int]
     """Columns of each rank."""
 
@@ -78,11 +104,13 @@ class _Layout:
 
     @classmethod
     def of(cls, places: list[list[Place]]) -> "_Layout":
-        by_rank = [side_by_side(of_rank) for of_rank in places]
-        paired = [
-            list(zip(of_rank, columns, strict=True)) for of_rank, (_, columns) in zip(places, by_rank, strict=True)
-        ]
-        return cls(paired, [width for width, _ in by_rank])
+        pieces: list[_Piece] = []
+        widths: list[int] = []
+        for rank, of_rank in enumerate(places):
+            width, columns = side_by_side(of_rank)
+            pieces += [_Piece(place, rank, own) for place, own in zip(of_rank, columns, strict=True)]
+            widths.append(width)
+        return cls(sorted(pieces, key=lambda piece: piece.place.order), widths)
 
     def parts(self, flat: torch.Tensor) -> list[torch.Tensor]:
         """flat [m * columns], rank by rank -> of each rank [m, its columns], not copied."""
@@ -125,18 +153,20 @@ class _Exchange:
                 del self._pooled[number - 1]
                 self._fetch(number - 1 + NUM_AHEAD)
             parts = self._layout.parts(self._pooled[number].land())
-            for places, part in zip(self._layout.places, parts, strict=True):
-                for place, columns in places:
-                    target = out[of_chunk, place.feature, place.columns]
-                    source = part[of_slice, columns]
-                    target.copy_(source) if place.block.first_row == 0 else target.add_(source)
+            for piece in self._layout.pieces:
+                target = out[of_chunk, piece.place.feature, piece.place.columns]
+                source = parts[piece.rank][of_slice, piece.columns]
+                if piece.place.block.first_row == 0:
+                    target.copy_(source)
+                else:
+                    target.add_(source)
 
     def take(self, start: int, end: int, gradient: torch.Tensor) -> None:
         for number, of_slice, of_chunk in self._overlaps(start, end):
-            flat = self._gradient_of(number)
-            for places, part in zip(self._layout.places, self._layout.parts(flat), strict=True):
-                for place, columns in places:
-                    part[of_slice, columns] = gradient[of_chunk, place.feature, place.columns]
+            parts = self._layout.parts(self._gradient_of(number))
+            for piece in self._layout.pieces:
+                of_piece = gradient[of_chunk, piece.place.feature, piece.place.columns]
+                parts[piece.rank][of_slice, piece.columns] = of_piece
             if end >= self._slices.bounds(number)[1]:
                 self._give_back(number)
 

@@ -18,7 +18,7 @@ def types_for(optimizer: str) -> list[ShardingType]:
 
 
 def plan_of(tables: Sequence[Table], sharding_type: ShardingType, world_size: int) -> Plan:
-    """Every table split so; owners and nodes take turns."""
+    """Every table split so; owners and nodes take turns, and every other table begins with the last rank."""
     planned = [
         TablePlan(table, sharding_type, _blocks(table, sharding_type, number, world_size))
         for number, table in enumerate(tables)
@@ -33,8 +33,9 @@ def mixed_plan(tables: Sequence[Table], world_size: int, *, types: Sequence[Shar
 
 
 def _blocks(table: Table, sharding_type: ShardingType, number: int, world_size: int):
-    everywhere, nodes = range(world_size), NODES[world_size]
-    node = nodes[number % len(nodes)]
+    turn = 1 if number % 2 == 0 else -1
+    everywhere, nodes = range(world_size)[::turn], [node[::turn] for node in NODES[world_size]][::turn]
+    node = nodes[number // 2 % len(nodes)]
     match sharding_type:
         case "table_wise":
             return whole(table, number % world_size)

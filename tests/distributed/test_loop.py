@@ -39,7 +39,8 @@ def run_loop(
 
     def shares() -> Iterator[Batch]:
         for number, batch in enumerate(batches, start=1):
-            if ranks.rank == 1 and number == stop_rank_1_in_step:
+            # A batch is fetched before the step of the one ahead of it.
+            if ranks.rank == 1 and number - 1 == stop_rank_1_in_step:
                 stop.is_requested = True
             yield batch.share(ranks.rank, ranks.world_size)
 
