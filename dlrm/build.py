@@ -6,6 +6,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dlrm.config import JobSpec, ResolvedJob
+from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.dense_pass import DensePass
 from dlrm.model import make_dense_part, table_name
@@ -13,10 +14,12 @@ from dlrm.moments import make_estimator, num_extra_sums
 from dlrm.noise import LayerNoise
 from dlrm.optimizers import make_dense_optimizer
 from dlrm.part_clock import PartClock
+from dlrm.planning.request import planned
+from dlrm.planning.sizes import tables_of
 from dlrm.step import TrainingStep
 from dlrm.variance_reduction import VarianceReduction
 from sharding.dense import FlatSums
-from sharding.plan import Plan, Table, make_plan
+from sharding.plan import Plan, PlanError
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables, TableOptimizer
 
@@ -33,10 +36,12 @@ class Parts:
 
 
 def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> Plan:
-    """One table a feature."""
-    job = resolved.job
-    tables = [Table(table_name(feature.name), feature.num_ids, job.model.embedding_dim) for feature in schema.features]
-    return make_plan(tables, job.resources.world_size, job.sharding.plan)
+    """One table a feature. The same on every rank of a machine: they go by the same figures. Raises DataError."""
+    try:
+        _, plan = planned(resolved, tables_of(schema.features, resolved.job.model.embedding_dim), schema.num_dense)
+    except PlanError as error:
+        raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
+    return plan.renamed(table_name)
 
 
 def build_parts(

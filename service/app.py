@@ -29,6 +29,8 @@ from service.keys.service import KeyService
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Capacity
 from service.openapi import PROBLEM_RESPONSES, document_openapi
+from service.plans.endpoints import router as plans_router
+from service.plans.service import PlanService
 from service.problems import add_problem_handlers
 from service.reports.endpoints import router as reports_router
 from service.reports.service import ReportService
@@ -60,7 +62,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyGuard, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestTimer, telemetry=services.telemetry)
     add_problem_handlers(app, settings.state_directory)
-    for router in (jobs_router, reports_router, keys_router, capacity_router, health_router):
+    for router in (jobs_router, plans_router, reports_router, keys_router, capacity_router, health_router):
         app.include_router(router, responses=PROBLEM_RESPONSES)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
@@ -88,6 +90,7 @@ def create_services(settings: Settings) -> Services:
         database=database,
         keys=KeyService(database),
         jobs=JobService(database, settings, launcher.capacity(), on_change=wake_up),
+        plans=PlanService(database, settings, launcher.capacity()),
         reports=ReportService(database, launcher),
         launcher=launcher,
         control=ControlLoop(

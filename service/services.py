@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from service.jobs.service import JobService
     from service.keys.service import KeyService
     from service.launchers.protocol import Launcher
+    from service.plans.service import PlanService
     from service.reports.service import ReportService
     from service.settings import Settings
     from service.telemetry import Telemetry
@@ -24,6 +25,7 @@ class Services:
     database: "Database"
     keys: "KeyService"
     jobs: "JobService"
+    plans: "PlanService"
     reports: "ReportService"
     launcher: "Launcher"
     control: "ControlLoop"

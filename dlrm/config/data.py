@@ -1,5 +1,6 @@
 """The data: where rows come from, how they are split, how ids become table rows."""
 
+import fnmatch
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -121,10 +122,14 @@ class DataConfig(Config):
             raise invalid("vocabulary", f"format {self.format} holds table rows already", "leave it out")
         if self.is_raw:
             known = {column.name for column in self.raw_schema.categorical}
-            unknown = [name for name in self.vocabulary.columns if name not in known]
+            unknown = [name for name in self.vocabulary.columns if not (name in known or fnmatch.filter(known, name))]
             if unknown:
                 listed = ", ".join(sorted(known)) or "there are none"
-                raise invalid("vocabulary.columns", f"{unknown[0]!r} is no categorical column", listed[:500])
+                raise invalid(
+                    "vocabulary.columns",
+                    f"{unknown[0]!r} is no categorical column, and no pattern of any",
+                    listed[:500],
+                )
         return self
 
     def _check_columns(self, schema: SchemaConfig) -> None:

@@ -14,7 +14,7 @@ _FREE: dict[str, Any] = {
     "max_restarts": True,
     "deadline_seconds": True,
     "resources": True,
-    "sharding": {"plan": True},
+    "sharding": {"plan": True, "tables": True, "transport": True, "topology": True},
     "batch": {"chunk_size": True},
     "run": {
         "eval_every_fraction": True,

@@ -14,7 +14,7 @@ from dlrm.config.moments import MOST_GROUPS, MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
-from dlrm.config.sharding import ShardingConfig
+from dlrm.config.sharding import COLUMN_TYPES, ShardingConfig
 from dlrm.config.variance_reduction import VarianceReductionConfig
 
 ORDER_BYTES_PER_ROW = 8
@@ -75,6 +75,26 @@ class JobSpec(Config):
                 f"{chunk_size} is not within one rank's share",
                 f'"auto", or 1 to {global_size // world_size}',
             )
+        return self
+
+    @model_validator(mode="after")
+    def _tables_can_be_split(self) -> "JobSpec":
+        sharding, world_size = self.sharding, self.resources.world_size
+        asked = [("sharding.plan", sharding.plan, None)]
+        asked += [(f"sharding.tables.{number}", rule.type, rule.ranks) for number, rule in enumerate(sharding.tables)]
+        for field, kind, ranks in asked:
+            if kind in COLUMN_TYPES and self.table_optimizer.name == "rowwise_adagrad":
+                raise invalid(
+                    field if field == "sharding.plan" else f"{field}.type",
+                    f"{kind} splits the rows of tables, and rowwise_adagrad keeps one number for a whole row",
+                    "auto, table_wise, row_wise, table_row_wise, data_parallel; or table_optimizer adagrad or sgd",
+                )
+            if ranks and max(ranks) >= world_size:
+                valid = f"ranks from 0 to {world_size - 1}"
+                raise invalid(f"{field}.ranks", f"there is no rank {max(ranks)} among {world_size}", valid)
+        if sharding.transport == "memory" and (self.resources.nodes > 1 or self.resources.gpus_per_worker):
+            message = "ranks of several machines, or on GPUs, have no memory in common"
+            raise invalid("sharding.transport", message, '"auto" or "network"')
         return self
 
     @model_validator(mode="after")

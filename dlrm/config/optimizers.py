@@ -100,8 +100,8 @@ class DenseOptimizerConfig(Config):
 class TableOptimizerConfig(Config):
     """The optimizer fused into the backward pass of the embedding tables."""
 
-    name: Literal["rowwise_adagrad", "sgd"] = "rowwise_adagrad"
-    """rowwise_adagrad keeps one number a row; sgd keeps none."""
+    name: Literal["rowwise_adagrad", "adagrad", "sgd"] = "rowwise_adagrad"
+    """rowwise_adagrad keeps one number a row, adagrad one a weight; sgd keeps none."""
     learning_rate: float = Field(default=0.02, gt=0.0)
     """Rate at a batch of `schedule.base_batch` samples; Adagrad's hardly moves with the batch."""
     schedule: ScheduleConfig = ScheduleConfig(**_TABLE_SCHEDULE)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
 
 from dlrm.config.base import Config
+from dlrm.config.errors import FieldError
 
 _SIZE = TypeAdapter(ByteSize)
 
@@ -19,18 +20,22 @@ def _parse_size(value: Any) -> Any:
         raise ValueError('should be a size such as "8GiB" or a whole number of bytes') from None
 
 
+Size = Annotated[int, BeforeValidator(_parse_size)]
+"""Bytes, also written as "8GiB"."""
+
+
 class ResourcesConfig(Config):
     """What one job occupies on its node."""
 
     launcher: Literal["local"] = "local"
     """local: processes on the machine of the service."""
-    nodes: Literal[1] = 1
-    """Machines."""
+    nodes: int = Field(default=1, ge=1, le=1024)
+    """Machines. Jobs run on one; `dlrm plan` plans for more."""
     workers_per_node: int = Field(default=2, ge=1, le=1024)
     """Ranks on each machine; one a GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
     """Cores of one worker."""
-    memory: Annotated[int, BeforeValidator(_parse_size), Field(ge=2**28)] = 8 * 2**30
+    memory: Annotated[Size, Field(ge=2**28)] = 8 * 2**30
     """Bytes the whole job may use on its node, also written as "8GiB"; a job above it is stopped."""
     gpus_per_worker: Literal[0, 1] = 0
     """0 trains on the CPU over gloo, 1 on CUDA over NCCL."""
@@ -44,3 +49,10 @@ class ResourcesConfig(Config):
     def num_cores(self) -> int:
         """Cores the job occupies on its node."""
         return self.workers_per_node * self.threads_per_worker
+
+    def faults_of_launcher(self) -> list[FieldError]:
+        """Why the launcher cannot start such a job, wherever it is; none where it can."""
+        if self.nodes == 1:
+            return []
+        message = f"asks for {self.nodes} machines, and the launcher {self.launcher} starts jobs on one"
+        return [FieldError("resources.nodes", message, "1; `dlrm plan` plans for more")]

@@ -1,13 +1,14 @@
 """The columns of a table of rows: which is the label, which are dense, which categorical."""
 
 from collections import Counter
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid
 
+MOST_COLUMNS = 10_000
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
@@ -42,10 +43,10 @@ class SchemaConfig(Config):
     """0 or 1, never missing."""
     weight: ColumnName | None = None
     """How much a row counts, at least 0; null: all the same."""
-    dense: list[DenseColumn] = Field(default=[], max_length=10_000)
+    dense: list[DenseColumn] = Field(default=[], max_length=MOST_COLUMNS)
     """Columns of numbers."""
-    categorical: list[CategoricalColumn] = Field(default=[], max_length=10_000)
-    """Columns of ids; each has a table."""
+    categorical: list[CategoricalColumn] = Field(default=[], max_length=MOST_COLUMNS)
+    """Columns of ids; each has a table. Here and in `dense`, `{ name = "c{}", count = 3 }` stands for c0, c1 and c2."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Between columns, in CSV: one ASCII character, no quote."""
     columns: list[ColumnName] | None = Field(default=None, min_length=1, max_length=20_000)
@@ -59,6 +60,15 @@ class SchemaConfig(Config):
     @property
     def names_but_weight(self) -> list[str]:
         return [self.label, *(column.name for column in (*self.dense, *self.categorical))]
+
+    @field_validator("dense", "categorical", mode="before")
+    @classmethod
+    def _runs_are_columns(cls, value: Any) -> Any:
+        """An entry with a `count` stands for so many columns, with 0, 1 and so on for the `{}` in its name."""
+        if not isinstance(value, list):
+            return value
+        entries = cast("list[Any]", value)
+        return [column for number, entry in enumerate(entries) for column in _columns_of(entry, number)]
 
     @model_validator(mode="after")
     def _delimiter_can_be_told(self) -> "SchemaConfig":
@@ -84,6 +94,19 @@ class SchemaConfig(Config):
             if len(set(self.columns)) < len(self.columns):
                 raise invalid("columns", "names a column twice", "a name of its own for every column")
         return self
+
+
+def _columns_of(entry: Any, number: int) -> list[Any]:
+    if not isinstance(entry, dict) or "count" not in entry:
+        return [entry]
+    fields = cast("dict[str, Any]", entry)
+    count, name = fields["count"], fields.get("name")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_COLUMNS:
+        raise invalid(f"{number}.count", f"{count!r} is no number of columns", f"1 to {MOST_COLUMNS:,}")
+    if not isinstance(name, str) or name.count("{}") != 1:
+        raise invalid(f"{number}.name", f"{name!r} does not tell {count} columns apart", 'one {} in it, such as "c{}"')
+    rest = {field: value for field, value in fields.items() if field != "count"}
+    return [{**rest, "name": name.replace("{}", str(place))} for place in range(count)]
 
 
 CRITEO_SCHEMA = SchemaConfig(

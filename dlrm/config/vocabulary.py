@@ -1,6 +1,7 @@
 """How the values of categorical columns become rows of their tables."""
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from pydantic import Field, model_validator
 
@@ -33,16 +34,21 @@ class VocabularyConfig(Config):
     hash_size: int | None = Field(default=None, ge=2, le=MAX_TABLE_ROWS)
     """Rows of every table if values are hashed instead of counted; null counts them."""
     columns: dict[str, ColumnVocabularyConfig] = Field(default={}, max_length=10_000)
-    """Columns, by name, that do otherwise."""
+    """Columns that do otherwise, by name, or by the pattern of their names as a shell has it, such as "user_*": a name
+    before patterns, and of those the first that matches."""
 
     def of(self, column: str) -> "Counting | Hashing":
         """What holds for one column."""
-        own = self.columns.get(column, ColumnVocabularyConfig())
+        own = self.columns.get(column) or self._by_pattern(column)
         if own.hash_size is not None:
             return Hashing(own.hash_size)
         if own.min_count is not None:
             return Counting(own.min_count)
         return Counting(self.min_count) if self.hash_size is None else Hashing(self.hash_size)
+
+    def _by_pattern(self, column: str) -> ColumnVocabularyConfig:
+        matching = (own for pattern, own in self.columns.items() if fnmatchcase(column, pattern))
+        return next(matching, ColumnVocabularyConfig())
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """What the optimizers of a run have gathered, out of its last checkpoint."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner

@@ -10,6 +10,7 @@ from service.command.errors import EXIT_BAD_INPUT, EXIT_FAILED, CommandError
 from service.command.evaluate import evaluate
 from service.command.inspect import data
 from service.command.jobs import cancel, jobs, logs, pause, resume, show
+from service.command.plan import plan
 from service.command.predict import predict
 from service.command.prepare import prepare
 from service.command.serve import serve
@@ -33,6 +34,10 @@ With a service, in two terminals:
 Without one:
 
     dlrm train examples/demo.toml
+
+Where its tables go, what that takes, and how long a step will be:
+
+    dlrm plan examples/demo.toml
 
 From files of your own to a job document, and what is in them:
 
@@ -58,6 +63,7 @@ app.command(rich_help_panel=SERVICE)(cancel)
 app.command(rich_help_panel=SERVICE)(pause)
 app.command(rich_help_panel=SERVICE)(resume)
 app.command(rich_help_panel=LOCAL)(train)
+app.command(rich_help_panel=LOCAL)(plan)
 app.command(rich_help_panel=LOCAL)(evaluate)
 app.command(rich_help_panel=LOCAL)(predict)
 app.command(rich_help_panel=DATA)(prepare)

@@ -8,7 +8,7 @@ from service.control.faults import Faults
 from service.control.limits import has_to_wait, is_late
 from service.control.starter import Starter
 from service.database import Database
-from service.jobs.demand import in_gib, misfits
+from service.jobs.demand import lack_of, misfits
 from service.jobs.models import Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
@@ -95,13 +95,7 @@ class Scheduler:
     def _lack(self, job: Job) -> tuple[Reason, str] | None:
         """What is missing to start `job`, and in words; None where nothing is."""
         free = free_capacity(self._database, self._launcher.capacity())
-        if job.num_cores > free.num_cores:
-            return Reason.WAITING_FOR_CPU, f"needs {job.num_cores} cores, {free.num_cores} free"
-        if job.memory_bytes > free.memory_bytes:
-            return Reason.WAITING_FOR_MEMORY, f"needs {in_gib(job.memory_bytes)}, {in_gib(free.memory_bytes)} free"
-        if job.num_gpus > free.num_gpus:
-            return Reason.WAITING_FOR_GPU, f"needs {job.num_gpus} GPUs, {free.num_gpus} free"
-        return None
+        return lack_of(_demand(job), free)
 
 
 def _demand(job: Job) -> Capacity:

@@ -1,6 +1,7 @@
 """What a job occupies, and whether a machine can ever offer it."""
 
 from dlrm.config import FieldError, JobSpec
+from service.jobs.reasons import Reason
 from service.launchers.protocol import Capacity
 
 
@@ -12,6 +13,11 @@ def demand_of(job: JobSpec) -> Capacity:
         memory_bytes=resources.memory,
         num_gpus=resources.workers_per_node * resources.gpus_per_worker,
     )
+
+
+def faults_of_fit(job: JobSpec, total: Capacity) -> list[FieldError]:
+    """Why `job` can never be started on a machine of `total`; none where it can."""
+    return job.resources.faults_of_launcher() + misfits(demand_of(job), total)
 
 
 def misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
@@ -43,6 +49,17 @@ def misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
             )
         )
     return errors
+
+
+def lack_of(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
+    """What of `demand` is missing in what is `free`, and in words; None where nothing is."""
+    if demand.num_cores > free.num_cores:
+        return Reason.WAITING_FOR_CPU, f"needs {demand.num_cores} cores, {free.num_cores} free"
+    if demand.memory_bytes > free.memory_bytes:
+        return Reason.WAITING_FOR_MEMORY, f"needs {in_gib(demand.memory_bytes)}, {in_gib(free.memory_bytes)} free"
+    if demand.num_gpus > free.num_gpus:
+        return Reason.WAITING_FOR_GPU, f"needs {demand.num_gpus} GPUs, {free.num_gpus} free"
+    return None
 
 
 def in_gib(num_bytes: int) -> str:

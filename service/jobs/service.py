@@ -14,7 +14,7 @@ from service.database import Database
 from service.ids import new_id
 from service.jobs.attempts import AttemptRepository
 from service.jobs.checkpoints import checkpoints_of
-from service.jobs.demand import demand_of, misfits
+from service.jobs.demand import demand_of, faults_of_fit
 from service.jobs.models import Job, JobLabel
 from service.jobs.paths import real_roots, with_absolute_paths
 from service.jobs.reasons import Reason
@@ -92,7 +92,7 @@ class JobService:
         absolute = with_absolute_paths(spec, roots, self._settings.private_directories)
         absolute = with_warm_start(absolute, self._database, self._settings)
         demand = demand_of(spec)
-        if errors := misfits(demand, self._capacity):
+        if errors := faults_of_fit(spec, self._capacity):
             raise _cannot_fit(errors)
         job_id = new_id("job")
         return Job(

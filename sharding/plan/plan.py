@@ -1,6 +1,7 @@
 """What a plan is: for each table the blocks that it is split into, and the rank of each. Imports no torch."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -94,6 +95,11 @@ class Plan:
         """Largest rank's bytes over the mean: 1 is perfect, as no tables are."""
         on_ranks = self._weight_bytes
         return max(on_ranks) * self.world_size / sum(on_ranks) if self.tables else 1.0
+
+    def renamed(self, name: Callable[[str], str]) -> "Plan":
+        """The same of tables with other names."""
+        tables = (replace(plan, table=replace(plan.table, name=name(plan.table.name))) for plan in self.tables)
+        return Plan(self.world_size, tuple(tables))
 
     @cached_property
     def _weight_bytes(self) -> list[int]:

@@ -72,6 +72,25 @@ def prepared(
     return entry
 
 
+def prepared_before(
+    config: DataConfig, data_roots: Sequence[str] | None, cache: Path, *, base_directory: Path
+) -> Path | None:
+    """The packed directory of `config` in `cache`, where there is one that can be told without reading the files: none
+    of a file that was not hashed before. Raises DataError as `find_splits` does.
+    """
+    train, evaluation = find_splits(config, data_roots, base_directory)
+    contents: dict[str, str] = {}
+    for file in [*train, *evaluation]:
+        identity = _identity(file)
+        known = cache / "digests" / identity
+        if not file.is_remote and not known.exists():
+            return None
+        contents[file.name] = identity if file.is_remote else known.read_text()
+    named = ([contents[file.name] for file in files] for files in (train, evaluation))
+    entry = cache / fingerprint(config, *named, base=None)
+    return entry if _is_complete(entry) else None
+
+
 def _is_complete(entry: Path) -> bool:
     """Whether every file is there, as long as it was when it was written."""
     try:
@@ -108,7 +127,7 @@ def _contents(files: Sequence[DataFile], digests: Path, num_threads: int, tell: 
 
 
 def _content(digests: Path, looked: _Looked, file: DataFile) -> str:
-    identity = hashlib.sha256(json.dumps(file.identity(), sort_keys=True).encode()).hexdigest()
+    identity = _identity(file)
     known = digests / identity
     # To hash an object of a store would be to download it once more.
     if file.is_remote or known.exists():
@@ -119,6 +138,10 @@ def _content(digests: Path, looked: _Looked, file: DataFile) -> str:
     if time.time_ns() - max(file.modified_ns, file.changed_ns or 0) > _SETTLED_NS:
         write_atomically(known, content)
     return content
+
+
+def _identity(file: DataFile) -> str:
+    return hashlib.sha256(json.dumps(file.identity(), sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

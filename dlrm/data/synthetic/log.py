@@ -48,9 +48,8 @@ class SyntheticRows:
 
     def __init__(self, config: SyntheticConfig) -> None:
         self.num_rows = config.num_rows
-        sizes = _table_sizes(config.num_ids)
-        features = tuple(Feature(name, size) for name, size in zip(FEATURE_NAMES, sizes, strict=True))
-        self.schema = DataSchema(NUM_DENSE, features)
+        self.schema = schema_of_log(config)
+        sizes = [feature.num_ids for feature in self.schema.features]
         self._dense_keys = stream_keys(config.seed, _DENSE, NUM_DENSE)
         self._id_keys = stream_keys(config.seed, _IDS, NUM_FEATURES)
         self._label_key = stream_key(config.seed, _LABELS)
@@ -103,6 +102,13 @@ def _quantile(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
     places = (bits >> np.uint64(_FRACTION_BITS)).view(np.int64)
     places += np.arange(len(bits), dtype=np.int64)[:, None] * _NUM_QUANTILES
     return places
+
+
+def schema_of_log(config: SyntheticConfig) -> DataSchema:
+    """Of its rows."""
+    sizes = _table_sizes(config.num_ids)
+    features = tuple(Feature(name, size) for name, size in zip(FEATURE_NAMES, sizes, strict=True))
+    return DataSchema(NUM_DENSE, features)
 
 
 def _table_sizes(num_ids: int) -> list[int]:

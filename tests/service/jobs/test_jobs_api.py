@@ -51,6 +51,12 @@ def test_a_missing_data_file_is_an_error_in_its_field(api: Any, make_document: A
     assert str(data_root) in body["errors"][0]["valid"]
 
 
+def test_a_job_of_several_machines_is_refused(shared_api: Any, make_document: Any) -> None:
+    resources = {"nodes": 2, "workers_per_node": 1, "memory": "1GiB"}
+    body = problem_of(shared_api.submitter.post("/v1/jobs", json=make_document(resources=resources)), 422, "cannot-fit")
+    assert [error["field"] for error in body["errors"]] == ["resources.nodes"]
+
+
 def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Any, make_document: Any) -> None:
     resources = {"workers_per_node": 4, "threads_per_worker": 2, "memory": "5GiB", "gpus_per_worker": 1}
     body = problem_of(shared_api.submitter.post("/v1/jobs", json=make_document(resources=resources)), 422, "cannot-fit")

@@ -14,7 +14,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import read_meta, rows_checksum
 from dlrm.data.prepare import cache as cache_module
 from dlrm.data.prepare import fingerprint
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import prepared, prepared_before
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.data.prepare.versions import library_versions
 from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config
@@ -52,6 +52,18 @@ def test_the_second_job_finds_what_the_first_has_prepared(rows: Path, cache: Pat
     assert entry_of(rows, cache, second) == entry
     assert was_read(first)
     assert not was_read(second)
+
+
+def test_what_was_prepared_before_is_found_without_reading_a_file(
+    rows: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "_SETTLED_NS", -1)
+    config = data_config(SCHEMA, [rows])
+    assert prepared_before(config, None, cache, base_directory=Path()) is None
+    entry = entry_of(rows, cache)
+    assert prepared_before(config, None, cache, base_directory=Path()) == entry
+    os.utime(rows, (1_000_000_001, 1_000_000_001))
+    assert prepared_before(config, None, cache, base_directory=Path()) is None
 
 
 def test_names_places_and_dates_of_files_do_not_matter(rows: Path, cache: Path, tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""How many rows the tables of a job have: from its data where that is prepared, else from its document.
+
+Tables are named as columns here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlrm.config import DataConfig, Hashing, ResolvedJob
+from sharding.plan import Table
+
+if TYPE_CHECKING:
+    # Needs numpy, which is not everywhere that a plan is made.
+    from dlrm.data.rows import Feature
+
+MOST_NAMED = 5
+MULTI_HOT_IDS = 8.0
+"""Mean ids of a list, which is not known before a batch is there."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The tables, and what else of the data the model depends on."""
+
+    tables: list[Table]
+    num_dense: int
+    source: str
+    """Where that is from, in words."""
+
+
+class UnknownSizesError(ValueError):
+    """Nobody knows how large tables are before the data is counted; the message says what to do."""
+
+
+def sizes_of(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
+    """prepared: a packed directory of the same rows, where there is one.
+
+    Raises UnknownSizesError, DataError, and ImportError where the trainer is needed to tell.
+    """
+    data, dim = resolved.job.data, resolved.job.model.embedding_dim
+    if data.synthetic is not None:
+        from dlrm.data.synthetic.log import schema_of_log
+
+        schema = schema_of_log(data.synthetic)
+        return Sizes(tables_of(schema.features, dim), schema.num_dense, "the synthetic log")
+    if data.format == "packed":
+        from dlrm.data.open import packed_directory
+
+        prepared = packed_directory(data, resolved.data_roots)
+    if prepared is None:
+        return _of_document(data, dim)
+    from dlrm.data.packed.open import packed_meta
+
+    meta = packed_meta(prepared)
+    schema = meta.schema_of_rows
+    return Sizes(tables_of(schema.features, dim), schema.num_dense, f"the prepared rows in {prepared}")
+
+
+def _of_document(data: DataConfig, dim: int) -> Sizes:
+    tables: list[Table] = []
+    unknown: list[str] = []
+    for column in data.raw_schema.categorical:
+        kind = data.vocabulary.of(column.name)
+        if isinstance(kind, Hashing):
+            tables.append(_table(column.name, kind.hash_size, dim, is_multi_hot=column.multi_hot))
+        else:
+            unknown.append(column.name)
+    if unknown:
+        listed = ", ".join(unknown[:MOST_NAMED])
+        listed += f" and {len(unknown) - MOST_NAMED:,} more" if len(unknown) > MOST_NAMED else ""
+        raise UnknownSizesError(
+            f"how many rows the tables of {listed} get is not known before their values are counted: run `dlrm prepare "
+            'JOB --output DIRECTORY`, then name DIRECTORY with data.format "packed"; or give them a hash_size in '
+            "data.vocabulary"
+        )
+    # A column that has missing values gets one more, which says where; nobody knows yet which has.
+    return Sizes(tables, len(data.raw_schema.dense), "hash_size in the document")
+
+
+def tables_of(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
+    """One a feature, by its name."""
+    return [_table(f.name, f.num_ids, embedding_dim, is_multi_hot=f.is_multi_hot) for f in features]
+
+
+def _table(name: str, num_rows: int, embedding_dim: int, *, is_multi_hot: bool) -> Table:
+    return Table(name, num_rows, embedding_dim, MULTI_HOT_IDS if is_multi_hot else 1.0)

@@ -1,0 +1,93 @@
+"""`dlrm plan`: where the tables of a job go, what that takes, and how long a step will be."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dlrm.config import ResolvedJob, resolve
+from dlrm.record import STEP_PARTS, EventReport, RunDirectory, SpoolReader, parse_report
+from service.command.begin import submitted
+from service.command.consoles import console_on
+from service.command.documents import data_from_job_file, read_job
+from service.command.errors import EXIT_INTERRUPTED, BadInputError
+from service.command.plan_view import print_plan
+from service.command.program import ProgramStopped, run_program
+from service.settings import StateSettings
+
+
+def plan(
+    job: Annotated[
+        Path,
+        typer.Argument(
+            metavar="JOB", help="A job document, .toml or .json, or the directory of a run.", show_default=False
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON, every block in it.")] = False,
+) -> None:
+    """Say where the tables of a job go before it is trained.
+
+    For each table its type and ranks, what every rank holds, what travels, and an
+    estimate of a step with its terms. Trains nothing, needs no data for tables
+    whose sizes the document tells, and no GPUs for jobs on others' machines.
+
+        dlrm plan examples/demo.toml
+
+        dlrm plan examples/plan-128-gpus.toml
+
+        dlrm plan job.toml --json | jq '.plan.step'
+
+    Of a run it says what was measured beside what was estimated:
+
+        dlrm plan runs/demo-20260101-120000
+
+    Exit code: 0 planned, 2 bad document, no room, or sizes nobody knows yet, 1 anything else.
+    """
+    resolved, run_directory = _asked(job)
+    asked = {
+        "resolved": resolved.model_dump(mode="json"),
+        "run_directory": str(run_directory.path) if run_directory else None,
+    }
+    try:
+        result = run_program("dlrm.plan", [], asked, "planning", is_shown=False)
+    except ProgramStopped:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    del result["kind"]
+    result["measured"] = measured_parts(run_directory) if run_directory else None
+    if as_json:
+        typer.echo(json.dumps(result))
+    if result["plan"] is None:
+        raise BadInputError(*(f"{job}: {line}" for line in reasons(result)))
+    if not as_json:
+        print_plan(console_on(), resolved, result)
+
+
+def reasons(result: dict[str, Any]) -> list[str]:
+    """Why there is no plan, a line each."""
+    if result["unknown_sizes"]:
+        return [result["unknown_sizes"]]
+    refusal = result["refusal"]
+    where = f"{refusal['field']}: " if refusal["field"] else ""
+    return [f"{where}{refusal['message']}", *(f"what would do: {valid}" for valid in refusal["valid"])]
+
+
+def measured_parts(directory: RunDirectory) -> dict[str, float] | None:
+    """Seconds of a step by part, as the last attempt that told has measured them on rank 0; None where none has."""
+    found: dict[str, float] | None = None
+    numbers = (path.name.removeprefix("attempt-") for path in directory.path.glob("attempt-*"))
+    for number in sorted(int(number) for number in numbers if number.isdecimal()):
+        for line in SpoolReader(directory.attempt(number).spool_file(0, "events")).read():
+            report = parse_report(line)
+            if isinstance(report, EventReport) and report.name == STEP_PARTS:
+                found = report.details["seconds"]
+    return found
+
+
+def _asked(job: Path) -> tuple[ResolvedJob, RunDirectory | None]:
+    if job.is_dir():
+        directory = RunDirectory(job.resolve())
+        return submitted(directory, job), directory
+    _, spec = read_job(job)
+    cache = str(StateSettings().prepared_directory) if spec.data.is_raw else None
+    return resolve(data_from_job_file(spec, job), data_cache=cache), None

@@ -1,0 +1,1 @@
+"""Plans of jobs that are not submitted."""

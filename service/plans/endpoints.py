@@ -1,0 +1,17 @@
+"""/v1/plans."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+
+from service.jobs.endpoints import JOB_DOCUMENT
+from service.keys.dependencies import Submitter
+from service.plans.schemas import PlanView
+from service.services import Current
+
+router = APIRouter(prefix="/v1/plans", tags=["plans"])
+
+
+@router.post("", openapi_extra=JOB_DOCUMENT)
+def plan_job(document: Annotated[dict[str, Any], Body()], services: Current, _: Submitter) -> PlanView:
+    return services.plans.plan(document)

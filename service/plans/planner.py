@@ -1,0 +1,90 @@
+"""The trainer's plans: made by a child process, since the service imports none of it, and kept by what they answer."""
+
+import hashlib
+import json
+import subprocess
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+from dlrm.config import ResolvedJob
+from dlrm.config.patterns import PACKED_META
+from dlrm.record import EXIT_BAD_INPUT
+from service.problems import ProblemError
+
+MOST_SECONDS = 30.0
+MOST_AT_ONCE = 2
+MOST_KEPT = 64
+
+
+class Planner:
+    """Asks `python -m dlrm.plan`. Safe to use from many threads."""
+
+    def __init__(self, python: Path, most_seconds: float = MOST_SECONDS) -> None:
+        """python: the interpreter that has the trainer installed."""
+        self._command = [str(python), "-m", "dlrm.plan"]
+        self._most_seconds = most_seconds
+        self._places = threading.Semaphore(MOST_AT_ONCE)
+        self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def result_of(self, resolved: ResolvedJob) -> dict[str, Any]:
+        """The result line of `dlrm.plan`. Raises ProblemError."""
+        key = _key(resolved)
+        with self._lock:
+            if key is not None and key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        result = self._asked({"resolved": resolved.model_dump(mode="json"), "run_directory": None})
+        if key is not None:
+            with self._lock:
+                self._kept[key] = result
+                if len(self._kept) > MOST_KEPT:
+                    self._kept.popitem(last=False)
+        return result
+
+    def _asked(self, document: dict[str, Any]) -> dict[str, Any]:
+        if not self._places.acquire(timeout=self._most_seconds):
+            raise _too_slow(f"{MOST_AT_ONCE} other plans are being made", self._most_seconds)
+        try:
+            done = subprocess.run(
+                self._command,
+                input=json.dumps(document),
+                capture_output=True,
+                text=True,
+                timeout=self._most_seconds,
+                check=False,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise _too_slow("it was not made", self._most_seconds) from None
+        finally:
+            self._places.release()
+        if done.returncode == 0:
+            result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            return result
+        said = " ".join(done.stderr.split())[-2000:]
+        if done.returncode == EXIT_BAD_INPUT:
+            raise ProblemError("cannot-plan", 422, "The job cannot be planned", said)
+        raise ProblemError("planning-failed", 500, "The planning program failed", said or f"exit {done.returncode}")
+
+
+def _key(resolved: ResolvedJob) -> str | None:
+    """What the result depends on, as a short name; None where that is to be looked up each time: what raw files have
+    been prepared to."""
+    job = resolved.job
+    parts = [resolved.model_dump_json()]
+    if job.data.is_raw and resolved.data_cache is not None:
+        return None
+    if job.data.format == "packed":
+        try:
+            parts.append(hashlib.sha256(Path(job.data.train[0], PACKED_META).read_bytes()).hexdigest())
+        except OSError:
+            return None
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _too_slow(what: str, seconds: float) -> ProblemError:
+    detail = f"{what} within {seconds:.0f} s; `dlrm plan` on the document has no limit"
+    return ProblemError("plan-timeout", 503, "No plan in time", detail, headers={"Retry-After": "30"})

@@ -1,0 +1,94 @@
+"""What would become of a job: its plan, its memory, its learning rates, and whether it fits."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlrm.config import ConfigError, FieldError, JobSpec, ResolvedJob, parse_job, resolve
+from service.capacity.free import free_capacity
+from service.database import Database
+from service.jobs.demand import demand_of, faults_of_fit, lack_of
+from service.jobs.paths import real_roots, with_absolute_paths
+from service.jobs.reasons import Reason
+from service.jobs.repository import JobRepository
+from service.jobs.warm_start import with_warm_start
+from service.launchers.protocol import Capacity
+from service.plans.planner import Planner
+from service.plans.schemas import Fit, Memory, PlanView, RatePoint
+from service.problems import FieldProblem
+from service.settings import Settings
+
+NUM_POINTS = 100
+
+
+class PlanService:
+    def __init__(self, database: Database, settings: Settings, capacity: Capacity) -> None:
+        self._database = database
+        self._settings = settings
+        self._capacity = capacity
+        self._planner = Planner(settings.trainer_python)
+
+    def plan(self, document: Mapping[str, Any]) -> PlanView:
+        """Nothing is kept of it. Raises ConfigError where the document itself is wrong, and ProblemError."""
+        spec = parse_job(document)
+        resolved, faults = self._resolved(spec)
+        result = dict.fromkeys(("plan", "sizes_from", "refusal", "unknown_sizes"))
+        # What the rows of a directory are, that is not to be read, is not told.
+        if not (faults and spec.data.format == "packed"):
+            result |= self._planner.result_of(resolved)
+        plan, refusal = result["plan"], result["refusal"]
+        if refusal is not None:
+            valid = "; ".join(refusal["valid"])
+            faults = [*faults, FieldError(refusal["field"] or "sharding", refusal["message"], valid)]
+        return PlanView(
+            document=spec.model_dump(mode="json"),
+            derived=resolved.derived,
+            plan=plan,
+            sizes_from=result["sizes_from"],
+            refusal=refusal,
+            unknown_sizes=result["unknown_sizes"],
+            memory=Memory(
+                asked_bytes=plan["memory_bytes"] if plan else spec.resources.memory,
+                planned_bytes=plan["largest_bytes"] if plan else None,
+            ),
+            learning_rates=learning_rates(spec),
+            fits=self._fit(spec, faults),
+        )
+
+    def _resolved(self, spec: JobSpec) -> tuple[ResolvedJob, list[FieldError]]:
+        """As `POST /v1/jobs` does it; where that would refuse, no file is looked for."""
+        roots, private = self._settings.data_roots, self._settings.private_directories
+        try:
+            absolute = with_absolute_paths(spec, roots, private)
+            absolute = with_warm_start(absolute, self._database, self._settings)
+        except ConfigError as error:
+            return resolve(spec, real_roots(roots)), list(error.errors)
+        return resolve(absolute, real_roots(roots), str(self._settings.prepared_directory)), []
+
+    def _fit(self, spec: JobSpec, faults: list[FieldError]) -> Fit:
+        never = [*faults, *faults_of_fit(spec, self._capacity)]
+        if never:
+            why = [FieldProblem(**fault.as_dict()) for fault in never]
+            return Fit(now=False, ever=False, reason=Reason.CANNOT_FIT, why=why)
+        waits = lack_of(demand_of(spec), free_capacity(self._database, self._capacity)) or self._queued_before(spec)
+        if waits is None:
+            return Fit(now=True, ever=True, reason=None, why=[])
+        why = [FieldProblem(field="resources", message=waits[1], valid="")]
+        return Fit(now=False, ever=True, reason=waits[0], why=why)
+
+    def _queued_before(self, spec: JobSpec) -> tuple[Reason, str] | None:
+        with self._database.read() as session:
+            number = sum(job.priority >= spec.priority for job in JobRepository(session).queue())
+        return (Reason.BEHIND_RESERVATION, f"{number} jobs before it in the queue start first") if number else None
+
+
+def learning_rates(spec: JobSpec) -> list[RatePoint]:
+    """Over the run, at even places of it."""
+    size = spec.batch.global_size
+    points: list[RatePoint] = []
+    for step in range(NUM_POINTS):
+        dense, table = (
+            optimizer.learning_rate * optimizer.schedule.scale(size) * optimizer.schedule.factor(step, NUM_POINTS, size)
+            for optimizer in (spec.dense_optimizer, spec.table_optimizer)
+        )
+        points.append(RatePoint(done_fraction=(step + 1) / NUM_POINTS, dense=dense, table=table))
+    return points

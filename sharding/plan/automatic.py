@@ -1,0 +1,75 @@
+"""The ways to part a table that an automatic plan chooses from."""
+
+from collections.abc import Iterator
+
+from sharding.plan import split as parts_of
+from sharding.plan.cost import Costs
+from sharding.plan.placement import Split
+from sharding.plan.plan import Table
+from sharding.plan.request import PlanRequest
+from sharding.plan.split import COLUMN_STEP, by_columns, by_rows, replicated
+
+
+class Choices:
+    """Of one request."""
+
+    def __init__(self, request: PlanRequest, costs: Costs) -> None:
+        self._request = request
+        self._costs = costs
+        self._world_size = request.topology.world_size
+
+    def first(self, table: Table, ranks: tuple[int, ...]) -> Split:
+        """What the search begins with: whole, or a copy on every rank where that is cheaper on average."""
+        copied = self._replicated(table, ranks)
+        if copied is None:
+            return self.whole(table, ranks)
+        owned = self._costs.block(table, table.num_rows, table.embedding_dim).seconds / self._world_size
+        owned += self._costs.everywhere(table, 1).seconds
+        return copied if self._costs.replicated(table).seconds < owned else self.whole(table, ranks)
+
+    def all(self, table: Table, ranks: tuple[int, ...]) -> Iterator[Split]:
+        """Every way, the plainest first."""
+        yield self.whole(table, ranks)
+        copied = self._replicated(table, ranks)
+        if copied is not None:
+            yield copied
+        for num_parts in _counts(len(ranks)):
+            yield from self._in_parts(table, ranks, num_parts)
+
+    def finer(self, split: Split) -> Split | None:
+        """For a table that finds no room: the same in more and smaller parts; None where there is no such way."""
+        if split.type == "data_parallel":
+            return self.whole(split.table, split.ranks)
+        for num_parts in _counts(len(split.ranks)):
+            if num_parts > len(split.parts):
+                for finer in self._in_parts(split.table, split.ranks, num_parts):
+                    if len(finer.parts) > len(split.parts):
+                        return finer
+        return None
+
+    def whole(self, table: Table, ranks: tuple[int, ...]) -> Split:
+        return Split(table, "table_wise", parts_of.whole(table, 0), ranks)
+
+    def _replicated(self, table: Table, ranks: tuple[int, ...]) -> Split | None:
+        """Only where it saves an exchange."""
+        if not self._request.is_exchanged or len(ranks) < self._world_size:
+            return None
+        parts = replicated(table, self._world_size)
+        return Split(table, "data_parallel", parts, ranks, is_fixed=True)
+
+    def _in_parts(self, table: Table, ranks: tuple[int, ...], num_parts: int) -> Iterator[Split]:
+        if self._request.optimizer != "rowwise_adagrad" and table.embedding_dim >= num_parts * COLUMN_STEP:
+            yield Split(table, "column_wise", by_columns(table, range(num_parts)), ranks)
+        parts = by_rows(table, range(num_parts))
+        if len(parts) == num_parts:
+            yield Split(table, "row_wise", parts, ranks)
+
+
+def _counts(most: int) -> list[int]:
+    """2, 3, 4, 6, 8, 12 and so on, and `most` itself."""
+    counts = {most}
+    power = 2
+    while power < most:
+        counts |= {power, min(power + power // 2, most)}
+        power *= 2
+    return sorted(count for count in counts if count > 1)

@@ -1,0 +1,98 @@
+"""Checks a plan from its blocks alone, and trusts nothing that made it."""
+
+from collections.abc import Sequence
+
+from sharding.plan.cost import ID_BYTES, IDS_AHEAD, SLICES_IN_FLIGHT
+from sharding.plan.plan import COLUMN_TYPES, FLOAT_BYTES, Block, Plan, TablePlan
+from sharding.plan.request import EXCHANGE_BYTES, PlanRequest
+
+
+def faults_of(request: PlanRequest, plan: Plan) -> list[str]:
+    """What is wrong with `plan`; nothing where every cell of each table is on exactly one rank (or on all, once each),
+    the optimizer allows how rows are split, and everything fits where it is."""
+    if [table.table for table in plan.tables] != list(request.tables):
+        return ["the plan is of other tables, or in another order"]
+    if faults := [fault for table in plan.tables for fault in _faults_of_table(request, table)]:
+        return faults
+    topology = request.topology
+    for pool, num_bytes in enumerate(memory_of_pools(request, plan)):
+        if num_bytes > topology.memory_bytes:
+            what = "rank" if topology.device == "cuda" else "node"
+            faults.append(f"{what} {pool} needs {num_bytes:,} bytes and has {topology.memory_bytes:,}")
+    return faults
+
+
+def memory_of_pools(request: PlanRequest, plan: Plan) -> list[int]:
+    """Bytes on each rank (on CPUs: on each node), counted from the blocks in the plainest way."""
+    world_size, exchange_bytes = request.topology.world_size, EXCHANGE_BYTES[request.exchange_dtype]
+    share = request.global_size / world_size
+    dims = sum(table.embedding_dim for table in request.tables)
+    ids = IDS_AHEAD * share * ID_BYTES * sum(table.ids_per_sample + 1 for table in request.tables)
+    is_exchanged = request.transport == "network" and world_size > 1
+    block = (
+        SLICES_IN_FLIGHT * request.chunk_size * dims * exchange_bytes if is_exchanged else share * dims * FLOAT_BYTES
+    )
+    pools = [0.0] * request.topology.num_pools
+    for rank in range(world_size):
+        pools[request.topology.pool(rank)] += ids + block + sum(request.dense.memory_bytes.values())
+    for table in plan.tables:
+        for part in table.blocks:
+            num_weights = part.num_rows * part.num_columns
+            num_bytes: float = num_weights * FLOAT_BYTES
+            num_bytes += {"sgd": 0, "rowwise_adagrad": part.num_rows, "adagrad": num_weights}[
+                request.optimizer
+            ] * FLOAT_BYTES
+            if table.is_replicated:
+                num_bytes += num_weights * FLOAT_BYTES
+            elif is_exchanged:
+                share_of_ids = table.table.ids_per_sample * part.num_rows / table.table.num_rows
+                num_bytes += IDS_AHEAD * ID_BYTES * request.global_size * share_of_ids
+                num_sliced = SLICES_IN_FLIGHT * request.chunk_size * world_size
+                num_bytes += (request.global_size + num_sliced) * part.num_columns * exchange_bytes
+            pools[request.topology.pool(part.rank)] += num_bytes
+    return [int(num_bytes) for num_bytes in pools]
+
+
+def _faults_of_table(request: PlanRequest, plan: TablePlan) -> list[str]:
+    name, world_size = plan.table.name, request.topology.world_size
+    if outside := [block.rank for block in plan.blocks if not 0 <= block.rank < world_size]:
+        return [f"{name}: there is no rank {outside[0]}"]
+    if plan.sharding_type in COLUMN_TYPES and request.optimizer == "rowwise_adagrad":
+        return [f"{name}: {plan.sharding_type} goes not with rowwise_adagrad"]
+    if plan.is_replicated:
+        whole = (0, plan.table.num_rows, 0, plan.table.embedding_dim)
+        is_right = plan.ranks == tuple(range(world_size)) and len(plan.blocks) == world_size
+        is_right = is_right and all(_rectangle(block) == whole for block in plan.blocks)
+        return [] if is_right else [f"{name}: not one whole copy on every rank"]
+    num_covered = sum(block.num_rows * block.num_columns for block in plan.blocks)
+    if num_covered != plan.table.num_rows * plan.table.embedding_dim:
+        return [f"{name}: its blocks have {num_covered:,} cells, and it has another number"]
+    for block in plan.blocks:
+        if not _is_inside(block, plan.table.num_rows, plan.table.embedding_dim):
+            return [f"{name}: {block} is not within the table"]
+    return _overlaps(name, plan.blocks)
+
+
+def _overlaps(name: str, blocks: Sequence[Block]) -> list[str]:
+    """None: as many cells as the table has, all within it and none twice, are all of it."""
+    in_order = sorted(blocks, key=lambda block: (block.first_column, block.first_row))
+    for number, block in enumerate(in_order):
+        for other in in_order[number + 1 :]:
+            if other.first_column >= block.first_column + block.num_columns:
+                break
+            if (
+                other.first_row < block.first_row + block.num_rows
+                and block.first_row < other.first_row + other.num_rows
+            ):
+                return [f"{name}: {block} and {other} share cells"]
+    return []
+
+
+def _rectangle(block: Block) -> tuple[int, int, int, int]:
+    return block.first_row, block.num_rows, block.first_column, block.num_columns
+
+
+def _is_inside(block: Block, num_rows: int, num_columns: int) -> bool:
+    last_row, last_column = block.first_row + block.num_rows, block.first_column + block.num_columns
+    is_there = block.num_rows > 0 and block.num_columns > 0 and block.first_row >= 0 and block.first_column >= 0
+    return is_there and last_row <= num_rows and last_column <= num_columns

@@ -1,0 +1,194 @@
+"""What a block of a table costs a rank in one step, term by term, and in memory.
+
+Every term is bytes over a bandwidth, and on CPUs some time for each id. Rows are read one by one: ROW_EFFICIENCY of
+what a copy reaches. How often ids repeat is not known; rows that an update writes are counted once, as if ids were
+drawn evenly.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sharding.plan.plan import FLOAT_BYTES, Table, TablePlan, state_bytes
+from sharding.plan.request import PlanRequest
+
+ID_BYTES = 8
+ROW_EFFICIENCY = {"cpu": 0.5, "cuda": 0.8}
+"""Of the bandwidth of a copy, where rows of some hundred bytes are read in no order."""
+LOOKUP_SECONDS = {"cpu": 2e-8, "cuda": 0.0}
+"""Of one id beside the bytes of its row, on one core: what the own operators took beyond them, at rows of 256 bytes."""
+UPDATE_SECONDS = {"cpu": 6e-8, "cuda": 0.0}
+"""The same in an update, which sorts ids."""
+IDS_AHEAD = 2
+"""Batches whose ids are kept: this one's and the next one's."""
+SLICES_IN_FLIGHT = 2
+
+
+class Load(NamedTuple):
+    """Seconds of one rank in a step, by term."""
+
+    ids: float = 0.0
+    """Ids to the owners of their rows."""
+    lookup: float = 0.0
+    """Rows read and pooled."""
+    forward: float = 0.0
+    """Pooled embeddings back to the ranks of their samples."""
+    dense: float = 0.0
+    """All that is not a table, forward and backward."""
+    backward: float = 0.0
+    """Gradients of pooled embeddings to the owners."""
+    update: float = 0.0
+    """Rows and their optimizer's state."""
+    all_reduce: float = 0.0
+    """Sums over ranks: of dense gradients, and of replicated tables."""
+
+    @property
+    def seconds(self) -> float:
+        return sum(self)
+
+    def plus(self, other: "Load") -> "Load":
+        return Load(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+NO_LOAD = Load()
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that all ranks together send over links in a step."""
+
+    ids: float = 0.0
+    forward: float = 0.0
+    backward: float = 0.0
+    all_reduce: float = 0.0
+
+    @staticmethod
+    def total(parts: "Iterable[Traffic]") -> "Traffic":
+        listed = list(parts)
+        return Traffic(**{name: sum(getattr(part, name) for part in listed) for name in Traffic.__dataclass_fields__})
+
+
+class Costs:
+    """Of the blocks of one request's tables."""
+
+    def __init__(self, request: PlanRequest) -> None:
+        self._request = request
+        topology = request.topology
+        self._bandwidth = topology.memory_bandwidth
+        self._row_bandwidth = topology.memory_bandwidth * ROW_EFFICIENCY[topology.device]
+        self._lookup_seconds = LOOKUP_SECONDS[topology.device] / topology.cores_per_rank
+        self._update_seconds = UPDATE_SECONDS[topology.device] / topology.cores_per_rank
+        self._size = request.global_size
+        self._share = request.share_size
+
+    def block(self, table: Table, num_rows: int, num_columns: int) -> Load:
+        """Of the rank that owns such a block."""
+        num_ids = self._size * table.ids_per_sample
+        num_own = num_ids * num_rows / table.num_rows
+        update = self._update(num_own, num_rows, num_columns)
+        if self._request.transport == "memory":
+            # Owners look through the ids of all ranks for their own.
+            return Load(update=update + num_ids * ID_BYTES / self._bandwidth)
+        pooled = self._size * num_columns
+        read = num_own * (num_columns * FLOAT_BYTES / self._row_bandwidth + self._lookup_seconds)
+        read += pooled * FLOAT_BYTES / self._bandwidth
+        if not self._request.is_exchanged:
+            return Load(lookup=read, update=update)
+        topology = self._request.topology
+        travel = topology.seconds_to_all(pooled * self._request.exchange_bytes)
+        return Load(topology.seconds_to_all(num_own * ID_BYTES), read, travel, 0.0, travel, update)
+
+    def _update(self, num_ids: float, num_rows: int, num_columns: int) -> float:
+        gradients = num_ids * num_columns * FLOAT_BYTES
+        num_distinct = num_rows * -math.expm1(-num_ids / num_rows)
+        row_bytes = num_columns * FLOAT_BYTES + state_bytes(self._request.optimizer, 1, num_columns)
+        rows = 2 * num_distinct * row_bytes / self._row_bandwidth
+        return gradients / self._bandwidth + rows + num_ids * self._update_seconds
+
+    def everywhere(self, table: Table, num_row_parts: int) -> Load:
+        """Of every rank, owner or not: in one memory all look their own samples up, in each range of rows."""
+        if self._request.transport != "memory":
+            return NO_LOAD
+        num_ids = self._share * table.ids_per_sample
+        scan = num_row_parts * num_ids * ID_BYTES / self._bandwidth
+        return Load(lookup=self._own_lookup(table) + scan)
+
+    def replicated(self, table: Table) -> Load:
+        """Of every rank, where each has a copy: it updates all of it from the sum over ranks."""
+        num_bytes = table.weight_bytes
+        state = state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
+        gathered = self._share * table.ids_per_sample * table.embedding_dim * FLOAT_BYTES
+        update = gathered / self._row_bandwidth + (3 * num_bytes + 2 * state) / self._bandwidth
+        return Load(lookup=self._own_lookup(table), update=update, all_reduce=self.sum_seconds(num_bytes))
+
+    def _own_lookup(self, table: Table) -> float:
+        row_bytes = table.embedding_dim * FLOAT_BYTES
+        read = table.ids_per_sample * (row_bytes / self._row_bandwidth + self._lookup_seconds)
+        return self._share * (read + row_bytes / self._bandwidth)
+
+    def sum_seconds(self, num_bytes: float) -> float:
+        """Of a sum over ranks, which in one memory is read and written in it."""
+        if self._request.topology.world_size == 1:
+            return 0.0
+        if self._request.transport == "memory":
+            return 3 * num_bytes / self._bandwidth
+        return self._request.topology.seconds_to_sum(num_bytes)
+
+    @property
+    def dense(self) -> Load:
+        """Of every rank, for what is not a table."""
+        dense, flops = self._request.dense, self._request.topology.flops
+        return Load(dense=dense.flops / flops if flops else 0.0, all_reduce=self.sum_seconds(dense.sum_bytes))
+
+    def memory(self, table: Table, num_rows: int, num_columns: int) -> int:
+        """Bytes of a block on its owner: weights, optimizer's state, and its part of the buffers."""
+        weights = num_rows * num_columns * FLOAT_BYTES
+        return (
+            weights
+            + state_bytes(self._request.optimizer, num_rows, num_columns)
+            + self.buffers(table, num_rows, num_columns)
+        )
+
+    def buffers(self, table: Table, num_rows: int, num_columns: int) -> int:
+        """Of a block on its owner, where pooled embeddings travel: ids that come, the gradient of the whole batch in
+        the wire's number format, and slices of what is pooled."""
+        if not self._request.is_exchanged:
+            return 0
+        ids = IDS_AHEAD * ID_BYTES * self._size * table.ids_per_sample * num_rows / table.num_rows
+        num_slice_rows = SLICES_IN_FLIGHT * self._request.chunk_size * self._request.topology.world_size
+        travelling = (self._size + num_slice_rows) * num_columns * self._request.exchange_bytes
+        return math.ceil(ids + travelling)
+
+    def memory_everywhere(self) -> dict[str, int]:
+        """Bytes on every rank whatever the plan, by what they are for."""
+        request = self._request
+        num_ids = sum(table.ids_per_sample for table in request.tables)
+        num_columns = sum(table.embedding_dim for table in request.tables)
+        share = math.ceil(self._share)
+        found = {"ids": math.ceil(IDS_AHEAD * share * (num_ids * ID_BYTES + len(request.tables) * ID_BYTES))}
+        if request.is_exchanged:
+            in_flight = SLICES_IN_FLIGHT * request.chunk_size
+            found["slices"] = in_flight * num_columns * request.exchange_bytes
+        else:
+            found["gradient"] = share * num_columns * FLOAT_BYTES
+        return found | request.dense.memory_bytes
+
+    def replicated_memory(self, table: Table) -> int:
+        """Bytes of a copy on each rank: weights, state, and the gradient of all of it."""
+        state = state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
+        return 2 * table.weight_bytes + state
+
+    def traffic(self, plan: TablePlan) -> Traffic:
+        """Of one table. What stays on its rank is not counted."""
+        request = self._request
+        world_size = request.topology.world_size
+        if not request.is_exchanged:
+            return Traffic()
+        leaving = (world_size - 1) / world_size
+        table = plan.table
+        if plan.is_replicated:
+            return Traffic(all_reduce=2 * leaving * table.weight_bytes * world_size)
+        num_ids = sum(self._size * table.ids_per_sample * block.num_rows / table.num_rows for block in plan.blocks)
+        pooled = sum(self._size * block.num_columns for block in plan.blocks) * request.exchange_bytes
+        return Traffic(ids=leaving * num_ids * ID_BYTES, forward=leaving * pooled, backward=leaving * pooled)

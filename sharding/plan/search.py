@@ -1,0 +1,209 @@
+"""Finds a plan: the dearest tables first onto the least loaded ranks, then better step by step.
+
+What is made small is the step of the slowest rank; no rank ever gets more than its memory holds. The result depends on
+the request alone: nothing in here looks at a clock or draws a number.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from sharding.plan.automatic import Choices
+from sharding.plan.cost import Costs
+from sharding.plan.placement import NoRoomError, Part, Placement, Split
+from sharding.plan.request import PlanRequest
+
+MOST_ROUNDS = 5_000
+MOST_TRIES = 24
+"""To find room for all tables, each with smaller parts than the one before."""
+LEAST_GAIN = 0.08
+"""Of the tables' share of a step, for which a table is parted otherwise than in the plainest way."""
+SLACK = 0.005
+"""What the whole step may lose when one of several equally slow ranks gains; the best plan of all is kept."""
+ROUNDING = 1e-9
+
+
+def find_placement(
+    request: PlanRequest, costs: Costs, splits: Sequence[Split], is_automatic: Sequence[bool], *, is_improved: bool
+) -> Placement:
+    """splits: of every table, to begin with; those that are automatic may be parted otherwise.
+
+    is_improved: whether the plan is to be good, and not only one that fits. Raises NoRoomError.
+    """
+    choices = Choices(request, costs)
+    placement = _dealt_out(request, costs, choices, list(splits), is_automatic)
+    if is_improved:
+        _improve(placement, choices, is_automatic)
+    return placement
+
+
+def _dealt_out(
+    request: PlanRequest, costs: Costs, choices: Choices, splits: list[Split], is_automatic: Sequence[bool]
+) -> Placement:
+    """By load, or where that leaves no room, by memory; what finds none then goes in smaller parts."""
+    largest = max(splits, key=lambda split: _largest_part(costs, split))
+    failed = NoRoomError(largest)
+    for _ in range(MOST_TRIES):
+        if not Placement(request, costs).has_room_for(splits) and not _without_copies(choices, splits, is_automatic):
+            raise NoRoomError(largest)
+        for order in (_by_seconds, _by_memory):
+            try:
+                return _placed(request, costs, splits, order(costs, splits))
+            except NoRoomError as error:
+                failed = error
+        if not _make_finer(costs, choices, splits, is_automatic, _largest_part(costs, failed.split)):
+            break
+    raise failed
+
+
+def _without_copies(choices: Choices, splits: list[Split], is_automatic: Sequence[bool]) -> bool:
+    """Have tables once that would be on every rank; whether there are any."""
+    copied = [n for n, split in enumerate(splits) if is_automatic[n] and split.type == "data_parallel"]
+    for number in copied:
+        splits[number] = choices.whole(splits[number].table, splits[number].ranks)
+    return bool(copied)
+
+
+def _make_finer(
+    costs: Costs, choices: Choices, splits: list[Split], is_automatic: Sequence[bool], num_bytes: int
+) -> bool:
+    """Part what has a part of so many bytes or more, or else the largest that can be parted; whether there is any."""
+    finer = {
+        number: split
+        for number, of_table in enumerate(splits)
+        if is_automatic[number] and (split := choices.finer(of_table))
+    }
+    sizes = {number: _largest_part(costs, splits[number]) for number in finer}
+    bar = min(num_bytes, max(sizes.values(), default=0))
+    for number, split in finer.items():
+        if sizes[number] >= bar:
+            splits[number] = split
+    return bool(finer)
+
+
+def _placed(request: PlanRequest, costs: Costs, splits: Sequence[Split], order: Sequence[int]) -> Placement:
+    placement = Placement(request, costs)
+    for number in order:
+        placement.add(number, splits[number])
+    return placement
+
+
+def _by_seconds(costs: Costs, splits: Sequence[Split]) -> list[int]:
+    def load(split: Split) -> float:
+        return max(costs.block(split.table, part.num_rows, part.num_columns).seconds for part in split.parts[:1])
+
+    keys = [(not split.is_fixed, -round(load(split), 12), -_largest_part(costs, split)) for split in splits]
+    return sorted(range(len(splits)), key=keys.__getitem__)
+
+
+def _by_memory(costs: Costs, splits: Sequence[Split]) -> list[int]:
+    keys = [(not split.is_fixed, -_largest_part(costs, split)) for split in splits]
+    return sorted(range(len(splits)), key=keys.__getitem__)
+
+
+def _largest_part(costs: Costs, split: Split) -> int:
+    return costs.memory(split.table, split.parts[0].num_rows, split.parts[0].num_columns)
+
+
+def _improve(placement: Placement, choices: Choices, is_automatic: Sequence[bool]) -> None:
+    best, seconds = placement.snapshot(), placement.seconds
+    for _ in range(MOST_ROUNDS):
+        worst = max(range(len(placement.ranks)), key=lambda rank: placement.ranks[rank].seconds)
+        if not (
+            _moved(placement, worst)
+            or _swapped(placement, worst)
+            or _parted(placement, choices, is_automatic, worst)
+            or _gathered(placement, choices, is_automatic)
+        ):
+            break
+        if placement.seconds < seconds:
+            best, seconds = placement.snapshot(), placement.seconds
+    placement.return_to(best)
+
+
+def _moved(placement: Placement, worst: int) -> bool:
+    """Move one part of the slowest rank to where it makes the slower of both fastest."""
+    bar = placement.ranks[worst].seconds * (1 - ROUNDING)
+    best: tuple[float, Part, int] | None = None
+    for part in _movable(placement, worst):
+        for rank in part.allowed:
+            held = placement.ranks[rank]
+            height = max(held.seconds + part.seconds, placement.ranks[worst].seconds - part.seconds)
+            if height >= bar or (best and height >= best[0]) or placement.holds(rank, part.table):
+                continue
+            if placement.fits(part, rank):
+                best = (height, part, rank)
+    if best:
+        placement.move(best[1], best[2])
+    return best is not None
+
+
+def _swapped(placement: Placement, worst: int) -> bool:
+    """Swap one part of the slowest rank for a cheaper one of another."""
+    high = placement.ranks[worst].seconds
+    best: tuple[float, Part, Part] | None = None
+    for part in _movable(placement, worst):
+        for rank, held in enumerate(placement.ranks):
+            if rank == worst or rank not in part.allowed or placement.holds(rank, part.table):
+                continue
+            for other in held.parts:
+                less = part.seconds - other.seconds
+                height = max(high - less, held.seconds + less)
+                if height >= high * (1 - ROUNDING) or (best and height >= best[0]):
+                    continue
+                if not other.is_movable or worst not in other.allowed or placement.holds(worst, other.table):
+                    continue
+                if placement.fits_instead(part, other):
+                    best = (height, part, other)
+    if best:
+        placement.swap(best[1], best[2])
+    return best is not None
+
+
+def _movable(placement: Placement, rank: int) -> Iterator[Part]:
+    return (part for part in placement.ranks[rank].parts if part.is_movable)
+
+
+def _parted(placement: Placement, choices: Choices, is_automatic: Sequence[bool], worst: int) -> bool:
+    """Part one table of the slowest rank otherwise, where that is worth it."""
+    before = placement.seconds
+    needed = before - LEAST_GAIN * before
+    best: tuple[float, int, Split, Split] | None = None
+    for number in sorted({part.table for part in placement.ranks[worst].parts}):
+        if not is_automatic[number]:
+            continue
+        old, ranks = placement.splits[number], [part.rank for part in placement.parts_of(number)]
+        placement.remove(number)
+        for split in choices.all(old.table, old.ranks):
+            try:
+                placement.add(number, split)
+            except NoRoomError:
+                continue
+            touched = chain([worst], (part.rank for part in placement.parts_of(number) if part.seconds))
+            height = max(placement.ranks[rank].seconds for rank in touched) + placement.common_seconds
+            if height <= needed and placement.seconds <= before * (1 + SLACK) and (not best or height < best[0]):
+                best = (height, number, old, split)
+            placement.remove(number)
+        placement.restore(number, old, ranks)
+    if best:
+        placement.remove(best[1])
+        placement.add(best[1], best[3])
+    return best is not None
+
+
+def _gathered(placement: Placement, choices: Choices, is_automatic: Sequence[bool]) -> bool:
+    """Have one table on a single rank that every rank has a copy of, where a rank with little to do can take it."""
+    copied = (n for n, split in sorted(placement.splits.items()) if is_automatic[n] and split.type == "data_parallel")
+    for number in copied:
+        before, old = placement.seconds, placement.splits[number]
+        ranks = [part.rank for part in placement.parts_of(number)]
+        placement.remove(number)
+        try:
+            placement.add(number, choices.whole(old.table, old.ranks))
+        except NoRoomError:
+            placement.restore(number, old, ranks)
+            continue
+        if placement.seconds < before * (1 - ROUNDING):
+            return True
+        placement.remove(number)
+        placement.restore(number, old, ranks)
+    return False

@@ -1,0 +1,107 @@
+"""What a document may say of plans, and of tables whose sizes it tells."""
+
+from typing import Any
+
+import pytest
+
+from dlrm.config import ConfigError, Counting, Hashing, identity_of, parse_job
+from dlrm.config.resources import ResourcesConfig
+
+SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic"}}
+SCHEMA: dict[str, Any] = {"label": "y", "categorical": [{"name": "u_{}", "count": 3, "type": "integer"}, {"name": "v"}]}
+
+
+def faults_of(**document: Any) -> dict[str, str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_job({**SYNTHETIC, **document})
+    return {error.field: str(error) for error in caught.value.errors}
+
+
+def parquet(schema: dict[str, Any], vocabulary: dict[str, Any]) -> dict[str, Any]:
+    return {"data": {"train": ["a"], "format": "parquet", "schema": schema, "vocabulary": vocabulary}}
+
+
+@pytest.mark.parametrize("kind", ["column_wise", "table_column_wise", "grid"])
+def test_split_rows_need_an_optimizer_that_allows_them(kind: str):
+    assert "adagrad or sgd" in faults_of(sharding={"plan": kind})["sharding.plan"]
+    rules = {"tables": [{"pattern": "*", "type": kind}]}
+    assert "rowwise_adagrad keeps one number" in faults_of(sharding=rules)["sharding.tables.0.type"]
+    for optimizer in ("sgd", "adagrad"):
+        parse_job({**SYNTHETIC, "sharding": {"plan": kind}, "table_optimizer": {"name": optimizer}})
+
+
+@pytest.mark.parametrize(
+    ("sharding", "field", "words"),
+    [
+        ({"plan": "heap_wise"}, "sharding.plan", "heap_wise"),
+        (
+            {"tables": [{"pattern": "*", "type": "row_wise", "ranks": [2]}]},
+            "sharding.tables.0.ranks",
+            "ranks from 0 to 1",
+        ),
+        ({"tables": [{"pattern": "*", "type": "row_wise", "ranks": []}]}, "sharding.tables.0.ranks", "at least 1"),
+        ({"tables": [{"type": "row_wise"}]}, "sharding.tables.0.pattern", "required"),
+        ({"topology": {"gpu_memory": "80 bananas"}}, "sharding.topology.gpu_memory", "8GiB"),
+        ({"topology": {"flops": 0.0}}, "sharding.topology.flops", "greater than 0"),
+    ],
+)
+def test_what_is_no_plan_is_named(sharding: dict[str, Any], field: str, words: str):
+    assert words in faults_of(sharding=sharding)[field]
+
+
+def test_ranks_on_several_machines_or_gpus_share_no_memory():
+    for resources in ({"nodes": 2}, {"gpus_per_worker": 1}):
+        found = faults_of(sharding={"transport": "memory"}, resources=resources)
+        assert "no memory in common" in found["sharding.transport"]
+
+
+def test_plans_may_change_from_one_attempt_to_the_next():
+    sharding = {
+        "plan": "row_wise",
+        "tables": [{"pattern": "C1", "type": "data_parallel"}],
+        "transport": "network",
+        "topology": {"flops": 1e9},
+    }
+    assert identity_of(parse_job({**SYNTHETIC, "sharding": sharding})) == identity_of(parse_job(SYNTHETIC))
+
+
+def test_a_run_of_columns_is_written_once():
+    schema = parse_job(parquet(SCHEMA, {})).data.raw_schema
+    assert [column.name for column in schema.categorical] == ["u_0", "u_1", "u_2", "v"]
+    assert [column.type for column in schema.categorical] == ["integer"] * 3 + ["string"]
+
+
+def test_columns_written_out_are_read_back_as_they_are():
+    job = parse_job(parquet(SCHEMA, {}))
+    assert parse_job(job.model_dump(mode="json")) == job
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"name": "u", "count": 3}, "data.schema.categorical.1.name"),
+        ({"name": "u_{}", "count": 0}, "data.schema.categorical.1.count"),
+        ({"name": "u_{}", "count": True}, "data.schema.categorical.1.count"),
+        ({"name": "u_{}", "count": 10_001}, "data.schema.categorical.1.count"),
+    ],
+)
+def test_a_run_of_columns_that_are_not_told_apart_is_named(entry: dict[str, Any], field: str):
+    found = faults_of(**parquet({"categorical": [{"name": "v"}, entry]}, {}))
+    assert field in found
+
+
+def test_a_pattern_decides_for_the_columns_it_matches():
+    columns = {"u_*": {"hash_size": 50}, "u_1": {"min_count": 7}}
+    vocabulary = parse_job(parquet(SCHEMA, {"columns": columns})).data.vocabulary
+    assert [vocabulary.of(name) for name in ("u_0", "u_1", "v")] == [Hashing(50), Counting(7), Counting(2)]
+
+
+def test_a_pattern_of_no_column_is_named():
+    found = faults_of(**parquet(SCHEMA, {"columns": {"w_*": {"hash_size": 50}}}))
+    assert "'w_*' is no categorical column, and no pattern of any" in found["data.vocabulary.columns"]
+
+
+def test_the_local_launcher_starts_jobs_on_one_machine():
+    assert ResourcesConfig().faults_of_launcher() == []
+    (fault,) = ResourcesConfig(nodes=16).faults_of_launcher()
+    assert (fault.field, "16 machines" in fault.message) == ("resources.nodes", True)
