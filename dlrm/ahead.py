@@ -24,6 +24,8 @@ def sent_ahead(
             before, ahead = ahead, (on_device, step.send(on_device))
             if before is not None:
                 yield before
+                # Its memory is free before the next one is fetched.
+                before = None
         if ahead is not None:
             yield ahead
     finally:

@@ -80,6 +80,8 @@ class Loop:
                 return reason
             if result.is_save_due:
                 self.saver.save_behind(progress)
+            # Its memory is free before the next one comes.
+            del batch, sent
             started = time.monotonic()
         return EndReason.COMPLETED
 

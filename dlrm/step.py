@@ -88,7 +88,11 @@ class TrainingStep:
             # One transfer from the device.
             loss, total = torch.stack([loss_sum, self.sums.total().double()]).tolist()
             agreement = agree(self.ranks, wishes, is_finite=math.isfinite(loss + total), loss_sum=loss)
-        updated = self._update(pooled, batch, divisor, rates) if agreement.is_finite else Updated()
+        if agreement.is_finite:
+            updated = self._update(pooled, batch, divisor, rates)
+        else:
+            pooled.drop()
+            updated = Updated()
         return StepResult(
             loss=agreement.loss_sum / divisor,
             is_dropped=not agreement.is_finite,

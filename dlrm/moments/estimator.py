@@ -31,7 +31,7 @@ class Estimator(ABC):
 
     @abstractmethod
     def chunks(self, share: Share, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:
-        """The chunks of a batch, as positions in the share.
+        """The chunks of a batch, as positions in the share, in their order: pooled embeddings arrive in that.
 
         index: batches before this one. is_whole: all samples are to be measured, not a share of them: variance
         reduction has nothing older to go by.

@@ -25,8 +25,8 @@ class ExactMoments(Estimator):
     of its square over samples is (d^2)^T (x^2): one more matrix product (Goodfellow 2015, arXiv 1510.01799, whose norms
     are the sums of these elements). Under bf16 autocast the squares are bf16, their sums fp32.
 
-    Where a share of the batch is measured, these are the first samples of equal parts of it, trained on before the
-    others: the gradient is theirs alone then. Which they are depends on neither W nor the chunk.
+    Where a share of the batch is measured, these are the first samples of equal parts of it, whose gradient is summed
+    apart. Which they are depends on neither W nor the chunk.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class ExactMoments(Estimator):
         self._runs_of_a_batch = _measured_runs(config, global_size)
         self._runs = self._runs_of_a_batch
         """Of the batch that is measured now."""
-        self._sum_of_measured = sums.gradient if config.fraction == 1.0 else sums.extra[1]
+        has_runs = config.fraction < 1.0
+        self._sum_of_measured = sums.extra[1] if has_runs else sums.gradient
+        self._put_aside = torch.zeros_like(sums.gradient) if has_runs else sums.gradient
         names = [name for name, _ in model.named_parameters()]
         self._squares = dict(zip(names, sums.shaped(sums.extra[0]), strict=True))
         covered: set[str] = set()
@@ -70,14 +72,27 @@ class ExactMoments(Estimator):
             yield from self._chunks(share)
             return
         self._runs = [(0, self._global_size)] if is_whole else self._runs_of_a_batch
-        measured, others = _split(self._runs, share)
-        self._is_watching = True
-        for first, behind in measured:
+        if self._runs == [(0, self._global_size)]:
+            self._is_watching = True
+            yield from self._chunks(share)
+            self._is_watching = False
+            return
+        yield from self._chunks_of_runs(share)
+
+    def _chunks_of_runs(self, share: Share) -> Iterator[tuple[int, int]]:
+        """Those measured and those between them; what was summed before a measured one is put aside meanwhile."""
+        gradient, put_aside = self._sums.gradient, self._put_aside.zero_()
+        self._sum_of_measured.zero_()
+        for first, behind, is_measured in _split(self._runs, share):
+            self._is_watching = is_measured
+            if is_measured and first > 0:
+                put_aside += gradient
+                gradient.zero_()
             yield from chunks_of(first, behind, self._chunk_size)
+            if is_measured:
+                self._sum_of_measured += gradient
         self._is_watching = False
-        self._sum_of_measured.copy_(self._sums.gradient)
-        for first, behind in others:
-            yield from chunks_of(first, behind, self._chunk_size)
+        gradient += put_aside
 
     def moments(self, num_valid: int, mean_weight: float) -> Moments | None:
         num_measured = sum(num_in(first, behind, num_valid) for first, behind in self._runs)
@@ -135,10 +150,15 @@ def _measured_runs(config: MomentsConfig, global_size: int) -> list[tuple[int, i
     return [(start, min(start + length, global_size)) for start, length in zip(starts, lengths, strict=True)]
 
 
-def _split(runs: list[tuple[int, int]], share: Share) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The share in those runs and what is between them, as positions in it."""
-    within = [(max(a, share.start), min(b, share.end)) for a, b in runs]
-    measured = [(a - share.start, b - share.start) for a, b in within if a < b]
-    ends = [0, *(end for run in measured for end in run), share.end - share.start]
-    others = [(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if a < b]
-    return measured, others
+def _split(runs: list[tuple[int, int]], share: Share) -> Iterator[tuple[int, int, bool]]:
+    """The share in those runs and between them, in order, as positions in it; and whether they are measured."""
+    behind_last = share.start
+    for first, behind in [(max(first, share.start), min(behind, share.end)) for first, behind in runs]:
+        if first >= behind:
+            continue
+        if behind_last < first:
+            yield behind_last - share.start, first - share.start, False
+        yield first - share.start, behind - share.start, True
+        behind_last = behind
+    if behind_last < share.end:
+        yield behind_last - share.start, share.end - share.start, False

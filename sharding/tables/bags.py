@@ -20,6 +20,9 @@ class Bags:
         """b"""
         return len(self.lengths) // self.num_features
 
+    def wait(self) -> None:
+        """They are here."""
+
     def offsets(self) -> torch.Tensor:
         """[F * b + 1] int64, the place in `ids` where each bag begins, and where the last one ends."""
         return offsets_of(self.lengths)

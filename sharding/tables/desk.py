@@ -3,7 +3,7 @@
 import torch
 
 from sharding.tables.bags import Bags
-from sharding.tables.shared import SharedBuffer
+from sharding.tables.shared import SharedBuffer, whole_lines
 
 INDEX = torch.int64
 
@@ -20,12 +20,11 @@ class Desk:
     ) -> None:
         """gradient_shape: (features whose tables are split, b, D). dtype: of the gradients."""
         self.num_samples = gradient_shape[1]
-        num_offsets = num_features * self.num_samples + 1
         self._buffer = buffer
         self._first_id_byte = self.num_bytes(num_features, gradient_shape, dtype)
-        self.offsets = buffer.tensor(INDEX, (num_offsets,))
+        self.offsets = buffer.tensor(INDEX, (num_features * self.num_samples + 1,))
         """[F * b + 1]"""
-        self.gradients = buffer.tensor(dtype, gradient_shape, num_offsets * INDEX.itemsize)
+        self.gradients = buffer.tensor(dtype, gradient_shape, _offset_bytes(num_features * self.num_samples + 1))
         """By feature, then by sample, so that one table's lie together."""
 
     @staticmethod
@@ -33,7 +32,7 @@ class Desk:
         """Without ids."""
         num_split, num_samples, dim = gradient_shape
         gradient_bytes = num_split * num_samples * dim * dtype.itemsize
-        return (num_features * num_samples + 1) * INDEX.itemsize + -(-gradient_bytes // 8) * 8
+        return _offset_bytes(num_features * num_samples + 1) + whole_lines(gradient_bytes)
 
     def put(self, bags: Bags) -> None:
         """Of the rank itself."""
@@ -51,3 +50,7 @@ class Desk:
         """[b + 1] of one feature's bags, as places among all ids."""
         first = feature * self.num_samples
         return self.offsets[first : first + self.num_samples + 1]
+
+
+def _offset_bytes(num_offsets: int) -> int:
+    return whole_lines(num_offsets * INDEX.itemsize)

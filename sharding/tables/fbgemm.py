@@ -71,7 +71,8 @@ class _FbgemmBatch:
         return self._arriving.setdefault(number, torch.empty_like(self._rows(number), dtype=self._dtype))
 
     def update(self) -> None:
-        for number, gradient in self._arriving.items():
+        while self._arriving:
+            number, gradient = self._arriving.popitem()
             self._rows(number).copy_(gradient)
         gradients = self._block.detach()
         if self._terms.factor != 1.0:

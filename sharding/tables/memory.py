@@ -16,8 +16,8 @@ from sharding.tables import native
 from sharding.tables.bags import Bags
 from sharding.tables.desk import Desk
 from sharding.tables.optimizer import TableOptimizer
-from sharding.tables.shard import Place, Shard, make_shard, num_padded, places_on
-from sharding.tables.shared import SharedBuffer, shared_by_all
+from sharding.tables.shard import Place, Shard, make_shard, places_on
+from sharding.tables.shared import SharedBuffer, shared_by_all, whole_lines
 from sharding.tables.transport import Terms
 
 
@@ -39,8 +39,8 @@ class MemoryTransport:
         self._ranks = ranks
         self._gradient_dtype = gradient_dtype
         places = [places_on(plan, rank, replicated=False) for rank in range(ranks.world_size)]
-        num_bytes = sum(num_padded(place) for place in places[ranks.rank]) * torch.float32.itemsize
-        buffers = shared_by_all(ranks.background_group, num_bytes)
+        num_bytes = sum(whole_lines(place.block.weight_bytes) for place in places[ranks.rank])
+        buffers = shared_by_all(ranks.table_group, num_bytes)
         by_rank = [_pieces(of_rank, buffer) for of_rank, buffer in zip(places, buffers, strict=True)]
         self.shards = [make_shard(piece.place, optimizer, piece.weights) for piece in by_rank[ranks.rank]]
         self._pieces = sorted((piece for pieces in by_rank for piece in pieces), key=lambda piece: piece.place.order)
@@ -68,7 +68,7 @@ class MemoryTransport:
             self._desks = None
             shape = (len(self._features), sent.num_samples, self._dim)
             own_bytes = Desk.num_bytes(sent.num_features, shape, self._gradient_dtype) + sent.ids.nbytes
-            buffers = shared_by_all(self._ranks.background_group, own_bytes)
+            buffers = shared_by_all(self._ranks.table_group, own_bytes)
             self._desks = [Desk(buffer, sent.num_features, shape, self._gradient_dtype) for buffer in buffers]
         return self._desks
 
@@ -104,6 +104,9 @@ class _Share:
     def take(self, start: int, end: int, gradient: torch.Tensor) -> None:
         assert self._update is not None, "gradients were wanted when it was looked up"
         self._update.take(start, end, gradient)
+
+    def drop(self) -> None:
+        pass
 
     def update(self) -> None:
         """Collective."""
@@ -153,9 +156,8 @@ class _Update:
 def _pieces(places: list[Place], buffer: SharedBuffer) -> list[_Piece]:
     """Of one rank, one behind the other in its buffer."""
     pieces: list[_Piece] = []
-    first = 0
+    first_byte = 0
     for place in places:
-        weights = buffer.tensor(torch.float32, place.shape, first * torch.float32.itemsize)
-        pieces.append(_Piece(place, weights))
-        first += num_padded(place)
+        pieces.append(_Piece(place, buffer.tensor(torch.float32, place.shape, first_byte)))
+        first_byte += whole_lines(place.block.weight_bytes)
     return pieces

@@ -7,6 +7,7 @@ Collectives of the tables' group are issued by one thread in a fixed order: the 
 then, as each slice n has its gradients, these and the pooled embeddings of slice n + 2. It does not depend on chunks.
 """
 
+from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ NUM_AHEAD = 2
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentIds:
     """Ids on their way."""
 
     num_samples: int
@@ -51,14 +52,14 @@ class NetworkTransport:
         self._background = Background("ids of the next batch")
         self._stream = torch.cuda.Stream(ranks.device) if ranks.device.type == "cuda" else None
 
-    def send(self, bags: Bags) -> Sent:
+    def send(self, bags: Bags) -> SentIds:
         """Goes on behind the caller, in the order of the calls."""
         if self._stream is not None:
             # Ids are copied to the GPU by what the caller has queued.
             self._stream.wait_stream(torch.cuda.current_stream(self._ranks.device))
-        return Sent(bags.num_samples, self._background.submit(lambda: self._exchange_ids(bags)))
+        return SentIds(bags.num_samples, self._background.submit(lambda: self._exchange_ids(bags)))
 
-    def lookup(self, sent: Sent, terms: Terms) -> "_Exchange":
+    def lookup(self, sent: SentIds, terms: Terms) -> "_Exchange":
         """Collective."""
         sample_bytes = self._layout.num_columns * self._dtype.itemsize
         slices = Slices.of(sent.num_samples, sample_bytes, self._chunk_size)
@@ -80,7 +81,7 @@ class NetworkTransport:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _Columns:
     """Of what arrives of a sample."""
 
     place: Place
@@ -93,7 +94,7 @@ class _Piece:
 class _Layout:
     """What arrives of a sample: by rank, the columns of its shards side by side."""
 
-    pieces: list[_Piece]
+    pieces: list[_Columns]
     """First rows first, where some share columns: the others are added to them."""
     widths: list[int]
     """Columns of each rank."""
@@ -104,11 +105,11 @@ class _Layout:
 
     @classmethod
     def of(cls, places: list[list[Place]]) -> "_Layout":
-        pieces: list[_Piece] = []
+        pieces: list[_Columns] = []
         widths: list[int] = []
         for rank, of_rank in enumerate(places):
             width, columns = side_by_side(of_rank)
-            pieces += [_Piece(place, rank, own) for place, own in zip(of_rank, columns, strict=True)]
+            pieces += [_Columns(place, rank, own) for place, own in zip(of_rank, columns, strict=True)]
             widths.append(width)
         return cls(sorted(pieces, key=lambda piece: piece.place.order), widths)
 
@@ -124,13 +125,14 @@ class _Flight:
     """Numbers that are on their way, and what they are taken from."""
 
     arriving: torch.Tensor
-    leaving: torch.Tensor
+    leaving: torch.Tensor | None
     work: dist.Work | None
 
     def land(self) -> torch.Tensor:
+        """What has arrived, when it has."""
         if self.work is not None:
             self.work.wait()
-            self.work = None
+            self.work = self.leaving = None
         return self.arriving
 
 
@@ -141,12 +143,16 @@ class _Exchange:
         self._owned, self._layout, self._slices, self._ranks, self._dtype = owned, layout, slices, ranks, dtype
         self._is_training = torch.is_grad_enabled()
         self._pooled: dict[int, _Flight] = {}
-        self._returning: list[_Flight] = []
+        self._returning: deque[_Flight] = deque()
+        """Gradients, from the oldest on: as few as fly, since each holds a slice."""
         self._gradients: dict[int, torch.Tensor] = {}
+        self._num_filled = 0
         for number in range(min(NUM_AHEAD, len(slices))):
             self._fetch(number)
 
     def fill(self, start: int, end: int, out: torch.Tensor) -> None:
+        assert start == self._num_filled, "chunks come in the order of the samples"
+        self._num_filled = end
         for number, of_slice, of_chunk in self._overlaps(start, end):
             if not self._is_training and number - 1 in self._pooled:
                 # There is no gradient to wait for.
@@ -172,9 +178,12 @@ class _Exchange:
 
     def update(self) -> None:
         """Not collective: owners have all that they need."""
-        for flight in self._returning:
-            flight.land()
+        self.drop()
         self._owned.update()
+
+    def drop(self) -> None:
+        while self._returning:
+            self._returning.popleft().land()
 
     def _overlaps(self, start: int, end: int) -> list[tuple[int, slice, slice]]:
         """Slices that have some of these samples, which of its own those are, and which of the chunk's."""
@@ -207,6 +216,8 @@ class _Exchange:
         arriving = self._owned.gradient(number).view(-1)
         self._returning.append(self._exchange(arriving, self._gradients.pop(number), end - start, is_return=True))
         self._fetch(number + NUM_AHEAD)
+        if len(self._returning) >= NUM_AHEAD:
+            self._returning.popleft().land()
 
     def _exchange(self, arriving: torch.Tensor, leaving: torch.Tensor, size: int, *, is_return: bool) -> _Flight:
         """size: m, samples of the slice on every rank."""

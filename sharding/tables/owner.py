@@ -41,7 +41,7 @@ class Owner(Protocol):
 
 
 class NativeOwner:
-    """By the own operators: rows are looked up slice by slice, and nothing but gradients is kept."""
+    """By the own operators: rows are looked up slice by slice, so that of the block there are gradients alone."""
 
     def __init__(self, plan: Plan, optimizer: TableOptimizer, rank: int, dtype: torch.dtype) -> None:
         """dtype: of the exchange, which gradients are kept in as well."""

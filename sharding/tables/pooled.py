@@ -14,6 +14,8 @@ class PooledBatch:
     shares: list[PooledShare]
     scale: float
     """What the gradient travels at: `set_gradient` takes so many times d(mean loss) / d(pooled)."""
+    dtype: torch.dtype
+    """Of the exchange."""
     buffer: "ChunkBuffer"
     lengths: torch.Tensor | None
     """[F, b] int32, ids of each bag, where sums are made means; an empty bag gives zeros."""
@@ -27,17 +29,27 @@ class PooledBatch:
             chunk /= self._num_ids(start, end)
         return chunk
 
-    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
-        """gradient: [c, F, D], `scale` times the true one, of the samples from `start` to `end`."""
+    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor:
+        """gradient: [c, F, D], `scale` times the true one, of the samples from `start` to `end`.
+
+        Returns 0, or NaN where some of it is not finite, or too large for the exchange's number format.
+        """
         if self.lengths is not None:
             gradient = gradient / self._num_ids(start, end)
+        gradient = gradient.to(self.dtype)
         for share in self.shares:
             share.take(start, end, gradient)
+        return 0.0 * gradient.sum(dtype=torch.float32)
 
     def update(self) -> None:
         """Of every table, when all chunks have had their gradient, and all ranks have agreed on that. Collective."""
         for share in self.shares:
             share.update()
+
+    def drop(self) -> None:
+        """Instead of an update, where a step was not sound."""
+        for share in self.shares:
+            share.drop()
 
     def _num_ids(self, start: int, end: int) -> torch.Tensor:
         """[c, F, 1] What a sum over a bag is divided by; that of an empty one is zero and stays it."""

@@ -7,9 +7,6 @@ import torch
 from sharding.plan import Block, Plan, Table
 from sharding.tables.optimizer import TableOptimizer
 
-ELEMENTS_PER_LINE = 16
-"""Of fp32 in a line of the cache."""
-
 
 @dataclass(frozen=True)
 class Place:
@@ -61,12 +58,6 @@ def make_shard(place: Place, optimizer: TableOptimizer, weights: torch.Tensor) -
     shape = optimizer.state_shape(*place.shape)
     state = weights.new_zeros(0 if shape is None else shape)
     return Shard(place, weights, state)
-
-
-def num_padded(place: Place) -> int:
-    """Elements of its weights, up to a whole number of cache lines."""
-    num_rows, num_columns = place.shape
-    return -(-num_rows * num_columns // ELEMENTS_PER_LINE) * ELEMENTS_PER_LINE
 
 
 def side_by_side(places: list[Place]) -> tuple[int, list[slice]]:

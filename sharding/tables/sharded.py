@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -17,7 +17,7 @@ from sharding.tables.pooled import ChunkBuffer, PooledBatch
 from sharding.tables.replicated import ReplicatedTables
 from sharding.tables.shard import Shard
 from sharding.tables.state import State, state_of
-from sharding.tables.transport import Terms, Transport
+from sharding.tables.transport import Sent, Terms, Transport
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,16 @@ class SentBatch:
     """Ids of a batch, on their way to the rows."""
 
     bags: Bags
-    by_transport: list[Any]
+    by_transport: list[Sent]
 
     def wait(self) -> None:
         """Until nothing is on its way any more."""
         for sent in self.by_transport:
-            if hasattr(sent, "wait"):
-                sent.wait()
+            sent.wait()
 
 
 class ShardedTables:
-    """Tables on all ranks, one feature a table. Every method but `shards` and `state` is collective.
+    """Tables on all ranks, one feature a table. All ranks make the same calls in the same order.
 
     There may be none: then nothing is exchanged, updated or kept.
     """
@@ -58,10 +57,10 @@ class ShardedTables:
         Raises TransportError.
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
-        dtype = torch.float16 if exchange_dtype == "fp16" else torch.float32
+        self._dtype = torch.float16 if exchange_dtype == "fp16" else torch.float32
         self._transports: list[Transport] = []
         if any(not planned.is_replicated for planned in plan.tables):
-            self._transports.append(make_transport(transport, plan, optimizer, ranks, dtype, chunk_size))
+            self._transports.append(make_transport(transport, plan, optimizer, ranks, self._dtype, chunk_size))
         if any(planned.is_replicated for planned in plan.tables):
             self._transports.append(ReplicatedTables(plan, optimizer, ranks))
         dim = plan.tables[0].table.embedding_dim if plan.tables else 0
@@ -93,7 +92,7 @@ class ShardedTables:
         lengths = sent.bags.lengths
         has_means = self._pooling == "mean" and not bool((lengths == 1).all())
         of_bags = lengths.view(sent.bags.num_features, -1) if has_means else None
-        return PooledBatch(shares, scale, self._chunks, of_bags)
+        return PooledBatch(shares, scale, self._dtype, self._chunks, of_bags)
 
     def state(self) -> State:
         """Weights and optimizer state as torch.distributed.checkpoint saves and loads them, in place."""

@@ -12,6 +12,8 @@ import torch.distributed as dist
 
 from sharding.agree import told_by_all
 
+LINE_BYTES = 64
+
 
 @dataclass(frozen=True)
 class Handle:
@@ -31,8 +33,8 @@ class SharedBuffer:
     def __init__(self, descriptor: int) -> None:
         """descriptor: of an open file in memory, which the buffer closes when nobody refers to it any more."""
         self._descriptor = descriptor
-        self._map = _mapped(descriptor)
         weakref.finalize(self, os.close, descriptor)
+        self._map = _mapped(descriptor)
 
     @classmethod
     def made(cls, num_bytes: int) -> "SharedBuffer":
@@ -99,6 +101,11 @@ def _holds(handle: Handle, number: int | float) -> bool:
         return SharedBuffer.opened(handle).tensor(torch.int64, (1,)).item() == number
     except (OSError, ValueError):
         return False
+
+
+def whole_lines(num_bytes: int) -> int:
+    """Rounded up to whole lines of the cache, so that what comes behind begins with one."""
+    return -(-num_bytes // LINE_BYTES) * LINE_BYTES
 
 
 def _mapped(descriptor: int) -> mmap.mmap:

@@ -19,6 +19,14 @@ class Terms:
     """Takes the gradients that arrive to S times the true ones."""
 
 
+class Sent(Protocol):
+    """Ids on their way."""
+
+    def wait(self) -> None:
+        """Until nothing is on its way any more."""
+        ...
+
+
 class PooledShare(Protocol):
     """Of one batch, for this rank's share of it. Chunks come in the order of the samples."""
 
@@ -28,6 +36,10 @@ class PooledShare(Protocol):
 
     def take(self, start: int, end: int, gradient: torch.Tensor) -> None:
         """Keep what concerns its features of the gradient [c, F, D] of what these samples were given."""
+        ...
+
+    def drop(self) -> None:
+        """Instead of an update: wait for what is on its way, and forget it."""
         ...
 
     def update(self) -> None:
@@ -41,7 +53,7 @@ class Transport(Protocol):
     shards: list[Shard]
     """That this rank holds, in the order of the tables."""
 
-    def send(self, bags: Bags) -> Any:
+    def send(self, bags: Bags) -> Sent:
         """Bring ids on their way; the result is for `lookup`. Collective, and may go on behind the caller."""
         ...
 

@@ -78,8 +78,9 @@ class PlainBlock:
     def chunk(self, start: int, end: int) -> torch.Tensor:
         return self._pooled[start:end].clone()
 
-    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
+    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor:
         self._pooled[start:end] = gradient
+        return torch.zeros(())
 
 
 def measure(ranks: Ranks, given: Given) -> Measured:

@@ -44,7 +44,7 @@ def _end_with(parent: int) -> None:
 
 
 def main() -> None:
-    import torchrec.distributed.embeddingbag  # noqa: F401
+    import dlrm.training  # noqa: F401
 
     address = sys.argv[1]
     for line in sys.stdin:

@@ -1,6 +1,7 @@
 """The training loop over real ranks: dropped steps, divergence, and stopping at one agreed step."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,14 @@ def batches_with_nan(nan_steps: set[int], num_steps: int = 8) -> list[GlobalBatc
 
 
 def run_loop(
-    ranks: Ranks, directory: Path, batches: list[GlobalBatch], stop_rank_1_in_step: int | None
+    ranks: Ranks,
+    directory: Path,
+    batches: list[GlobalBatch],
+    stop_rank_1_in_step: int | None,
+    transport: str = "auto",
 ) -> tuple[str, Progress]:
-    resolved = SETTING.resolved(ranks.world_size)
+    setting = replace(SETTING, transport=transport)
+    resolved = setting.resolved(ranks.world_size)
     reporter = Reporter(AttemptDirectory(directory), ranks.rank)
     stop = StopRequest()
 
@@ -44,7 +50,7 @@ def run_loop(
                 stop.is_requested = True
             yield batch.share(ranks.rank, ranks.world_size)
 
-    trainer = trainer_in(ranks, directory, SETTING)
+    trainer = trainer_in(ranks, directory, setting)
     progress = Progress(num_steps=len(batches))
     loop = Loop(
         step=trainer.parts.step,
@@ -88,8 +94,9 @@ def test_dropped_steps_with_a_good_one_between_do_not_end_the_run(rank_pools: Ra
     assert [ended for ended, _ in answers] == [EndReason.COMPLETED, EndReason.COMPLETED]
 
 
-def test_a_stop_asked_of_one_rank_stops_all_after_the_same_step(rank_pools: RankPools, tmp_path: Path):
-    answers = rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan(set()), 4)
+@pytest.mark.parametrize("transport", ["memory", "network"])
+def test_a_stop_asked_of_one_rank_stops_all_after_the_same_step(rank_pools: RankPools, tmp_path: Path, transport: str):
+    answers = rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan(set()), 4, transport)
     assert [(ended, progress.step) for ended, progress in answers] == [(EndReason.STOP_REQUESTED, 4)] * 2
 
 

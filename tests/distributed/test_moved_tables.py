@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from typing import Any, Literal
-from unittest import mock
 
 import pytest
 import torch
@@ -11,11 +10,12 @@ import torch.distributed.checkpoint as dcp
 from sharding.agree import NO_WISHES, agree
 from sharding.plan import ShardingType
 from sharding.ranks import Ranks
-from sharding.tables import ShardedTables, TableOptimizer, native
+from sharding.tables import ShardedTables, TableOptimizer
 from tests.distributed.plans import plan_of, types_for
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.table_batches import GLOBAL_SIZE, RATE, TABLES, Bags, random_bags
+from tests.distributed.ways import WAYS, Way, kernels_of, transport_of
 
 WORLD_SIZES = [1, 2, 4]
 Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad"]
@@ -25,13 +25,13 @@ def step_from_to(
     ranks: Ranks,
     sharding_type: ShardingType,
     optimizer: Optimizer,
-    is_native: bool,
+    way: Way,
     before: Path | None,
     after: Path,
     bags: Bags,
 ) -> None:
     """One update of the tables of checkpoint `before`, or of fresh ones, saved as `after`."""
-    with mock.patch.object(native, "is_built", return_value=is_native and native.is_built()):
+    with kernels_of(way):
         tables = ShardedTables(
             plan_of(TABLES, sharding_type, ranks.world_size),
             TableOptimizer(optimizer, 32.0),
@@ -39,6 +39,7 @@ def step_from_to(
             exchange_dtype="fp32",
             seed=5,
             chunk_size=GLOBAL_SIZE,
+            transport=transport_of(way),
         )
         if before is not None:
             dcp.load({"tables": tables.state()}, checkpoint_id=before, process_group=ranks.background_group)
@@ -56,10 +57,10 @@ def weights_and_sums(path: Path) -> dict[str, Any]:
     return {name: value for name, value in read_whole(path).items() if isinstance(value, torch.Tensor)}
 
 
-@pytest.mark.parametrize("is_native", [True, False], ids=["own operators", "FBGEMM"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
 def test_tables_that_move_through_all_plans_and_ranks_train_as_those_that_stay(
-    rank_pools: RankPools, tmp_path: Path, optimizer: Optimizer, is_native: bool
+    rank_pools: RankPools, tmp_path: Path, optimizer: Optimizer, way: Way
 ):
     types = types_for(optimizer)
     # From every type to the next one, and back to the first, each time on other ranks.
@@ -70,9 +71,9 @@ def test_tables_that_move_through_all_plans_and_ranks_train_as_those_that_stay(
         bags = random_bags(most=4, seed=number)
         last_moved, moved = moved, tmp_path / f"moved-{number}"
         last_stayed, stayed = stayed, tmp_path / f"stayed-{number}"
-        arguments = (sharding_type, optimizer, is_native, last_moved, moved, bags)
+        arguments = (sharding_type, optimizer, way, last_moved, moved, bags)
         rank_pools.of(world_size).run(step_from_to, *arguments)
-        rank_pools.of(1).run(step_from_to, "table_wise", optimizer, is_native, last_stayed, stayed, bags)
+        rank_pools.of(1).run(step_from_to, "table_wise", optimizer, way, last_stayed, stayed, bags)
     assert moved is not None
     assert stayed is not None
     expected, found = weights_and_sums(stayed), weights_and_sums(moved)

@@ -1,0 +1,19 @@
+"""The ways between ranks and tables that one machine can test."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
+from unittest import mock
+
+from sharding.tables import native
+
+Way = Literal["memory", "network", "network by FBGEMM"]
+WAYS: list[Way] = ["memory", "network", "network by FBGEMM"]
+
+
+def kernels_of(way: Way) -> AbstractContextManager[Any]:
+    """While tables are made and used."""
+    return mock.patch.object(native, "is_built", return_value=False) if way == "network by FBGEMM" else nullcontext()
+
+
+def transport_of(way: Way) -> Literal["memory", "network"]:
+    return "memory" if way == "memory" else "network"
