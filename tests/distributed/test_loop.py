@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from dlrm.data.batches import Batch
 from dlrm.divergence import DivergedError
