@@ -1,12 +1,11 @@
 """What both steps of a comparison are given: a cell of the grid, its job and its batches."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 
-from benchmarks.training import NUM_DENSE, Shape
+from benchmarks.training import NUM_DENSE, Shape, draw_ids
 from dlrm.device_batch import DeviceBatch
 
 Ids = Literal["zipf", "uniform"]
@@ -68,16 +67,8 @@ class Cell:
             lengths = torch.ones(num_bags, dtype=torch.int32)
         else:
             lengths = torch.randint(MANY.start, MANY.stop, (num_bags,), dtype=torch.int32, generator=generator)
-        ids = _draw(self.ids, int(lengths.sum()), self.rows_per_table, generator)
+        ids = draw_ids(self.ids, int(lengths.sum()), self.rows_per_table, generator)
         dense = torch.rand(size, NUM_DENSE, generator=generator)
         labels = (torch.rand(size, generator=generator) < 0.25).float()
         ones = torch.ones(size)
         return DeviceBatch(index, dense, ids, lengths, labels, ones, ones, self.batch_size)
-
-
-def _draw(ids: Ids, num_ids: int, num_rows: int, generator: torch.Generator) -> torch.Tensor:
-    if ids == "uniform":
-        return torch.randint(0, num_rows, (num_ids,), generator=generator)
-    # k in [1, rows + 1) with a uniform logarithm: whole ones come about as often as 1 / k.
-    places = torch.rand(num_ids, generator=generator).mul_(math.log(num_rows + 1)).exp_().long()
-    return places.sub_(1).clamp_(max=num_rows - 1)

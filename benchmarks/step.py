@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 
 import torch.distributed as dist
 
-from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape, on_ranks, own_memory_bytes
+from benchmarks.memory import peak_memory
+from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape, on_ranks
 from dlrm.build import Parts
 from dlrm.config import ConfigError
 from sharding.agree import Wishes, told_by_all
@@ -29,7 +30,9 @@ class Measured:
     step_seconds: dict[str, float]
     """By part, of one step; the mean of all ranks."""
     peak_memory_bytes: int
-    """Anonymous and shared memory of the rank that took most."""
+    """Of the rank that took most: anonymous memory, and its share of what ranks share."""
+    peak_mapped_bytes: int
+    """The same, with shared memory in full."""
 
 
 def main() -> int:
@@ -76,11 +79,12 @@ def _measure(parts: Parts, shape: Shape, ranks: Ranks, seconds: float) -> Measur
         if result.is_stop_requested:
             break
     by_part = {part: total / num_steps for part, total in parts.step.clock.seconds.items()}
-    told = told_by_all(ranks.background_group, (by_part, own_memory_bytes()))
+    told = told_by_all(ranks.background_group, (by_part, peak_memory()))
     return Measured(
         samples_per_second=shape.batch_size * num_steps / taken,
         step_seconds={part: sum(parts[part] for parts, _ in told) / len(told) for part in by_part},
-        peak_memory_bytes=max(num_bytes for _, num_bytes in told),
+        peak_memory_bytes=max(memory.own_bytes for _, memory in told),
+        peak_mapped_bytes=max(memory.mapped_bytes for _, memory in told),
     )
 
 
@@ -92,7 +96,8 @@ def _table(measured: Measured, shape: Shape) -> str:
             f"{shape.batch_size:,} samples a step on {shape.world_size} rank(s), variance reduction {shape.reduction}:",
             f"{measured.samples_per_second:,.0f} samples/s, {step:.3f} s a step",
             *(f"  {part:<14} {seconds:8.3f} s {seconds / step:6.1%}" for part, seconds in parts.items()),
-            f"peak memory of a rank: {measured.peak_memory_bytes / 1e9:.2f} GB, without its libraries' files",
+            f"peak memory of a rank: {measured.peak_memory_bytes / 1e9:.2f} GB without its libraries' files; "
+            f"{measured.peak_mapped_bytes / 1e9:.2f} GB with memory that ranks share counted in full on each",
         ]
     )
 

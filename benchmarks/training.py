@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
@@ -105,15 +104,26 @@ class Shape:
             labels = (torch.rand(size) < 0.25).float()
             lengths = torch.ones(num_ids, dtype=torch.int32)
             dense = torch.rand(size, NUM_DENSE)
-            yield DeviceBatch(index, dense, self._draw(num_ids), lengths, labels, ones, ones, self.batch_size)
+            yield DeviceBatch(
+                index,
+                dense,
+                draw_ids(self.ids, num_ids, self.rows_per_table, torch.default_generator),
+                lengths,
+                labels,
+                ones,
+                ones,
+                self.batch_size,
+            )
             index += 1
 
-    def _draw(self, num_ids: int) -> torch.Tensor:
-        if self.ids == "uniform":
-            return torch.randint(0, self.rows_per_table, (num_ids,))
-        # k in [1, rows + 1) with a uniform logarithm: whole ones come about as often as 1 / k.
-        places = torch.rand(num_ids).mul_(math.log(self.rows_per_table + 1)).exp_().long()
-        return places.sub_(1).clamp_(max=self.rows_per_table - 1)
+
+def draw_ids(ids: Literal["uniform", "zipf"], num_ids: int, num_rows: int, generator: torch.Generator) -> torch.Tensor:
+    """[num_ids] Rows of a table, each as likely as the others, or the k-th as often as 1 / k."""
+    if ids == "uniform":
+        return torch.randint(0, num_rows, (num_ids,), generator=generator)
+    # k in [1, rows + 1) with a uniform logarithm: whole ones come about as often as 1 / k.
+    places = torch.rand(num_ids, generator=generator).mul_(math.log(num_rows + 1)).exp_().long()
+    return places.sub_(1).clamp_(max=num_rows - 1)
 
 
 def add_shape(parser: argparse.ArgumentParser) -> None:
@@ -156,13 +166,3 @@ def _joined(rank: int, world_size: int, rendezvous: str) -> Iterator[Ranks]:
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world_size)
     yield make_ranks(torch.device("cpu"))
     dist.destroy_process_group()
-
-
-def own_memory_bytes() -> int:
-    """Most that this process has had for itself: anonymous and shared memory, without the files of its libraries.
-
-    At most so much: pages of files that the kernel has taken back since then still count.
-    """
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    peak, files = (int(lines[name].split()[0]) * 1024 for name in ("VmHWM", "RssFile"))
-    return peak - files

@@ -9,15 +9,15 @@ import time
 from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Literal, Self, get_args
 
 import torch
 import torch.distributed as dist
 
 from benchmarks.cells import Cell
+from benchmarks.memory import peak_memory
 from benchmarks.torchrec_step import TorchRecStep
-from benchmarks.training import RATES, on_ranks, own_memory_bytes
+from benchmarks.training import RATES, on_ranks
 from dlrm.build import Parts
 from dlrm.device_batch import DeviceBatch
 from dlrm.optimizers import StepRates
@@ -169,25 +169,14 @@ def _stretch(steps: OurSteps | TheirSteps, num_steps: int, ranks: Ranks) -> Stre
     steps.make(num_steps)
     dist.barrier(ranks.dense_group)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
-    mapped = own_memory_bytes()
-    said = (cpu_seconds, steps.part_seconds(), mapped - _others_shared_bytes(), mapped)
-    cpu, parts, peaks, mapped_peaks = zip(*told_by_all(ranks.background_group, said), strict=True)
+    said = (cpu_seconds, steps.part_seconds(), peak_memory())
+    cpu, parts, peaks = zip(*told_by_all(ranks.background_group, said), strict=True)
     return Stretch(
         num_steps=num_steps,
         seconds=seconds,
         cpu_seconds=sum(cpu),
         losses=steps.losses(),
         part_seconds={name: statistics.fmean(part[name] for part in parts) for name in parts[0]},
-        peak_memory_bytes=max(peaks),
-        peak_mapped_bytes=max(mapped_peaks),
+        peak_memory_bytes=max(peak.own_bytes for peak in peaks),
+        peak_mapped_bytes=max(peak.mapped_bytes for peak in peaks),
     )
-
-
-def _others_shared_bytes() -> int:
-    """Of the shared memory that this process has mapped and touched, the part that counts for other processes."""
-    fields = {}
-    for file in ("status", "smaps_rollup"):
-        lines = Path(f"/proc/self/{file}").read_text().splitlines()
-        fields |= {name: value for name, _, value in (line.partition(":") for line in lines)}
-    whole, share = (int(fields[name].split()[0]) * 1024 for name in ("RssShmem", "Pss_Shmem"))
-    return whole - share
