@@ -8,7 +8,7 @@ from rich.table import Table
 from dlrm.record import ProfileDirectory, StepProfile
 from service.command.consoles import print_heading
 
-BETWEEN_STEPS = "between steps"
+BETWEEN_STEPS = "between steps: data, evaluation"
 """What no part of the step has: fetching a batch, reports, an evaluation where one was due."""
 
 
