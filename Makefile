@@ -1,7 +1,7 @@
 # Every target sets up what it needs: Python 3.11, gcc and make are enough.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-NATIVE := sharding/native/tables dlrm/native
+NATIVE := sharding/native sharding/native/tables dlrm/native
 LOCKS := requirements/service.txt requirements/cpu.txt requirements/dev.txt
 OPERATORS := setup.py $(wildcard $(patsubst %,%/*.cpp,$(NATIVE)) $(patsubst %,%/*.h,$(NATIVE)))
 READY := .venv/.ready
@@ -39,7 +39,7 @@ bench: $(READY) ## Run the measurements of benchmarks/ that need no data of your
 	@for name in synthetic_rows loader prepare step variance_reduction checkpoint predict; do \
 		echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-# The lock files are complete, hence --no-deps; why that matters is told in requirements/cpu.txt.
+# The lock files are complete, hence --no-deps; why that matters is told in requirements/dev.txt.
 $(READY): $(LOCKS) pyproject.toml $(OPERATORS)
 	@echo "setting up .venv (some minutes the first time)"
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

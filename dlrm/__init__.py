@@ -15,7 +15,7 @@ _OURS = ("dlrm", "sharding", "service")
 def load_model(path: "Path | str") -> "SavedModel":
     """The trained model in the directory `path`, the `model/` of a run, ready to score rows on the CPU.
 
-    Needs torch, and neither torchrec nor fbgemm. Every file is compared with its checksum. Raises
+    Needs torch, and no fbgemm. Every file is compared with its checksum. Raises
     `dlrm.saved.load.ModelError`, a ValueError naming the file at fault, and ImportError where a library is missing.
     """
     try:

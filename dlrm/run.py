@@ -1,6 +1,5 @@
 """One run on one rank: open the data, train, write the model."""
 
-import gc
 from pathlib import Path
 
 from dlrm.advice import largest_useful_batch
@@ -34,8 +33,6 @@ def run(
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     label = Label.of(resolved, prepared and prepared.checksum)
     trained = train(resolved, directory, profile, dataset, label, ranks, reporter, stop)
-    # Sharded modules refer to themselves, and would keep all tables in memory beside the whole model.
-    gc.collect()
     metrics = _final_metrics(trained.progress)
     step = trained.progress.step
     if trained.reason is EndReason.STOP_REQUESTED:

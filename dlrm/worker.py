@@ -129,12 +129,9 @@ def _one_line(error: Exception) -> str:
 
 
 def _quiet_libraries(rank: int) -> None:
-    """Let this log tell of the run: FBGEMM and TorchRec otherwise fill it with how they were built."""
+    """Let this log tell of the run: FBGEMM otherwise fills it with how its tables were built."""
     logging.basicConfig(level=logging.WARNING, format=f"%(asctime)s rank {rank} %(message)s")
     logging.getLogger("dlrm").setLevel(logging.INFO)
-    logging.getLogger("torch.fx").setLevel(logging.ERROR)
-    # TorchRec 1.8 calls collectives by names that torch 2.13 deprecates, at every step.
-    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     # The export reads the checkpoint in one process, as it means to.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
 

@@ -16,24 +16,22 @@ class NoDeviceError(RuntimeError):
 def check_environment() -> None:
     """Raises MixedInstallError where a trainer's package is missing, or two of them do not go together.
 
-    torchrec asks for the CUDA build `fbgemm-gpu` unconditionally: a plain `pip install torchrec` puts it over
-    `fbgemm-gpu-cpu`, in the same directory, and from then on neither works.
+    Both builds of FBGEMM lie in the same directory: the one that comes second overwrites the other, and neither works.
     """
     torch_version = _version("torch")
     cpu_build, cuda_build = _version("fbgemm-gpu-cpu"), _version("fbgemm-gpu")
-    fbgemm = "fbgemm-gpu or fbgemm-gpu-cpu"
-    needed = {"torch": torch_version, "torchrec": _version("torchrec"), fbgemm: cpu_build or cuda_build}
+    needed = {"torch": torch_version, "fbgemm-gpu or fbgemm-gpu-cpu": cpu_build or cuda_build}
     if missing := [name for name, version in needed.items() if version is None]:
         raise MixedInstallError(f"the trainer needs {', '.join(missing)}; mend it: {MEND_CPU} (cuda.txt for GPUs)")
     if cpu_build and cuda_build:
         raise MixedInstallError(
-            "fbgemm-gpu and fbgemm-gpu-cpu are both installed and overwrite each other; mend it: "
-            f"pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && {MEND_CPU}"
+            f"fbgemm-gpu and fbgemm-gpu-cpu are both installed and overwrite each other{_told_of_torchrec()}; "
+            f"mend it: pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && {MEND_CPU}"
         )
     if cuda_build and torch_version and torch_version.endswith("+cpu"):
         raise MixedInstallError(
-            f"fbgemm-gpu is built for CUDA and torch {torch_version} is not; mend it: "
-            f"pip uninstall -y fbgemm-gpu && {MEND_CPU}"
+            f"fbgemm-gpu is built for CUDA and torch {torch_version} is not{_told_of_torchrec()}; "
+            f"mend it: pip uninstall -y fbgemm-gpu && {MEND_CPU}"
         )
 
 
@@ -56,3 +54,10 @@ def _version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _told_of_torchrec() -> str:
+    """What a plain `pip install torchrec` does, where it may have been that."""
+    if _version("torchrec") is None:
+        return ""
+    return " (torchrec asks for fbgemm-gpu: install it with --no-deps, as in requirements/dev.txt)"

@@ -1,4 +1,4 @@
-"""The wheel, in clean environments: without torch, and with torch alone. The own operators in it."""
+"""The wheel, in clean environments: without torch, with torch alone, and with the trainer. The own operators in it."""
 
 import json
 import os
@@ -62,22 +62,28 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(copied(tmp_path_factory.mktemp("wheel")), sys.executable)
 
 
-def installed(wheel: Path, requirements: str, environment: Path) -> Path:
-    """The binaries of a new environment that holds the wheel and one lock file alone."""
+def installed(wheel: Path, environment: Path, *locks: str) -> Path:
+    """The binaries of a new environment that holds the wheel and these lock files alone."""
     run(sys.executable, "-m", "venv", environment)
     pip = environment / "bin" / "pip"
-    run(pip, "install", "-qq", "--no-deps", "-r", ROOT / "requirements" / requirements, wheel)
+    files = [argument for lock in locks for argument in ("-r", ROOT / "requirements" / lock)]
+    run(pip, "install", "-qq", "--no-deps", *files, wheel)
     return environment / "bin"
 
 
 @pytest.fixture(scope="module")
 def binaries(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return installed(wheel, "service.txt", tmp_path_factory.mktemp("environment"))
+    return installed(wheel, tmp_path_factory.mktemp("environment"), "service.txt")
 
 
 @pytest.fixture(scope="module")
 def scorer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return installed(wheel, "predict.txt", tmp_path_factory.mktemp("scorer"))
+    return installed(wheel, tmp_path_factory.mktemp("scorer"), "predict.txt")
+
+
+@pytest.fixture(scope="module")
+def trainer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(wheel, tmp_path_factory.mktemp("trainer"), "service.txt", "cpu.txt")
 
 
 def test_the_wheel_holds_migrations_templates_and_static_files(wheel: Path) -> None:
@@ -199,3 +205,31 @@ print(json.dumps(model.predict({name: None for name in model.columns}).tolist())
     assert 0 < alone < 1
     measured = json.loads(run(scorer / "dlrm", "evaluate", tmp_path / "model", rows, "--json"))
     assert measured["num_rows"] == 500
+
+
+TINY = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 500}},
+    "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
+    "batch": {"global_size": 2048},
+    "sharding": {"plan": "table_wise"},
+    "resources": {"workers_per_node": 2},
+}
+
+
+def test_the_trainer_needs_no_torchrec_with_its_own_operators_or_with_those_of_fbgemm(
+    trainer: Path, tmp_path: Path
+) -> None:
+    assert "No broken requirements" in run(trainer / "pip", "check")
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps(TINY))
+    (library,) = trainer.parent.glob("lib/*/site-packages/sharding/native/_tables.so")
+    losses: list[list[float]] = []
+    for name in ("own", "fbgemm"):
+        run(trainer / "dlrm", "train", job, "--run-directory", tmp_path / name)
+        lines = (tmp_path / name / "attempt-1" / "spool" / "rank-0.metrics.jsonl").read_text().splitlines()
+        losses.append([report["loss"] for report in map(json.loads, lines) if report["kind"] == "step"])
+        library.unlink(missing_ok=True)  # the second run has to do without
+    assert losses[0]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    absent = "import importlib.util; assert importlib.util.find_spec('torchrec') is None"
+    run(trainer / "python", "-c", absent)

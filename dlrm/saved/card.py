@@ -54,7 +54,7 @@ def _use(encoders: Encoders | None) -> str:
         return "It was trained on a synthetic log and scores no files; `dlrm evaluate` measures it on that log."
     return """\
 ```sh
-pip install --no-deps -r requirements/predict.txt        # torch, and no torchrec
+pip install --no-deps -r requirements/predict.txt        # torch, and no fbgemm
 dlrm predict path/to/model rows.parquet --output scores.parquet
 ```
 

@@ -44,7 +44,8 @@ def _end_with(parent: int) -> None:
 
 
 def main() -> None:
-    import dlrm.training  # noqa: F401
+    # Nothing that starts threads: polars does, and they would be missing in the ranks.
+    import dlrm.build  # noqa: F401
 
     address = sys.argv[1]
     for line in sys.stdin:

@@ -56,7 +56,7 @@ def test_the_first_rank_to_fail_is_named_and_not_the_one_that_lost_it(
 
 @pytest.mark.slow
 def test_a_missing_library_is_told_as_the_error_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "torchrec.py").write_text("raise ImportError('this one is broken')")
+    (tmp_path / "polars.py").write_text("raise ImportError('this one is broken')")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path.cwd())]))
     directory, process = start(tmp_path / "run", run=ENDLESS)
     code, outcome = ended(directory, process)

@@ -171,6 +171,28 @@ def test_a_packed_directory_trains_to_the_same_result(run: RunDirectory, evaluat
     assert json.loads(of_packed_file.stdout) == json.loads(of_raw_file.stdout)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("column", "file", "num_ids"), [("site", "ids.bin", 30), ("user.tags", "bags-1.values.bin", 5)]
+)
+def test_ids_beyond_their_table_are_bad_input_that_names_the_column(
+    run: RunDirectory, tmp_path: Path, column: str, file: str, num_ids: int
+):
+    noted = PreparedData.read(run.data)
+    assert noted is not None
+    packed = shutil.copytree(noted.directory, tmp_path / "packed")
+    meta = json.loads((packed / "meta.json").read_text())
+    for feature in meta["features"]:
+        if feature["name"] == column:
+            feature["num_ids"] = num_ids
+    (packed / "meta.json").write_text(json.dumps(meta))
+    directory, process = start(tmp_path / "run", data={"train": [str(packed)], "format": "packed"}, batch=BATCH)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
+    assert outcome.message.startswith(f"{packed}/train/{file}, {column}: holds the id ")
+    assert f"its table has {num_ids} rows (valid: 0 to {num_ids - 1}, as its meta.json says" in outcome.message
+
+
 def test_a_stop_while_preparing_ends_at_once_with_code_75(tmp_path: Path):
     data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
     directory, process = start(tmp_path / "run", data=data)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import DENSE, IDS, LABELS, WEIGHTS, PackedMeta, Split, bag_offsets, bag_values
 from dlrm.data.packed.mapped import MappedArray
 from dlrm.data.rows import Bags, DataSchema, Rows, Runs
@@ -55,6 +56,7 @@ class PackedRows:
     def __init__(self, directory: Path, split: Split, meta: PackedMeta) -> None:
         """Raises DataError naming the file that is missing or not as long as `meta` says."""
         self.schema: DataSchema = meta.schema_of_rows
+        self._directory = directory / split
         self.num_rows = meta.splits[split].num_rows
         self._files: list[MappedArray] = []
 
@@ -80,7 +82,10 @@ class PackedRows:
         """Grains that are."""
 
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
-        """See RowSource. Raises IndexError where a number is none of a row."""
+        """See RowSource. Raises IndexError where a number is none of a row, DataError where an id is none of its table.
+
+        An id beyond a table would be passed over without a word where it is looked up.
+        """
         num_rows = len(row_numbers)
         if num_rows and not (row_numbers.min() >= 0 and row_numbers.max() < self.num_rows):
             raise IndexError(f"row numbers must lie within 0 to {self.num_rows - 1}")
@@ -103,6 +108,9 @@ class PackedRows:
             for feature, of_feature in self._lists.items():
                 lengths[feature, piece], ids = of_feature.read(wanted)
                 lists[feature].append(ids)
+                self._check_ids(feature, bag_values(feature), ids)
+        for feature, ids in zip(self._single, single, strict=True):
+            self._check_ids(feature, IDS, ids)
         return Rows(labels, dense, Bags(self._in_order(single, lists), lengths), weights)
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
@@ -118,6 +126,19 @@ class PackedRows:
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> None:  # noqa: ARG002
         """None: nobody knows what drew the labels."""
         return
+
+    def _check_ids(self, place: int, file: str, ids: NDArray[Any]) -> None:
+        """Raise DataError where one of them is no row of the table of the feature at this place."""
+        feature = self.schema.features[place]
+        # Without their signs negative ones are the largest, and one pass finds both.
+        unsigned = ids.view(f"u{ids.itemsize}")
+        if len(ids) and unsigned.max() >= feature.num_ids:
+            raise DataError(
+                f"holds the id {ids[unsigned.argmax()]}, and its table has {feature.num_ids} rows",
+                self._directory / file,
+                field=feature.name,
+                valid=f"0 to {feature.num_ids - 1}, as its meta.json says; prepare the data again",
+            )
 
     def _in_order(self, single: NDArray[np.int64], lists: dict[int, list[NDArray[Any]]]) -> NDArray[np.int64]:
         """The ids of all features, in their order."""

@@ -221,6 +221,31 @@ def test_offsets_that_do_not_end_where_the_values_do_are_an_error(copy: Path) ->
         open_packed(copy)
 
 
+@pytest.mark.parametrize("id_type", ["int32", "int64"])
+@pytest.mark.parametrize(
+    ("name", "wrong", "place"),
+    [("ids.bin", 1000, 1), ("ids.bin", -1, 1), (bag_values(0), 50, 0), (bag_values(0), -7, 0)],
+)
+def test_an_id_that_is_no_row_of_its_table_is_named(
+    tmp_path: Path, id_type: str, name: str, wrong: int, place: int
+) -> None:
+    write_packed(tmp_path, random_rows(50), random_rows(20, seed=1), id_type=id_type)
+    path = tmp_path / "train" / name
+    ids = np.fromfile(path, dtype=id_type)
+    ids[0] = wrong
+    ids.tofile(path)
+    feature = FEATURES[place]
+    with (
+        TrainBatches(open_packed(tmp_path).train, 50, 0, 1, seed=0, num_epochs=1) as batches,
+        pytest.raises(DataError) as caught,
+    ):
+        next(batches)
+    assert str(caught.value) == (
+        f"{path}, {feature.name}: holds the id {wrong}, and its table has {feature.num_ids} rows "
+        f"(valid: 0 to {feature.num_ids - 1}, as its meta.json says; prepare the data again)"
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
