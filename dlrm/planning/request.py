@@ -12,7 +12,9 @@ from sharding.plan.machine import Speeds
 
 PROGRAM_BYTES = {"cpu": 2**28, "cuda": 2**30}
 """Of a rank that has nothing yet: interpreter and libraries; on a GPU its context and NCCL's buffers."""
-BATCHES_AHEAD = 2
+NUM_BATCHES = {"cpu": 5, "cuda": 3}
+"""That a rank has at a time: the one that trained last, the one that trains, the one whose ids are sent, and in the
+memory of the host two that are read ahead."""
 DENSE_EFFICIENCY = 0.5
 """Of what matrix products alone reach on a CPU: activations, interactions and copies take about as long again."""
 
@@ -20,21 +22,25 @@ DENSE_EFFICIENCY = 0.5
 def planned(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int) -> tuple[PlanRequest, Plan]:
     """The plan of a job's tables, named as its columns, on this machine. Raises PlanError, its fields the job's."""
     try:
-        request = request_of(resolved, tables, num_dense, this_machine.speeds())
+        speeds = this_machine.ASSUMED if resolved.job.resources.gpus_per_worker else this_machine.speeds()
+        request = request_of(resolved, tables, num_dense, speeds)
         return request, plan_of(request)
     except PlanError as error:
         raise replace(error, field=field_of(error)) from None
 
 
 def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, speeds: Speeds) -> PlanRequest:
-    """Raises PlanError where the job needs figures of GPUs that nobody has told."""
+    """speeds: of CPUs; a job on GPUs goes by none of them.
+
+    Raises PlanError where the job needs figures of GPUs that nobody has told.
+    """
     job = resolved.job
     topology = topology_of(job, speeds)
     is_in_memory = job.sharding.transport == "memory" or (
         job.sharding.transport == "auto" and topology.device == "cpu" and topology.num_nodes == 1
     )
     size = dense.dense_size(job.model, num_dense, len(tables))
-    share = resolved.share_size
+    share, num_batches = resolved.share_size, NUM_BATCHES[topology.device]
     return PlanRequest(
         tables=tuple(tables),
         topology=topology,
@@ -50,7 +56,8 @@ def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, s
         ),
         dense=Dense(
             memory_bytes={
-                "samples": BATCHES_AHEAD * dense.FLOAT_BYTES * share * (num_dense + 2),
+                # Dense features, label, mask and weight.
+                "samples": num_batches * dense.FLOAT_BYTES * share * (num_dense + 3),
                 "activations": dense.activation_bytes(size, min(resolved.chunk_size, share)),
                 "dense part": dense.parameter_bytes(job, size),
                 "program": PROGRAM_BYTES[topology.device],
@@ -58,6 +65,7 @@ def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, s
             sum_bytes=dense.sum_bytes(job, size),
             flops=dense.flops_of_step(size, share),
         ),
+        num_batches=num_batches,
     )
 
 

@@ -21,11 +21,11 @@ TERMS = {
     "lookup": "rows read and pooled",
     "forward": "pooled embeddings back",
     "dense": "dense part, forward and backward",
-    "backward": "gradients to the owners",
+    "backward": "gradients to where owners read them",
     "update": "rows and optimizer state",
     "all_reduce": "sums over ranks",
 }
-PART_ORDER = ("lookup", "dense", "agree", "table_update", "wait_for_sum", "optimizer")
+PART_ORDER = ("lookup", "dense", "give_back", "agree", "table_update", "wait_for_sum", "optimizer")
 
 
 def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any]) -> None:

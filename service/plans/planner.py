@@ -15,7 +15,10 @@ from service.problems import ProblemError
 
 MOST_SECONDS = 30.0
 MOST_AT_ONCE = 2
+MOST_WAITING = 4
+"""More would take the threads that answer everything else."""
 MOST_KEPT = 64
+RETRY = {"Retry-After": "30"}
 
 
 class Planner:
@@ -26,6 +29,7 @@ class Planner:
         self._command = [str(python), "-m", "dlrm.plan"]
         self._most_seconds = most_seconds
         self._places = threading.Semaphore(MOST_AT_ONCE)
+        self._admitted = threading.Semaphore(MOST_AT_ONCE + MOST_WAITING)
         self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -45,6 +49,15 @@ class Planner:
         return result
 
     def _asked(self, document: dict[str, Any]) -> dict[str, Any]:
+        if not self._admitted.acquire(blocking=False):
+            detail = f"{MOST_AT_ONCE} other plans are being made, and {MOST_WAITING} wait for that"
+            raise ProblemError("planning-busy", 503, "Too many plans at once", detail, headers=RETRY)
+        try:
+            return self._made(document)
+        finally:
+            self._admitted.release()
+
+    def _made(self, document: dict[str, Any]) -> dict[str, Any]:
         if not self._places.acquire(timeout=self._most_seconds):
             raise _too_slow(f"{MOST_AT_ONCE} other plans are being made", self._most_seconds)
         try:
@@ -87,4 +100,4 @@ def _key(resolved: ResolvedJob) -> str | None:
 
 def _too_slow(what: str, seconds: float) -> ProblemError:
     detail = f"{what} within {seconds:.0f} s; `dlrm plan` on the document has no limit"
-    return ProblemError("plan-timeout", 503, "No plan in time", detail, headers={"Retry-After": "30"})
+    return ProblemError("plan-timeout", 503, "No plan in time", detail, headers=RETRY)

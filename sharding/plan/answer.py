@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sharding.plan.cost import NO_LOAD, Costs, Load, Traffic
+from sharding.plan.memory import Memory
 from sharding.plan.plan import Plan, TablePlan, state_bytes
 from sharding.plan.request import PlanRequest
 from sharding.plan.topology import Topology
@@ -14,7 +15,7 @@ PART_OF_TERM = {
     "lookup": "lookup",
     "forward": "lookup",
     "dense": "dense",
-    "backward": "table_update",
+    "backward": "give_back",
     "update": "table_update",
     "all_reduce": "wait_for_sum",
 }
@@ -102,9 +103,9 @@ class Answer:
 
 def answer_of(request: PlanRequest, plan: Plan) -> Answer:
     """Counted from the blocks of `plan` alone."""
-    costs = Costs(request)
-    tables = [_table(request, costs, table) for table in plan.tables]
-    ranks = _ranks(request, costs, plan, tables)
+    costs, memory = Costs(request), Memory.of_plan(request, plan.tables)
+    tables = [_table(request, costs, memory, table) for table in plan.tables]
+    ranks = _ranks(request, costs, memory, plan, tables)
     topology = request.topology
     pools = [0] * topology.num_pools
     for number, rank in enumerate(ranks):
@@ -146,7 +147,7 @@ def rank_loads(request: PlanRequest, costs: Costs, tables: Sequence[TablePlan]) 
     return [common.plus(load) for load in own]
 
 
-def _table(request: PlanRequest, costs: Costs, plan: TablePlan) -> TableAnswer:
+def _table(request: PlanRequest, costs: Costs, memory: Memory, plan: TablePlan) -> TableAnswer:
     table, ranks = plan.table, list(plan.ranks)
     place = {rank: number for number, rank in enumerate(ranks)}
     weights, states, buffers = ([0] * len(ranks) for _ in range(3))
@@ -155,9 +156,9 @@ def _table(request: PlanRequest, costs: Costs, plan: TablePlan) -> TableAnswer:
         weights[at] += block.weight_bytes
         states[at] += state_bytes(request.optimizer, block.num_rows, block.num_columns)
         if plan.is_replicated:
-            buffers[at] += block.weight_bytes
+            buffers[at] += memory.copy_buffers(table)
         else:
-            buffers[at] += costs.buffers(table, block.num_rows, block.num_columns)
+            buffers[at] += memory.block_buffers(table, block.num_rows, block.num_columns)
     blocks = [(b.rank, b.first_row, b.num_rows, b.first_column, b.num_columns) for b in plan.blocks]
     return TableAnswer(
         name=table.name,
@@ -175,7 +176,9 @@ def _table(request: PlanRequest, costs: Costs, plan: TablePlan) -> TableAnswer:
     )
 
 
-def _ranks(request: PlanRequest, costs: Costs, plan: Plan, tables: Sequence[TableAnswer]) -> list[RankAnswer]:
+def _ranks(
+    request: PlanRequest, costs: Costs, memory: Memory, plan: Plan, tables: Sequence[TableAnswer]
+) -> list[RankAnswer]:
     world_size = request.topology.world_size
     weights, states, of_tables = ([0] * world_size for _ in range(3))
     for table in tables:
@@ -183,9 +186,13 @@ def _ranks(request: PlanRequest, costs: Costs, plan: Plan, tables: Sequence[Tabl
             weights[rank] += table.weight_bytes[at]
             states[rank] += table.optimizer_bytes[at]
             of_tables[rank] += table.buffer_bytes[at]
+    split = sum(memory.split(of.table, of.blocks) for of in plan.tables if not of.is_replicated)
+    # Of all tables: in one memory gradients, which owners read, else what arrives of pooled embeddings and goes back.
+    of_split = "gradients" if request.transport == "memory" else "slices"
+    everywhere = memory.everywhere(of.table for of in plan.tables if of.is_replicated)
     found: list[RankAnswer] = []
     for rank, load in enumerate(rank_loads(request, costs, plan.tables)):
-        buffers = {"tables": of_tables[rank], **costs.memory_everywhere()}
+        buffers = {"tables": of_tables[rank], of_split: split, **everywhere}
         total = weights[rank] + states[rank] + sum(buffers.values())
         found.append(RankAnswer(weights[rank], states[rank], buffers, total, load._asdict(), load.seconds))
     return found

@@ -50,9 +50,15 @@ class Choices:
     def whole(self, table: Table, ranks: tuple[int, ...]) -> Split:
         return Split(table, "table_wise", parts_of.whole(table, 0), ranks)
 
-    def _replicated(self, table: Table, ranks: tuple[int, ...]) -> Split | None:
-        """Only where it saves an exchange."""
+    def may_copy(self, table: Table, ranks: tuple[int, ...]) -> bool:
+        """Only where it saves an exchange, and costs every rank less than the whole table costs one."""
         if not self._request.is_exchanged or len(ranks) < self._world_size:
+            return False
+        owned = self._costs.block(table, table.num_rows, table.embedding_dim)
+        return self._costs.replicated(table).seconds < owned.seconds
+
+    def _replicated(self, table: Table, ranks: tuple[int, ...]) -> Split | None:
+        if not self.may_copy(table, ranks):
             return None
         parts = replicated(table, self._world_size)
         return Split(table, "data_parallel", parts, ranks, is_fixed=True)

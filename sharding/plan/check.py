@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from sharding.plan.cost import ID_BYTES, IDS_AHEAD, SLICES_IN_FLIGHT
-from sharding.plan.plan import COLUMN_TYPES, FLOAT_BYTES, Block, Plan, TablePlan
-from sharding.plan.request import EXCHANGE_BYTES, PlanRequest
+from sharding.plan.memory import Memory
+from sharding.plan.plan import COLUMN_TYPES, Block, Plan, TablePlan
+from sharding.plan.request import PlanRequest
 
 
 def faults_of(request: PlanRequest, plan: Plan) -> list[str]:
@@ -23,34 +23,20 @@ def faults_of(request: PlanRequest, plan: Plan) -> list[str]:
 
 
 def memory_of_pools(request: PlanRequest, plan: Plan) -> list[int]:
-    """Bytes on each rank (on CPUs: on each node), counted from the blocks in the plainest way."""
-    world_size, exchange_bytes = request.topology.world_size, EXCHANGE_BYTES[request.exchange_dtype]
-    share = request.global_size / world_size
-    dims = sum(table.embedding_dim for table in request.tables)
-    ids = IDS_AHEAD * share * ID_BYTES * sum(table.ids_per_sample + 1 for table in request.tables)
-    is_exchanged = request.transport == "network" and world_size > 1
-    block = (
-        SLICES_IN_FLIGHT * request.chunk_size * dims * exchange_bytes if is_exchanged else share * dims * FLOAT_BYTES
-    )
-    pools = [0.0] * request.topology.num_pools
-    for rank in range(world_size):
-        pools[request.topology.pool(rank)] += ids + block + sum(request.dense.memory_bytes.values())
+    """Bytes on each rank (on CPUs: on each node), counted block by block."""
+    memory, topology = Memory.of_plan(request, plan.tables), request.topology
+    on_every_rank = sum(memory.everywhere(table.table for table in plan.tables if table.is_replicated).values())
+    on_every_rank += sum(memory.split(table.table, table.blocks) for table in plan.tables if not table.is_replicated)
+    pools = [on_every_rank * topology.ranks_per_pool] * topology.num_pools
     for table in plan.tables:
         for part in table.blocks:
-            num_weights = part.num_rows * part.num_columns
-            num_bytes: float = num_weights * FLOAT_BYTES
-            num_bytes += {"sgd": 0, "rowwise_adagrad": part.num_rows, "adagrad": num_weights}[
-                request.optimizer
-            ] * FLOAT_BYTES
-            if table.is_replicated:
-                num_bytes += num_weights * FLOAT_BYTES
-            elif is_exchanged:
-                share_of_ids = table.table.ids_per_sample * part.num_rows / table.table.num_rows
-                num_bytes += IDS_AHEAD * ID_BYTES * request.global_size * share_of_ids
-                num_sliced = SLICES_IN_FLIGHT * request.chunk_size * world_size
-                num_bytes += (request.global_size + num_sliced) * part.num_columns * exchange_bytes
-            pools[request.topology.pool(part.rank)] += num_bytes
-    return [int(num_bytes) for num_bytes in pools]
+            num_bytes = (
+                memory.copy(table.table)
+                if table.is_replicated
+                else memory.block(table.table, part.num_rows, part.num_columns)
+            )
+            pools[topology.pool(part.rank)] += num_bytes
+    return pools
 
 
 def _faults_of_table(request: PlanRequest, plan: TablePlan) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a block of a table costs a rank in one step, term by term, and in memory.
+"""What a block of a table costs a rank in one step, term by term.
 
 Every term is bytes over a bandwidth, and on CPUs some time for each id. Rows are read one by one: ROW_EFFICIENCY of
 what a copy reaches. How often ids repeat is not known; rows that an update writes are counted once, as if ids were
@@ -10,19 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sharding.plan.memory import ID_BYTES
 from sharding.plan.plan import FLOAT_BYTES, Table, TablePlan, state_bytes
 from sharding.plan.request import PlanRequest
 
-ID_BYTES = 8
 ROW_EFFICIENCY = {"cpu": 0.5, "cuda": 0.8}
 """Of the bandwidth of a copy, where rows of some hundred bytes are read in no order."""
 LOOKUP_SECONDS = {"cpu": 2e-8, "cuda": 0.0}
 """Of one id beside the bytes of its row, on one core: what the own operators took beyond them, at rows of 256 bytes."""
 UPDATE_SECONDS = {"cpu": 6e-8, "cuda": 0.0}
 """The same in an update, which sorts ids."""
-IDS_AHEAD = 2
-"""Batches whose ids are kept: this one's and the next one's."""
-SLICES_IN_FLIGHT = 2
 
 
 class Load(NamedTuple):
@@ -37,7 +34,7 @@ class Load(NamedTuple):
     dense: float = 0.0
     """All that is not a table, forward and backward."""
     backward: float = 0.0
-    """Gradients of pooled embeddings to the owners."""
+    """Gradients of pooled embeddings to the owners, or to where these read them."""
     update: float = 0.0
     """Rows and their optimizer's state."""
     all_reduce: float = 0.0
@@ -107,12 +104,15 @@ class Costs:
         return gradients / self._bandwidth + rows + num_ids * self._update_seconds
 
     def everywhere(self, table: Table, num_row_parts: int) -> Load:
-        """Of every rank, owner or not: in one memory all look their own samples up, in each range of rows."""
+        """Of every rank, owner or not: in one memory all look their own samples up, in each range of rows,
+        and lay gradients down."""
         if self._request.transport != "memory":
             return NO_LOAD
         num_ids = self._share * table.ids_per_sample
         scan = num_row_parts * num_ids * ID_BYTES / self._bandwidth
-        return Load(lookup=self._own_lookup(table) + scan)
+        numbers = self._share * table.embedding_dim
+        given_back = numbers * (FLOAT_BYTES + self._request.exchange_bytes) / self._bandwidth
+        return Load(lookup=self._own_lookup(table) + scan, backward=given_back)
 
     def replicated(self, table: Table) -> Load:
         """Of every rank, where each has a copy: it updates all of it from the sum over ranks."""
@@ -140,44 +140,6 @@ class Costs:
         """Of every rank, for what is not a table."""
         dense, flops = self._request.dense, self._request.topology.flops
         return Load(dense=dense.flops / flops if flops else 0.0, all_reduce=self.sum_seconds(dense.sum_bytes))
-
-    def memory(self, table: Table, num_rows: int, num_columns: int) -> int:
-        """Bytes of a block on its owner: weights, optimizer's state, and its part of the buffers."""
-        weights = num_rows * num_columns * FLOAT_BYTES
-        return (
-            weights
-            + state_bytes(self._request.optimizer, num_rows, num_columns)
-            + self.buffers(table, num_rows, num_columns)
-        )
-
-    def buffers(self, table: Table, num_rows: int, num_columns: int) -> int:
-        """Of a block on its owner, where pooled embeddings travel: ids that come, the gradient of the whole batch in
-        the wire's number format, and slices of what is pooled."""
-        if not self._request.is_exchanged:
-            return 0
-        ids = IDS_AHEAD * ID_BYTES * self._size * table.ids_per_sample * num_rows / table.num_rows
-        num_slice_rows = SLICES_IN_FLIGHT * self._request.chunk_size * self._request.topology.world_size
-        travelling = (self._size + num_slice_rows) * num_columns * self._request.exchange_bytes
-        return math.ceil(ids + travelling)
-
-    def memory_everywhere(self) -> dict[str, int]:
-        """Bytes on every rank whatever the plan, by what they are for."""
-        request = self._request
-        num_ids = sum(table.ids_per_sample for table in request.tables)
-        num_columns = sum(table.embedding_dim for table in request.tables)
-        share = math.ceil(self._share)
-        found = {"ids": math.ceil(IDS_AHEAD * share * (num_ids * ID_BYTES + len(request.tables) * ID_BYTES))}
-        if request.is_exchanged:
-            in_flight = SLICES_IN_FLIGHT * request.chunk_size
-            found["slices"] = in_flight * num_columns * request.exchange_bytes
-        else:
-            found["gradient"] = share * num_columns * FLOAT_BYTES
-        return found | request.dense.memory_bytes
-
-    def replicated_memory(self, table: Table) -> int:
-        """Bytes of a copy on each rank: weights, state, and the gradient of all of it."""
-        state = state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
-        return 2 * table.weight_bytes + state
 
     def traffic(self, plan: TablePlan) -> Traffic:
         """Of one table. What stays on its rank is not counted."""

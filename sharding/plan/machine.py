@@ -80,11 +80,11 @@ def speeds(directory: Path | None = None) -> Speeds:
 
     directory: where the file is; the user's cache by default. Where nothing can be written there, they are assumed.
     """
-    path = (directory or _cache_directory()) / "machine.json"
     key = f"{_processor()}, {num_cores()} cores"
-    if (known := _all_known(path).get(key)) is not None:
-        return known
     try:
+        path = (directory or _cache_directory()) / "machine.json"
+        if (known := _all_known(path).get(key)) is not None:
+            return known
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path.with_suffix(".lock")):
             all_known = _all_known(path)
@@ -92,7 +92,7 @@ def speeds(directory: Path | None = None) -> Speeds:
                 all_known[key] = measure()
                 _write(path, KNOWN.dump_json(all_known, indent=1))
             return all_known[key]
-    except OSError:
+    except (OSError, RuntimeError):  # the latter where the user has no home directory
         return ASSUMED
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sharding.plan.cost import Costs
+from sharding.plan.memory import Memory
 from sharding.plan.plan import Block, ShardingType, Table
 from sharding.plan.request import PlanRequest
 
@@ -62,11 +63,17 @@ class NoRoomError(Exception):
 class Placement:
     """Tables on ranks. `common_seconds`: what every rank has to do besides, whoever owns what."""
 
-    def __init__(self, request: PlanRequest, costs: Costs) -> None:
+    def __init__(self, request: PlanRequest, costs: Costs, memory: Memory) -> None:
         self._topology = request.topology
-        self._costs = costs
-        everywhere = sum(costs.memory_everywhere().values()) * self._topology.ranks_per_pool
+        self._costs, self._memory = costs, memory
+        everywhere = sum(memory.everywhere().values()) * self._topology.ranks_per_pool
         self._free = [self._topology.memory_bytes - everywhere] * self._topology.num_pools
+        self._split_bytes = 0
+        """In each pool for tables that are split, whoever owns what."""
+        self._stepping: dict[int, int] = {}
+        """In each pool while a copy is stepped, by the table's number: one after the other."""
+        self._common_bytes = 0
+        """Of both; not yet taken off `_free`."""
         self.ranks = [Held() for _ in range(self._topology.world_size)]
         self.common_seconds = 0.0
         self.splits: dict[int, Split] = {}
@@ -76,6 +83,8 @@ class Placement:
     def has_room_for(self, splits: Sequence[Split]) -> bool:
         """Whether all memory together would do, however parts are placed."""
         needed = sum(self._shape(number, split, part)[1] for number, split in enumerate(splits) for part in split.parts)
+        is_split = (split for split in splits if split.type != "data_parallel")
+        needed += sum(map(self._bytes_of_split, is_split)) * len(self._free)
         return min(self._free) >= 0 and needed <= sum(self._free)
 
     @property
@@ -87,37 +96,34 @@ class Placement:
         return self._parts[number]
 
     def fits(self, part: Part, rank: int) -> bool:
-        return part.num_bytes <= self._free[self._topology.pool(rank)]
+        return part.num_bytes <= self._room(self._topology.pool(rank))
 
     def fits_instead(self, part: Part, other: Part) -> bool:
         """Whether each of two parts finds room in the place of the other."""
         here, there = self._topology.pool(part.rank), self._topology.pool(other.rank)
         more = part.num_bytes - other.num_bytes
-        return here == there or (self._free[there] >= more and self._free[here] >= -more)
+        return here == there or (self._room(there) >= more and self._room(here) >= -more)
 
     def add(self, number: int, split: Split) -> None:
         """Put the parts of table `number` on the least loaded ranks. Raises NoRoomError, and nothing has changed."""
         parts = self._new_parts(number, split)
-        ranks = self._chosen(split, parts)
+        self._add_common(number, split)
+        ranks = self._chosen(split, parts) if min(self._free) >= self._common_bytes else None
+        self._take_common(number, split)
         if ranks is None:
             raise NoRoomError(split)
-        for part, rank in zip(parts, ranks, strict=True):
-            self._put(part, rank)
-        self._parts[number], self.splits[number] = parts, split
-        self.common_seconds += self._common(split)
+        self._take_in(number, split, parts, ranks)
 
     def remove(self, number: int) -> None:
         for part in self._parts.pop(number):
             self._take(part)
-        self.common_seconds -= self._common(self.splits.pop(number))
+        split = self.splits.pop(number)
+        self.common_seconds -= self._common(split)
+        self._take_common(number, split)
 
     def restore(self, number: int, split: Split, ranks: Sequence[int]) -> None:
         """As it was before it was removed."""
-        parts = self._new_parts(number, split)
-        for part, rank in zip(parts, ranks, strict=True):
-            self._put(part, rank)
-        self._parts[number], self.splits[number] = parts, split
-        self.common_seconds += self._common(split)
+        self._take_in(number, split, self._new_parts(number, split), ranks)
 
     def snapshot(self) -> dict[int, tuple[Split, list[int]]]:
         """Of every table how it is parted, and the ranks of its parts."""
@@ -142,6 +148,33 @@ class Placement:
 
     def holds(self, rank: int, number: int) -> bool:
         return any(part.table == number for part in self.ranks[rank].parts)
+
+    def _take_in(self, number: int, split: Split, parts: list[Part], ranks: Sequence[int]) -> None:
+        for part, rank in zip(parts, ranks, strict=True):
+            self._put(part, rank)
+        self._parts[number], self.splits[number] = parts, split
+        self.common_seconds += self._common(split)
+        self._add_common(number, split)
+
+    def _room(self, pool: int) -> int:
+        return self._free[pool] - self._common_bytes
+
+    def _add_common(self, number: int, split: Split) -> None:
+        if split.type == "data_parallel":
+            self._stepping[number] = self._memory.stepping(split.table) * self._topology.ranks_per_pool
+        else:
+            self._split_bytes += self._bytes_of_split(split)
+        self._common_bytes = self._split_bytes + max(self._stepping.values(), default=0)
+
+    def _take_common(self, number: int, split: Split) -> None:
+        if split.type == "data_parallel":
+            del self._stepping[number]
+        else:
+            self._split_bytes -= self._bytes_of_split(split)
+        self._common_bytes = self._split_bytes + max(self._stepping.values(), default=0)
+
+    def _bytes_of_split(self, split: Split) -> int:
+        return self._memory.split(split.table, split.parts) * self._topology.ranks_per_pool
 
     def _put(self, part: Part, rank: int) -> None:
         part.rank = rank
@@ -178,12 +211,12 @@ class Placement:
 
     def _shape(self, number: int, split: Split, block: Block) -> tuple[float, int]:
         if split.type == "data_parallel":
-            return 0.0, self._costs.replicated_memory(split.table)
+            return 0.0, self._memory.copy(split.table)
         key = (number, block.num_rows, block.num_columns)
         if key not in self._memory_of_shape:
             self._memory_of_shape[key] = (
                 self._costs.block(split.table, block.num_rows, block.num_columns).seconds,
-                self._costs.memory(split.table, block.num_rows, block.num_columns),
+                self._memory.block(split.table, block.num_rows, block.num_columns),
             )
         return self._memory_of_shape[key]
 
@@ -195,7 +228,7 @@ class Placement:
             for part, rank in zip(parts, ranks, strict=True):
                 pool = self._topology.pool(rank)
                 needed[pool] = needed.get(pool, 0) + part.num_bytes
-            return ranks if all(self._free[pool] >= num_bytes for pool, num_bytes in needed.items()) else None
+            return ranks if all(self._room(pool) >= num_bytes for pool, num_bytes in needed.items()) else None
         if not split.is_on_one_node:
             return self._least_loaded(parts, split.ranks)
         nodes = sorted({self._topology.node(rank) for rank in split.ranks})
@@ -221,7 +254,7 @@ class Placement:
             part = parts[number]
             for rank in left:
                 pool = self._topology.pool(rank)
-                if taken.get(pool, 0) + part.num_bytes <= self._free[pool]:
+                if taken.get(pool, 0) + part.num_bytes <= self._room(pool):
                     break
             else:
                 return None

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from sharding.plan.cost import Costs
 from sharding.plan.errors import PlanError
+from sharding.plan.memory import Memory
 from sharding.plan.placement import Split
 from sharding.plan.request import PlanRequest
+from sharding.plan.split import whole
 
 MOST_NODES = 4096
 
@@ -15,10 +16,10 @@ IsPossible = Callable[[PlanRequest], bool]
 
 def refusal(request: PlanRequest, split: Split, is_possible: IsPossible) -> PlanError:
     """The error for a request without a plan. split: the first table that found no room."""
-    costs, topology = Costs(request), request.topology
+    memory, topology = _of_whole_tables(request), request.topology
     table, what = split.table, "each rank" if topology.device == "cuda" else "the node"
     part = split.parts[0]
-    needs = costs.memory(table, part.num_rows, part.num_columns)
+    needs = memory.block(table, part.num_rows, part.num_columns) + memory.split(table, split.parts)
     parts = "" if len(split.parts) == 1 else f" in {len(split.parts)} parts"
     memory_bytes = _least_memory(request, is_possible)
     short_bytes = None if memory_bytes is None else memory_bytes - topology.memory_bytes
@@ -53,8 +54,7 @@ def _proposals(request: PlanRequest, memory_bytes: int | None, is_possible: IsPo
                 break
     if (request.plan != "auto" or request.rules) and is_possible(replace(request, plan="auto", rules=())):
         yield 'plan "auto" for all tables'
-    is_wide = request.is_exchanged and request.exchange_dtype == "fp32"
-    if is_wide and is_possible(replace(request, exchange_dtype="fp16")):
+    if request.exchange_dtype == "fp32" and is_possible(replace(request, exchange_dtype="fp16")):
         yield "exchange_dtype fp16"
     size = request.global_size // 2
     while size >= topology.world_size:
@@ -67,9 +67,11 @@ def _proposals(request: PlanRequest, memory_bytes: int | None, is_possible: IsPo
 def _least_memory(request: PlanRequest, is_possible: IsPossible) -> int | None:
     """Bytes with which there is a plan, the first that was found above what all tables together need; None where twice
     the largest table on every rank would not do."""
-    costs, topology = Costs(request), request.topology
-    tables = [costs.memory(table, table.num_rows, table.embedding_dim) for table in request.tables]
-    everywhere = sum(costs.memory_everywhere().values()) * topology.ranks_per_pool
+    memory, topology = _of_whole_tables(request), request.topology
+    tables = [memory.block(table, table.num_rows, table.embedding_dim) for table in request.tables]
+    everywhere = sum(memory.everywhere().values())
+    everywhere += sum(memory.split(table, whole(table, 0)) for table in request.tables)
+    everywhere *= topology.ranks_per_pool
     least = max(everywhere + sum(tables) // topology.num_pools, topology.memory_bytes)
     most = max(2 * (everywhere + max(tables)), 2 * least)
     margin = 1.0 / 256
@@ -82,8 +84,8 @@ def _least_memory(request: PlanRequest, is_possible: IsPossible) -> int | None:
 
 def _fewest_nodes(request: PlanRequest, is_possible: IsPossible) -> int | None:
     """With more machines of the same kind and the same batch."""
-    costs, topology = Costs(request), request.topology
-    tables = sum(costs.memory(table, table.num_rows, table.embedding_dim) for table in request.tables)
+    memory, topology = _of_whole_tables(request), request.topology
+    tables = sum(memory.block(table, table.num_rows, table.embedding_dim) for table in request.tables)
     per_node = topology.memory_bytes * topology.num_pools // topology.num_nodes
     num_nodes = max(topology.num_nodes, tables // per_node)
     while num_nodes < MOST_NODES:
@@ -92,3 +94,8 @@ def _fewest_nodes(request: PlanRequest, is_possible: IsPossible) -> int | None:
         if is_possible(replace(request, topology=replace(topology, num_nodes=num_nodes), global_size=size)):
             return num_nodes
     return None
+
+
+def _of_whole_tables(request: PlanRequest) -> Memory:
+    """To begin with: none is split or copied."""
+    return Memory(request, sum(table.embedding_dim for table in request.tables))

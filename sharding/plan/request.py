@@ -42,7 +42,7 @@ class PlanRequest:
     global_size: int
     """B, samples of a step over all ranks."""
     chunk_size: int
-    """c, samples of one rank that are looked up, or travel, at a time."""
+    """c, samples of one rank that are looked up at a time."""
     optimizer: TableOptimizerName = "rowwise_adagrad"
     exchange_dtype: ExchangeType = "fp32"
     transport: Transport = "network"
@@ -51,6 +51,8 @@ class PlanRequest:
     rules: tuple[Rule, ...] = ()
     """The first one that matches a table claims it."""
     dense: Dense = Dense()
+    num_batches: int = 2
+    """Batches whose ids a rank has at a time: the one that trains, and those that were made ahead."""
 
     @property
     def share_size(self) -> float:

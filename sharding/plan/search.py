@@ -4,11 +4,13 @@ What is made small is the step of the slowest rank; no rank ever gets more than 
 the request alone: nothing in here looks at a clock or draws a number.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from sharding.plan.automatic import Choices
 from sharding.plan.cost import Costs
+from sharding.plan.memory import Memory
 from sharding.plan.placement import NoRoomError, Part, Placement, Split
 from sharding.plan.request import PlanRequest
 
@@ -30,27 +32,44 @@ def find_placement(
     is_improved: whether the plan is to be good, and not only one that fits. Raises NoRoomError.
     """
     choices = Choices(request, costs)
-    placement = _dealt_out(request, costs, choices, list(splits), is_automatic)
+    memory = _memory(request, choices, splits, is_automatic)
+    orders = (partial(_by_seconds, costs, memory), partial(_by_memory, memory))
+    placement = _dealt_out(lambda: Placement(request, costs, memory), orders, choices, list(splits), is_automatic)
     if is_improved:
+        _level(placement)
         _improve(placement, choices, is_automatic)
     return placement
 
 
+def _memory(request: PlanRequest, choices: Choices, splits: Sequence[Split], is_automatic: Sequence[bool]) -> Memory:
+    """Never less than what the plan will take: as if every table had a copy everywhere that may have one."""
+    split_columns = 0
+    for split, is_chosen in zip(splits, is_automatic, strict=True):
+        if is_chosen and not choices.may_copy(split.table, split.ranks):
+            split_columns += split.table.embedding_dim
+        elif not is_chosen and split.type != "data_parallel":
+            split_columns += sum(part.num_columns for part in split.parts)
+    return Memory(request, split_columns)
+
+
 def _dealt_out(
-    request: PlanRequest, costs: Costs, choices: Choices, splits: list[Split], is_automatic: Sequence[bool]
+    blank: Callable[[], Placement],
+    orders: Sequence[Callable[[Sequence[Split]], list[int]]],
+    choices: Choices,
+    splits: list[Split],
+    is_automatic: Sequence[bool],
 ) -> Placement:
     """By load, or where that leaves no room, by memory; what finds none then goes in smaller parts."""
-    largest = max(splits, key=lambda split: _largest_part(costs, split))
-    failed = NoRoomError(largest)
+    failed = NoRoomError(max(splits, key=_part_bytes))
     for _ in range(MOST_TRIES):
-        if not Placement(request, costs).has_room_for(splits) and not _without_copies(choices, splits, is_automatic):
-            raise NoRoomError(largest)
-        for order in (_by_seconds, _by_memory):
+        if not blank().has_room_for(splits) and not _without_copies(choices, splits, is_automatic):
+            break
+        for order in orders:
             try:
-                return _placed(request, costs, splits, order(costs, splits))
+                return _placed(blank(), splits, order(splits))
             except NoRoomError as error:
                 failed = error
-        if not _make_finer(costs, choices, splits, is_automatic, _largest_part(costs, failed.split)):
+        if not _make_finer(choices, splits, is_automatic, _part_bytes(failed.split)):
             break
     raise failed
 
@@ -63,16 +82,14 @@ def _without_copies(choices: Choices, splits: list[Split], is_automatic: Sequenc
     return bool(copied)
 
 
-def _make_finer(
-    costs: Costs, choices: Choices, splits: list[Split], is_automatic: Sequence[bool], num_bytes: int
-) -> bool:
+def _make_finer(choices: Choices, splits: list[Split], is_automatic: Sequence[bool], num_bytes: int) -> bool:
     """Part what has a part of so many bytes or more, or else the largest that can be parted; whether there is any."""
     finer = {
         number: split
         for number, of_table in enumerate(splits)
         if is_automatic[number] and (split := choices.finer(of_table))
     }
-    sizes = {number: _largest_part(costs, splits[number]) for number in finer}
+    sizes = {number: _part_bytes(splits[number]) for number in finer}
     bar = min(num_bytes, max(sizes.values(), default=0))
     for number, split in finer.items():
         if sizes[number] >= bar:
@@ -80,32 +97,69 @@ def _make_finer(
     return bool(finer)
 
 
-def _placed(request: PlanRequest, costs: Costs, splits: Sequence[Split], order: Sequence[int]) -> Placement:
-    placement = Placement(request, costs)
+def _placed(placement: Placement, splits: Sequence[Split], order: Sequence[int]) -> Placement:
     for number in order:
         placement.add(number, splits[number])
     return placement
 
 
-def _by_seconds(costs: Costs, splits: Sequence[Split]) -> list[int]:
+def _by_seconds(costs: Costs, memory: Memory, splits: Sequence[Split]) -> list[int]:
     def load(split: Split) -> float:
         return max(costs.block(split.table, part.num_rows, part.num_columns).seconds for part in split.parts[:1])
 
-    keys = [(not split.is_fixed, -round(load(split), 12), -_largest_part(costs, split)) for split in splits]
+    keys = [(not split.is_fixed, -round(load(split), 12), -_largest_part(memory, split)) for split in splits]
     return sorted(range(len(splits)), key=keys.__getitem__)
 
 
-def _by_memory(costs: Costs, splits: Sequence[Split]) -> list[int]:
-    keys = [(not split.is_fixed, -_largest_part(costs, split)) for split in splits]
+def _by_memory(memory: Memory, splits: Sequence[Split]) -> list[int]:
+    keys = [(not split.is_fixed, -_largest_part(memory, split)) for split in splits]
     return sorted(range(len(splits)), key=keys.__getitem__)
 
 
-def _largest_part(costs: Costs, split: Split) -> int:
-    return costs.memory(split.table, split.parts[0].num_rows, split.parts[0].num_columns)
+def _largest_part(memory: Memory, split: Split) -> int:
+    return memory.block(split.table, split.parts[0].num_rows, split.parts[0].num_columns)
+
+
+def _part_bytes(split: Split) -> int:
+    """Of the weights of its largest part."""
+    return split.parts[0].weight_bytes
+
+
+def _level(placement: Placement) -> None:
+    """Swap parts of the fullest rank for smaller ones that take as long elsewhere: full ranks stand in the way of what
+    makes a step shorter, as copies on every rank do."""
+    much = SLACK * max(held.seconds for held in placement.ranks)
+    for _ in range(2 * len(placement.ranks)):
+        full = max(range(len(placement.ranks)), key=lambda rank: placement.ranks[rank].num_bytes)
+        most = placement.ranks[full].num_bytes
+        best: tuple[int, Part, Part] | None = None
+        for part, other in _swaps(placement, full):
+            less = part.num_bytes - other.num_bytes
+            height = max(most - less, placement.ranks[other.rank].num_bytes + less)
+            if height >= most or (best and height >= best[0]) or abs(part.seconds - other.seconds) > much:
+                continue
+            if not placement.holds(full, other.table) and placement.fits_instead(part, other):
+                best = (height, part, other)
+        if best is None:
+            break
+        placement.swap(best[1], best[2])
+
+
+def _swaps(placement: Placement, rank: int) -> Iterator[tuple[Part, Part]]:
+    """A part of `rank` and one of another; the first may be in the other's place."""
+    for part in _movable(placement, rank):
+        for elsewhere, held in enumerate(placement.ranks):
+            if elsewhere == rank or elsewhere not in part.allowed or placement.holds(elsewhere, part.table):
+                continue
+            for other in held.parts:
+                if other.is_movable and rank in other.allowed:
+                    yield part, other
 
 
 def _improve(placement: Placement, choices: Choices, is_automatic: Sequence[bool]) -> None:
     best, seconds = placement.snapshot(), placement.seconds
+    # Each of equally slow ranks takes a round before the step gets any shorter.
+    most_vain, num_vain = 2 * len(placement.ranks), 0
     for _ in range(MOST_ROUNDS):
         worst = max(range(len(placement.ranks)), key=lambda rank: placement.ranks[rank].seconds)
         if not (
@@ -115,8 +169,11 @@ def _improve(placement: Placement, choices: Choices, is_automatic: Sequence[bool
             or _gathered(placement, choices, is_automatic)
         ):
             break
-        if placement.seconds < seconds:
-            best, seconds = placement.snapshot(), placement.seconds
+        num_vain += 1
+        if placement.seconds < seconds * (1 - ROUNDING):
+            best, seconds, num_vain = placement.snapshot(), placement.seconds, 0
+        elif num_vain > most_vain:
+            break
     placement.return_to(best)
 
 
@@ -141,19 +198,13 @@ def _swapped(placement: Placement, worst: int) -> bool:
     """Swap one part of the slowest rank for a cheaper one of another."""
     high = placement.ranks[worst].seconds
     best: tuple[float, Part, Part] | None = None
-    for part in _movable(placement, worst):
-        for rank, held in enumerate(placement.ranks):
-            if rank == worst or rank not in part.allowed or placement.holds(rank, part.table):
-                continue
-            for other in held.parts:
-                less = part.seconds - other.seconds
-                height = max(high - less, held.seconds + less)
-                if height >= high * (1 - ROUNDING) or (best and height >= best[0]):
-                    continue
-                if not other.is_movable or worst not in other.allowed or placement.holds(worst, other.table):
-                    continue
-                if placement.fits_instead(part, other):
-                    best = (height, part, other)
+    for part, other in _swaps(placement, worst):
+        less = part.seconds - other.seconds
+        height = max(high - less, placement.ranks[other.rank].seconds + less)
+        if height >= high * (1 - ROUNDING) or (best and height >= best[0]):
+            continue
+        if not placement.holds(worst, other.table) and placement.fits_instead(part, other):
+            best = (height, part, other)
     if best:
         placement.swap(best[1], best[2])
     return best is not None

@@ -39,7 +39,7 @@ def measured_samples(given: Given) -> list[int]:
     """The first half of the batch where that is too short to be dealt out, of each half where it is not."""
     if given.moments is ALL:
         return list(range(given.num_valid))
-    size = given.global_size if given.global_size < 4096 else given.global_size // 2
+    size = given.global_size if given.global_size < 8192 else given.global_size // 2
     return [i for i in range(given.num_valid) if i % size < size // 2]
 
 
@@ -89,7 +89,7 @@ def test_moments_are_those_of_the_samples_one_by_one(
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_a_share_of_a_large_batch_is_the_beginning_of_each_of_its_parts(rank_pools: RankPools, world_size: int):
-    given = replace(LAST, moments=SHARE, global_size=4096, num_valid=3500, chunk_size=300)
+    given = replace(LAST, moments=SHARE, global_size=8192, num_valid=4600, chunk_size=300)
     for measured in rank_pools.of(world_size).run(measure, given):
         assert_moments(measured, given, 1e-10)
 

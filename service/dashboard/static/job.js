@@ -10,6 +10,7 @@ import {
 } from "./format.js";
 import { Log } from "./log.js";
 import { NoiseCharts } from "./noise.js";
+import { showPlan } from "./plan.js";
 
 const MAX_POINTS = 800;
 
@@ -122,6 +123,7 @@ async function update() {
   log ??= new Log(byId("log"), byId("rank"), path, job.world_size);
   await Promise.all([showCurves(job), events.update(), log.update(job.num_attempts), showCapacity(bytes)]);
   showAdvice(byId("advice"), events.last(BATCH_ADVICE));
+  showPlan(byId("plan"), events.last("plan"), events.last("step_parts"));
   return !(hasEnded(job) && log.isComplete);
 }
 

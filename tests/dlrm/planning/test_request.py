@@ -10,7 +10,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.model import make_dense_part
 from dlrm.planning.dense_size import dense_size
-from dlrm.planning.request import request_of
+from dlrm.planning.request import planned, request_of
 from dlrm.planning.sizes import UnknownSizesError, sizes_of
 from sharding.plan import PlanError, PlanRequest, Table
 from sharding.plan.machine import Speeds
@@ -63,6 +63,14 @@ def test_gpus_that_nobody_has_told_of_are_an_error(monkeypatch: pytest.MonkeyPat
     with pytest.raises(PlanError) as caught:
         request_for(resources={"gpus_per_worker": 1})
     assert caught.value.field == "topology.gpu_memory"
+
+
+def test_the_cpus_of_this_machine_are_not_measured_for_a_job_on_gpus(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sharding.plan.machine.speeds", lambda: pytest.fail("it was measured"))
+    document = {"resources": {"gpus_per_worker": 1}, "sharding": {"topology": {"gpu_memory": "80GB"}}}
+    request, plan = planned(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13)
+    assert request.topology.device == "cuda"
+    assert len(plan.tables) == 2
 
 
 @pytest.mark.parametrize("architecture", ["dlrm", "dcn_v2"])

@@ -34,6 +34,13 @@ def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Pa
     expect(page.locator("#advice tbody tr", has_text="this run")).to_contain_text("1,024")
     expect(page.locator("#events")).to_contain_text("succeeded")
     expect(page.locator("#log")).to_contain_text("rank 0")
+    page.click("#plan summary")
+    tables, ranks, parts = page.locator("#plan tbody").all()
+    expect(tables.locator("tr")).to_have_count(26)
+    expect(tables.locator("tr").first).to_contain_text("C1table wise")
+    expect(ranks.locator("progress").first).to_have_js_property("max", 1)
+    expect(parts).to_contain_text("table update")
+    expect(parts).to_contain_text("ms")
 
 
 def test_the_cancel_button_asks_and_then_cancels(page: Page, site: Any) -> None:

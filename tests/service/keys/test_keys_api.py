@@ -17,6 +17,7 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/jobs/job_0/checkpoints", "viewer"),
     ("GET", "/v1/capacity", "viewer"),
     ("POST", "/v1/jobs", "submitter"),
+    ("POST", "/v1/plans", "submitter"),
     ("POST", "/v1/jobs/job_0/cancel", "submitter"),
     ("POST", "/v1/jobs/job_0/pause", "submitter"),
     ("POST", "/v1/jobs/job_0/resume", "submitter"),

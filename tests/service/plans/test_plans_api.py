@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service.plans.planner import Planner
+from service.plans.planner import MOST_AT_ONCE, MOST_WAITING, Planner
 from tests.service.conftest import serving, settings_in
 
 SYNTHETIC: dict[str, Any] = {
@@ -16,6 +17,7 @@ SYNTHETIC: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}},
     "resources": {"workers_per_node": 2, "memory": "2GiB"},
 }
+NOTHING = '{"plan": null, "sizes_from": null, "refusal": null, "unknown_sizes": "nobody knows"}'
 EXAMPLE = Path(__file__).parents[3] / "examples" / "plan-128-gpus.toml"
 
 
@@ -128,3 +130,23 @@ def test_a_plan_that_takes_too_long_is_given_up(planning: Any, tmp_path: Path, m
     monkeypatch.setattr(planning.services.plans, "_planner", Planner(slow, most_seconds=0.2))
     answer = planned(planning, {**SYNTHETIC, "run": {"seed": 5}}, status=503)
     assert answer["type"] == "urn:dlrm:problem:plan-timeout"
+
+
+def test_when_many_wait_for_plans_more_are_refused_at_once(
+    planning: Any, eventually: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, go_on = tmp_path / "held", tmp_path / "go-on"
+    held.write_text(f"#!/bin/sh\nuntil [ -e {go_on} ]; do sleep 0.02; done\necho '{NOTHING}'\n")
+    held.chmod(0o755)
+    planner = Planner(held)
+    monkeypatch.setattr(planning.services.plans, "_planner", planner)
+    documents = [{**SYNTHETIC, "run": {"seed": 100 + number}} for number in range(MOST_AT_ONCE + MOST_WAITING)]
+    with ThreadPoolExecutor(len(documents)) as pool:
+        answers = [pool.submit(planned, planning, document) for document in documents]
+        eventually(lambda: planner._admitted._value == 0)  # pyright: ignore[reportAttributeAccessIssue]
+        refused = planning.submitter.post("/v1/plans", json=SYNTHETIC)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+        assert refused.json()["type"] == "urn:dlrm:problem:planning-busy"
+        go_on.touch()
+        assert [answer.result()["unknown_sizes"] for answer in answers] == ["nobody knows"] * len(documents)
+    assert planned(planning, SYNTHETIC)["unknown_sizes"] == "nobody knows"

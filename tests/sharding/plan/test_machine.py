@@ -69,6 +69,18 @@ def test_where_nothing_can_be_kept_all_ranks_assume_the_same(tmp_path: Path, mon
     assert speeds(tmp_path / "file" / "below") == machine.ASSUMED
 
 
+def test_a_user_without_a_home_directory_assumes_too(monkeypatch: pytest.MonkeyPatch):
+    """As a container has it whose user has no name."""
+
+    def no_entry(uid: int):
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", no_entry)
+    assert speeds() == machine.ASSUMED
+
+
 def test_a_measurement_that_fails_is_not_tried_by_the_next_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(machine.sys, "executable", "/bin/false")
     assert speeds(tmp_path) == machine.ASSUMED

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sharding.plan import PlanError, PlanRequest, Rule, plan_of
+from sharding.plan.check import memory_of_pools
 from sharding.plan.plan import COLUMN_TYPES
 from tests.sharding.plan.made_requests import request_of, tables_of, topology_of
 
@@ -53,6 +54,19 @@ def test_an_automatic_plan_is_named_where_a_fixed_one_has_no_room():
     error = refusal_of(request)
     assert (error.table, 'plan "auto" for all tables' in error.valid) == ("t0", True)
     plan_of(replace(request, plan="auto"))
+
+
+def test_half_the_number_format_is_named_where_it_keeps_less():
+    """On GPUs what is looked up is fp32 whatever travels."""
+    request = request_of(tables_of([10] * 8, 64), topology_of(2, 2), global_size=2**20, plan="table_wise")
+    for device, would_do in (("cpu", True), ("cuda", False)):
+        on_device = replace(request, topology=replace(request.topology, device=device))
+        (wide, *_), (narrow, *_) = (
+            memory_of_pools(of, plan_of(of)) for of in (on_device, replace(on_device, exchange_dtype="fp16"))
+        )
+        assert (narrow < wide) == would_do
+        tight = replace(on_device, topology=replace(on_device.topology, memory_bytes=wide - 1))
+        assert ("exchange_dtype fp16" in refusal_of(tight).valid) == would_do
 
 
 @pytest.mark.parametrize("kind", COLUMN_TYPES)

@@ -1,0 +1,160 @@
+"""The bytes that a plan counts beside weights and optimizer's state are those that a batch keeps."""
+
+import gc
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+from unittest import mock
+
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharding.plan import Plan, PlanRequest, ShardingType, Table
+from sharding.plan import memory as planned
+from sharding.plan.answer import answer_of
+from sharding.plan.memory import Memory
+from sharding.plan.topology import plain_topology
+from sharding.ranks import Ranks
+from sharding.tables import ShardedTables, TableOptimizer, native, slices
+from sharding.tables.slices import Slices
+from tests.distributed.plans import plan_of
+from tests.distributed.rank_pool import RankPools
+
+GLOBAL_SIZE, CHUNK_SIZE, DIM, NUM_IDS = 4096, 256, 32, 2
+TABLES = [Table(f"t{number}", 500 + number, DIM, NUM_IDS) for number in range(4)]
+SLICE_BYTES = 2**16
+"""Small, so that there are several slices."""
+
+
+def tensor_bytes() -> dict[int, int]:
+    """Of every tensor of this process that is not frozen, each memory once."""
+    with warnings.catch_warnings(action="ignore"):
+        tensors = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+    return {of.untyped_storage().data_ptr(): of.untyped_storage().nbytes() for of in tensors}
+
+
+class Watch:
+    """The most that new tensors took, whenever it was looked at."""
+
+    def __init__(self) -> None:
+        self._before = tensor_bytes()
+        # What is there need not be looked through again.
+        gc.freeze()
+        self.most = 0
+
+    def look(self) -> None:
+        self.most = max(self.most, sum(size for place, size in tensor_bytes().items() if place not in self._before))
+
+    def before(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **named: Any) -> Any:
+            self.look()
+            return function(*arguments, **named)
+
+        return watched
+
+
+def bags(seed: int, num_samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, 500, (len(TABLES) * num_samples * NUM_IDS,), generator=generator)
+    return ids, torch.full((len(TABLES) * num_samples,), NUM_IDS, dtype=torch.int32)
+
+
+def most_kept(ranks: Ranks, plan: Plan, exchange_dtype: Literal["fp32", "fp16"], transport: Any, is_built: bool) -> int:
+    """Bytes of a training batch, the one before it and the one ahead."""
+    share = GLOBAL_SIZE // ranks.world_size
+    # Where they are there, they have to be loaded.
+    built = mock.patch.object(native, "is_built", return_value=native.is_built() and is_built)
+    with built, mock.patch.object(slices, "SLICE_BYTES", SLICE_BYTES):
+        tables = ShardedTables(
+            plan,
+            TableOptimizer("rowwise_adagrad", 1.0),
+            ranks,
+            exchange_dtype=exchange_dtype,
+            seed=0,
+            chunk_size=CHUNK_SIZE,
+            transport=transport,
+        )
+        tables._chunks.of(CHUNK_SIZE)
+        gradient = torch.ones(CHUNK_SIZE, len(TABLES), DIM)
+        watch = Watch()
+        with (
+            mock.patch.object(native, "update", watch.before(native.update)),
+            mock.patch.object(dist, "all_reduce", watch.before(dist.all_reduce)),
+        ):
+            ahead = tables.send(*bags(0, share))
+            for seed in (1, 2):
+                sent, ahead = ahead, tables.send(*bags(seed, share))
+                pooled = tables.lookup(sent, GLOBAL_SIZE, 0.1)
+                for start in range(0, share, CHUNK_SIZE):
+                    pooled.chunk(start, start + CHUNK_SIZE)
+                    watch.look()
+                    pooled.set_gradient(start, start + CHUNK_SIZE, gradient)
+                    watch.look()
+                pooled.update()
+            ahead.wait()
+    gc.unfreeze()
+    return watch.most - bytes_of_others(tables, ranks)
+
+
+def bytes_of_others(tables: ShardedTables, ranks: Ranks) -> int:
+    """In one memory, what lies on the desks of the other ranks: each counts its own."""
+    desks = getattr(tables._transports[0], "_desks", [])
+    others = [desk for rank, desk in enumerate(desks) if rank != ranks.rank]
+    return sum(desk.offsets.nbytes + desk.gradients.nbytes + desk.ids().nbytes for desk in others)
+
+
+def planned_buffers(plan: Plan, exchange_dtype: Literal["fp32", "fp16"], transport: Any, device: Any) -> list[int]:
+    """Of each rank, without what sorts."""
+    request = PlanRequest(
+        tuple(TABLES),
+        replace(plain_topology(1, plan.world_size), device=device),
+        GLOBAL_SIZE,
+        CHUNK_SIZE,
+        exchange_dtype=exchange_dtype,
+        transport=transport,
+    )
+    with (
+        mock.patch.object(planned, "SLICE_BYTES", SLICE_BYTES),
+        mock.patch.dict(planned.SORTED_BYTES, dict.fromkeys(planned.SORTED_BYTES, 0)),
+    ):
+        return [sum(rank.buffer_bytes.values()) for rank in answer_of(request, plan).ranks]
+
+
+@pytest.mark.parametrize(
+    ("transport", "sharding_type", "exchange_dtype", "device"),
+    [
+        ("memory", "row_wise", "fp32", "cpu"),
+        ("memory", "table_wise", "fp16", "cpu"),
+        ("network", "table_wise", "fp32", "cpu"),
+        ("network", "row_wise", "fp16", "cpu"),
+        ("network", "data_parallel", "fp32", "cpu"),
+        ("network", "table_wise", "fp32", "cuda"),
+        ("network", "table_wise", "fp16", "cuda"),
+    ],
+)
+def test_what_a_plan_counts_is_what_a_batch_keeps(
+    rank_pools: RankPools, transport: str, sharding_type: ShardingType, exchange_dtype: Any, device: str
+):
+    """As on GPUs: by FBGEMM, which is counted as it keeps its numbers there; here it runs on the CPU."""
+    plan = plan_of(TABLES, sharding_type, 2)
+    kept = rank_pools.of(2).run(most_kept, plan, exchange_dtype, transport, device == "cpu")
+    counted = planned_buffers(plan, exchange_dtype, transport, device)
+    for of_rank, of_plan in zip(kept, counted, strict=True):
+        assert 0.75 * of_plan < of_rank <= 1.02 * of_plan, (kept, counted)
+
+
+@given(
+    share=st.integers(1, 5000),
+    chunk_size=st.integers(1, 5000),
+    columns=st.integers(1, 10_000),
+    exchange_dtype=st.sampled_from(["fp32", "fp16"]),
+)
+def test_slices_are_counted_as_they_are_cut(share: int, chunk_size: int, columns: int, exchange_dtype: Any):
+    request = PlanRequest((), plain_topology(1, 1), share, chunk_size, exchange_dtype=exchange_dtype)
+    cut = Slices.of(share, columns * request.exchange_bytes, chunk_size)
+    in_flight = sum(end - start for start, end in list(cut)[: planned.SLICES_IN_FLIGHT])
+    assert Memory(request, columns)._in_flight == in_flight
