@@ -91,7 +91,7 @@ class Shape:
 
     def parts(self, ranks: Ranks) -> Parts:
         """What `dlrm train` builds for it. Collective."""
-        plan = plan_tables(self.job, self.schema)
+        plan = plan_tables(self.job, self.schema).plan
         return build_parts(self.job, self.schema, plan, ranks, mean_train_weight=1.0)
 
     def batches(self) -> Iterator[DeviceBatch]:

@@ -20,6 +20,7 @@ from dlrm.step import TrainingStep
 from dlrm.variance_reduction import VarianceReduction
 from sharding.dense import FlatSums
 from sharding.plan import Plan, PlanError
+from sharding.plan.answer import answer_of
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables, TableOptimizer
 
@@ -35,13 +36,23 @@ class Parts:
     step: TrainingStep
 
 
-def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> Plan:
+@dataclass(frozen=True)
+class PlannedTables:
+    """Where the tables of a run lie, and how long a step is expected to take."""
+
+    plan: Plan
+    step_seconds: dict[str, float]
+    """By part, of the slowest rank; without the parts that nobody estimates."""
+
+
+def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
     """One table a feature. The same on every rank of a machine: they go by the same figures. Raises DataError."""
     try:
-        _, plan = planned(resolved, tables_of(schema.features, resolved.job.model.embedding_dim), schema.num_dense)
+        tables = tables_of(schema.features, resolved.job.model.embedding_dim)
+        request, plan = planned(resolved, tables, schema.num_dense)
     except PlanError as error:
         raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
-    return plan.renamed(table_name)
+    return PlannedTables(plan.renamed(table_name), answer_of(request, plan).step.parts)
 
 
 def build_parts(

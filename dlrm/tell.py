@@ -3,6 +3,7 @@
 from collections import Counter
 
 from dlrm.advice import advise
+from dlrm.build import PlannedTables
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.noise import LEAST_MEASURED
@@ -16,7 +17,7 @@ FEW_STEPS = 30
 """A run of fewer hardly leaves its warm-up."""
 
 
-def tell_data_and_plan(reporter: Reporter, dataset: Dataset, plan: Plan) -> None:
+def tell_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
     """What was loaded, and which rank gets which tables."""
     reporter.event(
         "data_loaded",
@@ -31,12 +32,14 @@ def tell_data_and_plan(reporter: Reporter, dataset: Dataset, plan: Plan) -> None
         reporter.event(
             "one_label", f"every training row has label {dataset.train_label_rate:.0f}: nothing can be learned"
         )
+    plan = planned.plan
     reporter.event(
         "plan",
         f"{_types_in_words(plan)}; the largest rank holds {plan.imbalance:.2f} times the mean",
         imbalance=plan.imbalance,
         weight_bytes=[plan.weight_bytes(rank) for rank in range(plan.world_size)],
         tables={t.table.name: {"type": t.sharding_type, "ranks": list(t.ranks)} for t in plan.tables},
+        step_seconds=planned.step_seconds,
     )
 
 

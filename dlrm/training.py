@@ -55,11 +55,11 @@ def train(
     """
     job = resolved.job
     # Machines differ in what is measured on them: all go by the first rank's plan.
-    plan = on_all(ranks.background_group, lambda: plan_tables(resolved, dataset.schema), DataError)[0]
+    tables = on_all(ranks.background_group, lambda: plan_tables(resolved, dataset.schema), DataError)[0]
     tell_warnings(reporter, resolved)
-    tell_data_and_plan(reporter, dataset, plan)
+    tell_data_and_plan(reporter, dataset, tables)
     reporter.progress("building", "dealing out the tables")
-    parts = build_parts(resolved, dataset.schema, plan, ranks, mean_train_weight=dataset.mean_train_weight)
+    parts = build_parts(resolved, dataset.schema, tables.plan, ranks, mean_train_weight=dataset.mean_train_weight)
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
     restored = _restored(directory, state, label, reporter)
     if restored is None:

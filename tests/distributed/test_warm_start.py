@@ -86,7 +86,8 @@ def begin(ranks: Ranks, resolved: ResolvedJob, path: Path) -> Begun | str:
     directory = RunDirectory(path)
     directory.attempt(1).create()
     dataset = open_data(resolved.job.data, None, None)
-    parts = build_parts(resolved, dataset.schema, plan_tables(resolved, dataset.schema), ranks, mean_train_weight=1.0)
+    plan = plan_tables(resolved, dataset.schema).plan
+    parts = build_parts(resolved, dataset.schema, plan, ranks, mean_train_weight=1.0)
     reporter = Reporter(directory.attempt(1), ranks.rank)
     assert parts.reduction is not None
     try:

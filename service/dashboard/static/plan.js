@@ -20,14 +20,24 @@ export function showPlan(details, plan, parts) {
     ...bytes.slice(0, SHOWN_RANKS).map((held, rank) => row(`rank ${rank}`, bar(held / most), fileSize(held))),
   );
   if (bytes.length > SHOWN_RANKS) ranks.append(row(`and ${integer(bytes.length - SHOWN_RANKS)} more`, "", ""));
-  const seconds = Object.entries(parts?.details.seconds ?? {});
-  const all = seconds.reduce((sum, [, value]) => sum + value, 0);
-  steps.closest("table").hidden = !seconds.length;
+  showStep(steps, plan.details.step_seconds ?? {}, parts?.details.seconds ?? {});
+}
+
+/** Seconds of a step by part, as they were estimated and, once a run is over, measured. */
+function showStep(steps, estimated, measured) {
+  const names = [...new Set([...Object.keys(estimated), ...Object.keys(measured)])];
+  const shown = Object.keys(measured).length ? measured : estimated;
+  const all = Object.values(shown).reduce((sum, value) => sum + value, 0) || 1;
+  steps.closest("table").hidden = !names.length;
   steps.replaceChildren(
-    ...seconds.map(([part, value]) => row(part.replaceAll("_", " "), bar(value / all), `${(1e3 * value).toFixed(1)} ms`)),
+    ...names.map((name) =>
+      row(name.replaceAll("_", " "), bar((shown[name] ?? 0) / all), milliseconds(estimated[name]), milliseconds(measured[name])),
+    ),
   );
 }
 
-const row = (name, middle, last) =>
-  element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, middle), element("td", {}, last));
+const milliseconds = (seconds) => (seconds === undefined ? "–" : `${(1e3 * seconds).toFixed(1)} ms`);
+
+const row = (name, ...cells) =>
+  element("tr", {}, element("th", { scope: "row" }, name), ...cells.map((cell) => element("td", {}, cell)));
 const bar = (share) => element("progress", { value: share, max: 1 });

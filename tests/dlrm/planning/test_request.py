@@ -100,7 +100,7 @@ def test_hashed_columns_have_known_tables():
 def test_a_training_gets_tables_by_their_names_in_models():
     schema = DataSchema(1, (Feature("user.id", 50), Feature("type", 60)))
     document = {"data": {"format": "synthetic"}, "sharding": {"tables": [{"pattern": "user.*", "type": "row_wise"}]}}
-    plan = plan_tables(resolve(parse_job(document)), schema)
+    plan = plan_tables(resolve(parse_job(document)), schema).plan
     assert [table.table.name for table in plan.tables] == ["user%2Eid", "%74ype"]
     assert (plan.tables[0].sharding_type, plan.tables[0].reason) == ("row_wise", "as asked")
 

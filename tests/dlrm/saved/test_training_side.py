@@ -48,7 +48,7 @@ def trained_and_evaluated(
     """Train an epoch, save, evaluate: this rank's evaluation rows, [3, n] scores, labels, weights; and the report."""
     resolved = ResolvedJob.model_validate_json(document)
     dataset = open_packed(packed)
-    plan = plan_tables(resolved, dataset.schema)
+    plan = plan_tables(resolved, dataset.schema).plan
     parts = build_parts(resolved, dataset.schema, plan, ranks, mean_train_weight=dataset.mean_train_weight)
     size, job = resolved.job.batch.global_size, resolved.job
     with TrainBatches(dataset.train, size, ranks.rank, ranks.world_size, seed=0, num_epochs=job.run.epochs) as batches:
