@@ -17,6 +17,8 @@ if sys.platform == "linux":
     # At compile time alone: the linker adds no OpenMP of its own, so that the threads are those of torch.
     COMPILE.append("-fopenmp")
 LIBRARIES = {"sharding.native._tables": "sharding/native/tables", "dlrm.native._interaction": "dlrm/native"}
+SHARED = "sharding/native"
+"""Headers of both."""
 
 
 def extensions() -> list[Extension]:
@@ -26,7 +28,11 @@ def extensions() -> list[Extension]:
         Extension(
             name,
             sorted(map(str, Path(directory).glob("*.cpp"))),
-            depends=[*sorted(map(str, Path(directory).glob("*.h"))), "setup.py"],
+            include_dirs=[SHARED],
+            depends=[
+                *sorted(str(path) for place in (directory, SHARED) for path in Path(place).glob("*.h")),
+                "setup.py",
+            ],
             language="c++",
             extra_compile_args=COMPILE,
         )

@@ -93,12 +93,13 @@ class VarianceReduction:
         # Signs, here and below, since a `where` or a comparison takes as long as several such passes.
         is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self._variance.sign())
         ratio.div_(variance).nan_to_num_(nan=0.0).mul_(is_alive)
-        parts = zip(ratio.split(self._sums.sizes), is_alive.split(self._sums.sizes), strict=True)
-        factor = torch.cat([self._clipped(ratio, is_alive) for ratio, is_alive in parts])
+        for part, is_part_alive in zip(ratio.split(self._sums.sizes), is_alive.split(self._sums.sizes), strict=True):
+            self._clip(part, is_part_alive)
+        factor = ratio
         self._smoothed.lerp_(factor, 1 - self._beta)
         self._num_measured += 1
-        at_bounds = [torch.eq(factor, bound, out=torch.empty_like(factor)) for bound in (self._config.gamma, 1.0)]
-        return AtBounds(*torch.stack([at_bound.mean(dtype=torch.float64) for at_bound in at_bounds]).tolist())
+        at_bounds = [torch.eq(factor, bound, out=is_alive).sum() for bound in (self._config.gamma, 1.0)]
+        return AtBounds(*(number / factor.numel() for number in torch.stack(at_bounds).tolist()))
 
     def _move_variance(self, moments: Moments) -> None:
         """By the share that was measured; of elements that were seen, since it is no news that a few samples miss some.
@@ -106,16 +107,17 @@ class VarianceReduction:
         One that was never seen before takes what is seen now.
         """
         share = moments.num_measured / self._global_size if self.has_measured else 1.0
-        weight = self._variance.sign().mul_(share - 1.0).add_(1.0).mul_(moments.mean_square.sign())
+        is_seen = moments.mean_square.sign()
+        weight = torch.addcmul(is_seen, is_seen, self._variance.sign(), value=share - 1.0)
         self._variance.lerp_(moments.variance(), weight)
 
-    def _clipped(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> torch.Tensor:
-        """Of one tensor, is_alive in ones and zeros. Elements without gradient are dead, and count in no mean; all of
-        them dead are left alone.
+    def _clip(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> None:
+        """Make the ratios of one tensor its factors, in place; is_alive in ones and zeros. Elements without gradient
+        are dead, and count in no mean; all of them dead are left alone.
         """
         mean_ratio = ratio.sum() / is_alive.sum()
         # Over a mean of nothing, or of 0.
-        return (ratio / mean_ratio).clamp_(self._config.gamma, 1.0).nan_to_num_(nan=1.0)
+        ratio.div_(mean_ratio).clamp_(self._config.gamma, 1.0).nan_to_num_(nan=1.0)
 
     def _controlled(self, factor: torch.Tensor, index: int) -> torch.Tensor:
         if self._config.control is None:
@@ -133,4 +135,4 @@ class VarianceReduction:
         before = [parameter.clone() for parameter in self._parameters]
         self._optimizer.step()
         for parameter, old, part in zip(self._parameters, before, self._sums.shaped(factor), strict=True):
-            parameter.copy_(torch.lerp(old, parameter, part))
+            torch.lerp(old, parameter, part, out=parameter)

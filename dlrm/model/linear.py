@@ -1,4 +1,4 @@
-"""Linear layers whose ReLU is part of the matrix product."""
+"""Linear layers, and the ReLU behind them in place."""
 
 from typing import Any
 
@@ -38,7 +38,10 @@ class _OwnLinear(torch.autograd.Function):
         is_activated: bool,
     ) -> torch.Tensor:
         rounded, rounded_weight = inputs.to(dtype), weight.to(dtype)
-        outputs = linear(rounded, rounded_weight, None if bias is None else bias.to(dtype), is_activated=is_activated)
+        outputs = linear(rounded, rounded_weight, None if bias is None else bias.to(dtype))
+        if is_activated:
+            # Not as part of the product: oneDNN's ReLU makes 0 of what is no number, and nobody would learn of it.
+            torch.relu_(outputs)
         ctx.save_for_backward(rounded, rounded_weight, outputs if is_activated else None)
         ctx.dtypes = inputs.dtype, weight.dtype
         return outputs

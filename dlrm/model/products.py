@@ -23,12 +23,10 @@ def has_own_products(device: torch.device, dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def linear(
-    inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, is_activated: bool = False
-) -> torch.Tensor:
-    """[c, m], [n, m], [n] -> [c, n], behind a ReLU where asked. Knows nothing of autograd."""
+def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """[c, m], [n, m], [n] -> [c, n]. Knows nothing of autograd."""
     assert _onednn_linear is not None, "has_own_products was asked"
-    return _onednn_linear(inputs, weight, bias, "relu" if is_activated else "none", [], "")
+    return _onednn_linear(inputs, weight, bias, "none", [], "")
 
 
 def input_gradient(gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

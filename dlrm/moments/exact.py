@@ -14,8 +14,9 @@ from dlrm.moments.moments import Moments
 from dlrm.moments.positions import bounds, chunks_of, num_in
 from sharding.dense import FlatSums
 
-LEAST_RUN = 1024
-"""Samples measured in a row: fewer would make chunks too small to be fast, more would leave some ranks without any."""
+LEAST_RUN = 2048
+"""Samples measured in a row: fewer would cut chunks short, which are slower then, more would leave some ranks without
+any. A constant, since neither the chunk nor W may change what is measured."""
 
 
 class ExactMoments(Estimator):

@@ -31,9 +31,9 @@ class Moments:
 
     def variance(self) -> torch.Tensor:
         """[P] Of the gradients of single samples, unbiased but for the least one; 0 where no gradient was seen."""
-        variance = self.mean_square - self.measured_mean.square()
+        variance = torch.addcmul(self.mean_square, self.measured_mean, self.measured_mean, value=-1.0)
         least = self.mean_square * LEAST_VARIANCE
-        return torch.maximum(variance, least) * self._to_single_samples
+        return torch.maximum(variance, least, out=least).mul_(self._to_single_samples)
 
     def noise(self, sizes: list[int]) -> tuple[list[float], list[float]]:
         """tr(Sigma) and |G|^2 of each part of the parameters, unbiased, and so not always positive.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "rows.h"
 #include "share.h"
 
 namespace dlrm_tables {

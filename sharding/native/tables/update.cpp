@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "half.h"
+#include "rows.h"
 #include "share.h"
 
 namespace dlrm_tables {

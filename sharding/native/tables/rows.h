@@ -1,17 +1,9 @@
-// How hot loops are built: one body for every generation of processors, and vectors that each has instructions for.
+// Rows of a table: those of common lengths, and how they are asked for ahead of their turn.
 #pragma once
 
 #include <cstdint>
 
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
-// The loader picks the one for this machine.
-#define FOR_EVERY_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define FOR_EVERY_CPU
-#endif
-// Into each of the bodies: what stays a function of its own is built for the oldest processor alone.
-#define INLINE __attribute__((always_inline)) inline
-#define INLINE_LAMBDA __attribute__((always_inline))
+#include "every_cpu.h"
 
 namespace dlrm_tables {
 
