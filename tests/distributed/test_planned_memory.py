@@ -41,6 +41,8 @@ class Watch:
     """The most that new tensors took, whenever it was looked at."""
 
     def __init__(self) -> None:
+        # What earlier tests have left would make room for new tensors at old places.
+        gc.collect()
         self._before = tensor_bytes()
         # What is there need not be looked through again.
         gc.freeze()

@@ -1,4 +1,6 @@
 import shutil
+import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,18 @@ from dlrm.config import DataConfig
 from dlrm.data.prepare.cache import prepared
 from dlrm.model import PlainModel
 from tests.dlrm.saved.made_models import made_model
+
+PROGRAM_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+
+
+@pytest.fixture(autouse=True)
+def _signals_stay_as_they_were() -> Iterator[None]:
+    """Programs that run in this process set them for themselves, and a broken pipe would end all tests behind them."""
+    before = {number: signal.getsignal(number) for number in PROGRAM_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
 
 SCHEMA = {
     "weight": "worth",

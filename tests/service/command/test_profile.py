@@ -36,7 +36,7 @@ def test_parts_come_with_their_share_and_the_slowest_rank(
     lines = shown(directory, capsys)
     assert ["lookup", "10.00", "10.0", "%", "10.00"] in lines
     assert ["dense", "60.00", "60.0", "%", "80.00"] in lines
-    assert ["between", "steps", "30.00", "30.0", "%", "30.00"] in lines
+    assert ["between", "steps:", "data,", "evaluation", "30.00", "30.0", "%", "30.00"] in lines
     assert ["aten::mm", "50.00", "50.0", "%", "1,234"] in lines
     text = " ".join(word for line in lines for word in line)
     assert "100.0 ms, mean of steps 6 to 8" in text
