@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlrm.build import build_parts, plan_tables
+from dlrm.build import PlannedTables, build_parts, plan_tables
 from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.saver import Saver, SaveSettings
@@ -54,8 +54,7 @@ def train(
     model. Raises DataError, DivergedError, CheckpointError.
     """
     job = resolved.job
-    # Machines differ in what is measured on them: all go by the first rank's plan.
-    tables = on_all(ranks.background_group, lambda: plan_tables(resolved, dataset.schema), DataError)[0]
+    tables = _planned(resolved, dataset, ranks)
     tell_warnings(reporter, resolved)
     tell_data_and_plan(reporter, dataset, tables)
     reporter.progress("building", "dealing out the tables")
@@ -94,6 +93,17 @@ def train(
             tell_advice(reporter, job, progress)
         reporter.progress("saving", "writing the checkpoint")
         return Trained(reason, progress, saver.save(progress))
+
+
+def _planned(resolved: ResolvedJob, dataset: Dataset, ranks: Ranks) -> PlannedTables:
+    """The first rank's plan, on all: machines differ in what is measured on them. Raises DataError."""
+
+    def plan() -> PlannedTables | None:
+        return plan_tables(resolved, dataset.schema) if ranks.rank == 0 else None
+
+    tables = on_all(ranks.background_group, plan, DataError)[0]
+    assert tables is not None, "the first rank makes one"
+    return tables
 
 
 def _batches(job: JobSpec, dataset: Dataset, ranks: Ranks, start_batch: int) -> TrainBatches:

@@ -9,13 +9,10 @@ from collections.abc import Iterable, Sequence
 
 from sharding.plan.plan import FLOAT_BYTES, Block, Table, TablePlan, state_bytes
 from sharding.plan.request import PlanRequest
+from sharding.slice_size import SLICES_IN_FLIGHT, slice_size
 
 ID_BYTES = 8
 LENGTH_BYTES = 4
-SLICE_BYTES = 32 * 2**20
-"""Of one rank's pooled embeddings in a slice, where that is more than a chunk; as `sharding.tables.slices` has it."""
-SLICES_IN_FLIGHT = 2
-"""Pooled embeddings; and as many with gradients on their way back."""
 ARRIVED = 2
 """Batches whose ids are with the owners of their rows: this one's and the next one's."""
 SORTED_BYTES = {"cpu": 16, "cuda": 40}
@@ -107,5 +104,5 @@ class Memory:
 
     def _samples_in_flight(self, split_columns: int) -> int:
         sample_bytes = split_columns * self._request.exchange_bytes
-        in_slice = max(self._request.chunk_size, SLICE_BYTES // max(1, sample_bytes))
+        in_slice = slice_size(self._share, sample_bytes, self._request.chunk_size)
         return min(self._share, SLICES_IN_FLIGHT * in_slice)

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from sharding.plan import Plan
 from sharding.ranks import Ranks
+from sharding.slice_size import SLICES_IN_FLIGHT
 from sharding.tables.background import Background
 from sharding.tables.bags import Bags
 from sharding.tables.owner import OwnedBatch, Owner
@@ -23,9 +24,6 @@ from sharding.tables.routes import Arrived, exchange_ids
 from sharding.tables.shard import Place, places_on, side_by_side
 from sharding.tables.slices import Slices
 from sharding.tables.transport import Terms
-
-NUM_AHEAD = 2
-"""Slices whose pooled embeddings are here or on their way: a chunk is in two at most."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class _Exchange:
         """Gradients, from the oldest on: as few as fly, since each holds a slice."""
         self._gradients: dict[int, torch.Tensor] = {}
         self._num_filled = 0
-        for number in range(min(NUM_AHEAD, len(slices))):
+        for number in range(min(SLICES_IN_FLIGHT, len(slices))):
             self._fetch(number)
 
     def fill(self, start: int, end: int, out: torch.Tensor) -> None:
@@ -157,7 +155,7 @@ class _Exchange:
             if not self._is_training and number - 1 in self._pooled:
                 # There is no gradient to wait for.
                 del self._pooled[number - 1]
-                self._fetch(number - 1 + NUM_AHEAD)
+                self._fetch(number - 1 + SLICES_IN_FLIGHT)
             parts = self._layout.parts(self._pooled[number].land())
             for piece in self._layout.pieces:
                 target = out[of_chunk, piece.place.feature, piece.place.columns]
@@ -215,8 +213,8 @@ class _Exchange:
         del self._pooled[number]
         arriving = self._owned.gradient(number).view(-1)
         self._returning.append(self._exchange(arriving, self._gradients.pop(number), end - start, is_return=True))
-        self._fetch(number + NUM_AHEAD)
-        if len(self._returning) >= NUM_AHEAD:
+        self._fetch(number + SLICES_IN_FLIGHT)
+        if len(self._returning) >= SLICES_IN_FLIGHT:
             self._returning.popleft().land()
 
     def _exchange(self, arriving: torch.Tensor, leaving: torch.Tensor, size: int, *, is_return: bool) -> _Flight:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-SLICE_BYTES = 32 * 2**20
-"""Of one rank's pooled embeddings in a slice: large enough to fly fast, small beside the block."""
+from sharding.slice_size import slice_size
 
 
 @dataclass(frozen=True)
@@ -19,8 +18,8 @@ class Slices:
 
     @classmethod
     def of(cls, num_samples: int, sample_bytes: int, chunk_size: int) -> "Slices":
-        """sample_bytes: of what arrives of a sample. chunk_size: c at most; a chunk is in two slices at most."""
-        return cls(num_samples, min(num_samples, max(chunk_size, SLICE_BYTES // max(1, sample_bytes))))
+        """See `slice_size`."""
+        return cls(num_samples, slice_size(num_samples, sample_bytes, chunk_size))
 
     def __len__(self) -> int:
         return math.ceil(self.num_samples / self.size)

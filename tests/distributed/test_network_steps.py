@@ -21,12 +21,12 @@ SLICE_BYTES = 300 * len(ROWS) * SETTING.model.embedding_dim * 4
 
 
 def train_in_slices(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained:
-    with mock.patch("sharding.tables.slices.SLICE_BYTES", SLICE_BYTES):
+    with mock.patch("sharding.slice_size.SLICE_BYTES", SLICE_BYTES):
         return train(ranks, setting, batches)
 
 
 def resume_in_slices(ranks: Ranks, directory: Path, setting: Setting, batches: list[GlobalBatch], up_to: int) -> Piece:
-    with mock.patch("sharding.tables.slices.SLICE_BYTES", SLICE_BYTES):
+    with mock.patch("sharding.slice_size.SLICE_BYTES", SLICE_BYTES):
         return train_on(ranks, directory, setting, batches, up_to)
 
 

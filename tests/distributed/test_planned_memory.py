@@ -13,13 +13,14 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sharding import slice_size
 from sharding.plan import Plan, PlanRequest, ShardingType, Table
 from sharding.plan import memory as planned
 from sharding.plan.answer import answer_of
 from sharding.plan.memory import Memory
 from sharding.plan.topology import plain_topology
 from sharding.ranks import Ranks
-from sharding.tables import ShardedTables, TableOptimizer, native, slices
+from sharding.tables import ShardedTables, TableOptimizer, native
 from sharding.tables.slices import Slices
 from tests.distributed.plans import plan_of
 from tests.distributed.rank_pool import RankPools
@@ -30,10 +31,14 @@ SLICE_BYTES = 2**16
 """Small, so that there are several slices."""
 
 
-def tensor_bytes() -> dict[int, int]:
-    """Of every tensor of this process that is not frozen, each memory once."""
+def live_tensors() -> list[torch.Tensor]:
+    """Every tensor of this process that is not frozen."""
     with warnings.catch_warnings(action="ignore"):
-        tensors = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+        return [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+
+
+def tensor_bytes(tensors: list[torch.Tensor]) -> dict[int, int]:
+    """Of each memory once."""
     return {of.untyped_storage().data_ptr(): of.untyped_storage().nbytes() for of in tensors}
 
 
@@ -41,15 +46,17 @@ class Watch:
     """The most that new tensors took, whenever it was looked at."""
 
     def __init__(self) -> None:
-        # What earlier tests have left would make room for new tensors at old places.
         gc.collect()
-        self._before = tensor_bytes()
+        # Held, so that no new tensor comes to the place of an old one.
+        self._held = live_tensors()
+        self._before = tensor_bytes(self._held)
         # What is there need not be looked through again.
         gc.freeze()
         self.most = 0
 
     def look(self) -> None:
-        self.most = max(self.most, sum(size for place, size in tensor_bytes().items() if place not in self._before))
+        now = tensor_bytes(live_tensors())
+        self.most = max(self.most, sum(size for place, size in now.items() if place not in self._before))
 
     def before(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*arguments: Any, **named: Any) -> Any:
@@ -70,7 +77,7 @@ def most_kept(ranks: Ranks, plan: Plan, exchange_dtype: Literal["fp32", "fp16"],
     share = GLOBAL_SIZE // ranks.world_size
     # Where they are there, they have to be loaded.
     built = mock.patch.object(native, "is_built", return_value=native.is_built() and is_built)
-    with built, mock.patch.object(slices, "SLICE_BYTES", SLICE_BYTES):
+    with built, mock.patch.object(slice_size, "SLICE_BYTES", SLICE_BYTES):
         tables = ShardedTables(
             plan,
             TableOptimizer("rowwise_adagrad", 1.0),
@@ -90,6 +97,8 @@ def most_kept(ranks: Ranks, plan: Plan, exchange_dtype: Literal["fp32", "fp16"],
             ahead = tables.send(*bags(0, share))
             for seed in (1, 2):
                 sent, ahead = ahead, tables.send(*bags(seed, share))
+                # What it takes on its way is not looked at: that is another thread's.
+                ahead.wait()
                 pooled = tables.lookup(sent, GLOBAL_SIZE, 0.1)
                 for start in range(0, share, CHUNK_SIZE):
                     pooled.chunk(start, start + CHUNK_SIZE)
@@ -120,7 +129,7 @@ def planned_buffers(plan: Plan, exchange_dtype: Literal["fp32", "fp16"], transpo
         transport=transport,
     )
     with (
-        mock.patch.object(planned, "SLICE_BYTES", SLICE_BYTES),
+        mock.patch.object(slice_size, "SLICE_BYTES", SLICE_BYTES),
         mock.patch.dict(planned.SORTED_BYTES, dict.fromkeys(planned.SORTED_BYTES, 0)),
     ):
         return [sum(rank.buffer_bytes.values()) for rank in answer_of(request, plan).ranks]
@@ -158,5 +167,5 @@ def test_what_a_plan_counts_is_what_a_batch_keeps(
 def test_slices_are_counted_as_they_are_cut(share: int, chunk_size: int, columns: int, exchange_dtype: Any):
     request = PlanRequest((), plain_topology(1, 1), share, chunk_size, exchange_dtype=exchange_dtype)
     cut = Slices.of(share, columns * request.exchange_bytes, chunk_size)
-    in_flight = sum(end - start for start, end in list(cut)[: planned.SLICES_IN_FLIGHT])
+    in_flight = sum(end - start for start, end in list(cut)[: slice_size.SLICES_IN_FLIGHT])
     assert Memory(request, columns)._in_flight == in_flight

@@ -85,7 +85,7 @@ def weights_of(tables: ShardedTables) -> dict[tuple[str, int, int], torch.Tensor
 def look_up_and_update(ranks: Ranks, how: How, batches: list[Bags]) -> Made:
     """Chunk by chunk, the gradient of one before the next is taken; all agree before anything moves; as a step does."""
     size = GLOBAL_SIZE // ranks.world_size
-    with kernels_of(how.way), mock.patch("sharding.tables.slices.SLICE_BYTES", SLICE_BYTES):
+    with kernels_of(how.way), mock.patch("sharding.slice_size.SLICE_BYTES", SLICE_BYTES):
         tables = how.make(ranks)
         made = Made(weights_of(tables), {}, [], [])
         # As in training, the ids of a batch travel while the one before it is updated.

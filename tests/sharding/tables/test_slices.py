@@ -2,7 +2,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharding.tables.slices import SLICE_BYTES, Slices
+from sharding.slice_size import SLICE_BYTES
+from sharding.tables.slices import Slices
 
 SIZES = st.integers(1, 5000)
 
