@@ -1,7 +1,7 @@
 """Builds the own operators where torch and a C++ compiler are at hand; all else is told in pyproject.toml.
 
 Without torch the package is pure Python: the service and the client need no more. An operator that cannot be built does
-not fail the install: `sharding.native.why_not` says what is the matter, and FBGEMM's kernels serve instead.
+not fail the install: `sharding.native.why_not` says what is the matter, and kernels of FBGEMM and torch serve instead.
 """
 
 import json
@@ -61,7 +61,7 @@ class BuildOperators(build_ext):
         except Exception as error:  # whatever it is, the package works without
             record["error"] = f"{type(error).__name__}: {error}"
             library.unlink(missing_ok=True)
-            self.warn(f"{ext.name} could not be built, FBGEMM's kernels will be used: {record['error']}")
+            self.warn(f"{ext.name} could not be built, slower ones will be used: {record['error']}")
         library.parent.mkdir(parents=True, exist_ok=True)
         library.with_suffix(".json").write_text(json.dumps(record))
 

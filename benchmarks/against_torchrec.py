@@ -76,8 +76,9 @@ def measured(cell: Cell, before: list[Trial], num_rounds: int, seconds: float) -
                 yield Trial(cell, number, failure=f"needs {_bytes_needed(cell) / 1e9:.0f} GB of free memory")
                 return
             rates = measure_rates(len(os.sched_getaffinity(0)))
-            # Each goes first in every other round.
-            turns = engines if number % 2 else engines[::-1]
+            # Each goes first in its turn.
+            first = number % len(engines)
+            turns = engines[first:] + engines[:first]
             try:
                 made = {engine: _turn(cell, engine, worlds, stay, seconds) for engine in turns}
             except WorldError as error:

@@ -14,7 +14,7 @@ from benchmarks.trials import Trial, Trials
 CELL_HEAD = ["compared", "W", "B", "ids", "bags"]
 HEAD = [
     *CELL_HEAD,
-    *["ours, samples/s", "TorchRec's", "ratio", "least", "largest", "of CPU time"],
+    *["rounds", "ours, samples/s", "TorchRec's", "ratio", "least", "largest", "of CPU time"],
     *["GB a rank, ours", "TorchRec's", "of the roofline, ours", "TorchRec's"],
 ]
 PARTS_HEAD = [*CELL_HEAD, "part", "s a step", "at least, s", "of the roofline"]
@@ -162,6 +162,7 @@ def _line(summary: Summary) -> list[str]:
     peaks, shares = summary.peak_memory_bytes, summary.roofline_fraction
     return [
         *_names(summary.cell),
+        str(summary.num_rounds),
         f"{summary.samples_per_second['ours']:,.0f}",
         f"{summary.samples_per_second[theirs]:,.0f}{', fp16 wire' if theirs == 'torchrec_fp16_wire' else ''}",
         *(f"{ratio:.2f}" for ratio in (summary.ratio, summary.least_ratio, summary.largest_ratio, summary.cpu_ratio)),

@@ -2,7 +2,7 @@
 
 Its DLRM in DistributedModelParallel, planned by its planner, with row-wise Adagrad fused into the tables' backward and
 TrainPipelineSparseDist around it all; Adam for the dense parameters, as the jobs that are measured have it. Its initial
-weights and rates are ours, so that both compute the same: `tests/benchmarks/test_torchrec_step.py`.
+weights and rates are ours, so that both compute the same: `tests/benchmarks/test_against_torchrec.py`.
 """
 
 import logging

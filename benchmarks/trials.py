@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -17,8 +18,12 @@ import sharding
 from benchmarks.cells import Cell
 from benchmarks.roofline import Rates
 from benchmarks.worlds import Stretch
+from dlrm.native import has_own_interaction
+from sharding.native import load_library
 
 SOURCES = (".py", ".cpp", ".h", ".so")
+STEPS = [Path(__file__).with_name(name) for name in ("cells.py", "torchrec_step.py", "training.py", "worlds.py")]
+"""What makes both kinds of step."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Trials:
         self._path = path
         self.setting = setting()
         lines = path.read_text().splitlines() if path.exists() else []
-        found = [line for line in map(json.loads, lines) if line["setting"] == self.setting]
+        found = [line for line in map(_read, lines) if line and line["setting"] == self.setting]
         self._trials = [_trial(line["trial"]) for line in found]
 
     def __iter__(self) -> Iterator[Trial]:
@@ -60,7 +65,13 @@ class Trials:
         self._trials.append(trial)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
+            # Behind a line that was cut short there is no end of it.
+            file.write("\n" if self._is_cut_short() else "")
             file.write(json.dumps({"setting": self.setting, "trial": asdict(trial)}) + "\n")
+
+    def _is_cut_short(self) -> bool:
+        text = self._path.read_bytes()
+        return bool(text) and not text.endswith(b"\n")
 
 
 def setting() -> dict[str, Any]:
@@ -74,17 +85,29 @@ def setting() -> dict[str, Any]:
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "torchrec", "fbgemm-gpu-cpu")},
+        "operators": "own" if load_library("tables") and has_own_interaction() else "those of libraries",
         "code": _fingerprint(),
     }
 
 
 def _fingerprint() -> str:
     digest = hashlib.sha256()
-    for package in (dlrm, sharding):
-        (root,) = package.__path__
-        for path in sorted(path for path in Path(root).rglob("*") if path.suffix in SOURCES):
-            digest.update(path.read_bytes())
+    for path in (*_sources(dlrm), *_sources(sharding), *STEPS):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def _sources(package: ModuleType) -> list[Path]:
+    (root,) = package.__path__
+    return sorted(path for path in Path(root).rglob("*") if path.suffix in SOURCES)
+
+
+def _read(line: str) -> dict[str, Any]:
+    """Nothing, of a line that was cut short."""
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return {}
 
 
 def _trial(fields: dict[str, Any]) -> Trial:

@@ -14,13 +14,14 @@ from dlrm.moments import make_estimator, num_extra_sums
 from dlrm.noise import LayerNoise
 from dlrm.optimizers import make_dense_optimizer
 from dlrm.part_clock import PartClock
+from dlrm.planning.here import find_here
 from dlrm.planning.request import planned
 from dlrm.planning.sizes import tables_of
 from dlrm.step import TrainingStep
 from dlrm.variance_reduction import VarianceReduction
 from sharding.dense import FlatSums
 from sharding.plan import Plan, PlanError
-from sharding.plan.answer import answer_of
+from sharding.plan.answer import Answer, answer_of
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables, TableOptimizer
 
@@ -38,21 +39,22 @@ class Parts:
 
 @dataclass(frozen=True)
 class PlannedTables:
-    """Where the tables of a run lie, and how long a step is expected to take."""
+    """Where the tables of a run lie, and what that is expected to take."""
 
     plan: Plan
-    step_seconds: dict[str, float]
-    """By part, of the slowest rank; without the parts that nobody estimates."""
+    """Its tables are named as in models."""
+    answer: Answer
+    """Its tables are named as their columns."""
 
 
 def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
-    """One table a feature. The same on every rank of a machine: they go by the same figures. Raises DataError."""
+    """One table a feature. By what is measured on this machine. Raises DataError."""
     try:
         tables = tables_of(schema.features, resolved.job.model.embedding_dim)
-        request, plan = planned(resolved, tables, schema.num_dense)
+        request, plan = planned(resolved, tables, schema.num_dense, find_here(resolved.job))
     except PlanError as error:
         raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
-    return PlannedTables(plan.renamed(table_name), answer_of(request, plan).step.parts)
+    return PlannedTables(plan.renamed(table_name), answer_of(request, plan))
 
 
 def build_parts(

@@ -1,5 +1,6 @@
 """Evaluation of the model in training: every evaluation row once, over all ranks."""
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -21,7 +22,9 @@ from sharding.ranks import Ranks
 from sharding.tables import ShardedTables
 
 MAX_SHARE_SIZE = 65_536
-"""Samples of one evaluation batch on one rank."""
+"""Samples of one evaluation batch on one rank, at most."""
+MIN_BATCH_SIZE = 16_384
+"""Of all ranks together: smaller ones take longer, and save little memory."""
 
 
 class EvaluationStoppedError(Exception):
@@ -54,9 +57,12 @@ class Evaluator:
         tables: ShardedTables,
         dataset: Dataset,
         ranks: Ranks,
+        share_size: int,
         chunk_size: int,
         stop: StopRequest,
     ) -> None:
+        """share_size: of a training batch on one rank. One of evaluation is no larger, but for MIN_BATCH_SIZE: memory
+        that is enough for training is enough here."""
         self._model = model
         self._tables = tables
         self._rows = dataset.evaluation
@@ -65,7 +71,7 @@ class Evaluator:
         self._ranks = ranks
         self._chunk_size = chunk_size
         self._stop = stop
-        self._share_size = min(-(-self._rows.num_rows // ranks.world_size), MAX_SHARE_SIZE)
+        self._share_size = _share_size(self._rows.num_rows, ranks.world_size, share_size)
         self._baselines: Baselines | None = None
 
     def __call__(self, step: int) -> EvaluationReport:
@@ -116,6 +122,8 @@ class Evaluator:
                 probabilities.append(torch.sigmoid(self._model(batch.dense[start:end], pooled.chunk(start, end))))
             labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
             weights.append(batch.weights)
+            # Its memory is free before the next one is looked up.
+            del batch, pooled
         return torch.stack([torch.cat(probabilities), torch.cat(labels), torch.cat(weights)])
 
     def _gather(self, mine: torch.Tensor) -> Scored | None:
@@ -136,6 +144,12 @@ class Evaluator:
                 best_possible_auc=best_possible_auc(self._rows),
             )
         return self._baselines
+
+
+def _share_size(num_rows: int, world_size: int, train_share_size: int) -> int:
+    """Samples of one evaluation batch on one rank."""
+    wanted = max(train_share_size, math.ceil(MIN_BATCH_SIZE / world_size))
+    return min(math.ceil(num_rows / world_size), wanted, MAX_SHARE_SIZE)
 
 
 def best_possible_auc(rows: RowSource) -> float | None:

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from dlrm.dense_pass import DensePass
 from dlrm.device_batch import DeviceBatch
-from dlrm.moments.estimator import Share
+from dlrm.moments.estimator import Positions
 from dlrm.noise import LayerNoise, StepNoise
 from dlrm.optimizers import StepRates, set_learning_rate
 from dlrm.part_clock import PartClock
@@ -102,9 +102,9 @@ class TrainingStep:
             at_bounds=updated.at_bounds,
         )
 
-    def _share(self, batch: DeviceBatch) -> Share:
+    def _share(self, batch: DeviceBatch) -> Positions:
         size = len(batch.labels)
-        return Share(self.ranks.rank * size, (self.ranks.rank + 1) * size, batch.num_valid)
+        return Positions(self.ranks.rank * size, (self.ranks.rank + 1) * size, batch.num_valid)
 
     def _update(self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates) -> Updated:
         with self.clock.part("table_update"):

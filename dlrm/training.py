@@ -71,7 +71,9 @@ def train(
         progress = restored or Progress(num_steps=batches.num_batches)
         loop = Loop(
             step=parts.step,
-            evaluate=Evaluator(parts.model, parts.tables, dataset, ranks, resolved.chunk_size, stop),
+            evaluate=Evaluator(
+                parts.model, parts.tables, dataset, ranks, resolved.share_size, resolved.chunk_size, stop
+            ),
             rates=LearningRates(job, progress.num_steps),
             reporter=reporter,
             stop=stop,

@@ -23,7 +23,7 @@ class Ranks:
     table_group: dist.ProcessGroup
     """Pooled embeddings and their gradients."""
     ids_group: dist.ProcessGroup
-    """Ids of the next batch, by a thread of their own while this one trains."""
+    """Ids of the next batch; over gloo by a thread of their own while this one trains."""
     dense_group: dist.ProcessGroup
     """Gradients of the dense parameters and agreements; apart, so that they fly beside the tables' exchange."""
     background_group: dist.ProcessGroup
@@ -51,22 +51,23 @@ def joined_ranks() -> Iterator[Ranks]:
 def make_ranks(device: torch.device) -> Ranks:
     """The groups of an initialised default process group. Collective: every rank calls it."""
     table_group = dist.group.WORLD
-    ids_group = dist.new_group(timeout=TIMEOUT)
-    dense_group = dist.new_group(timeout=TIMEOUT)
-    assert isinstance(ids_group, dist.ProcessGroup), "every rank is a member"
-    assert isinstance(table_group, dist.ProcessGroup), "the default process group is initialised"
-    background_group = dist.new_group(backend="gloo", timeout=TIMEOUT)
-    assert isinstance(dense_group, dist.ProcessGroup), "every rank is a member"
-    assert isinstance(background_group, dist.ProcessGroup), "every rank is a member"
+    assert table_group is not None, "the default process group is initialised"
     return Ranks(
         rank=dist.get_rank(),
         world_size=dist.get_world_size(),
         device=device,
         table_group=table_group,
-        ids_group=ids_group,
-        dense_group=dense_group,
-        background_group=background_group,
+        ids_group=_new_group(),
+        dense_group=_new_group(),
+        background_group=_new_group("gloo"),
     )
+
+
+def _new_group(backend: str | None = None) -> dist.ProcessGroup:
+    """Of all ranks. backend: that of the default group, where none is named."""
+    group = dist.new_group(backend=backend, timeout=TIMEOUT)
+    assert isinstance(group, dist.ProcessGroup), "every rank is a member"
+    return group
 
 
 def is_lost_peer(error: Exception) -> bool:

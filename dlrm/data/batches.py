@@ -20,7 +20,6 @@ class Batch:
 
     index: int
     """Of the global batch, counted from 0 through all epochs."""
-    epoch: int
     dense: NDArray[np.float32]
     """[b, N]."""
     bags: Bags
@@ -79,7 +78,7 @@ class TrainBatches:
     def _batch(self, index: int) -> Batch:
         self._look_ahead(index)
         row_numbers = self._order.rows(index)
-        return _share(self._source, row_numbers, self._rank, self._share_size, index, self._order.epoch(index))
+        return _share(self._source, row_numbers, self._rank, self._share_size, index)
 
     def _look_ahead(self, index: int) -> None:
         """Tell of this batch's windows and the one behind, which is fetched while theirs are read."""
@@ -99,20 +98,17 @@ def evaluation_batches(
     def batch(index: int) -> Batch:
         end = min((index + 1) * global_size, source.num_rows)
         row_numbers = np.arange(index * global_size, end, dtype=np.int64)
-        return _share(source, row_numbers, rank, batch_size_per_rank, index, epoch=0)
+        return _share(source, row_numbers, rank, batch_size_per_rank, index)
 
     return prefetched(batch, range(-(-source.num_rows // global_size)))
 
 
-def _share(
-    source: RowSource, row_numbers: NDArray[np.int64], rank: int, share_size: int, index: int, epoch: int
-) -> Batch:
+def _share(source: RowSource, row_numbers: NDArray[np.int64], rank: int, share_size: int, index: int) -> Batch:
     """Rows [rank * b, (rank + 1) * b) of the global batch of these row numbers, filled up to b."""
     rows = source.read(row_numbers[rank * share_size : (rank + 1) * share_size])
     num_empty = share_size - rows.num_rows
     return Batch(
         index=index,
-        epoch=epoch,
         dense=_filled(rows.dense, num_empty),
         bags=rows.bags.padded(num_empty),
         labels=_filled(rows.labels, num_empty),

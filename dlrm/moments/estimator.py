@@ -10,7 +10,7 @@ from sharding.dense import FlatSums
 
 
 @dataclass(frozen=True)
-class Share:
+class Positions:
     """The samples of one global batch that this rank trains on: [start, end) of its positions."""
 
     start: int
@@ -30,7 +30,7 @@ class Estimator(ABC):
         self._chunk_size = chunk_size
 
     @abstractmethod
-    def chunks(self, share: Share, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:
+    def chunks(self, share: Positions, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:
         """The chunks of a batch, as positions in the share, in their order: pooled embeddings arrive in that.
 
         index: batches before this one. is_whole: all samples are to be measured, not a share of them: variance
@@ -48,5 +48,5 @@ class Estimator(ABC):
         already, and is the moments' mean, not copied.
         """
 
-    def _chunks(self, share: Share) -> Iterator[tuple[int, int]]:
+    def _chunks(self, share: Positions) -> Iterator[tuple[int, int]]:
         return chunks_of(0, share.end - share.start, self._chunk_size)

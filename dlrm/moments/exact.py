@@ -9,7 +9,7 @@ from torch import nn
 from dlrm.config import MomentsConfig
 from dlrm.model.linear import Linear
 from dlrm.model.products import has_own_products, weight_gradient
-from dlrm.moments.estimator import Estimator, Share
+from dlrm.moments.estimator import Estimator, Positions
 from dlrm.moments.moments import Moments
 from dlrm.moments.positions import bounds, chunks_of, num_in
 from sharding.dense import FlatSums
@@ -67,7 +67,7 @@ class ExactMoments(Estimator):
         if missing:
             raise ValueError(f"no estimator of exact moments for {missing[0]}: it is no parameter of an nn.Linear")
 
-    def chunks(self, share: Share, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:
+    def chunks(self, share: Positions, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:
         self.is_measuring = index % self._every == 0
         if not self.is_measuring:
             yield from self._chunks(share)
@@ -80,7 +80,7 @@ class ExactMoments(Estimator):
             return
         yield from self._chunks_of_runs(share)
 
-    def _chunks_of_runs(self, share: Share) -> Iterator[tuple[int, int]]:
+    def _chunks_of_runs(self, share: Positions) -> Iterator[tuple[int, int]]:
         """Those measured and those between them; what was summed before a measured one is put aside meanwhile."""
         gradient, put_aside = self._sums.gradient, self._put_aside.zero_()
         self._sum_of_measured.zero_()
@@ -151,7 +151,7 @@ def _measured_runs(config: MomentsConfig, global_size: int) -> list[tuple[int, i
     return [(start, min(start + length, global_size)) for start, length in zip(starts, lengths, strict=True)]
 
 
-def _split(runs: list[tuple[int, int]], share: Share) -> Iterator[tuple[int, int, bool]]:
+def _split(runs: list[tuple[int, int]], share: Positions) -> Iterator[tuple[int, int, bool]]:
     """The share in those runs and between them, in order, as positions in it; and whether they are measured."""
     behind_last = share.start
     for first, behind in [(max(first, share.start), min(behind, share.end)) for first, behind in runs]:

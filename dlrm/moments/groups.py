@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 
 from dlrm.config import MomentsConfig
-from dlrm.moments.estimator import Estimator, Share
+from dlrm.moments.estimator import Estimator, Positions
 from dlrm.moments.moments import Moments
 from dlrm.moments.positions import bounds, chunks_of, num_in, parts_of
 from sharding.dense import FlatSums
@@ -26,7 +26,7 @@ class GroupMoments(Estimator):
         self._global_size = global_size
         self._total = torch.zeros_like(sums.gradient)
 
-    def chunks(self, share: Share, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:  # noqa: ARG002
+    def chunks(self, share: Positions, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:  # noqa: ARG002
         self.is_measuring = index % self._every == 0
         if not self.is_measuring:
             yield from self._chunks(share)

@@ -31,7 +31,7 @@ class Topology:
     """Bytes a second from one rank to those of its node, while the others send too."""
     inter_node_bandwidth: float
     """Bytes a second from one rank to those of other nodes, while the others send too."""
-    cores_per_rank: int = 1
+    cores_per_rank: float = 1
     """That look rows up and update them; on GPUs it does not matter."""
     flops: float | None = None
     """Floating-point operations a second of one rank in the dense part; None where that is not known."""
@@ -73,16 +73,3 @@ class Topology:
         n, nodes = self.ranks_per_node, self.num_nodes
         within = 2 * num_bytes * (n - 1) / n / self.intra_node_bandwidth
         return within + 2 * num_bytes / n * (nodes - 1) / nodes / self.inter_node_bandwidth
-
-
-def plain_topology(num_nodes: int, ranks_per_node: int) -> Topology:
-    """CPUs of unlimited memory at round figures: for plans in which only proportions count."""
-    return Topology(
-        num_nodes=num_nodes,
-        ranks_per_node=ranks_per_node,
-        device="cpu",
-        memory_bytes=2**62,
-        memory_bandwidth=1e10,
-        intra_node_bandwidth=2e9,
-        inter_node_bandwidth=NODE_LINK_BANDWIDTH["cpu"],
-    )

@@ -51,11 +51,12 @@ class NetworkTransport:
         self._stream = torch.cuda.Stream(ranks.device) if ranks.device.type == "cuda" else None
 
     def send(self, bags: Bags) -> SentIds:
-        """Goes on behind the caller, in the order of the calls."""
-        if self._stream is not None:
-            # Ids are copied to the GPU by what the caller has queued.
-            self._stream.wait_stream(torch.cuda.current_stream(self._ranks.device))
-        return SentIds(bags.num_samples, self._background.submit(lambda: self._exchange_ids(bags)))
+        """Over gloo it goes on behind the caller, in the order of the calls."""
+        if self._stream is None:
+            arrived = self._background.submit(lambda: exchange_ids(bags, self._places, self._ranks.ids_group))
+        else:
+            arrived = self._exchanged_on(self._stream, bags)
+        return SentIds(bags.num_samples, arrived)
 
     def lookup(self, sent: SentIds, terms: Terms) -> "_Exchange":
         """Collective."""
@@ -70,12 +71,15 @@ class NetworkTransport:
         owned = self._owner.batch(arrived, slices, terms)
         return _Exchange(owned, self._layout, slices, self._ranks, self._dtype)
 
-    def _exchange_ids(self, bags: Bags) -> Arrived:
-        if self._stream is None:
-            return exchange_ids(bags, self._places, self._ranks.ids_group)
-        # Of this thread alone: beside the kernels of the step.
-        with torch.cuda.stream(self._stream):
-            return exchange_ids(bags, self._places, self._ranks.ids_group)
+    def _exchanged_on(self, stream: torch.cuda.Stream, bags: Bags) -> Future[Arrived]:
+        """By the caller: NCCL wants the collectives of all groups of a GPU in one order on all ranks, and so from one
+        thread. The host waits; what it has queued before goes on."""
+        # Ids are copied to the GPU by what the caller has queued.
+        stream.wait_stream(torch.cuda.current_stream(self._ranks.device))
+        arrived: Future[Arrived] = Future()
+        with torch.cuda.stream(stream):
+            arrived.set_result(exchange_ids(bags, self._places, self._ranks.ids_group))
+        return arrived
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,8 @@ class PooledShare(Protocol):
         ...
 
     def update(self) -> None:
-        """Move every table once, when all ranks have agreed that all chunks have had their gradient. Collective."""
+        """Move every table once, when all ranks have agreed that all chunks have had their gradient. All ranks call
+        it: it may be collective."""
         ...
 
 

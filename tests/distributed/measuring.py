@@ -11,7 +11,7 @@ from dlrm.dense_pass import DensePass
 from dlrm.device_batch import DeviceBatch
 from dlrm.model import make_dense_part
 from dlrm.moments import ExactMoments, GroupMoments, num_extra_sums
-from dlrm.moments.estimator import Estimator, Share
+from dlrm.moments.estimator import Estimator, Positions
 from dlrm.part_clock import PartClock
 from sharding.dense import FlatSums
 from sharding.ranks import Ranks
@@ -95,7 +95,7 @@ def measure(ranks: Ranks, given: Given) -> Measured:
             given.moments, model, sums, given.chunk_size, given.global_size, 1, is_bf16=given.has_bf16_squares
         )
     size = given.global_size // ranks.world_size
-    share = Share(ranks.rank * size, (ranks.rank + 1) * size, given.num_valid)
+    share = Positions(ranks.rank * size, (ranks.rank + 1) * size, given.num_valid)
     dense, pooled, labels, weights = (tensor[share.start : share.end] for tensor in given.rows())
     none = torch.empty(0, dtype=torch.int64)
     batch = DeviceBatch(0, dense, none, none, labels, weights, weights, given.num_valid)

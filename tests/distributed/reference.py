@@ -39,7 +39,6 @@ class GlobalBatch:
         mask = (np.arange(len(self.labels)) < self.num_valid).astype(np.float32)
         return Batch(
             index=0,
-            epoch=0,
             dense=np.ascontiguousarray(self.dense[rows]),
             bags=self.bags_of(rows.start, min(rows.stop, self.num_valid)).padded(
                 rows.stop - max(rows.start, min(rows.stop, self.num_valid))

@@ -6,7 +6,7 @@ from torch import nn
 
 from dlrm.config import MomentsConfig
 from dlrm.moments import ExactMoments, GroupMoments, num_extra_sums
-from dlrm.moments.estimator import Estimator, Share
+from dlrm.moments.estimator import Estimator, Positions
 from dlrm.noise import LayerNoise, NoiseState
 from sharding.dense import FlatSums
 from sharding.ranks import Ranks
@@ -31,7 +31,7 @@ def frozen_run(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseStat
     )
     layer_noise, state = LayerNoise([("layer.weight", NUM_DIMENSIONS)]), NoiseState()
     size = BATCH // ranks.world_size
-    share = Share(ranks.rank * size, (ranks.rank + 1) * size, num_valid)
+    share = Positions(ranks.rank * size, (ranks.rank + 1) * size, num_valid)
     for number in range(NUM_STEPS):
         generator = torch.Generator().manual_seed(1000 * ranks.rank + number)
         noise = torch.randn(size, NUM_DIMENSIONS, generator=generator, dtype=torch.float64)

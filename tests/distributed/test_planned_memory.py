@@ -3,7 +3,6 @@
 import gc
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Literal
 from unittest import mock
 
@@ -18,12 +17,12 @@ from sharding.plan import Plan, PlanRequest, ShardingType, Table
 from sharding.plan import memory as planned
 from sharding.plan.answer import answer_of
 from sharding.plan.memory import Memory
-from sharding.plan.topology import plain_topology
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables, TableOptimizer, native
 from sharding.tables.slices import Slices
 from tests.distributed.plans import plan_of
 from tests.distributed.rank_pool import RankPools
+from tests.sharding.plan.plain import plain_topology
 
 GLOBAL_SIZE, CHUNK_SIZE, DIM, NUM_IDS = 4096, 256, 32, 2
 TABLES = [Table(f"t{number}", 500 + number, DIM, NUM_IDS) for number in range(4)]
@@ -122,7 +121,7 @@ def planned_buffers(plan: Plan, exchange_dtype: Literal["fp32", "fp16"], transpo
     """Of each rank, without what sorts."""
     request = PlanRequest(
         tuple(TABLES),
-        replace(plain_topology(1, plan.world_size), device=device),
+        plain_topology(1, plan.world_size, device=device),
         GLOBAL_SIZE,
         CHUNK_SIZE,
         exchange_dtype=exchange_dtype,

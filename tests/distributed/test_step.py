@@ -1,17 +1,20 @@
 """The training step against a float64 reference without shards, and against itself on other ranks and chunks."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 from dlrm.config import ModelConfig
+from dlrm.device_batch import to_device
+from dlrm.optimizers import StepRates
 from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, Reference, random_batches, with_lists_and_weights
-from tests.distributed.training import Setting, Trained, initial_tables, train, whole_tables
+from tests.distributed.training import Setting, Trained, copied_shards, initial_tables, train, whole_tables
 
 SMALL = ModelConfig(embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1])
 
@@ -210,3 +213,51 @@ def test_a_nan_on_one_rank_drops_the_step_on_all_and_moves_nothing(rank_pools: R
         assert [bad.losses[0], bad.losses[1], bad.losses[3]] == good.losses
         assert all(torch.equal(bad.dense[name], good.dense[name]) for name in good.dense)
         assert all(torch.equal(a[3], b[3]) for a, b in zip(bad.shards, good.shards, strict=True))
+
+
+@dataclass(frozen=True)
+class Poisoned:
+    """What one rank knows of two steps with a NaN among its weights."""
+
+    dropped: list[bool]
+    has_moved: bool
+
+
+def step_with_nan_weight(ranks: Ranks, setting: Setting, batches: list[GlobalBatch], where: str) -> Poisoned:
+    """The NaN is in one dense weight of rank 0, or in one row of a table."""
+    parts = setting.build(ranks)
+    rates = StepRates(dense=setting.dense_rate, table=setting.table_rate)
+    shares = [to_device(batch.share(ranks.rank, ranks.world_size), ranks.device) for batch in batches]
+    parts.step(shares[0], rates)
+    with torch.no_grad():
+        if where == "table":
+            row = int(batches[1].bags.values[0])
+            for shard in parts.tables.shards():
+                block = shard.place.block
+                if shard.place.feature == 0 and block.first_row <= row < block.first_row + block.num_rows:
+                    shard.weights[row - block.first_row, 0] = torch.nan
+        elif ranks.rank == 0:
+            dict(parts.model.named_parameters())[where].view(-1)[0] = torch.nan
+    # Nobody looks the row up before it is there.
+    dist.barrier(ranks.dense_group)
+
+    def weights() -> list[torch.Tensor]:
+        dense = [parameter.detach().clone() for parameter in parts.model.parameters()]
+        return dense + [weights for _, _, _, weights in copied_shards(parts.tables)]
+
+    before = weights()
+    dropped = [parts.step(share, rates).is_dropped for share in shares[1:]]
+    pairs = zip(before, weights(), strict=True)
+    has_moved = not all(torch.equal(old.nan_to_num(7.0), new.nan_to_num(7.0)) for old, new in pairs)
+    return Poisoned(dropped, has_moved)
+
+
+@pytest.mark.parametrize("transport", ["memory", "network"])
+@pytest.mark.parametrize("where", ["bottom.layers.0.weight", "top.layers.0.weight", "table"])
+def test_a_nan_among_the_weights_drops_the_step_on_all_ranks(rank_pools: RankPools, where: str, transport: str):
+    setting = Setting(1024, 256, "rowwise_adagrad", transport=transport)
+    batches = random_batches(2, 1024, [rows for _, rows in setting.table_rows])
+    batches = [batches[0], batches[1], batches[1]]
+    for poisoned in rank_pools.of(2).run(step_with_nan_weight, setting, batches, where):
+        assert poisoned.dropped == [True, True]
+        assert not poisoned.has_moved

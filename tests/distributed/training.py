@@ -11,10 +11,11 @@ from dlrm.data.rows import DataSchema, Feature
 from dlrm.device_batch import to_device
 from dlrm.optimizers import StepRates
 from sharding.initialise import fill_uniform
-from sharding.plan import Plan, Table, make_plan
+from sharding.plan import Plan, Table
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables
 from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch
+from tests.sharding.plan.plain import plain_plan
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Setting:
 
     def make_plan(self, world_size: int) -> Plan:
         tables = [Table(name, rows, self.model.embedding_dim) for name, rows in self.table_rows]
-        return make_plan(tables, world_size, self.plan, optimizer=self.table_optimizer)  # pyright: ignore[reportArgumentType]
+        return plain_plan(tables, world_size, self.plan, optimizer=self.table_optimizer)  # pyright: ignore[reportArgumentType]
 
     def build(self, ranks: Ranks) -> Parts:
         resolved, plan = self.resolved(ranks.world_size), self.make_plan(ranks.world_size)

@@ -105,12 +105,6 @@ void update_tensors(at::Tensor weights, at::Tensor state, at::TensorList ids, at
           .gradient_factor = static_cast<float>(gradient_factor)});
 }
 
-// They return nothing, so for tensors without data there is nothing to do.
-void pool_shapes(const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, at::Tensor, bool) {}
-
-void update_shapes(at::Tensor, at::Tensor, at::TensorList, at::TensorList, at::TensorList, int64_t, c10::string_view,
-                   double, double, double) {}
-
 }  // namespace
 
 TORCH_LIBRARY(dlrm_tables, library) {
@@ -124,11 +118,6 @@ TORCH_LIBRARY(dlrm_tables, library) {
 TORCH_LIBRARY_IMPL(dlrm_tables, CPU, library) {
   library.impl("pool", pool_tensors);
   library.impl("update", update_tensors);
-}
-
-TORCH_LIBRARY_IMPL(dlrm_tables, Meta, library) {
-  library.impl("pool", pool_shapes);
-  library.impl("update", update_shapes);
 }
 
 }  // namespace dlrm_tables

@@ -56,7 +56,9 @@ def trained_and_evaluated(
             parts.step(to_device(batch, ranks.device), StepRates(0.3, 0.3), Wishes())
     state = {"tables": parts.tables.state(), "dense": parts.model.state_dict()}
     save(state, storage_writer=FileSystemWriter(checkpoint), process_group=ranks.dense_group)
-    evaluator = Evaluator(parts.model, parts.tables, dataset, ranks, resolved.chunk_size, StopRequest())
+    evaluator = Evaluator(
+        parts.model, parts.tables, dataset, ranks, resolved.share_size, resolved.chunk_size, StopRequest()
+    )
     return evaluator._score().numpy(), evaluator(0)
 
 

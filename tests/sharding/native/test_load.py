@@ -3,7 +3,7 @@ from pathlib import Path
 
 import torch
 
-from sharding.native import load_library, why_not
+from sharding.native import load_library, why_not, why_not_built
 
 MEND = "pip install --no-build-isolation --no-deps -e ."
 
@@ -41,6 +41,12 @@ def test_a_library_for_another_torch_is_not_loaded(tmp_path: Path) -> None:
     assert reason is not None
     assert f"were built for torch 1.0.0, and this is torch {torch.__version__}" in reason
     assert MEND in reason
+
+
+def test_what_was_built_for_a_version_of_torch_is_known_without_loading_it(tmp_path: Path) -> None:
+    write(tmp_path, torch="9.0")
+    assert why_not_built("made", "9.0", tmp_path) is None
+    assert "this is torch 9.1" in (why_not_built("made", "9.1", tmp_path) or "")
 
 
 def test_a_library_that_cannot_be_loaded_says_what_the_loader_said(tmp_path: Path) -> None:

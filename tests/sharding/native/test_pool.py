@@ -84,12 +84,6 @@ def test_no_bags_and_no_columns_are_no_work() -> None:
     assert pool_of(torch.randn(0, 2), torch.tensor([1]), torch.tensor([0, 1])).tolist() == [[0, 0]]
 
 
-def test_tensors_without_data_pass_through() -> None:
-    with torch.device("meta"):
-        weights, ids, offsets = torch.empty(5, 4), torch.empty(3, dtype=torch.int64), torch.empty(2, dtype=torch.int64)
-        torch.ops.dlrm_tables.pool(weights, ids, offsets, 0, torch.empty(1, 4), False)
-
-
 REFUSED = {
     "weights: Double, must be float32": {"weights": torch.zeros(4, 2, dtype=torch.float64)},
     "weights: shape [4], must be [rows, columns]": {"weights": torch.zeros(4)},

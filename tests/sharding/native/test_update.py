@@ -172,12 +172,6 @@ def test_no_sources_and_no_bags_move_nothing() -> None:
         assert torch.equal(after(weights, torch.empty(0), sources)[0], weights)
 
 
-def test_tensors_without_data_pass_through() -> None:
-    with torch.device("meta"):
-        ids, offsets = torch.empty(3, dtype=torch.int64), torch.empty(2, dtype=torch.int64)
-        update(torch.empty(5, 4), torch.empty(0), [Source(ids, offsets, torch.empty(1, 4))])
-
-
 def places(*values: int) -> list[torch.Tensor]:
     return [torch.tensor(values, dtype=torch.int64)]
 
