@@ -10,7 +10,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.dense_pass import DensePass
 from dlrm.model import make_dense_part, table_name
-from dlrm.moments import make_estimator, num_extra_sums
+from dlrm.moments import make_estimator
 from dlrm.noise import LayerNoise
 from dlrm.optimizers import make_dense_optimizer
 from dlrm.part_clock import PartClock
@@ -74,7 +74,8 @@ def build_parts(
         transport=job.sharding.transport,
     )
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
-    sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra_sums(job.moments))
+    num_extra = job.moments.num_extra_sums if job.moments is not None else 0
+    sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra)
     reduction = _make_reduction(job, model, optimizer, sums)
     estimator = make_estimator(resolved, model, sums)
     clock = PartClock()

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 
 from dlrm.ahead import sent_ahead
@@ -139,7 +139,8 @@ class Loop:
             return None
         self.reporter.progress("evaluating", f"after step {progress.step}")
         try:
-            report = self.evaluate(progress.step)
+            with self.profiler.paused() if self.profiler is not None else nullcontext():
+                report = self.evaluate(progress.step)
         except EvaluationStoppedError:
             return self._stopped(progress)
         self.reporter.measured(report)

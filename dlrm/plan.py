@@ -1,27 +1,31 @@
 """Plans a job: `python -m dlrm.plan`. Imports no torch.
 
-One JSON document on stdin, `{"resolved": ResolvedJob, "run_directory": path or null}`; on stdout one line of JSON:
+One JSON document on stdin, `{"resolved": ResolvedJob, "run_directory": path or null, "limits": Limits or null}`; on
+stdout one line of JSON:
 
-{"kind": "result", "sizes_from": where table sizes are from, "plan": a `sharding.plan.answer.Answer`, "refusal": a
- `PlanError` where there is none, "unknown_sizes": why not, where nobody knows how large tables are, "seconds": it took}
+{"kind": "result", "sizes_from": where table sizes are from, "plan": a `sharding.plan.answer.Answer`, "notes": what
+ stands between it and a run on this machine, "part_of_term": the part of a run's clock that each term of its step
+ counts to, "refusal": a `PlanError` where there is none, "unknown_sizes": why not, where nobody knows how large tables
+ are, "seconds": it took}
 
-Bad input is one line on stderr and exit code 64.
+Bad input is one line on stderr and exit code 64, and so is a plan beyond the limits, which are there for a service.
 """
 
 import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from dlrm.config import ResolvedJob
 from dlrm.data.errors import DataError
+from dlrm.planning.here import Here, find_here, notes_of
+from dlrm.planning.limits import limit_memory
 from dlrm.planning.request import planned
 from dlrm.planning.sizes import Sizes, UnknownSizesError, sizes_of
 from dlrm.record import EXIT_BAD_INPUT, PreparedData, RunDirectory
 from sharding.plan import PlanError
-from sharding.plan.answer import answer_of
-from sharding.plan.check import faults_of
+from sharding.plan.answer import PART_OF_TERM, answer_of
 
 NO_TRAINER = (
     "the trainer is not installed here, and reads how large tables are: pip install --no-deps -r requirements/cpu.txt "
@@ -29,26 +33,62 @@ NO_TRAINER = (
 )
 
 
-def plan_of_job(resolved: ResolvedJob, run_directory: RunDirectory | None) -> dict[str, Any]:
-    """The result line. Raises DataError and ImportError."""
-    told: dict[str, Any] = dict.fromkeys(("sizes_from", "plan", "refusal", "unknown_sizes"))
+class Limits(TypedDict):
+    """Of one plan."""
+
+    memory_bytes: int
+    """Beyond what the program has when it knows the tables."""
+    answer_bytes: int
+    """Of the line that it writes."""
+
+
+class TooLargeError(ValueError):
+    """A plan beyond the limits."""
+
+    def __init__(self, num_ranks: int, num_tables: int) -> None:
+        super().__init__(
+            f"resources: a plan of {num_ranks:,} ranks and {num_tables:,} tables takes more memory than a service "
+            "gives to one (valid: fewer ranks or tables; `dlrm plan` on the document has no limit)"
+        )
+
+
+def line_of_job(resolved: ResolvedJob, run_directory: RunDirectory | None, limits: Limits | None = None) -> str:
+    """The result line. Raises DataError, TooLargeError and ImportError."""
     started = time.perf_counter()
-    told |= _told(resolved, run_directory)
-    return {"kind": "result", **told, "seconds": time.perf_counter() - started}
-
-
-def _told(resolved: ResolvedJob, run_directory: RunDirectory | None) -> dict[str, Any]:
+    told: dict[str, Any] = dict.fromkeys(("sizes_from", "plan", "notes", "part_of_term", "refusal", "unknown_sizes"))
     try:
         sizes = _sizes(resolved, run_directory)
     except UnknownSizesError as error:
-        return {"unknown_sizes": str(error)}
+        return _line({**told, "unknown_sizes": str(error)}, started)
+    # Before memory is limited: what is measured takes its own.
+    here = find_here(resolved.job)
+    too_large = TooLargeError(resolved.job.resources.world_size, len(sizes.tables))
+    if limits is not None:
+        limit_memory(limits["memory_bytes"])
     try:
-        request, plan = planned(resolved, sizes.tables, sizes.num_dense)
+        line = _line({**told, **_planned(resolved, sizes, here)}, started)
+    except MemoryError:
+        raise too_large from None
+    if limits is not None and len(line) > limits["answer_bytes"]:
+        raise too_large
+    return line
+
+
+def _line(told: dict[str, Any], started: float) -> str:
+    return json.dumps({"kind": "result", **told, "seconds": time.perf_counter() - started}, allow_nan=False)
+
+
+def _planned(resolved: ResolvedJob, sizes: Sizes, here: Here) -> dict[str, Any]:
+    try:
+        request, plan = planned(resolved, sizes.tables, sizes.num_dense, here)
     except PlanError as error:
         return {"sizes_from": sizes.source, "refusal": error.as_dict()}
-    faults = faults_of(request, plan)
-    assert not faults, f"a plan that is not sound was made: {faults}"
-    return {"sizes_from": sizes.source, "plan": answer_of(request, plan).as_json()}
+    return {
+        "sizes_from": sizes.source,
+        "plan": answer_of(request, plan).as_json(),
+        "notes": notes_of(resolved.job, here),
+        "part_of_term": PART_OF_TERM,
+    }
 
 
 def _sizes(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:
@@ -81,8 +121,8 @@ def main() -> int:
     asked = json.load(sys.stdin)
     run_directory = asked["run_directory"] and RunDirectory(Path(asked["run_directory"]))
     try:
-        told = plan_of_job(ResolvedJob.model_validate(asked["resolved"]), run_directory)
-    except DataError as error:
+        line = line_of_job(ResolvedJob.model_validate(asked["resolved"]), run_directory, asked["limits"])
+    except (DataError, TooLargeError) as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
         return EXIT_BAD_INPUT
     except ModuleNotFoundError as error:
@@ -90,7 +130,7 @@ def main() -> int:
             raise
         sys.stderr.write(NO_TRAINER + "\n")
         return EXIT_BAD_INPUT
-    sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
+    sys.stdout.write(line + "\n")
     return 0
 
 

@@ -2,6 +2,8 @@
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch.autograd.profiler_util import FunctionEventAvg
@@ -35,11 +37,13 @@ class StepProfiler:
         self._num_done = 0
         self._first = min(NUM_WARM_UP_STEPS, max(num_steps - NUM_STEPS, 0))
         self._behind_last = min(self._first + NUM_STEPS, num_steps)
-        activities = {ProfilerActivity.CPU}
+        self._activities = {ProfilerActivity.CPU}
         if device.type == "cuda":
-            activities.add(ProfilerActivity.CUDA)
-        self._profile = profile(activities=activities)
+            self._activities.add(ProfilerActivity.CUDA)
+        self._profile = profile(activities=self._activities)
+        self._is_running = False
         self._started = 0.0
+        self._paused_seconds = 0.0
         self._seconds_before: dict[str, float] = {}
         self._start_where_due()
 
@@ -50,19 +54,39 @@ class StepProfiler:
             self._stop()
         self._start_where_due()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What runs inside, between two steps, is no part of the profile: neither its time nor its operators."""
+        if not self._is_running:
+            yield
+            return
+        self._synchronize()
+        started = time.perf_counter()
+        self._profile.toggle_collection_dynamic(enable=False, activities=self._activities)
+        try:
+            yield
+        finally:
+            self._synchronize()
+            self._profile.toggle_collection_dynamic(enable=True, activities=self._activities)
+            self._paused_seconds += time.perf_counter() - started
+
+    def _synchronize(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
     def _start_where_due(self) -> None:
         if self._num_done != self._first or self._first == self._behind_last:
             return
         self._profile.start()
+        self._is_running = True
         self._clock.is_traced = True
         self._seconds_before = dict(self._clock.seconds)
         self._started = time.perf_counter()
 
     def _stop(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        seconds = time.perf_counter() - self._started
-        self._clock.is_traced = False
+        self._synchronize()
+        seconds = time.perf_counter() - self._started - self._paused_seconds
+        self._is_running = self._clock.is_traced = False
         self._profile.stop()
         rank, num_steps = self._rank, self._behind_last - self._first
         parts = {

@@ -1,6 +1,7 @@
 """What a run tells of itself before it trains, and of its batch when it is over."""
 
 from collections import Counter
+from dataclasses import asdict
 
 from dlrm.advice import advise
 from dlrm.build import PlannedTables
@@ -9,9 +10,9 @@ from dlrm.data.dataset import Dataset
 from dlrm.noise import LEAST_MEASURED
 from dlrm.part_clock import PartClock
 from dlrm.progress import Progress
-from dlrm.record import BATCH_ADVICE, STEP_PARTS, BatchAdvice
+from dlrm.record import BATCH_ADVICE, PLAN, STEP_PARTS, BatchAdvice
 from dlrm.reporting.reporter import Reporter
-from sharding.plan import Plan
+from sharding.plan.answer import Answer
 
 FEW_STEPS = 30
 """A run of fewer hardly leaves its warm-up."""
@@ -32,19 +33,30 @@ def tell_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTab
         reporter.event(
             "one_label", f"every training row has label {dataset.train_label_rate:.0f}: nothing can be learned"
         )
-    plan = planned.plan
+    tell_plan(reporter, planned.answer)
+
+
+def tell_plan(reporter: Reporter, plan: Answer) -> None:
+    """Tables by the names of their columns; bytes by rank, and of the memory that some or all ranks share."""
     reporter.event(
-        "plan",
-        f"{_types_in_words(plan)}; the largest rank holds {plan.imbalance:.2f} times the mean",
-        imbalance=plan.imbalance,
-        weight_bytes=[plan.weight_bytes(rank) for rank in range(plan.world_size)],
-        tables={t.table.name: {"type": t.sharding_type, "ranks": list(t.ranks)} for t in plan.tables},
-        step_seconds=planned.step_seconds,
+        PLAN,
+        f"{_types_in_words(plan)}; the largest rank holds {plan.imbalance_of_bytes:.2f} times the mean",
+        imbalance=plan.imbalance_of_bytes,
+        imbalance_of_seconds=plan.imbalance,
+        weight_bytes=[rank.weight_bytes for rank in plan.ranks],
+        optimizer_bytes=[rank.optimizer_bytes for rank in plan.ranks],
+        buffer_bytes=[sum(rank.buffer_bytes.values()) for rank in plan.ranks],
+        memory_bytes=plan.memory_bytes,
+        ranks_per_memory=plan.topology.ranks_per_pool,
+        exchange_bytes=asdict(plan.exchange_bytes),
+        tables={table.name: {"type": table.type, "ranks": table.ranks} for table in plan.tables},
+        step_seconds=plan.step.parts,
+        is_dense_known=plan.step.is_dense_known,
     )
 
 
-def _types_in_words(plan: Plan) -> str:
-    numbers = Counter(table.sharding_type for table in plan.tables)
+def _types_in_words(plan: Answer) -> str:
+    numbers = Counter(table.type for table in plan.tables)
     return ", ".join(f"{number} {kind}" for kind, number in numbers.most_common()) or "no tables"
 
 

@@ -1,6 +1,7 @@
 """The data: where rows come from, how they are split, how ids become table rows."""
 
 import fnmatch
+import reprlib
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -8,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid
 from dlrm.config.patterns import PatternError, check_scheme
-from dlrm.config.schema import CRITEO_SCHEMA, ColumnName, SchemaConfig
+from dlrm.config.schema import CRITEO_SCHEMA, LONGEST_NAME, ColumnName, SchemaConfig
 from dlrm.config.vocabulary import VocabularyConfig
 
 RAW_FORMATS = ("criteo_tsv", "parquet", "csv")
@@ -28,6 +29,8 @@ def _checked(pattern: str) -> str:
 
 
 MAX_PATTERN_LENGTH = 4096
+MOST_MATCHES = 1_000_000
+"""Of patterns with names of columns: a service takes these documents from anybody."""
 DataPattern = Annotated[str, AfterValidator(_checked)]
 
 
@@ -121,16 +124,23 @@ class DataConfig(Config):
         if not self.is_raw and self.vocabulary != VocabularyConfig():
             raise invalid("vocabulary", f"format {self.format} holds table rows already", "leave it out")
         if self.is_raw:
-            known = {column.name for column in self.raw_schema.categorical}
-            unknown = [name for name in self.vocabulary.columns if not (name in known or fnmatch.filter(known, name))]
-            if unknown:
-                listed = ", ".join(sorted(known)) or "there are none"
-                raise invalid(
-                    "vocabulary.columns",
-                    f"{unknown[0]!r} is no categorical column, and no pattern of any",
-                    listed[:500],
-                )
+            self._check_vocabulary({column.name for column in self.raw_schema.categorical})
         return self
+
+    def _check_vocabulary(self, columns: set[str]) -> None:
+        patterns = [name for name in self.vocabulary.columns if name not in columns]
+        if too_long := next((pattern for pattern in patterns if len(pattern) > LONGEST_NAME), None):
+            message = f"{reprlib.repr(too_long)} has {len(too_long):,} letters"
+            raise invalid("vocabulary.columns", message, f"names and patterns of up to {LONGEST_NAME}")
+        if len(patterns) * len(columns) > MOST_MATCHES:
+            message = f"{len(patterns):,} patterns for {len(columns):,} columns are too many to match"
+            valid = f"up to {MOST_MATCHES // len(columns):,} patterns; names of columns besides, as many as there are"
+            raise invalid("vocabulary.columns", message, valid)
+        for pattern in patterns:
+            if not fnmatch.filter(columns, pattern):
+                listed = ", ".join(sorted(columns)) or "there are none"
+                message = f"{pattern!r} is no categorical column, and no pattern of any"
+                raise invalid("vocabulary.columns", message, listed[:500])
 
     def _check_columns(self, schema: SchemaConfig) -> None:
         if self.weight_column in schema.names_but_weight:

@@ -66,7 +66,8 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
     share_size = global_size // world_size
     if job.batch.chunk_size == "auto":
         chunk_size = min(share_size, CACHE_SIZED_CHUNK[job.resources.gpus_per_worker])
-        chunk_reason = "the largest chunk whose activations stay in cache"
+        of_what = "of a GPU" if job.resources.gpus_per_worker else "whose activations stay in a core's cache"
+        chunk_reason = f"the largest chunk {of_what}, or the whole share"
     else:
         chunk_size, chunk_reason = job.batch.chunk_size, "as asked"
     moments_every, every_reason = _moments_every(job)

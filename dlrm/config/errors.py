@@ -14,7 +14,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from dlrm.config.patterns import without_credentials
 
 CROSS_FIELD = "cross_field"
-
+MOST_ERRORS = 1000
+"""That are told of one document; a service takes them from anybody."""
 
 _IN_WORDS = {
     "model_type": ("should be an object (a table in TOML)", '{"field": value, …}'),
@@ -72,11 +73,14 @@ def invalid(field: str, message: str, valid: str = "") -> PydanticCustomError:
 
 
 def field_errors(error: ValidationError, document_type: type[BaseModel]) -> list[FieldError]:
-    """Translate pydantic's errors about a `document_type` into ours, one a field."""
+    """Translate pydantic's errors about a `document_type` into ours, one a field, and of very many the first."""
     found: dict[str, FieldError] = {}
-    for details in sorted(error.errors(include_url=False), key=_is_beside_the_point):
+    details_of_all = sorted(error.errors(include_url=False), key=_is_beside_the_point)
+    for details in details_of_all[:MOST_ERRORS]:
         translated = _field_error(details, document_type)
         found.setdefault(translated.field, translated)
+    if len(details_of_all) > MOST_ERRORS:
+        found.setdefault("", FieldError("", f"and {len(details_of_all) - MOST_ERRORS:,} errors more"))
     return list(found.values())
 
 

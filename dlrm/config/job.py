@@ -14,7 +14,7 @@ from dlrm.config.moments import MOST_GROUPS, MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
-from dlrm.config.sharding import COLUMN_TYPES, ShardingConfig
+from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
 from dlrm.config.variance_reduction import VarianceReductionConfig
 
 ORDER_BYTES_PER_ROW = 8
@@ -87,7 +87,8 @@ class JobSpec(Config):
                 raise invalid(
                     field if field == "sharding.plan" else f"{field}.type",
                     f"{kind} splits the rows of tables, and rowwise_adagrad keeps one number for a whole row",
-                    "auto, table_wise, row_wise, table_row_wise, data_parallel; or table_optimizer adagrad or sgd",
+                    f"auto, {', '.join(WHOLE_ROW_TYPES)}; "
+                    "an optimizer that keeps one for every weight or none: adagrad or sgd",
                 )
             if ranks and max(ranks) >= world_size:
                 valid = f"ranks from 0 to {world_size - 1}"

@@ -23,3 +23,13 @@ class MomentsConfig(Config):
     every: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = "auto"
     """Steps from one measurement to the next; the last one serves in between. auto: 1 with variance reduction; without
     it, where moments are only watched, about once in 4,096 samples, since small batches would feel more."""
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether exact moments are those of some runs of samples alone, whose gradient is summed apart."""
+        return self.estimator == "exact" and self.fraction < 1.0
+
+    @property
+    def num_extra_sums(self) -> int:
+        """Numbers a parameter that ranks sum beside its gradient, in a step that measures."""
+        return 1 + self.has_runs

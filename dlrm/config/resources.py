@@ -20,6 +20,7 @@ def _parse_size(value: Any) -> Any:
         raise ValueError('should be a size such as "8GiB" or a whole number of bytes') from None
 
 
+MOST_MEMORY = 2**60
 Size = Annotated[int, BeforeValidator(_parse_size)]
 """Bytes, also written as "8GiB"."""
 
@@ -35,7 +36,7 @@ class ResourcesConfig(Config):
     """Ranks on each machine; one a GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
     """Cores of one worker."""
-    memory: Annotated[Size, Field(ge=2**28)] = 8 * 2**30
+    memory: Annotated[Size, Field(ge=2**28, le=MOST_MEMORY)] = 8 * 2**30
     """Bytes the whole job may use on its node, also written as "8GiB"; a job above it is stopped."""
     gpus_per_worker: Literal[0, 1] = 0
     """0 trains on the CPU over gloo, 1 on CUDA over NCCL."""

@@ -1,15 +1,17 @@
 """The columns of a table of rows: which is the label, which are dense, which categorical."""
 
+import reprlib
 from collections import Counter
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator, model_validator
 
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid
 
 MOST_COLUMNS = 10_000
-ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+LONGEST_NAME = 200
+ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
 
 
 class DenseColumn(Config):
@@ -63,12 +65,17 @@ class SchemaConfig(Config):
 
     @field_validator("dense", "categorical", mode="before")
     @classmethod
-    def _runs_are_columns(cls, value: Any) -> Any:
+    def _runs_are_columns(cls, value: Any, info: ValidationInfo) -> Any:
         """An entry with a `count` stands for so many columns, with 0, 1 and so on for the `{}` in its name."""
         if not isinstance(value, list):
             return value
         entries = cast("list[Any]", value)
-        return [column for number, entry in enumerate(entries) for column in _columns_of(entry, number)]
+        # Before anything is written out: a small document may stand for more columns than memory holds.
+        num_columns = sum(_num_columns(entry, number) for number, entry in enumerate(entries))
+        if num_columns > MOST_COLUMNS:
+            raise invalid("", f"names {num_columns:,} columns", f"up to {MOST_COLUMNS:,}")
+        kind = DenseColumn if info.field_name == "dense" else CategoricalColumn
+        return [column for entry in entries for column in _columns_of(entry, kind)]
 
     @model_validator(mode="after")
     def _delimiter_can_be_told(self) -> "SchemaConfig":
@@ -88,25 +95,44 @@ class SchemaConfig(Config):
                 "categorical", "there are no columns but the label", "at least one dense or categorical column"
             )
         if self.columns is not None:
-            unknown = [name for name in self.names if name not in self.columns]
+            listed = set(self.columns)
+            unknown = [name for name in self.names if name not in listed]
             if unknown:
                 raise invalid("columns", f"does not list {unknown[0]!r}", "the names of all columns, in their order")
-            if len(set(self.columns)) < len(self.columns):
+            if len(listed) < len(self.columns):
                 raise invalid("columns", "names a column twice", "a name of its own for every column")
         return self
 
 
-def _columns_of(entry: Any, number: int) -> list[Any]:
+def _num_columns(entry: Any, number: int) -> int:
+    """That an entry stands for. Raises an error that names what of it is at fault."""
     if not isinstance(entry, dict) or "count" not in entry:
-        return [entry]
+        return 1
     fields = cast("dict[str, Any]", entry)
     count, name = fields["count"], fields.get("name")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_COLUMNS:
-        raise invalid(f"{number}.count", f"{count!r} is no number of columns", f"1 to {MOST_COLUMNS:,}")
+        raise invalid(f"{number}.count", f"{reprlib.repr(count)} is no number of columns", f"1 to {MOST_COLUMNS:,}")
     if not isinstance(name, str) or name.count("{}") != 1:
-        raise invalid(f"{number}.name", f"{name!r} does not tell {count} columns apart", 'one {} in it, such as "c{}"')
-    rest = {field: value for field, value in fields.items() if field != "count"}
-    return [{**rest, "name": name.replace("{}", str(place))} for place in range(count)]
+        message = f"{reprlib.repr(name)} does not tell {count} columns apart"
+        raise invalid(f"{number}.name", message, 'one {} in it, such as "c{}"')
+    num_letters = len(name) - len("{}") + len(str(count - 1))
+    if num_letters > LONGEST_NAME:
+        raise invalid(f"{number}.name", f"makes names of {num_letters:,} letters", f"up to {LONGEST_NAME}")
+    return count
+
+
+def _columns_of(entry: Any, kind: type[DenseColumn] | type[CategoricalColumn]) -> list[Any]:
+    if not isinstance(entry, dict) or "count" not in entry:
+        return [entry]
+    fields = cast("dict[str, Any]", entry)
+    name, count = cast("str", fields["name"]), cast("int", fields["count"])
+    first = {field: value for field, value in fields.items() if field != "count"} | {"name": name.replace("{}", "0")}
+    try:
+        column = kind.model_validate(first)
+    except ValidationError:
+        # What is wrong with all of them is told of one.
+        return [first]
+    return [column.model_copy(update={"name": name.replace("{}", str(place))}) for place in range(count)]
 
 
 CRITEO_SCHEMA = SchemaConfig(

@@ -1,17 +1,18 @@
 """Sharding: how tables are spread over ranks and what travels between them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from dlrm.config.base import Config
-from dlrm.config.resources import Size
+from dlrm.config.resources import MOST_MEMORY, Size
 
 ShardingType = Literal[
     "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise", "grid", "data_parallel"
 ]
 COLUMN_TYPES: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "grid")
 """Those that split the rows of a table."""
+WHOLE_ROW_TYPES: tuple[ShardingType, ...] = tuple(kind for kind in get_args(ShardingType) if kind not in COLUMN_TYPES)
 
 
 class TableRuleConfig(Config):
@@ -25,19 +26,23 @@ class TableRuleConfig(Config):
     """Ranks that the tables may be on, counted from 0; null leaves that open."""
 
 
+Figure = Annotated[float, Field(ge=1e6, le=1e18)]
+"""A second: what is less than a megabyte, or more than an exabyte, was meant in another unit."""
+
+
 class TopologyConfig(Config):
     """What the machines have, where they are other ones than this, or known better. null: measured here; for GPUs
     docs/plans.md has what is assumed. Bandwidths are bytes a second of one rank while the others work too."""
 
-    gpu_memory: Size | None = Field(default=None, gt=0)
+    gpu_memory: Annotated[Size, Field(ge=2**20, le=MOST_MEMORY)] | None = None
     """Bytes of each GPU, also written as "80GB"; for CPUs `resources.memory` says it."""
-    memory_bandwidth: float | None = Field(default=None, gt=0.0)
+    memory_bandwidth: Figure | None = None
     """At which memory is read and written."""
-    intra_node_bandwidth: float | None = Field(default=None, gt=0.0)
+    intra_node_bandwidth: Figure | None = None
     """To the ranks of the same machine."""
-    inter_node_bandwidth: float | None = Field(default=None, gt=0.0)
+    inter_node_bandwidth: Figure | None = None
     """To the ranks of other machines."""
-    flops: float | None = Field(default=None, gt=0.0)
+    flops: Figure | None = None
     """Floating-point operations a second of one rank in the dense part."""
 
 

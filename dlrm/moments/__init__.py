@@ -3,8 +3,8 @@
 from dlrm.moments.estimator import Estimator
 from dlrm.moments.exact import ExactMoments
 from dlrm.moments.groups import GroupMoments
-from dlrm.moments.make import make_estimator, num_extra_sums
+from dlrm.moments.make import make_estimator
 from dlrm.moments.moments import Moments
 from dlrm.moments.none import NoMoments
 
-__all__ = ["Estimator", "ExactMoments", "GroupMoments", "Moments", "NoMoments", "make_estimator", "num_extra_sums"]
+__all__ = ["Estimator", "ExactMoments", "GroupMoments", "Moments", "NoMoments", "make_estimator"]

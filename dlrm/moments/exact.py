@@ -53,9 +53,8 @@ class ExactMoments(Estimator):
         self._runs_of_a_batch = _measured_runs(config, global_size)
         self._runs = self._runs_of_a_batch
         """Of the batch that is measured now."""
-        has_runs = config.fraction < 1.0
-        self._sum_of_measured = sums.extra[1] if has_runs else sums.gradient
-        self._put_aside = torch.zeros_like(sums.gradient) if has_runs else sums.gradient
+        self._sum_of_measured = sums.extra[1] if config.has_runs else sums.gradient
+        self._put_aside = torch.zeros_like(sums.gradient) if config.has_runs else sums.gradient
         names = [name for name, _ in model.named_parameters()]
         self._squares = dict(zip(names, sums.shaped(sums.extra[0]), strict=True))
         covered: set[str] = set()

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from dlrm.config import MomentsConfig, ResolvedJob
+from dlrm.config import ResolvedJob
 from dlrm.moments.estimator import Estimator
 from dlrm.moments.exact import ExactMoments
 from dlrm.moments.groups import GroupMoments
@@ -10,15 +10,8 @@ from dlrm.moments.none import NoMoments
 from sharding.dense import FlatSums
 
 
-def num_extra_sums(config: MomentsConfig | None) -> int:
-    """What an estimator keeps beside the gradient."""
-    if config is None:
-        return 0
-    return 1 if config.estimator == "groups" or config.fraction == 1.0 else 2
-
-
 def make_estimator(resolved: ResolvedJob, model: nn.Module, sums: FlatSums) -> Estimator:
-    """sums: of the parameters of `model`, with `num_extra_sums` beside the gradient."""
+    """sums: of the parameters of `model`, with as many sums beside the gradient as moments need."""
     config, global_size = resolved.job.moments, resolved.job.batch.global_size
     if config is None:
         return NoMoments(sums, resolved.chunk_size)

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
-from dlrm.config import JobSpec, ModelConfig
+from dlrm.config import JobSpec, ModelConfig, ResolvedJob
 
 FLOAT_BYTES = 4
 BACKWARD_FACTOR = 3
 """Forward, the gradient of what goes in, the gradient of the weights."""
 STATE_PER_PARAMETER = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "adagrad": 1, "lars": 1, "lamb": 2}
+REDUCTION_PER_PARAMETER = 2
+"""The variance, and the factor that is smoothed over steps."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,14 @@ def flops_of_step(size: DenseSize, num_samples: float) -> float:
 
 
 def parameter_bytes(job: JobSpec, size: DenseSize) -> int:
-    """Parameters, gradients, squares where moments are measured, and what optimizers keep."""
+    """Parameters, gradients, what optimizers keep, what moments sum beside, and what variance reduction keeps."""
     kept = 2 + STATE_PER_PARAMETER[job.dense_optimizer.name]
-    kept += (job.moments is not None) + (job.variance_reduction is not None)
+    if job.moments is not None:
+        # The gradient of some samples is put aside while that of others is summed, unless all are measured alike.
+        is_put_aside = job.moments.has_runs or job.moments.estimator == "groups"
+        kept += job.moments.num_extra_sums + is_put_aside
+    if job.variance_reduction is not None:
+        kept += REDUCTION_PER_PARAMETER
     return kept * FLOAT_BYTES * size.num_parameters
 
 
@@ -66,10 +73,11 @@ def activation_bytes(size: DenseSize, chunk_size: int) -> int:
     return 2 * FLOAT_BYTES * size.num_activations * chunk_size
 
 
-def sum_bytes(job: JobSpec, size: DenseSize) -> int:
-    """Of what ranks sum in a step: gradients, and squares where every step measures them."""
-    is_every_step = job.variance_reduction is not None
-    return (1 + is_every_step) * FLOAT_BYTES * size.num_parameters
+def sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
+    """Of what ranks sum in a step: gradients, and in those that measure moments what these need; in the mean."""
+    moments = resolved.job.moments
+    extra = moments.num_extra_sums / resolved.moments_every if moments is not None else 0.0
+    return round((1 + extra) * FLOAT_BYTES * size.num_parameters)
 
 
 def _layers(num_inputs: int, widths: list[int]) -> list[tuple[int, int]]:

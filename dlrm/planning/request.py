@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from dlrm.config import FieldError, JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
+from dlrm.planning.here import Here, is_meant_for_here, shares_memory
 from sharding.plan import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology, plan_of
 from sharding.plan import machine as this_machine
 from sharding.plan import topology as defaults
-from sharding.plan.machine import Speeds
+from sharding.plan.check import faults_of
 
 PROGRAM_BYTES = {"cpu": 2**28, "cuda": 2**30}
 """Of a rank that has nothing yet: interpreter and libraries; on a GPU its context and NCCL's buffers."""
@@ -19,26 +20,29 @@ DENSE_EFFICIENCY = 0.5
 """Of what matrix products alone reach on a CPU: activations, interactions and copies take about as long again."""
 
 
-def planned(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int) -> tuple[PlanRequest, Plan]:
-    """The plan of a job's tables, named as its columns, on this machine. Raises PlanError, its fields the job's."""
+class UnsoundPlanError(RuntimeError):
+    """A plan was made that does not hold; nobody is to go by it. Not the fault of the job."""
+
+
+def planned(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: Here) -> tuple[PlanRequest, Plan]:
+    """The plan of a job's tables, named as its columns, on this machine, and checked.
+
+    Raises PlanError, its fields the job's, and UnsoundPlanError.
+    """
     try:
-        speeds = this_machine.ASSUMED if resolved.job.resources.gpus_per_worker else this_machine.speeds()
-        request = request_of(resolved, tables, num_dense, speeds)
-        return request, plan_of(request)
+        request = request_of(resolved, tables, num_dense, here)
+        plan = plan_of(request)
     except PlanError as error:
         raise replace(error, field=field_of(error)) from None
+    if faults := faults_of(request, plan):
+        raise UnsoundPlanError(f"a plan was made that is not sound: {'; '.join(faults)}")
+    return request, plan
 
 
-def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, speeds: Speeds) -> PlanRequest:
-    """speeds: of CPUs; a job on GPUs goes by none of them.
-
-    Raises PlanError where the job needs figures of GPUs that nobody has told.
-    """
+def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: Here) -> PlanRequest:
+    """Raises PlanError where the job needs figures of GPUs that nobody has told."""
     job = resolved.job
-    topology = topology_of(job, speeds)
-    is_in_memory = job.sharding.transport == "memory" or (
-        job.sharding.transport == "auto" and topology.device == "cpu" and topology.num_nodes == 1
-    )
+    topology = topology_of(job, here)
     size = dense.dense_size(job.model, num_dense, len(tables))
     share, num_batches = resolved.share_size, NUM_BATCHES[topology.device]
     return PlanRequest(
@@ -48,7 +52,7 @@ def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, s
         chunk_size=resolved.chunk_size,
         optimizer=job.table_optimizer.name,
         exchange_dtype=job.sharding.exchange_dtype,
-        transport="memory" if is_in_memory else "network",
+        transport="memory" if shares_memory(job, here) else "network",
         plan=job.sharding.plan,
         rules=tuple(
             Rule(rule.pattern, rule.type, None if rule.ranks is None else tuple(rule.ranks))
@@ -62,16 +66,20 @@ def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, s
                 "dense part": dense.parameter_bytes(job, size),
                 "program": PROGRAM_BYTES[topology.device],
             },
-            sum_bytes=dense.sum_bytes(job, size),
+            sum_bytes=dense.sum_bytes(resolved, size),
             flops=dense.flops_of_step(size, share),
         ),
         num_batches=num_batches,
     )
 
 
-def topology_of(job: JobSpec, speeds: Speeds) -> Topology:
+def topology_of(job: JobSpec, here: Here) -> Topology:
     """What the job's document says, else what was measured here, else what is assumed of GPUs. Raises PlanError."""
-    resources, told = job.resources, job.sharding.topology
+    resources, told, speeds = job.resources, job.sharding.topology, here.speeds
+    num_cores = float(resources.threads_per_worker)
+    if is_meant_for_here(job):
+        # More threads than cores are no faster.
+        num_cores = min(num_cores, here.num_cores / resources.workers_per_node)
     is_cuda = resources.gpus_per_worker > 0
     if is_cuda:
         figures = {
@@ -80,7 +88,6 @@ def topology_of(job: JobSpec, speeds: Speeds) -> Topology:
             "flops": (defaults.GPU_FLOPS, "default"),
         }
     else:
-        num_cores = resources.threads_per_worker
         copied = min(speeds.one_copy * num_cores, speeds.all_copies / resources.workers_per_node)
         one_core = speeds.flops_bf16 if job.precision == "bf16" else speeds.flops
         source = "measured" if speeds.is_measured else "default"
@@ -97,7 +104,7 @@ def topology_of(job: JobSpec, speeds: Speeds) -> Topology:
         num_nodes=resources.nodes,
         ranks_per_node=resources.workers_per_node,
         device="cuda" if is_cuda else "cpu",
-        cores_per_rank=resources.threads_per_worker,
+        cores_per_rank=num_cores,
         memory_bytes=memory_bytes,
         sources=(("memory_bytes", source), *((name, source) for name, (_, source) in figures.items())),
         **{name: value for name, (value, _) in figures.items()},

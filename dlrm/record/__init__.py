@@ -28,7 +28,7 @@ from dlrm.record.reports import (
     parse_report,
 )
 from dlrm.record.spool import SpoolReader, SpoolWriter
-from dlrm.record.step_parts import STEP_PARTS
+from dlrm.record.step_parts import PART_WORDS, PLAN, STEP_PARTS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 
 __all__ = [
@@ -39,6 +39,8 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_STOPPED",
     "FULL_DISK",
+    "PART_WORDS",
+    "PLAN",
     "STEP_PARTS",
     "WARNINGS",
     "AttemptDirectory",

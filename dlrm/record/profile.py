@@ -33,7 +33,7 @@ class StepProfile(BaseModel):
     """Counted from 1, in this attempt."""
     num_steps: int
     seconds_per_step: float
-    """From the end of one step to the end of the next: fetching the batch and reporting too."""
+    """From the end of one step to the end of the next: fetching the batch and reporting too, evaluations not."""
     parts: dict[str, float]
     """Seconds a step by part of the step, in order; on a GPU those that the host waits."""
     operators: list[OperatorTime]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dlrm.config import ResolvedJob, resolve
-from dlrm.record import STEP_PARTS, EventReport, RunDirectory, SpoolReader, parse_report
+from dlrm.record import PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
 from service.command.begin import submitted
 from service.command.consoles import console_on
 from service.command.documents import data_from_job_file, read_job
@@ -38,7 +38,8 @@ def plan(
 
         dlrm plan job.toml --json | jq '.plan.step'
 
-    Of a run it says what was measured beside what was estimated:
+    Of a run it says what was measured beside what that attempt itself expected;
+    all else is planned anew, by what is known of this machine now:
 
         dlrm plan runs/demo-20260101-120000
 
@@ -48,13 +49,14 @@ def plan(
     asked = {
         "resolved": resolved.model_dump(mode="json"),
         "run_directory": str(run_directory.path) if run_directory else None,
+        "limits": None,
     }
     try:
         result = run_program("dlrm.plan", [], asked, "planning", is_shown=False)
     except ProgramStopped:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     del result["kind"]
-    result["measured"] = measured_parts(run_directory) if run_directory else None
+    result["estimated"], result["measured"] = parts_of_run(run_directory) if run_directory else (None, None)
     if as_json:
         typer.echo(json.dumps(result))
     if result["plan"] is None:
@@ -72,15 +74,33 @@ def reasons(result: dict[str, Any]) -> list[str]:
     return [f"{where}{refusal['message']}", *(f"what would do: {valid}" for valid in refusal["valid"])]
 
 
-def measured_parts(directory: RunDirectory) -> dict[str, float] | None:
-    """Seconds of a step by part, as the last attempt that told has measured them on rank 0; None where none has."""
-    found: dict[str, float] | None = None
+Parts = dict[str, float]
+"""Seconds of a step, by part."""
+
+
+def parts_of_run(directory: RunDirectory) -> tuple[Parts, Parts | None]:
+    """What the last attempt that has measured its steps on rank 0 expected, and what it measured.
+
+    Nothing was expected where that attempt did not tell it. None where no attempt has measured any.
+    """
+    estimated: Parts = {}
+    measured: Parts | None = None
     numbers = (path.name.removeprefix("attempt-") for path in directory.path.glob("attempt-*"))
     for number in sorted(int(number) for number in numbers if number.isdecimal()):
-        for line in SpoolReader(directory.attempt(number).spool_file(0, "events")).read():
-            report = parse_report(line)
-            if isinstance(report, EventReport) and report.name == STEP_PARTS:
-                found = report.details["seconds"]
+        details = _details_of_attempt(directory.attempt(number))
+        if STEP_PARTS in details:
+            estimated = details.get(PLAN, {}).get("step_seconds", {})
+            measured = details[STEP_PARTS]["seconds"]
+    return estimated, measured
+
+
+def _details_of_attempt(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
+    """By the name of an event of rank 0; of several of one name the last."""
+    found: dict[str, dict[str, Any]] = {}
+    spool = SpoolReader(attempt.spool_file(0, "events"))
+    while lines := spool.read():
+        reports = map(parse_report, lines)
+        found |= {report.name: report.details for report in reports if isinstance(report, EventReport)}
     return found
 
 

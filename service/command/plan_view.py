@@ -1,6 +1,7 @@
 """A plan as people read it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -9,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.config import ResolvedJob
-from service.command.words import printable
+from dlrm.record import PART_WORDS
+from service.command.words import UNKNOWN, base_of_size, printable, size_in_bytes
 
 Plan = Mapping[str, Any]
 """As `sharding.plan.answer.Answer` comes in JSON."""
@@ -23,22 +25,30 @@ TERMS = {
     "dense": "dense part, forward and backward",
     "backward": "gradients to where owners read them",
     "update": "rows and optimizer state",
-    "all_reduce": "sums over ranks",
+    "copies_sum": "gradients of copies, summed over ranks",
+    "all_reduce": "dense gradients, summed over ranks",
 }
-PART_ORDER = ("lookup", "dense", "give_back", "agree", "table_update", "wait_for_sum", "optimizer")
+WITHOUT_DENSE = "without the dense part, whose speed is not known on this machine without torch"
+
+
+OF_LARGEST_PART = {"weights": "weight_bytes", "state": "optimizer_bytes", "buffers": "buffer_bytes"}
+"""Columns of a table's bytes."""
+OF_WHOM = "weights, optimizer state and buffers of a table: on the rank that holds most of it"
 
 
 def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any]) -> None:
     plan: Plan = result["plan"]
     console.print(_facts(resolved, result))
     if plan["tables"]:
-        _print(console, "tables", _tables(plan))
+        _print(console, "tables", _tables(plan), Text(OF_WHOM, style="dim"))
     _print(console, "memory", *_memory(plan))
-    _print(console, f"a step, estimated: {_time(plan['step']['seconds'])}", _terms(plan))
+    estimated = _time(plan["step"]["seconds"])
+    estimated += "" if plan["step"]["is_dense_known"] else f", {WITHOUT_DENSE}"
+    _print(console, f"a step, estimated: {estimated}", _terms(plan, result["part_of_term"]))
     if result["measured"]:
         total = sum(result["measured"].values())
-        _print(console, f"a step, measured: {_time(total)}", _measured(plan, result["measured"]))
-    for note in _notes(plan):
+        _print(console, f"a step, measured: {_time(total)}", _measured(result["estimated"], result["measured"]))
+    for note in (*_notes(plan), *result["notes"]):
         console.print(Text(note, style="dim"), soft_wrap=True)
 
 
@@ -53,11 +63,12 @@ def _facts(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:
     topology, tables = plan["topology"], plan["tables"]
     kind = "GPU" if topology["device"] == "cuda" else "CPU"
     weights = sum(sum(table["weight_bytes"]) for table in tables)
+    size = _sizes(plan)
     facts = {
         "job": printable(resolved.job.name),
         "machine": f"{topology['num_nodes']} x {topology['ranks_per_node']} ranks on {kind}s, "
-        f"{gigabytes(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'a machine'}",
-        "tables": f"{len(tables):,}, {sum(table['num_rows'] for table in tables):,} rows, {gigabytes(weights)} of "
+        f"{size(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'a machine'}",
+        "tables": f"{len(tables):,}, {sum(table['num_rows'] for table in tables):,} rows, {size(weights)} of "
         f"weights; sizes from {printable(result['sizes_from'])}",
         "optimizer": plan["optimizer"],
         "exchange": _exchange(plan),
@@ -69,24 +80,30 @@ def _facts(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, words in facts.items():
-        table.add_row(name, words)
+        table.add_row(name, Text(words))
     return table
+
+
+def _sizes(plan: Plan) -> Callable[[float], str]:
+    """Bytes in the units that the memory of the plan was written in."""
+    return partial(size_in_bytes, base=base_of_size(plan["memory_bytes"]))
 
 
 def _exchange(plan: Plan) -> str:
     if plan["transport"] == "memory":
         return "none: all ranks read one memory"
-    traffic = plan["exchange_bytes"]
+    traffic, size = plan["exchange_bytes"], _sizes(plan)
     named = {"ids": "ids", "forward": "forward", "backward": "backward", "all_reduce": "sums"}
-    listed = ", ".join(f"{words} {gigabytes(traffic[name])}" for name, words in named.items())
+    listed = ", ".join(f"{words} {size(traffic[name])}" for name, words in named.items())
     return f"{listed} a step, all ranks together"
 
 
 def _tables(plan: Plan) -> Table:
-    """A line for tables that are alike in size, type and number of parts."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("tables", "rows", "type", "ranks", "a rank", "why"):
-        table.add_column(heading, justify="right" if heading in ("rows", "a rank") else "left")
+    """A line for tables that are alike in size, type and number of parts; bytes of the rank that has most of one."""
+    table, size = Table(box=None, pad_edge=False, header_style="bold"), _sizes(plan)
+    figures = ("rows", *OF_LARGEST_PART)
+    for heading in ("tables", "rows", "type", "ranks", *OF_LARGEST_PART, "why"):
+        table.add_column(heading, justify="right" if heading in figures else "left")
 
     def alike(of_table: Plan) -> tuple[Any, ...]:
         key = (-of_table["num_rows"], of_table["type"], len(of_table["ranks"]), of_table["reason"])
@@ -95,18 +112,18 @@ def _tables(plan: Plan) -> Table:
     groups = [list(group) for _, group in groupby(sorted(plan["tables"], key=alike), key=alike)]
     for group in groups[:MOST_GROUPS]:
         first = group[0]
-        held = max(first["weight_bytes"]) + max(first["optimizer_bytes"])
+        most = first["weight_bytes"].index(max(first["weight_bytes"]))
         table.add_row(
             Text(printable(_names(group))),
             f"{first['num_rows']:,}",
             first["type"],
             _ranks(group, plan["world_size"]),
-            gigabytes(held),
+            *(size(first[kind][most]) for kind in OF_LARGEST_PART.values()),
             Text(first["reason"], style="dim"),
         )
     if len(groups) > MOST_GROUPS:
         left = sum(map(len, groups[MOST_GROUPS:]))
-        table.add_row(f"and {left:,} smaller ones; --json has all", "", "", "", "", "")
+        table.add_row(f"and {left:,} smaller ones; --json has all")
     return table
 
 
@@ -141,7 +158,7 @@ def spans(numbers: Sequence[int]) -> str:
 
 def _memory(plan: Plan) -> list[Table | Text]:
     """A bar a rank; ranks that hold alike are one line."""
-    ranks, capacity = plan["ranks"], plan["memory_bytes"]
+    ranks, capacity, size = plan["ranks"], plan["memory_bytes"], _sizes(plan)
     is_shared = plan["topology"]["device"] == "cpu"
     in_pool = plan["topology"]["ranks_per_node"] if is_shared else 1
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -157,11 +174,11 @@ def _memory(plan: Plan) -> list[Table | Text]:
         largest = max((ranks[number] for number in numbers), key=lambda rank: rank["total_bytes"])
         buffers = sum(largest["buffer_bytes"].values())
         figures = (largest["weight_bytes"], largest["optimizer_bytes"], buffers, largest["total_bytes"])
-        table.add_row(_some(numbers), *map(gigabytes, figures), bar(largest["total_bytes"] * in_pool / capacity))
+        table.add_row(_some(numbers), *map(size, figures), bar(largest["total_bytes"] * in_pool / capacity))
     largest = max(ranks, key=lambda rank: rank["total_bytes"])
-    listed = ", ".join(f"{name} {gigabytes(size)}" for name, size in largest["buffer_bytes"].items() if size)
+    listed = ", ".join(f"{name} {size(held)}" for name, held in largest["buffer_bytes"].items() if held)
     of_what = "the ranks of a machine together" if is_shared else "the fullest rank"
-    summary = f"{of_what}: {gigabytes(plan['largest_bytes'])} of {gigabytes(capacity)}; buffers of a rank: {listed}"
+    summary = f"{of_what}: {size(plan['largest_bytes'])} of {size(capacity)}; buffers of a rank: {listed}"
     return [table, Text(summary, style="dim")]
 
 
@@ -170,58 +187,61 @@ def _some(numbers: Sequence[int]) -> str:
     return words if len(words) <= 24 else f"{len(numbers)} ranks"
 
 
-def _terms(plan: Plan) -> Table:
+def _terms(plan: Plan, part_of_term: Mapping[str, str]) -> Table:
+    """Term by term, each beside the part of a run's clock that it counts to."""
     step = plan["step"]
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(style="dim")
-    for name, words in TERMS.items():
-        seconds = step["terms"][name]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("part", "term", "a step", "", ""):
+        table.add_column(heading, justify="right" if heading == "a step" else "left", no_wrap=bool(heading))
+    parts = [*PART_WORDS]
+    last_part = None
+    for name in sorted(step["terms"], key=lambda term: parts.index(part_of_term[term])):
+        part, seconds, words = part_of_term[name], step["terms"][name], Text(TERMS.get(name, ""), style="dim")
+        shown = "" if part == last_part else part
         if name == "dense" and not step["is_dense_known"]:
-            table.add_row("dense", "?", "", f"{words}: not known on this machine without torch")
+            table.add_row(shown, name, "?", "", words.append(": not known"))
         elif seconds:
-            table.add_row(name, _time(seconds), bar(seconds / step["seconds"]), words)
+            table.add_row(shown, name, _time(seconds), bar(seconds / step["seconds"]), words)
+        else:
+            continue
+        last_part = part
     return table
 
 
-def _measured(plan: Plan, measured: Mapping[str, float]) -> Table:
+def _measured(estimated: Mapping[str, float], measured: Mapping[str, float]) -> Table:
     """By part of the run's clock."""
-    estimated: Mapping[str, float] = plan["step"]["parts"]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("part", "estimated", "measured"):
-        table.add_column(heading, justify="left" if heading == "part" else "right")
-    names = [name for name in PART_ORDER if name in measured or name in estimated]
-    for name in (*names, *(name for name in measured if name not in PART_ORDER)):
-        table.add_row(name, *(_time(of[name]) if name in of else "-" for of in (estimated, measured)))
-    table.add_row("all", _time(sum(estimated.values())), _time(sum(measured.values())))
+    for heading in ("part", "estimated", "measured", ""):
+        table.add_column(heading, justify="right" if heading in ("estimated", "measured") else "left")
+    names = [name for name in PART_WORDS if name in measured or name in estimated]
+    for name in (*names, *(name for name in measured if name not in PART_WORDS)):
+        seconds = (_time(of[name]) if name in of else UNKNOWN for of in (estimated, measured))
+        table.add_row(Text(name), *seconds, Text(PART_WORDS.get(name, ""), style="dim"))
+    table.add_row("all", *(_time(sum(of.values())) if of else UNKNOWN for of in (estimated, measured)))
     return table
 
 
 def _notes(plan: Plan) -> list[str]:
-    sources = plan["topology"]["sources"]
-    assumed = sorted(name for name, source in sources.items() if source == "default")
-    samples = f"{plan['step']['samples_per_second']:,.0f} samples/s"
-    notes = [f"the slowest rank is {plan['step']['rank']}; without overlap of terms that is {samples}"]
-    if assumed and plan["topology"]["num_nodes"] * plan["topology"]["ranks_per_node"] > 1:
-        shown = [name for name in assumed if name != "inter_node_bandwidth" or plan["topology"]["num_nodes"] > 1]
-        notes += [f"assumed, not measured: {', '.join(shown)}; sharding.topology has them"] if shown else []
+    topology, step = plan["topology"], plan["step"]
+    samples = f"{step['samples_per_second']:,.0f} samples/s"
+    samples += "" if step["is_dense_known"] else f", {WITHOUT_DENSE}"
+    notes = [f"the slowest rank is {step['rank']}; without overlap of terms that is {samples}"]
+    assumed = sorted(name for name, source in topology["sources"].items() if source == "default" and counts(name, plan))
+    notes += [f"assumed, not measured: {', '.join(assumed)}; sharding.topology has them"] if assumed else []
     return notes
+
+
+def counts(figure: str, plan: Plan) -> bool:
+    """Whether the estimate depends on a figure of the machine."""
+    if figure == "inter_node_bandwidth":
+        return plan["topology"]["num_nodes"] > 1
+    return figure != "intra_node_bandwidth" or (plan["transport"] == "network" and plan["world_size"] > 1)
 
 
 def bar(share: float) -> Text:
     filled = min(BAR_CELLS, round(share * BAR_CELLS))
     text = Text("█" * filled, style="red" if share > 1 else "cyan")
     return text.append("·" * (BAR_CELLS - filled), style="dim").append(f" {100 * share:.0f} %", style="default")
-
-
-def gigabytes(num_bytes: float) -> str:
-    """Decimal, as memory of GPUs is sold."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:,.1f} {unit}"
-    return f"{num_bytes:,.0f} B"
 
 
 def _time(seconds: float) -> str:

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from dlrm.record import ProfileDirectory, StepProfile
+from dlrm.record import PART_WORDS, ProfileDirectory, StepProfile
 from service.command.consoles import print_heading
 
-BETWEEN_STEPS = "between steps: data, evaluation"
-"""What no part of the step has: fetching a batch, reports, an evaluation where one was due."""
+BETWEEN_STEPS = "between steps"
+"""What no part of a step has."""
+WORDS = {**PART_WORDS, BETWEEN_STEPS: "the next batch, reports, copies for a checkpoint; no evaluation"}
 
 
 def print_profile(console: Console, directory: ProfileDirectory) -> None:
@@ -29,13 +31,15 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
 
 
 def parts_table(profiles: Sequence[StepProfile]) -> Table:
-    """A row a part of the step: rank 0, its share, and the rank that spends most time in it."""
+    """A row a part of the step: rank 0, its share, the rank that spends most time in it, and what it is."""
     first = profiles[0]
     table = _table("part", "ms a step", "share", "slowest rank")
+    table.add_column()
     parts = [_with_rest(profile) for profile in profiles]
     for name, seconds in parts[0].items():
         slowest = max(of_rank.get(name, 0.0) for of_rank in parts)
-        table.add_row(name, _ms(seconds), _share(seconds, first), _ms(slowest))
+        words = Text(WORDS.get(name, ""), style="dim")
+        table.add_row(Text(name), _ms(seconds), _share(seconds, first), _ms(slowest), words)
     return table
 
 
@@ -43,7 +47,7 @@ def operators_table(profile: StepProfile) -> Table:
     table = _table("operator", "ms a step", "share", "calls a step")
     for operator in profile.operators:
         seconds = operator.seconds_per_step
-        table.add_row(operator.name, _ms(seconds), _share(seconds, profile), f"{operator.calls_per_step:,.0f}")
+        table.add_row(Text(operator.name), _ms(seconds), _share(seconds, profile), f"{operator.calls_per_step:,.0f}")
     return table
 
 

@@ -15,6 +15,7 @@ from dlrm.record import (
     AttemptDirectory,
     EndReason,
     Outcome,
+    ProfileDirectory,
     RunDirectory,
     newest_checkpoint,
 )
@@ -86,7 +87,7 @@ def train(
 
     With --profile the run goes as ever, but for three steps after some to warm up. Their parts and operators are shown
     at the end, and kept in RUN_DIRECTORY/attempt-N/profile: rank-R.json, and rank-R.trace.json.gz, which
-    https://ui.perfetto.dev opens.
+    https://ui.perfetto.dev opens. With --json the line has that directory as "profile".
 
         dlrm train job.toml --profile
 
@@ -96,7 +97,7 @@ def train(
         begun = _begin(job, resume, run_directory)
     except SucceededError as succeeded:
         console_on(stderr=True).print(f"{succeeded}", markup=False, highlight=False, soft_wrap=True)
-        _print_result(_result(succeeded.directory, succeeded.outcome, []), as_json=as_json)
+        _print_result(result_of(succeeded.directory, succeeded.outcome, []), as_json=as_json)
         return
     console = console_on(stderr=True)
     console.print(derived_table(begun.resolved.derived))
@@ -106,7 +107,8 @@ def train(
         begun.attempt.profile.path.mkdir()
     code, outcome, reported = _run(begun)
     if as_json or code == EXIT_DONE:
-        _print_result(_result(begun.directory, outcome, reported.warnings), as_json=as_json)
+        result = result_of(begun.directory, outcome, reported.warnings, begun.attempt.profile)
+        _print_result(result, as_json=as_json)
     if reported.advice is not None and not as_json:
         print_advice(console_on(), reported.advice)
     if profile and not as_json:
@@ -160,7 +162,9 @@ def _without_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
 
 
-def _result(directory: RunDirectory, outcome: Outcome, warnings: list[str]) -> dict[str, Any]:
+def result_of(
+    directory: RunDirectory, outcome: Outcome, warnings: list[str], profile: ProfileDirectory | None = None
+) -> dict[str, Any]:
     """What `--json` prints; every field is always there, null where it is not known."""
     return {
         "state": outcome.state,
@@ -171,6 +175,7 @@ def _result(directory: RunDirectory, outcome: Outcome, warnings: list[str]) -> d
         "num_steps": outcome.step,
         "model": str(directory.model) if directory.model.exists() else None,
         "run_directory": str(directory.path),
+        "profile": str(profile.path) if profile and profile.read() else None,
         "warnings": warnings,
     }
 

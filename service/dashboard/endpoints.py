@@ -6,6 +6,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 
+from dlrm.record import PART_WORDS
+
 HERE = Path(__file__).parent
 static_directory = HERE / "static"
 """Scripts and styles; served under /static."""
@@ -38,7 +40,7 @@ def jobs_page(request: Request) -> Response:
 @router.get("/jobs/{job_id}")
 def job_page(request: Request, job_id: str) -> Response:
     """One job; its script says so where there is no such job."""
-    return _page(request, "job.html", job_id=job_id)
+    return _page(request, "job.html", job_id=job_id, part_words=PART_WORDS)
 
 
 @router.get("/signin")
@@ -47,7 +49,7 @@ def signin_page(request: Request) -> Response:
     return _page(request, "signin.html")
 
 
-def _page(request: Request, template: str, **context: str) -> Response:
+def _page(request: Request, template: str, **context: object) -> Response:
     headers = {
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,
         "Referrer-Policy": "no-referrer",

@@ -1,4 +1,7 @@
-"""The trainer's plans: made by a child process, since the service imports none of it, and kept by what they answer."""
+"""The trainer's plans: made by a child process, since the service imports none of it, and kept by what they answer.
+
+Anybody who may submit asks for plans of anything: the child's time, its memory and its answer are limited.
+"""
 
 import hashlib
 import json
@@ -7,6 +10,8 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from dlrm.config import ResolvedJob
 from dlrm.config.patterns import PACKED_META
@@ -17,8 +22,15 @@ MOST_SECONDS = 30.0
 MOST_AT_ONCE = 2
 MOST_WAITING = 4
 """More would take the threads that answer everything else."""
+LIMITS = {"memory_bytes": 2**30, "answer_bytes": 2**24}
+"""As `dlrm.plan` takes them."""
 MOST_KEPT = 64
+MOST_KEPT_BYTES = 2**26
+MOST_SAID = 4000
+"""Letters that are read of what it says when it fails."""
 RETRY = {"Retry-After": "30"}
+
+log = structlog.get_logger(__name__)
 
 
 class Planner:
@@ -30,25 +42,32 @@ class Planner:
         self._most_seconds = most_seconds
         self._places = threading.Semaphore(MOST_AT_ONCE)
         self._admitted = threading.Semaphore(MOST_AT_ONCE + MOST_WAITING)
-        self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._kept: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
     def result_of(self, resolved: ResolvedJob) -> dict[str, Any]:
         """The result line of `dlrm.plan`. Raises ProblemError."""
         key = _key(resolved)
-        with self._lock:
-            if key is not None and key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        result = self._asked({"resolved": resolved.model_dump(mode="json"), "run_directory": None})
-        if key is not None:
-            with self._lock:
-                self._kept[key] = result
-                if len(self._kept) > MOST_KEPT:
-                    self._kept.popitem(last=False)
-        return result
+        line = None if key is None else self._kept_line(key)
+        if line is None:
+            line = self._asked({"resolved": resolved.model_dump(mode="json"), "run_directory": None, "limits": LIMITS})
+            if key is not None:
+                self._keep(key, line)
+        return json.loads(line)
 
-    def _asked(self, document: dict[str, Any]) -> dict[str, Any]:
+    def _kept_line(self, key: str) -> str | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def _keep(self, key: str, line: str) -> None:
+        with self._lock:
+            self._kept[key] = line
+            while len(self._kept) > MOST_KEPT or sum(map(len, self._kept.values())) > MOST_KEPT_BYTES:
+                self._kept.popitem(last=False)
+
+    def _asked(self, document: dict[str, Any]) -> str:
         if not self._admitted.acquire(blocking=False):
             detail = f"{MOST_AT_ONCE} other plans are being made, and {MOST_WAITING} wait for that"
             raise ProblemError("planning-busy", 503, "Too many plans at once", detail, headers=RETRY)
@@ -57,7 +76,7 @@ class Planner:
         finally:
             self._admitted.release()
 
-    def _made(self, document: dict[str, Any]) -> dict[str, Any]:
+    def _made(self, document: dict[str, Any]) -> str:
         if not self._places.acquire(timeout=self._most_seconds):
             raise _too_slow(f"{MOST_AT_ONCE} other plans are being made", self._most_seconds)
         try:
@@ -75,12 +94,13 @@ class Planner:
         finally:
             self._places.release()
         if done.returncode == 0:
-            result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-            return result
-        said = " ".join(done.stderr.split())[-2000:]
+            return done.stdout.splitlines()[-1]
+        said = done.stderr[-MOST_SAID:]
         if done.returncode == EXIT_BAD_INPUT:
-            raise ProblemError("cannot-plan", 422, "The job cannot be planned", said)
-        raise ProblemError("planning-failed", 500, "The planning program failed", said or f"exit {done.returncode}")
+            raise ProblemError("cannot-plan", 422, "The job cannot be planned", " ".join(said.split()))
+        log.error("planning failed", exit_code=done.returncode, said=said)
+        detail = f"it ended with {done.returncode}, which is no fault of the job; the service's log has what it said"
+        raise ProblemError("planning-failed", 500, "The planning program failed", detail)
 
 
 def _key(resolved: ResolvedJob) -> str | None:

@@ -56,6 +56,8 @@ class PlanView(BaseModel):
     derived: list[DerivedNumber]
     plan: dict[str, Any] | None
     """As docs/plans.md has it; null where there is none, and `refusal` or `unknown_sizes` say why."""
+    notes: list[str] | None
+    """What stands between the plan and a run of it here, such as more threads than there are cores; null as `plan`."""
     sizes_from: str | None
     refusal: Refusal | None
     unknown_sizes: str | None

@@ -31,7 +31,7 @@ class PlanService:
         """Nothing is kept of it. Raises ConfigError where the document itself is wrong, and ProblemError."""
         spec = parse_job(document)
         resolved, faults = self._resolved(spec)
-        result = dict.fromkeys(("plan", "sizes_from", "refusal", "unknown_sizes"))
+        result = dict.fromkeys(("plan", "notes", "sizes_from", "refusal", "unknown_sizes"))
         # What the rows of a directory are, that is not to be read, is not told.
         if not (faults and spec.data.format == "packed"):
             result |= self._planner.result_of(resolved)
@@ -43,6 +43,7 @@ class PlanService:
             document=spec.model_dump(mode="json"),
             derived=resolved.derived,
             plan=plan,
+            notes=result["notes"],
             sizes_from=result["sizes_from"],
             refusal=refusal,
             unknown_sizes=result["unknown_sizes"],

@@ -4,7 +4,7 @@
 """
 
 from sharding.plan.errors import PlanError
-from sharding.plan.make import make_plan, plan_of
+from sharding.plan.make import plan_of
 from sharding.plan.plan import Block, Plan, ShardingType, Table, TableOptimizerName, TablePlan
 from sharding.plan.request import Dense, PlanRequest, Rule
 from sharding.plan.topology import Topology, Transport
@@ -22,6 +22,5 @@ __all__ = [
     "TablePlan",
     "Topology",
     "Transport",
-    "make_plan",
     "plan_of",
 ]

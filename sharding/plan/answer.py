@@ -17,6 +17,7 @@ PART_OF_TERM = {
     "dense": "dense",
     "backward": "give_back",
     "update": "table_update",
+    "copies_sum": "table_update",
     "all_reduce": "wait_for_sum",
 }
 """The part of a run's clock that each term of the estimate counts to."""

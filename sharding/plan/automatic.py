@@ -1,6 +1,10 @@
-"""The ways to part a table that an automatic plan chooses from."""
+"""The ways to part a table that an automatic plan chooses from: whole, a copy on every rank, by rows, by columns.
 
-from collections.abc import Iterator
+Never a grid, and never one node on purpose: which ranks parts are on is for the placement to find.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sharding.plan import split as parts_of
 from sharding.plan.cost import Costs
@@ -8,6 +12,9 @@ from sharding.plan.placement import Split
 from sharding.plan.plan import Table
 from sharding.plan.request import PlanRequest
 from sharding.plan.split import COLUMN_STEP, by_columns, by_rows, replicated
+
+FOR_ROOM = "to find room beside other tables"
+"""Why a table is in parts that was to be whole."""
 
 
 class Choices:
@@ -18,21 +25,18 @@ class Choices:
         self._costs = costs
         self._world_size = request.topology.world_size
 
-    def first(self, table: Table, ranks: tuple[int, ...]) -> Split:
+    def first(self, table: Table, ranks: Sequence[int]) -> Split:
         """What the search begins with: whole, or a copy on every rank where that is cheaper on average."""
-        copied = self._replicated(table, ranks)
-        if copied is None:
-            return self.whole(table, ranks)
         owned = self._costs.block(table, table.num_rows, table.embedding_dim).seconds / self._world_size
         owned += self._costs.everywhere(table, 1).seconds
-        return copied if self._costs.replicated(table).seconds < owned else self.whole(table, ranks)
+        is_cheaper = self._costs.replicated(table).seconds < owned
+        return self._copied(table, ranks) if is_cheaper and self.may_copy(table, ranks) else self.whole(table, ranks)
 
-    def all(self, table: Table, ranks: tuple[int, ...]) -> Iterator[Split]:
+    def all(self, table: Table, ranks: Sequence[int]) -> Iterator[Split]:
         """Every way, the plainest first."""
         yield self.whole(table, ranks)
-        copied = self._replicated(table, ranks)
-        if copied is not None:
-            yield copied
+        if self.may_copy(table, ranks):
+            yield self._copied(table, ranks)
         for num_parts in _counts(len(ranks)):
             yield from self._in_parts(table, ranks, num_parts)
 
@@ -44,26 +48,24 @@ class Choices:
             if num_parts > len(split.parts):
                 for finer in self._in_parts(split.table, split.ranks, num_parts):
                     if len(finer.parts) > len(split.parts):
-                        return finer
+                        return replace(finer, reason=FOR_ROOM)
         return None
 
-    def whole(self, table: Table, ranks: tuple[int, ...]) -> Split:
+    def whole(self, table: Table, ranks: Sequence[int]) -> Split:
         return Split(table, "table_wise", parts_of.whole(table, 0), ranks)
 
-    def may_copy(self, table: Table, ranks: tuple[int, ...]) -> bool:
+    def may_copy(self, table: Table, ranks: Sequence[int]) -> bool:
         """Only where it saves an exchange, and costs every rank less than the whole table costs one."""
         if not self._request.is_exchanged or len(ranks) < self._world_size:
             return False
         owned = self._costs.block(table, table.num_rows, table.embedding_dim)
         return self._costs.replicated(table).seconds < owned.seconds
 
-    def _replicated(self, table: Table, ranks: tuple[int, ...]) -> Split | None:
-        if not self.may_copy(table, ranks):
-            return None
+    def _copied(self, table: Table, ranks: Sequence[int]) -> Split:
         parts = replicated(table, self._world_size)
         return Split(table, "data_parallel", parts, ranks, is_fixed=True)
 
-    def _in_parts(self, table: Table, ranks: tuple[int, ...], num_parts: int) -> Iterator[Split]:
+    def _in_parts(self, table: Table, ranks: Sequence[int], num_parts: int) -> Iterator[Split]:
         if self._request.optimizer != "rowwise_adagrad" and table.embedding_dim >= num_parts * COLUMN_STEP:
             yield Split(table, "column_wise", by_columns(table, range(num_parts)), ranks)
         parts = by_rows(table, range(num_parts))

@@ -1,6 +1,11 @@
-"""Checks a plan from its blocks alone, and trusts nothing that made it."""
+"""Checks a plan from its blocks alone, and trusts nothing that made it.
+
+Cells, weights and optimizer state are counted anew here. Buffers are counted by `Memory`, as they were while the plan
+was sought; a test holds that against the tensors of a real batch.
+"""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from sharding.plan.memory import Memory
 from sharding.plan.plan import COLUMN_TYPES, Block, Plan, TablePlan
@@ -30,13 +35,20 @@ def memory_of_pools(request: PlanRequest, plan: Plan) -> list[int]:
     pools = [on_every_rank * topology.ranks_per_pool] * topology.num_pools
     for table in plan.tables:
         for part in table.blocks:
-            num_bytes = (
-                memory.copy(table.table)
+            buffers = (
+                memory.copy_buffers(table.table)
                 if table.is_replicated
-                else memory.block(table.table, part.num_rows, part.num_columns)
+                else memory.block_buffers(table.table, part.num_rows, part.num_columns)
             )
-            pools[topology.pool(part.rank)] += num_bytes
+            pools[topology.pool(part.rank)] += _kept_bytes(request, part) + buffers
     return pools
+
+
+def _kept_bytes(request: PlanRequest, block: Block) -> int:
+    """Of fp32 weights, and of what the optimizer keeps beside them."""
+    num_rows, num_cells = block.num_rows, block.num_rows * block.num_columns
+    num_kept = {"sgd": 0, "rowwise_adagrad": num_rows, "adagrad": num_cells}
+    return 4 * (num_cells + num_kept[request.optimizer])
 
 
 def _faults_of_table(request: PlanRequest, plan: TablePlan) -> list[str]:
@@ -61,15 +73,11 @@ def _faults_of_table(request: PlanRequest, plan: TablePlan) -> list[str]:
 
 def _overlaps(name: str, blocks: Sequence[Block]) -> list[str]:
     """None: as many cells as the table has, all within it and none twice, are all of it."""
-    in_order = sorted(blocks, key=lambda block: (block.first_column, block.first_row))
-    for number, block in enumerate(in_order):
-        for other in in_order[number + 1 :]:
-            if other.first_column >= block.first_column + block.num_columns:
-                break
-            if (
-                other.first_row < block.first_row + block.num_rows
-                and block.first_row < other.first_row + other.num_rows
-            ):
+    # Of two that share cells, one begins in a column that both have.
+    for column in sorted({block.first_column for block in blocks}):
+        there = [block for block in blocks if 0 <= column - block.first_column < block.num_columns]
+        for block, other in pairwise(sorted(there, key=lambda block: block.first_row)):
+            if other.first_row < block.first_row + block.num_rows:
                 return [f"{name}: {block} and {other} share cells"]
     return []
 

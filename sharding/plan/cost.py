@@ -37,8 +37,10 @@ class Load(NamedTuple):
     """Gradients of pooled embeddings to the owners, or to where these read them."""
     update: float = 0.0
     """Rows and their optimizer's state."""
+    copies_sum: float = 0.0
+    """Gradients of replicated tables, summed over ranks."""
     all_reduce: float = 0.0
-    """Sums over ranks: of dense gradients, and of replicated tables."""
+    """Dense gradients, summed over ranks."""
 
     @property
     def seconds(self) -> float:
@@ -120,7 +122,7 @@ class Costs:
         state = state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
         gathered = self._share * table.ids_per_sample * table.embedding_dim * FLOAT_BYTES
         update = gathered / self._row_bandwidth + (3 * num_bytes + 2 * state) / self._bandwidth
-        return Load(lookup=self._own_lookup(table), update=update, all_reduce=self.sum_seconds(num_bytes))
+        return Load(lookup=self._own_lookup(table), update=update, copies_sum=self.sum_seconds(num_bytes))
 
     def _own_lookup(self, table: Table) -> float:
         row_bytes = table.embedding_dim * FLOAT_BYTES

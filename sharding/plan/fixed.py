@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from itertools import groupby
 
 from sharding.plan.errors import PlanError
 from sharding.plan.placement import Split
@@ -57,14 +58,13 @@ def fixed_split(request: PlanRequest, table: Table, rule: Rule, field: str) -> S
             parts = by_columns(table, range(num_column_parts(table, len(ranks))))
             return Split(table, kind, parts, ranks, reason=reason)
         case "grid":
-            nodes = [[rank for rank in ranks if topology.node(rank) == node] for node in range(topology.num_nodes)]
-            parts = by_grid(table, [node for node in nodes if node])
+            parts = by_grid(table, [list(of_node) for _, of_node in groupby(ranks, topology.node)])
             return Split(table, kind, parts, ranks, is_fixed=True, reason=reason)
         case "table_row_wise" | "table_column_wise":
             return _on_one_node(request, table, rule, ranks, field)
 
 
-def _on_one_node(request: PlanRequest, table: Table, rule: Rule, ranks: tuple[int, ...], field: str) -> Split:
+def _on_one_node(request: PlanRequest, table: Table, rule: Rule, ranks: Sequence[int], field: str) -> Split:
     topology = request.topology
     kind: ShardingType = "table_row_wise" if rule.type == "table_row_wise" else "table_column_wise"
     divide = by_rows if kind == "table_row_wise" else by_columns
@@ -98,11 +98,12 @@ def check_optimizer(request: PlanRequest, table: Table, kind: ShardingType, fiel
     )
 
 
-def allowed_ranks(request: PlanRequest, table: Table, rule: Rule, field: str) -> tuple[int, ...]:
-    """Those of the rule, or all. Raises PlanError."""
+def allowed_ranks(request: PlanRequest, table: Table, rule: Rule, field: str) -> Sequence[int]:
+    """Those of the rule, in order, or a range of all: there may be more ranks than a list of each table has room for.
+    Raises PlanError."""
     world_size = request.topology.world_size
     if rule.ranks is None:
-        return tuple(range(world_size))
+        return range(world_size)
     if wrong := _wrong(rule.ranks, world_size):
         valid = [f"different ranks from 0 to {world_size - 1}"]
         raise PlanError(wrong, valid, f"{field}.ranks", table.name)

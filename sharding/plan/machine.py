@@ -1,11 +1,10 @@
 """What this machine has: cores, memory within the limits of the cgroup, GPUs; and how fast it is, measured once.
 
 Figures that take a measurement are kept in a file, `machine.json` in `$XDG_CACHE_HOME/dlrm` (`~/.cache/dlrm`), for the
-processor and number of cores they were measured on.
+processor, the number of cores and the version of torch that they were measured with.
 """
 
 import fcntl
-import json
 import os
 import re
 import subprocess
@@ -14,35 +13,42 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 CGROUPS = Path("/sys/fs/cgroup")
 MEASURING_SECONDS = 60.0
 GPU_SECONDS = 10.0
 
 
+Speed = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 @dataclass(frozen=True)
 class Speeds:
     """Bytes, or floating-point operations, a second."""
 
-    one_copy: float
+    one_copy: Speed
     """Memory that one core alone reads and writes."""
-    all_copies: float
+    all_copies: Speed
     """Memory that all cores together read and write."""
-    loopback: float
+    loopback: Speed
     """From one process of this machine to another, over TCP."""
-    flops: float | None
+    flops: Speed | None
     """Of one core, fp32 matrix products of the dense part; None where torch is not installed."""
-    flops_bf16: float | None
+    flops_bf16: Speed | None
     is_measured: bool = True
     """Or assumed, since it could not be."""
 
 
 ASSUMED = Speeds(one_copy=2e10, all_copies=4e10, loopback=2e9, flops=1e11, flops_bf16=2e11, is_measured=False)
-"""Of a core or two of a server, where nothing can be measured or kept: ranks that each measure would each plan."""
+"""Of a core or two of a server, where nothing can be measured, or kept: no two measurements are alike, and plans by
+each would differ."""
 KNOWN = TypeAdapter(dict[str, Speeds])
+MEASURED = TypeAdapter(Speeds)
 
 
 def num_cores() -> int:
@@ -78,9 +84,10 @@ def gpu_memory_bytes() -> tuple[int, ...]:
 def speeds(directory: Path | None = None) -> Speeds:
     """Measured now, or by whoever was first on this machine: processes that ask at once wait for one of them.
 
-    directory: where the file is; the user's cache by default. Where nothing can be written there, they are assumed.
+    directory: where the file is; the user's cache by default. Where nothing can be written there, or a measurement
+    fails, they are assumed; nothing is kept of that.
     """
-    key = f"{_processor()}, {num_cores()} cores"
+    key = f"{_processor()}, {num_cores()} cores, torch {_torch_version()}"
     try:
         path = (directory or _cache_directory()) / "machine.json"
         if (known := _all_known(path).get(key)) is not None:
@@ -88,10 +95,12 @@ def speeds(directory: Path | None = None) -> Speeds:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path.with_suffix(".lock")):
             all_known = _all_known(path)
-            if key not in all_known:
-                all_known[key] = measure()
-                _write(path, KNOWN.dump_json(all_known, indent=1))
-            return all_known[key]
+            if (known := all_known.get(key)) is not None:
+                return known
+            measured = measure()
+            if measured.is_measured:
+                _write(path, KNOWN.dump_json({**all_known, key: measured}, indent=1))
+            return measured
     except (OSError, RuntimeError):  # the latter where the user has no home directory
         return ASSUMED
 
@@ -101,9 +110,9 @@ def measure() -> Speeds:
     command = [sys.executable, "-m", "sharding.plan.measure", str(num_cores())]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=MEASURING_SECONDS, check=True).stdout
-    except subprocess.SubprocessError:
+        return MEASURED.validate_json(said)
+    except (subprocess.SubprocessError, ValidationError):
         return ASSUMED
-    return Speeds(**json.loads(said))
 
 
 def _cache_directory() -> Path:
@@ -121,7 +130,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _all_known(path: Path) -> dict[str, Speeds]:
-    """Nothing where the file is not there, or is no longer what was written."""
+    """Nothing where the file is not there, or is no longer what was written: every speed is above 0."""
     try:
         return KNOWN.validate_json(path.read_bytes())
     except (OSError, ValidationError):
@@ -141,6 +150,14 @@ def _processor() -> str:
     except OSError:
         found = None
     return found[1] if found else os.uname().machine
+
+
+def _torch_version() -> str:
+    """Without it one figure is missing; with another version one may differ."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return "none"
 
 
 def _own_cgroups() -> list[Path]:

@@ -1,43 +1,16 @@
 """Makes the plan of a job's tables. Imports no torch."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from sharding.plan.automatic import Choices
 from sharding.plan.cost import Costs
+from sharding.plan.errors import PlanError
 from sharding.plan.fixed import allowed_ranks, fixed_split, rules_by_table, with_rank
 from sharding.plan.placement import NoRoomError, Placement, Split
-from sharding.plan.plan import Plan, ShardingType, Table, TableOptimizerName, TablePlan
+from sharding.plan.plan import Plan, ShardingType, TablePlan, state_bytes
 from sharding.plan.refuse import refusal
 from sharding.plan.request import PlanRequest, Rule
 from sharding.plan.search import find_placement
-from sharding.plan.topology import plain_topology
-
-
-def make_plan(
-    tables: Sequence[Table],
-    world_size: int,
-    choice: ShardingType | Literal["auto"],
-    *,
-    optimizer: TableOptimizerName = "sgd",
-    ranks_per_node: int | None = None,
-) -> Plan:
-    """A plan of `tables`, which may be none, over ranks with room for whatever comes; see `plan_of`."""
-    per_node = ranks_per_node or world_size
-    topology = plain_topology(world_size // per_node, per_node)
-    transport = "memory" if topology.num_nodes == 1 else "network"
-    return plan_of(
-        PlanRequest(
-            tuple(tables),
-            topology,
-            global_size=32_768,
-            chunk_size=2_048,
-            optimizer=optimizer,
-            transport=transport,
-            plan=choice,
-        )
-    )
 
 
 def plan_of(request: PlanRequest) -> Plan:
@@ -53,7 +26,7 @@ def plan_of(request: PlanRequest) -> Plan:
     try:
         placement = find_placement(request, costs, splits, is_automatic, is_improved=True)
     except NoRoomError as error:
-        raise refusal(request, error.split, _is_possible) from None
+        raise refusal(request, splits, error.split, _is_possible) from None
     plans = (_table_plan(request, placement, number, is_automatic[number]) for number in range(len(splits)))
     return Plan(request.topology.world_size, tuple(plans))
 
@@ -80,7 +53,7 @@ def _is_possible(request: PlanRequest) -> bool:
     try:
         splits, is_automatic = _to_begin_with(request, costs)
         find_placement(request, costs, splits, is_automatic, is_improved=False)
-    except (NoRoomError, ValueError):
+    except (NoRoomError, PlanError):
         return False
     return True
 
@@ -89,21 +62,27 @@ def _table_plan(request: PlanRequest, placement: Placement, number: int, is_auto
     split = placement.splits[number]
     blocks = tuple(with_rank(part.block, part.rank) for part in placement.parts_of(number))
     found = TablePlan(split.table, split.type, blocks, split.reason)
-    return replace(found, **_chosen(request, found)) if is_automatic else found
+    return _named(request, found) if is_automatic else found
 
 
-def _chosen(request: PlanRequest, plan: TablePlan) -> dict[str, str]:
-    """The name of what was chosen, by where it is, and why."""
+def _named(request: PlanRequest, plan: TablePlan) -> TablePlan:
+    """With the name of what was chosen, by where it is, and why. plan.reason: that it is in parts, if not for speed."""
     topology = request.topology
     if topology.world_size == 1:
-        return {"reason": "the only rank"}
+        return replace(plan, reason="the only rank")
     if plan.sharding_type == "data_parallel":
-        return {"reason": "small: a copy on every rank is cheaper than the exchange"}
+        return replace(plan, reason="small: a copy on every rank is cheaper than the exchange")
     if plan.sharding_type == "table_wise":
-        return {"reason": "whole: balances the ranks"}
+        return replace(plan, reason="whole: balances the ranks")
     is_on_one_node = len({topology.node(rank) for rank in plan.ranks}) == 1 and topology.num_nodes > 1
-    names = {"row_wise": "table_row_wise", "column_wise": "table_column_wise"}
+    names: dict[ShardingType, ShardingType] = {"row_wise": "table_row_wise", "column_wise": "table_column_wise"}
     kind = names[plan.sharding_type] if is_on_one_node else plan.sharding_type
-    is_too_large = plan.table.weight_bytes > topology.memory_bytes
-    why = f"too large for one {'node' if topology.device == 'cpu' else 'GPU'}" if is_too_large else "balances the ranks"
-    return {"sharding_type": kind, "reason": f"in {len(plan.blocks)} parts: {why}"}
+    return replace(plan, sharding_type=kind, reason=f"in {len(plan.blocks)} parts: {_why_in_parts(request, plan)}")
+
+
+def _why_in_parts(request: PlanRequest, plan: TablePlan) -> str:
+    table, topology = plan.table, request.topology
+    num_bytes = table.weight_bytes + state_bytes(request.optimizer, table.num_rows, table.embedding_dim)
+    if num_bytes > topology.memory_bytes:
+        return f"too large for one {'node' if topology.device == 'cpu' else 'GPU'}"
+    return plan.reason or "balances the ranks"

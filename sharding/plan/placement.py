@@ -1,7 +1,9 @@
 """Which rank holds which part, while a plan is made: loads and memory are kept up to date part by part."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 
 from sharding.plan.cost import Costs
 from sharding.plan.memory import Memory
@@ -17,12 +19,17 @@ class Split:
     type: ShardingType
     parts: tuple[Block, ...]
     """Their ranks are numbers: of `ranks` where those are fixed, else of the part."""
-    ranks: tuple[int, ...]
-    """Where the parts may be."""
+    ranks: Sequence[int]
+    """Where the parts may be, in order; a range where that is anywhere."""
     is_fixed: bool = False
     """Part i belongs on the rank that its block says."""
     is_on_one_node: bool = False
     reason: str = ""
+
+    @cached_property
+    def allowed(self) -> Container[int]:
+        """The same, to ask of single ranks."""
+        return self.ranks if isinstance(self.ranks, range) else frozenset(self.ranks)
 
     @property
     def num_row_parts(self) -> int:
@@ -39,8 +46,11 @@ class Part:
     seconds: float
     num_bytes: int
     is_movable: bool
-    allowed: frozenset[int]
+    split: Split
     rank: int = -1
+
+    def may_be_on(self, rank: int) -> bool:
+        return rank in self.split.allowed
 
 
 @dataclass
@@ -67,7 +77,9 @@ class Placement:
         self._topology = request.topology
         self._costs, self._memory = costs, memory
         everywhere = sum(memory.everywhere().values()) * self._topology.ranks_per_pool
-        self._free = [self._topology.memory_bytes - everywhere] * self._topology.num_pools
+        self._empty_bytes = self._topology.memory_bytes - everywhere
+        """In each pool, without tables."""
+        self._free = [self._empty_bytes] * self._topology.num_pools
         self._split_bytes = 0
         """In each pool for tables that are split, whoever owns what."""
         self._stepping: dict[int, int] = {}
@@ -78,14 +90,24 @@ class Placement:
         self.common_seconds = 0.0
         self.splits: dict[int, Split] = {}
         self._parts: dict[int, list[Part]] = {}
-        self._memory_of_shape: dict[tuple[int, int, int], tuple[float, int]] = {}
+        self._memory_of_shape: dict[tuple[int, bool, int, int], tuple[float, int]] = {}
 
     def has_room_for(self, splits: Sequence[Split]) -> bool:
         """Whether all memory together would do, however parts are placed."""
         needed = sum(self._shape(number, split, part)[1] for number, split in enumerate(splits) for part in split.parts)
-        is_split = (split for split in splits if split.type != "data_parallel")
-        needed += sum(map(self._bytes_of_split, is_split)) * len(self._free)
+        needed += self.common_bytes(splits) * len(self._free)
         return min(self._free) >= 0 and needed <= sum(self._free)
+
+    def common_bytes(self, splits: Sequence[Split]) -> int:
+        """In each pool for those that are split, whoever owns what."""
+        return sum(self._bytes_of_split(split) for split in splits if split.type != "data_parallel")
+
+    def could_hold(self, number: int, split: Split, common_bytes: int) -> bool:
+        """Whether a pool without tables has room for one largest part beside what is common."""
+        needed = self._shape(number, split, split.parts[0])[1]
+        if split.type == "data_parallel":
+            needed = (needed + self._memory.stepping(split.table)) * self._topology.ranks_per_pool
+        return needed + common_bytes <= self._empty_bytes
 
     @property
     def seconds(self) -> float:
@@ -201,24 +223,26 @@ class Placement:
         return self._costs.everywhere(split.table, split.num_row_parts).seconds
 
     def _new_parts(self, number: int, split: Split) -> list[Part]:
-        allowed = frozenset(split.ranks)
         is_movable = not (split.is_fixed or split.is_on_one_node)
         parts: list[Part] = []
         for block in split.parts:
             seconds, num_bytes = self._shape(number, split, block)
-            parts.append(Part(number, block, seconds, num_bytes, is_movable, allowed))
+            parts.append(Part(number, block, seconds, num_bytes, is_movable, split))
         return parts
 
     def _shape(self, number: int, split: Split, block: Block) -> tuple[float, int]:
-        if split.type == "data_parallel":
-            return 0.0, self._memory.copy(split.table)
-        key = (number, block.num_rows, block.num_columns)
+        is_copy = split.type == "data_parallel"
+        key = (number, is_copy, block.num_rows, block.num_columns)
         if key not in self._memory_of_shape:
-            self._memory_of_shape[key] = (
-                self._costs.block(split.table, block.num_rows, block.num_columns).seconds,
-                self._memory.block(split.table, block.num_rows, block.num_columns),
-            )
+            self._memory_of_shape[key] = self._shape_of_copy(split) if is_copy else self._shape_of_block(split, block)
         return self._memory_of_shape[key]
+
+    def _shape_of_copy(self, split: Split) -> tuple[float, int]:
+        return 0.0, self._memory.copy(split.table)
+
+    def _shape_of_block(self, split: Split, block: Block) -> tuple[float, int]:
+        shape = split.table, block.num_rows, block.num_columns
+        return self._costs.block(*shape).seconds, self._memory.block(*shape)
 
     def _chosen(self, split: Split, parts: list[Part]) -> list[int] | None:
         """A rank for each part; None where there is no room."""
@@ -231,11 +255,10 @@ class Placement:
             return ranks if all(self._room(pool) >= num_bytes for pool, num_bytes in needed.items()) else None
         if not split.is_on_one_node:
             return self._least_loaded(parts, split.ranks)
-        nodes = sorted({self._topology.node(rank) for rank in split.ranks})
         found = [
             ranks
-            for node in nodes
-            if (ranks := self._least_loaded(parts, [r for r in split.ranks if self._topology.node(r) == node]))
+            for _, of_node in groupby(split.ranks, self._topology.node)
+            if (ranks := self._least_loaded(parts, list(of_node)))
         ]
         return min(found, key=lambda ranks: self._height(parts, ranks), default=None)
 

@@ -5,6 +5,7 @@ the request alone: nothing in here looks at a clock or draws a number.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -60,6 +61,8 @@ def _dealt_out(
     is_automatic: Sequence[bool],
 ) -> Placement:
     """By load, or where that leaves no room, by memory; what finds none then goes in smaller parts."""
+    if hopeless := _hopeless(blank(), splits, is_automatic):
+        raise NoRoomError(hopeless)
     failed = NoRoomError(max(splits, key=_part_bytes))
     for _ in range(MOST_TRIES):
         if not blank().has_room_for(splits) and not _without_copies(choices, splits, is_automatic):
@@ -69,9 +72,16 @@ def _dealt_out(
                 return _placed(blank(), splits, order(splits))
             except NoRoomError as error:
                 failed = error
-        if not _make_finer(choices, splits, is_automatic, _part_bytes(failed.split)):
+        if not _make_room(choices, splits, is_automatic, failed.split):
             break
     raise failed
+
+
+def _hopeless(empty: Placement, splits: Sequence[Split], is_automatic: Sequence[bool]) -> Split | None:
+    """One that stays as it is and finds no room, however the others are parted: in more parts they take no less."""
+    common_bytes = empty.common_bytes(splits)
+    fixed = ((number, split) for number, split in enumerate(splits) if not is_automatic[number])
+    return next((split for number, split in fixed if not empty.could_hold(number, split, common_bytes)), None)
 
 
 def _without_copies(choices: Choices, splits: list[Split], is_automatic: Sequence[bool]) -> bool:
@@ -82,19 +92,26 @@ def _without_copies(choices: Choices, splits: list[Split], is_automatic: Sequenc
     return bool(copied)
 
 
-def _make_finer(choices: Choices, splits: list[Split], is_automatic: Sequence[bool], num_bytes: int) -> bool:
-    """Part what has a part of so many bytes or more, or else the largest that can be parted; whether there is any."""
+def _make_room(choices: Choices, splits: list[Split], is_automatic: Sequence[bool], failed: Split) -> bool:
+    """For a split that found none when the largest went first: part what has a part as large; whether there is any."""
+    is_free = any(is_chosen and split is failed for split, is_chosen in zip(splits, is_automatic, strict=True))
+    # What stays as it is was there before all that is smaller, but for copies.
+    if not is_free and _without_copies(choices, splits, is_automatic):
+        return True
     finer = {
         number: split
         for number, of_table in enumerate(splits)
         if is_automatic[number] and (split := choices.finer(of_table))
     }
     sizes = {number: _part_bytes(splits[number]) for number in finer}
-    bar = min(num_bytes, max(sizes.values(), default=0))
-    for number, split in finer.items():
-        if sizes[number] >= bar:
-            splits[number] = split
-    return bool(finer)
+    bar = _part_bytes(failed)
+    if is_free:
+        # It may be too small to be parted itself.
+        bar = min(bar, max(sizes.values(), default=0))
+    parted = [number for number in finer if sizes[number] >= bar]
+    for number in parted:
+        splits[number] = finer[number]
+    return bool(parted)
 
 
 def _placed(placement: Placement, splits: Sequence[Split], order: Sequence[int]) -> Placement:
@@ -149,10 +166,10 @@ def _swaps(placement: Placement, rank: int) -> Iterator[tuple[Part, Part]]:
     """A part of `rank` and one of another; the first may be in the other's place."""
     for part in _movable(placement, rank):
         for elsewhere, held in enumerate(placement.ranks):
-            if elsewhere == rank or elsewhere not in part.allowed or placement.holds(elsewhere, part.table):
+            if elsewhere == rank or not part.may_be_on(elsewhere) or placement.holds(elsewhere, part.table):
                 continue
             for other in held.parts:
-                if other.is_movable and rank in other.allowed:
+                if other.is_movable and other.may_be_on(rank):
                     yield part, other
 
 
@@ -182,7 +199,7 @@ def _moved(placement: Placement, worst: int) -> bool:
     bar = placement.ranks[worst].seconds * (1 - ROUNDING)
     best: tuple[float, Part, int] | None = None
     for part in _movable(placement, worst):
-        for rank in part.allowed:
+        for rank in part.split.ranks:
             held = placement.ranks[rank]
             height = max(held.seconds + part.seconds, placement.ranks[worst].seconds - part.seconds)
             if height >= bar or (best and height >= best[0]) or placement.holds(rank, part.table):
@@ -224,7 +241,7 @@ def _parted(placement: Placement, choices: Choices, is_automatic: Sequence[bool]
             continue
         old, ranks = placement.splits[number], [part.rank for part in placement.parts_of(number)]
         placement.remove(number)
-        for split in choices.all(old.table, old.ranks):
+        for split in _others(choices, old):
             try:
                 placement.add(number, split)
             except NoRoomError:
@@ -239,6 +256,13 @@ def _parted(placement: Placement, choices: Choices, is_automatic: Sequence[bool]
         placement.remove(best[1])
         placement.add(best[1], best[3])
     return best is not None
+
+
+def _others(choices: Choices, old: Split) -> Iterator[Split]:
+    """Every way to part a table. One that was parted to find room still is in parts for that reason."""
+    for split in choices.all(old.table, old.ranks):
+        is_in_parts = split.type not in ("table_wise", "data_parallel")
+        yield replace(split, reason=old.reason) if is_in_parts else split
 
 
 def _gathered(placement: Placement, choices: Choices, is_automatic: Sequence[bool]) -> bool:

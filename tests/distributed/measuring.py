@@ -10,7 +10,7 @@ from dlrm.config import ModelConfig, MomentsConfig
 from dlrm.dense_pass import DensePass
 from dlrm.device_batch import DeviceBatch
 from dlrm.model import make_dense_part
-from dlrm.moments import ExactMoments, GroupMoments, num_extra_sums
+from dlrm.moments import ExactMoments, GroupMoments
 from dlrm.moments.estimator import Estimator, Positions
 from dlrm.part_clock import PartClock
 from sharding.dense import FlatSums
@@ -86,7 +86,7 @@ class PlainBlock:
 def measure(ranks: Ranks, given: Given) -> Measured:
     model = given.build()
     parameters = list(model.parameters())
-    sums = FlatSums(parameters, ranks, num_extra=num_extra_sums(given.moments))
+    sums = FlatSums(parameters, ranks, num_extra=given.moments.num_extra_sums)
     estimator: Estimator
     if given.moments.estimator == "groups":
         estimator = GroupMoments(given.moments, sums, given.chunk_size, given.global_size, 1)

@@ -101,7 +101,7 @@ def local_tensors(state: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]
         return [pair for key, value in state.items() for pair in local_tensors(value, f"{prefix}/{key}")]
     if isinstance(state, ShardedTensor):
         shards = state.local_shards()
-        return [(f"{prefix}@{shard.metadata.shard_offsets}", shard.tensor.clone()) for shard in shards]
+        return [(f"{prefix}@{list(shard.metadata.shard_offsets)}", shard.tensor.clone()) for shard in shards]
     return [(prefix, state.clone())] if isinstance(state, torch.Tensor) else []
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from dlrm.config import MomentsConfig
-from dlrm.moments import ExactMoments, GroupMoments, num_extra_sums
+from dlrm.moments import ExactMoments, GroupMoments
 from dlrm.moments.estimator import Estimator, Positions
 from dlrm.noise import LayerNoise, NoiseState
 from sharding.dense import FlatSums
@@ -23,7 +23,7 @@ GROUPS = MomentsConfig(estimator="groups")
 def frozen_run(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseState:
     """The mean over all steps of a layer that never moves; a sample's gradient is its input."""
     model = nn.ModuleDict({"layer": nn.Linear(NUM_DIMENSIONS, 1, bias=False)})
-    sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra_sums(config))
+    sums = FlatSums(list(model.parameters()), ranks, num_extra=config.num_extra_sums)
     estimator: Estimator = (
         GroupMoments(config, sums, 100, BATCH, 1)
         if config.estimator == "groups"

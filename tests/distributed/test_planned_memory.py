@@ -12,6 +12,10 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlrm.config import MomentsConfig, VarianceReductionConfig
+from dlrm.device_batch import to_device
+from dlrm.optimizers import StepRates
+from dlrm.planning.dense_size import dense_size, parameter_bytes
 from sharding import slice_size
 from sharding.plan import Plan, PlanRequest, ShardingType, Table
 from sharding.plan import memory as planned
@@ -22,6 +26,8 @@ from sharding.tables import ShardedTables, TableOptimizer, native
 from sharding.tables.slices import Slices
 from tests.distributed.plans import plan_of
 from tests.distributed.rank_pool import RankPools
+from tests.distributed.reference import GlobalBatch, random_batches
+from tests.distributed.training import Setting
 from tests.sharding.plan.plain import plain_topology
 
 GLOBAL_SIZE, CHUNK_SIZE, DIM, NUM_IDS = 4096, 256, 32, 2
@@ -155,6 +161,42 @@ def test_what_a_plan_counts_is_what_a_batch_keeps(
     counted = planned_buffers(plan, exchange_dtype, transport, device)
     for of_rank, of_plan in zip(kept, counted, strict=True):
         assert 0.75 * of_plan < of_rank <= 1.02 * of_plan, (kept, counted)
+
+
+def bytes_of_dense_part(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> int:
+    """That stay after some steps: parameters, sums, and what optimizer, moments and variance reduction keep."""
+    parts = setting.build(ranks)
+    for batch in batches:
+        share = to_device(batch.share(ranks.rank, ranks.world_size), ranks.device)
+        parts.step(share, StepRates(dense=0.1, table=0.1))
+    kept: list[torch.Tensor] = [parameter.detach() for parameter in parts.model.parameters()]
+    kept += [tensor for of_one in parts.optimizer.state.values() for tensor in of_one.values()]
+    for keeper in (parts.step.sums, parts.step.dense_pass.estimator, parts.reduction):
+        kept += [tensor for tensor in vars(keeper).values() if isinstance(tensor, torch.Tensor)] if keeper else []
+    # Beside them are counters.
+    return sum(tensor_bytes([tensor for tensor in kept if tensor.dim() > 0]).values())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize(
+    ("moments", "is_reduced"),
+    [
+        (None, False),
+        (MomentsConfig(every=1), False),
+        (MomentsConfig(every=1), True),
+        (MomentsConfig(every=1, fraction=1.0), True),
+        (MomentsConfig(every=1, estimator="groups", num_groups=2), True),
+    ],
+)
+def test_what_a_plan_counts_for_the_dense_part_is_what_a_run_keeps(
+    rank_pools: RankPools, moments: MomentsConfig | None, is_reduced: bool, optimizer: str
+):
+    reduction = VarianceReductionConfig() if is_reduced else None
+    setting = Setting(256, 64, moments=moments, variance_reduction=reduction, dense_optimizer=optimizer)
+    batches = random_batches(2, 256, [rows for _, rows in setting.table_rows])
+    kept: list[int] = rank_pools.of(1).run(bytes_of_dense_part, setting, batches)
+    size = dense_size(setting.model, setting.num_dense, len(setting.table_rows))
+    assert kept == [parameter_bytes(setting.resolved(1).job, size)]
 
 
 @given(

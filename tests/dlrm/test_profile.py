@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,24 @@ def test_the_trace_shows_operators_within_the_parts_of_the_step(directory: Profi
     assert len(parts) == len(spans["aten::mm"]) == 6
     for product in spans["aten::mm"]:
         assert any(start <= product["ts"] and product["ts"] + product["dur"] <= end for start, end in parts)
+
+
+def test_an_evaluation_between_profiled_steps_is_left_out(directory: ProfileDirectory):
+    clock = PartClock()
+    profiler = StepProfiler(directory, 0, CPU, clock, 3)
+    started = time.perf_counter()
+    for _ in range(3):
+        run_steps(profiler, clock, 1)
+        with profiler.paused():
+            torch.ones(64, 64).cumprod(0)
+            time.sleep(0.05)
+    seconds = time.perf_counter() - started
+    profile = StepProfile.model_validate_json(directory.figures(0).read_bytes())
+    calls = {operator.name: operator.calls_per_step for operator in profile.operators}
+    assert calls["aten::mm"] == 2
+    assert "aten::cumprod" not in calls
+    # Two pauses lie between the three steps, the last one behind them.
+    assert sum(profile.parts.values()) <= profile.seconds_per_step <= (seconds - 3 * 0.05) / 3
 
 
 @pytest.mark.parametrize(("num_steps", "first", "profiled"), [(1, 1, 1), (3, 1, 3), (4, 2, 3), (8, 6, 3)])

@@ -3,12 +3,14 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import parse_job
+from dlrm.build import plan_tables
+from dlrm.config import parse_job, resolve
+from dlrm.data.rows import DataSchema, Feature
 from dlrm.noise import NoiseState
 from dlrm.progress import Progress
-from dlrm.record import AttemptDirectory, BatchAdvice, EventReport, SpoolReader, parse_report
+from dlrm.record import PART_WORDS, PLAN, AttemptDirectory, BatchAdvice, EventReport, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
-from dlrm.tell import tell_advice
+from dlrm.tell import tell_advice, tell_plan
 
 
 def told(directory: Path, noise: NoiseState, **document: Any) -> EventReport:
@@ -62,3 +64,25 @@ def test_where_there_is_no_noise_scale_it_says_why_and_what_to_do(
     assert event.message.startswith("no advice on the batch: ")
     assert words in event.message
     assert BatchAdvice.model_validate(event.details).table == []
+
+
+def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_path: Path):
+    """What nobody asked the dashboard to know: how models name a table whose column has a dot in its name."""
+    job = parse_job({"data": {"format": "synthetic"}, "resources": {"memory": "4GiB"}})
+    schema = DataSchema(1, (Feature("user.id", 50), Feature("type", 60)))
+    planned = plan_tables(resolve(job), schema)
+    attempt = AttemptDirectory(tmp_path)
+    attempt.create()
+    reporter = Reporter(attempt, rank=0)
+    tell_plan(reporter, planned.answer)
+    reporter.close()
+    report = parse_report(SpoolReader(attempt.spool_file(0, "events")).read()[0])
+    assert isinstance(report, EventReport)
+    assert report.name == PLAN
+    details = report.details
+    assert list(details["tables"]) == ["user.id", "type"]
+    assert (details["memory_bytes"], details["ranks_per_memory"]) == (4 * 2**30, 2)
+    held = (details[f"{kind}_bytes"] for kind in ("weight", "optimizer", "buffer"))
+    assert [sum(of_rank) for of_rank in zip(*held, strict=True)] == [r.total_bytes for r in planned.answer.ranks]
+    assert set(details["step_seconds"]) <= set(PART_WORDS)
+    assert sum(details["step_seconds"].values()) == pytest.approx(planned.answer.step.seconds)

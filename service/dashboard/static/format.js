@@ -30,6 +30,13 @@ export function fileSize(value) {
   return new Intl.NumberFormat("en", format).format(value / 1000 ** power);
 }
 
+/** The size of memory, in units of 1,024. */
+export function binarySize(value) {
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.min(Math.floor(Math.log2(Math.max(value, 1)) / 10), units.length - 1);
+  return `${(value / 1024 ** power).toFixed(power ? 1 : 0)} ${units[power]}`;
+}
+
 export function duration(seconds) {
   if (!known(seconds)) return UNKNOWN;
   const rounded = Math.max(0, Math.round(seconds));

@@ -233,3 +233,11 @@ def test_of_a_field_that_takes_a_word_or_a_number_the_one_that_was_meant_is_at_f
         parse_job({"data": {"format": "synthetic"}, "moments": {"every": every}})
     (error,) = raised.value.errors
     assert (error.field, error.message) == ("moments.every", words)
+
+
+def test_of_very_many_errors_the_first_are_told_and_how_many_there_are_besides():
+    with pytest.raises(ConfigError) as caught:
+        parse_job({"data": {"format": "synthetic"}, **{f"unknown{number}": 1 for number in range(1500)}})
+    *told, last = caught.value.errors
+    assert len(told) == 1000
+    assert last.message == "and 500 errors more"

@@ -42,7 +42,10 @@ def test_split_rows_need_an_optimizer_that_allows_them(kind: str):
         ({"tables": [{"pattern": "*", "type": "row_wise", "ranks": []}]}, "sharding.tables.0.ranks", "at least 1"),
         ({"tables": [{"type": "row_wise"}]}, "sharding.tables.0.pattern", "required"),
         ({"topology": {"gpu_memory": "80 bananas"}}, "sharding.topology.gpu_memory", "8GiB"),
-        ({"topology": {"flops": 0.0}}, "sharding.topology.flops", "greater than 0"),
+        ({"topology": {"flops": 0.0}}, "sharding.topology.flops", "greater than or equal to 1000000"),
+        ({"topology": {"memory_bandwidth": 1e-320}}, "sharding.topology.memory_bandwidth", "greater than or equal to"),
+        ({"topology": {"intra_node_bandwidth": 1e308}}, "sharding.topology.intra_node_bandwidth", "less than or equal"),
+        ({"topology": {"gpu_memory": 0}}, "sharding.topology.gpu_memory", "greater than or equal to 1048576"),
     ],
 )
 def test_what_is_no_plan_is_named(sharding: dict[str, Any], field: str, words: str):
@@ -88,6 +91,45 @@ def test_columns_written_out_are_read_back_as_they_are():
 def test_a_run_of_columns_that_are_not_told_apart_is_named(entry: dict[str, Any], field: str):
     found = faults_of(**parquet({"categorical": [{"name": "v"}, entry]}, {}))
     assert field in found
+
+
+def test_more_columns_than_there_may_be_are_refused_before_they_are_written_out():
+    """Written out these would be 300 million."""
+    entries = [{"name": f"a{number}_{{}}", "count": 10_000} for number in range(30_000)]
+    for kind in ("dense", "categorical"):
+        found = faults_of(**parquet({kind: entries}, {}))
+        assert "names 300,000,000 columns" in found[f"data.schema.{kind}"]
+
+
+def test_as_many_columns_as_there_may_be_are_read():
+    schema = parse_job(parquet({"dense": [{"name": "d{}", "count": 9999}, {"name": "e"}]}, {})).data.raw_schema
+    assert [column.name for column in schema.dense[-2:]] == ["d9998", "e"]
+
+
+def test_a_run_of_columns_with_long_names_is_refused_before_it_is_written_out():
+    found = faults_of(**parquet({"categorical": [{"name": "u" * 1_000_000 + "{}", "count": 10_000}]}, {}))
+    assert "makes names of 1,000,004 letters" in found["data.schema.categorical.0.name"]
+    longest = "u" * 199 + "{}"
+    parse_job(parquet({"categorical": [{"name": longest, "count": 10}]}, {}))
+    assert "201 letters" in str(faults_of(**parquet({"categorical": [{"name": longest, "count": 11}]}, {})))
+
+
+def test_what_is_wrong_with_a_run_of_columns_is_told_once():
+    entry = {"name": "u{}", "count": 10_000, "type": "strng", "extra": "x" * 1000}
+    found = faults_of(**parquet({"categorical": [entry]}, {}))
+    assert set(found) == {"data.schema.categorical.0.type", "data.schema.categorical.0.extra"}
+
+
+def test_patterns_that_would_take_long_to_match_are_refused():
+    schema = {"categorical": [{"name": "u{}", "count": 10_000}]}
+    patterns = {f"u{number}*": {"hash_size": 50} for number in range(101)}
+    found = faults_of(**parquet(schema, {"columns": patterns}))
+    assert "101 patterns for 10,000 columns" in found["data.vocabulary.columns"]
+    assert "up to 100 patterns" in found["data.vocabulary.columns"]
+    names = {f"u{number}": {"hash_size": 50} for number in range(10_000)}
+    parse_job(parquet(schema, {"columns": names}))
+    found = faults_of(**parquet(SCHEMA, {"columns": {"*u" * 500: {"hash_size": 50}}}))
+    assert "1,000 letters" in found["data.vocabulary.columns"]
 
 
 def test_a_pattern_decides_for_the_columns_it_matches():

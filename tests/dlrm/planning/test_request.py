@@ -1,5 +1,6 @@
 """What a job's document says to a plan."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,23 +11,100 @@ from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.model import make_dense_part
 from dlrm.planning.dense_size import dense_size
-from dlrm.planning.request import planned, request_of
+from dlrm.planning.here import Here, find_here, notes_of
+from dlrm.planning.request import UnsoundPlanError, planned, request_of
 from dlrm.planning.sizes import UnknownSizesError, sizes_of
-from sharding.plan import PlanError, PlanRequest, Table
+from sharding.native import load_library
+from sharding.plan import Plan, PlanError, PlanRequest, Table, plan_of
 from sharding.plan.machine import Speeds
 
 SPEEDS = Speeds(one_copy=1e10, all_copies=1.6e10, loopback=2e9, flops=1e11, flops_bf16=4e11)
+HERE = Here(SPEEDS, num_cores=8, memory_bytes=2**34, has_operators=True)
 TABLES = [Table("a", 100, 64), Table("b", 10_000, 64)]
 
 
 def request_for(**document: Any) -> PlanRequest:
-    return request_of(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13, SPEEDS)
+    return request_here(HERE, **document)
+
+
+def request_here(here: Here, **document: Any) -> PlanRequest:
+    return request_of(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13, here)
+
+
+def notes_here(here: Here, **document: Any) -> list[str]:
+    return notes_of(parse_job({"data": {"format": "synthetic"}, **document}), here)
 
 
 def test_ranks_share_the_bandwidth_of_the_machine():
     topology = request_for(resources={"workers_per_node": 4, "threads_per_worker": 1}).topology
     assert topology.memory_bandwidth == 4e9
     assert request_for(resources={"workers_per_node": 1}, batch={"global_size": 64}).topology.memory_bandwidth == 1e10
+
+
+def test_threads_beyond_the_cores_of_this_machine_make_no_step_faster():
+    here = replace(HERE, num_cores=2)
+    resources = {"workers_per_node": 4, "threads_per_worker": 64}
+    topology = request_here(here, resources=resources).topology
+    assert (topology.cores_per_rank, topology.flops, topology.memory_bandwidth) == (0.5, 2.5e10, 4e9)
+    (note,) = notes_here(here, resources=resources)
+    assert "4 x 64 threads are more than the 2 cores of this machine" in note
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"sharding": {"topology": {"flops": 1e12}}},
+        {"resources": {"nodes": 2, "threads_per_worker": 64, "memory": "64GiB"}},
+    ],
+)
+def test_another_machine_has_the_cores_and_the_memory_that_the_job_says(document: dict[str, Any]):
+    document = {"resources": {"threads_per_worker": 64, "memory": "64GiB"}, **document}
+    assert request_for(**document).topology.cores_per_rank == 64
+    assert notes_here(HERE, **document) == []
+
+
+def test_more_memory_than_this_machine_has_is_noted():
+    (note,) = notes_here(HERE, resources={"memory": "64GiB"})
+    assert "resources.memory: 64.0 GiB are more than the 16.0 GiB of this machine" in note
+    assert notes_here(HERE, resources={"memory": "16GiB"}) == []
+
+
+@pytest.mark.parametrize(
+    ("has_operators", "asked", "transport", "words"),
+    [
+        (True, "auto", "memory", ""),
+        (False, "auto", "network", "are not built here, so that tables are reached over the network"),
+        (None, "auto", "memory", "is not known without torch"),
+        (False, "memory", "memory", 'valid are "auto" and "network"'),
+        (False, "network", "network", ""),
+    ],
+)
+def test_without_the_own_operators_ranks_have_no_memory_in_common(
+    has_operators: bool | None, asked: str, transport: str, words: str
+):
+    here, document = replace(HERE, has_operators=has_operators), {"sharding": {"transport": asked}}
+    assert request_here(here, **document).transport == transport
+    notes = notes_here(here, **document)
+    assert len(notes) == bool(words)
+    assert words in "".join(notes)
+
+
+def test_this_machine_is_asked_once_for_all_that_a_plan_depends_on():
+    here = find_here(parse_job({"data": {"format": "synthetic"}, "resources": {"gpus_per_worker": 1}}))
+    assert here.num_cores >= 1
+    assert here.memory_bytes > 2**28
+    assert here.has_operators == load_library("tables")
+
+
+def test_a_plan_that_does_not_hold_is_no_plan(monkeypatch: pytest.MonkeyPatch):
+    def without_its_last_block(request: PlanRequest) -> Plan:
+        plan = plan_of(request)
+        last = replace(plan.tables[-1], blocks=plan.tables[-1].blocks[:-1])
+        return replace(plan, tables=(*plan.tables[:-1], last))
+
+    monkeypatch.setattr("dlrm.planning.request.plan_of", without_its_last_block)
+    with pytest.raises(UnsoundPlanError, match="b: its blocks have 0 cells"):
+        planned(resolve(parse_job({"data": {"format": "synthetic"}})), TABLES, 13, HERE)
 
 
 @pytest.mark.parametrize(("precision", "flops"), [("fp32", 1e11), ("bf16", 4e11)])
@@ -68,7 +146,8 @@ def test_gpus_that_nobody_has_told_of_are_an_error(monkeypatch: pytest.MonkeyPat
 def test_the_cpus_of_this_machine_are_not_measured_for_a_job_on_gpus(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sharding.plan.machine.speeds", lambda: pytest.fail("it was measured"))
     document = {"resources": {"gpus_per_worker": 1}, "sharding": {"topology": {"gpu_memory": "80GB"}}}
-    request, plan = planned(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13)
+    job = parse_job({"data": {"format": "synthetic"}, **document})
+    request, plan = planned(resolve(job), TABLES, 13, find_here(job))
     assert request.topology.device == "cuda"
     assert len(plan.tables) == 2
 

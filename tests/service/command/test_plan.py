@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from dlrm.config import parse_job, resolve
-from dlrm.record import STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolWriter
-from service.command.plan_view import spans
+from dlrm.plan import line_of_job
+from dlrm.record import PART_WORDS, PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolWriter
+from service.command.plan import parts_of_run
+from service.command.plan_view import print_plan, spans
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}}}
@@ -77,14 +80,82 @@ def test_of_a_run_what_was_measured_stands_beside_the_estimate(tmp_path: Path, d
         attempt: AttemptDirectory = directory.attempt(number)
         attempt.create()
         writer = SpoolWriter(attempt.spool_file(0, "events"))
+        writer.write(EventReport(name=PLAN, message="", details={"step_seconds": {"lookup": lookup / 4}}))
         writer.write(EventReport(name=STEP_PARTS, message="", details={"seconds": {"lookup": lookup, "agree": 0.125}}))
         writer.close()
+    unfinished = directory.attempt(3)
+    unfinished.create()
+    writer = SpoolWriter(unfinished.spool_file(0, "events"))
+    writer.write(EventReport(name=PLAN, message="", details={"step_seconds": {"lookup": 9.0}}))
+    writer.close()
     directory.spec.write_text(resolve(parse_job(SYNTHETIC)).model_dump_json())
     ended = dlrm("plan", str(directory.path))
     assert ended.code == 0, ended.err
     assert "a step, measured: 375.0 ms" in ended.out
-    assert "250.0 ms" in ended.out
-    assert "125.0 ms" in ended.out
+    rows = [line.split() for line in ended.out.splitlines()]
+    assert ["lookup", "62.5", "ms", "250.0", "ms", *PART_WORDS["lookup"].split()] in rows
+    assert ["agree", "-", "125.0", "ms", *PART_WORDS["agree"].split()] in rows
+    assert ["all", "62.5", "ms", "375.0", "ms"] in rows
+
+
+def test_an_attempt_that_told_no_estimate_has_none_beside_what_it_measured(tmp_path: Path):
+    directory = RunDirectory(tmp_path / "run")
+    assert parts_of_run(directory) == ({}, None)
+    directory.attempt(1).create()
+    writer = SpoolWriter(directory.attempt(1).spool_file(0, "events"))
+    writer.write(EventReport(name=STEP_PARTS, message="", details={"seconds": {"lookup": 0.5}}))
+    writer.close()
+    assert parts_of_run(directory) == ({}, {"lookup": 0.5})
+
+
+def test_terms_of_the_estimate_stand_beside_the_part_they_count_to(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    sharding = {"plan": "table_wise", "transport": "network", "topology": {"flops": 1e10}}
+    ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "sharding": sharding}))
+    assert ended.code == 0, ended.err
+    found = ended.out[ended.out.index("a step, estimated") :].splitlines()[2:9]
+    first = [line[: len("wait_for_sum")].rstrip() for line in found]
+    assert first == ["lookup", "", "", "dense", "give_back", "table_update", "wait_for_sum"]
+    terms = [line.split()[1 if part else 0] for part, line in zip(first, found, strict=True)]
+    assert terms == ["ids", "lookup", "forward", "dense", "backward", "update", "all_reduce"]
+
+
+def test_sizes_are_in_the_units_of_the_document(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    for memory, shown in (("8GiB", "8.0 GiB a machine"), ("8GB", "8.0 GB a machine")):
+        ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": {"memory": memory}}))
+        assert shown in ended.out
+        assert f"of {shown.removesuffix(' a machine')}" in ended.out
+
+
+def test_figures_that_are_assumed_are_told_of_a_single_rank_too(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    resources = {"workers_per_node": 1, "gpus_per_worker": 1}
+    sharding = {"topology": {"gpu_memory": "80GB", "flops": 1e13}}
+    ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": resources, "sharding": sharding}))
+    assert ended.code == 0, ended.err
+    assert "assumed, not measured: memory_bandwidth; sharding.topology has them" in ended.out
+
+
+def test_what_stands_against_a_run_on_this_machine_is_told(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": {"memory": "900TiB"}}))
+    assert ended.code == 0, ended.err
+    assert "resources.memory: 921,600.0 GiB are more than the" in ended.out
+
+
+def test_names_of_others_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = parse_job({**SYNTHETIC, "sharding": {"topology": {"flops": 1e10}}})
+    result = json.loads(line_of_job(resolve(job), None))
+    result |= {"sizes_from": "the prepared rows in /data/[old]/rows", "estimated": None, "measured": None}
+    print_plan(Console(width=400), resolve(job), result)
+    assert "the prepared rows in /data/[old]/rows" in capsys.readouterr().out
+
+
+def test_without_the_dense_part_a_step_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    resolved = resolve(parse_job(SYNTHETIC))
+    result = json.loads(line_of_job(resolved, None)) | {"estimated": None, "measured": None}
+    result["plan"]["step"]["is_dense_known"] = False
+    print_plan(Console(width=400), resolved, result)
+    out = capsys.readouterr().out
+    assert out.count("without the dense part, whose speed is not known") == 2
+    assert "samples/s, without the dense part" in out
 
 
 def test_ranks_in_a_row_are_written_as_a_span():

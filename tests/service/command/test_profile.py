@@ -6,8 +6,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dlrm.record import OperatorTime, ProfileDirectory, StepProfile
-from service.command.profile import print_profile
+from dlrm.record import (
+    PART_WORDS,
+    EndReason,
+    OperatorTime,
+    Outcome,
+    ProfileDirectory,
+    RunDirectory,
+    StepProfile,
+)
+from service.command.profile import BETWEEN_STEPS, WORDS, print_profile
+from service.command.train import result_of
 
 
 @pytest.fixture
@@ -20,13 +29,13 @@ def directory(tmp_path: Path) -> ProfileDirectory:
             num_steps=3,
             seconds_per_step=0.1,
             parts={"lookup": 0.01, "dense": dense},
-            operators=[OperatorTime(name="aten::mm", seconds_per_step=0.05, calls_per_step=1234.0)],
+            operators=[OperatorTime(name="[kept]mm", seconds_per_step=0.05, calls_per_step=1234.0)],
         ).write(directory.figures(rank))
     return directory
 
 
 def shown(directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    print_profile(Console(width=120), directory)
+    print_profile(Console(width=160), directory)
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -34,10 +43,10 @@ def test_parts_come_with_their_share_and_the_slowest_rank(
     directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = shown(directory, capsys)
-    assert ["lookup", "10.00", "10.0", "%", "10.00"] in lines
-    assert ["dense", "60.00", "60.0", "%", "80.00"] in lines
-    assert ["between", "steps:", "data,", "evaluation", "30.00", "30.0", "%", "30.00"] in lines
-    assert ["aten::mm", "50.00", "50.0", "%", "1,234"] in lines
+    assert ["lookup", "10.00", "10.0", "%", "10.00", *PART_WORDS["lookup"].split()] in lines
+    assert ["dense", "60.00", "60.0", "%", "80.00", *PART_WORDS["dense"].split()] in lines
+    assert ["between", "steps", "30.00", "30.0", "%", "30.00", *WORDS[BETWEEN_STEPS].split()] in lines
+    assert ["[kept]mm", "50.00", "50.0", "%", "1,234"] in lines
     text = " ".join(word for line in lines for word in line)
     assert "100.0 ms, mean of steps 6 to 8" in text
     assert str(directory.trace(0)) in text
@@ -46,6 +55,13 @@ def test_parts_come_with_their_share_and_the_slowest_rank(
 
 def test_a_run_without_a_profile_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "the run ended before the steps" in " ".join(shown(ProfileDirectory(tmp_path), capsys)[0])
+
+
+def test_the_json_line_names_the_profile_that_was_left(directory: ProfileDirectory, tmp_path: Path) -> None:
+    run, outcome = RunDirectory(tmp_path / "run"), Outcome(state="succeeded", reason=EndReason.COMPLETED, message="")
+    assert result_of(run, outcome, [], directory)["profile"] == str(directory.path)
+    for nothing in (ProfileDirectory(tmp_path / "empty"), None):
+        assert result_of(run, outcome, [], nothing)["profile"] is None
 
 
 def test_the_help_teaches_where_profiles_lie(dlrm: Callable[..., object]) -> None:

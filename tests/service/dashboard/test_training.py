@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from dlrm.record import PART_WORDS
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SETTINGS = {"DLRM_NUM_CORES": "2"}
@@ -38,6 +40,11 @@ def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Pa
     tables, ranks, parts = page.locator("#plan tbody").all()
     expect(tables.locator("tr")).to_have_count(26)
     expect(tables.locator("tr").first).to_contain_text("C1table wise")
+    expect(page.locator("#plan .hint").first).to_contain_text("of the 4.0 GiB that 2 ranks share")
+    expect(page.locator("#plan .hint").first).to_contain_text("nothing travels")
+    expect(ranks.locator("tr").first.locator("td.number")).to_have_count(4)
+    expect(parts.locator("tr", has_text="give back").locator("small")).to_have_text(PART_WORDS["give_back"])
+    expect(page.locator("#plan .hint").last).to_have_text("Bars of parts: of the measured step")
     expect(ranks.locator("progress").first).to_have_js_property("max", 1)
     # Estimated, then measured.
     expect(parts.locator("tr", has_text="table update").locator("td", has_text="ms")).to_have_count(2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.plans.planner import MOST_AT_ONCE, MOST_WAITING, Planner
+from service.plans.planner import LIMITS, MOST_AT_ONCE, MOST_WAITING, Planner
 from tests.service.conftest import serving, settings_in
 
 SYNTHETIC: dict[str, Any] = {
@@ -17,7 +17,7 @@ SYNTHETIC: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}},
     "resources": {"workers_per_node": 2, "memory": "2GiB"},
 }
-NOTHING = '{"plan": null, "sizes_from": null, "refusal": null, "unknown_sizes": "nobody knows"}'
+NOTHING = '{"plan": null, "notes": null, "sizes_from": null, "refusal": null, "unknown_sizes": "nobody knows"}'
 EXAMPLE = Path(__file__).parents[3] / "examples" / "plan-128-gpus.toml"
 
 
@@ -61,6 +61,59 @@ def test_the_same_document_is_planned_once(planning: Any, monkeypatch: pytest.Mo
     first = planned(planning, document)
     monkeypatch.setattr(planning.services.plans._planner, "_command", ["/nothing/there"])
     assert planned(planning, document) == first
+
+
+def test_plans_are_kept_as_long_as_they_have_room(
+    planning: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program says how often it was asked."""
+    program, calls = tmp_path / "program", tmp_path / "calls"
+    program.write_text(f"#!/bin/sh\necho >> {calls}\necho '{NOTHING}'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("service.plans.planner.MOST_KEPT_BYTES", 2 * len(NOTHING))
+    monkeypatch.setattr(planning.services.plans, "_planner", Planner(program))
+    for seed in (1, 2, 1, 3, 2, 1):
+        # The third plan takes the room of the second, which then takes that of the first.
+        planned(planning, {**SYNTHETIC, "run": {"seed": seed}})
+    assert len(calls.read_text().splitlines()) == 5
+
+
+def test_a_plan_that_takes_too_much_memory_is_refused_with_what_would_do(
+    planning: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LIMITS, "memory_bytes", 2**22)
+    schema = {"categorical": [{"name": "c{}", "count": 1000}]}
+    data = {"train": ["a"], "format": "parquet", "schema": schema, "vocabulary": {"hash_size": 1000}}
+    resources = {"nodes": 8, "workers_per_node": 8, "memory": "90GB"}
+    document = {"data": data, "resources": resources, "sharding": {"plan": "data_parallel"}}
+    answer = planned(planning, document, status=422)
+    assert answer["type"] == "urn:dlrm:problem:cannot-plan"
+    assert "resources: a plan of 64 ranks and 1,000 tables" in answer["detail"]
+    assert "`dlrm plan` on the document has no limit" in answer["detail"]
+
+
+def test_an_answer_beyond_its_limit_is_refused(planning: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LIMITS, "answer_bytes", 1000)
+    answer = planned(planning, {**SYNTHETIC, "run": {"seed": 78}}, status=422)
+    assert "resources: a plan of 2 ranks and 26 tables" in answer["detail"]
+
+
+def test_what_a_program_said_that_failed_stays_in_the_log(
+    planning: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho 'Traceback: /secret/path' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(planning.services.plans, "_planner", Planner(broken))
+    answer = planned(planning, {**SYNTHETIC, "run": {"seed": 79}}, status=500)
+    assert answer["type"] == "urn:dlrm:problem:planning-failed"
+    assert "secret" not in json.dumps(answer)
+    assert "ended with 1" in answer["detail"]
+
+
+def test_more_threads_than_there_are_cores_are_noted(planning: Any) -> None:
+    answer = planned(planning, {**SYNTHETIC, "resources": {"threads_per_worker": 1024, "memory": "2GiB"}})
+    assert any(note.startswith("resources.threads_per_worker: 2 x 1024 threads") for note in answer["notes"])
 
 
 def test_tables_that_nobody_has_counted_are_said_to_be_unknown(planning: Any) -> None:

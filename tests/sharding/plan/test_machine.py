@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import psutil
@@ -14,6 +16,10 @@ from sharding.plan import machine
 from sharding.plan.machine import Speeds, speeds
 
 KNOWN = Speeds(one_copy=1e10, all_copies=2e10, loopback=1e9, flops=None, flops_bf16=None)
+
+
+def not_installed(name: str) -> str:
+    raise PackageNotFoundError(name)
 
 
 def test_cores_and_memory_are_within_those_of_the_machine():
@@ -63,13 +69,40 @@ def test_a_damaged_file_is_measured_anew(content: str, tmp_path: Path, monkeypat
     ]
 
 
-def test_where_nothing_can_be_kept_all_ranks_assume_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("wrong", ["0.0", "-1e9", "NaN", "Infinity"])
+@pytest.mark.parametrize("figure", ["one_copy", "loopback", "flops"])
+def test_a_speed_that_is_none_is_measured_anew(
+    wrong: str, figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    assert speeds(tmp_path) == KNOWN
+    path = tmp_path / "machine.json"
+    (key,) = kept = json.loads(path.read_text())
+    kept[key][figure] = float(wrong)
+    path.write_text(json.dumps(kept))
+    assert speeds(tmp_path) == KNOWN
+    assert json.loads(path.read_text())[key][figure] == getattr(KNOWN, figure)
+
+
+def test_with_torch_and_without_it_is_measured_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with_torch = replace(KNOWN, flops=1e11)
+    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    with monkeypatch.context() as without_torch:
+        without_torch.setattr(machine, "version", not_installed)
+        assert speeds(tmp_path) == KNOWN
+    monkeypatch.setattr(machine, "measure", lambda: with_torch)
+    assert speeds(tmp_path) == with_torch
+    monkeypatch.setattr(machine, "version", not_installed)
+    assert speeds(tmp_path) == KNOWN
+
+
+def test_where_nothing_can_be_kept_the_same_is_assumed_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(machine, "measure", lambda: KNOWN)
     (tmp_path / "file").write_text("")
     assert speeds(tmp_path / "file" / "below") == machine.ASSUMED
 
 
-def test_a_user_without_a_home_directory_assumes_too(monkeypatch: pytest.MonkeyPatch):
+def test_a_user_without_a_home_directory_has_the_same_assumed(monkeypatch: pytest.MonkeyPatch):
     """As a container has it whose user has no name."""
 
     def no_entry(uid: int):
@@ -81,11 +114,11 @@ def test_a_user_without_a_home_directory_assumes_too(monkeypatch: pytest.MonkeyP
     assert speeds() == machine.ASSUMED
 
 
-def test_a_measurement_that_fails_is_not_tried_by_the_next_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_measurement_that_fails_is_tried_anew_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(machine.sys, "executable", "/bin/false")
     assert speeds(tmp_path) == machine.ASSUMED
-    monkeypatch.undo()
-    assert speeds(tmp_path) == machine.ASSUMED
+    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    assert speeds(tmp_path) == KNOWN
 
 
 @pytest.mark.slow

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharding.plan import PlanRequest, Rule, Table, make_plan, plan_of
+from sharding.plan import PlanRequest, Rule, Table, plan_of
 from sharding.plan.answer import answer_of
 from sharding.plan.check import faults_of, memory_of_pools
+from sharding.plan.fixed import allowed_ranks
 from sharding.plan.plan import SHARDING_TYPES
 from tests.sharding.plan.made_requests import request_of, requests, tables_of, topology_of
+from tests.sharding.plan.plain import plain_plan
 
 SIZES = st.lists(st.integers(1, 1_000_000), min_size=1, max_size=30)
 
@@ -33,31 +35,31 @@ def test_the_same_request_gets_the_same_plan(request: PlanRequest):
 @settings(deadline=None)
 def test_every_byte_of_every_table_is_on_some_rank_once(sizes: list[int], world_size: int, choice: str):
     tables = tables_of(sizes)
-    plan = make_plan(tables, world_size, choice)  # pyright: ignore[reportArgumentType]
+    plan = plain_plan(tables, world_size, choice)
     assert [table_plan.table for table_plan in plan.tables] == list(tables)
     assert sum(plan.weight_bytes(rank) for rank in range(world_size)) == sum(table.weight_bytes for table in tables)
 
 
 @pytest.mark.parametrize("world_size", [2, 4, 13])
 def test_equal_tables_are_dealt_out_evenly(world_size: int):
-    plan = make_plan(tables_of([100_000] * 26), world_size, "table_wise")
+    plan = plain_plan(tables_of([100_000] * 26), world_size, "table_wise")
     owned = [sum(table_plan.ranks == (rank,) for table_plan in plan.tables) for rank in range(world_size)]
     assert max(owned) - min(owned) <= 1
 
 
 def test_in_one_memory_equal_tables_stay_whole():
-    plan = make_plan(tables_of([100_000] * 26, 64), 2, "auto", optimizer="rowwise_adagrad")
+    plan = plain_plan(tables_of([100_000] * 26, 64), 2, "auto", optimizer="rowwise_adagrad")
     assert {table_plan.sharding_type for table_plan in plan.tables} == {"table_wise"}
     assert plan.imbalance == 1.0
 
 
 def test_in_one_memory_a_single_table_is_split_by_rows():
-    plan = make_plan(tables_of([1_000_000], 64), 2, "auto", optimizer="rowwise_adagrad")
+    plan = plain_plan(tables_of([1_000_000], 64), 2, "auto", optimizer="rowwise_adagrad")
     assert [(table_plan.sharding_type, table_plan.ranks) for table_plan in plan.tables] == [("row_wise", (0, 1))]
 
 
 def test_one_rank_splits_nothing():
-    plan = make_plan(tables_of([1_000_000, 10]), 1, "auto")
+    plan = plain_plan(tables_of([1_000_000, 10]), 1, "auto")
     assert {table_plan.sharding_type for table_plan in plan.tables} == {"table_wise"}
 
 
@@ -77,6 +79,29 @@ def test_a_table_larger_than_a_gpu_is_split_by_rows():
     assert len(plan.tables[0].blocks) >= 3
 
 
+@pytest.mark.parametrize(
+    ("num_rows", "memory_bytes", "reason"),
+    [
+        # 1.02 GB of weights, and as much of state.
+        ([4_000_000, 1000], 15 * 10**8, "too large for one GPU"),
+        # 0.77 GB each, with their state, of 1.1 GB.
+        ([1_500_000] * 5, 11 * 10**8, "to find room beside other tables"),
+        ([4_000_000], 10**12, "balances the ranks"),
+    ],
+)
+def test_a_table_in_parts_tells_why(num_rows: list[int], memory_bytes: int, reason: str):
+    topology = topology_of(1, 4, device="cuda", memory_bytes=memory_bytes)
+    plan = plan_of(request_of(tables_of(num_rows, 64), topology, optimizer="adagrad"))
+    reasons = {table.reason.partition(" parts: ")[2] for table in plan.tables if len(table.ranks) > 1}
+    assert reason in reasons
+
+
+def test_very_many_ranks_are_listed_once_for_all_tables():
+    request = request_of(tables_of([10] * 3), topology_of(2, 2), plan="table_wise")
+    ranks = [allowed_ranks(request, table, Rule("*", "auto"), "plan") for table in request.tables]
+    assert ranks == [range(4)] * 3
+
+
 def test_ranks_of_one_machine_share_its_memory():
     """Of two tables of 1.28 GB each, one rank may hold more than half of the machine's memory."""
     request = request_of(tables_of([20_000_000, 10], 16), topology_of(1, 2, memory_bytes=2 * 10**9), plan="table_wise")
@@ -85,31 +110,31 @@ def test_ranks_of_one_machine_share_its_memory():
 
 @pytest.mark.parametrize(("num_rows", "expected"), [(10, [3, 3, 3, 1]), (4, [1, 1, 1, 1]), (8, [2, 2, 2, 2])])
 def test_rows_are_dealt_out_in_equal_blocks(num_rows: int, expected: list[int]):
-    plan = make_plan([Table("t", num_rows, 4)], 4, "row_wise")
+    plan = plain_plan([Table("t", num_rows, 4)], 4, "row_wise")
     assert [plan.weight_bytes(rank) // 16 for rank in range(4)] == expected
 
 
 @pytest.mark.parametrize("num_rows", [1, 3, 5])
 def test_a_table_with_fewer_rows_than_ranks_leaves_some_without(num_rows: int):
-    (table,) = make_plan([Table("t", num_rows, 4)], 8, "row_wise").tables
+    (table,) = plain_plan([Table("t", num_rows, 4)], 8, "row_wise").tables
     assert sum(block.num_rows for block in table.blocks) == num_rows
     assert table.ranks == tuple(range(num_rows))
 
 
 def test_columns_are_parted_at_multiples_of_four():
-    (table,) = make_plan([Table("t", 10, 20)], 4, "column_wise").tables
+    (table,) = plain_plan([Table("t", 10, 20)], 4, "column_wise").tables
     assert all(block.first_column % 4 == 0 and block.num_columns % 4 == 0 for block in table.blocks)
     assert sum(block.num_columns for block in table.blocks) == 20
 
 
 @pytest.mark.parametrize("kind", ["table_row_wise", "table_column_wise"])
 def test_types_of_one_node_stay_on_one_node(kind: str):
-    plan = make_plan(tables_of([1000] * 6, 64), 4, kind, ranks_per_node=2)  # pyright: ignore[reportArgumentType]
+    plan = plain_plan(tables_of([1000] * 6, 64), 4, kind, ranks_per_node=2)
     assert {tuple(rank // 2 for rank in table.ranks) for table in plan.tables} == {(0, 0), (1, 1)}
 
 
 def test_a_grid_has_columns_over_nodes_and_rows_within_them():
-    (table,) = make_plan([Table("t", 10, 8)], 4, "grid", ranks_per_node=2).tables
+    (table,) = plain_plan([Table("t", 10, 8)], 4, "grid", ranks_per_node=2).tables
     assert [(block.rank, block.first_row, block.first_column) for block in table.blocks] == [
         (0, 0, 0),
         (1, 5, 0),
@@ -130,12 +155,12 @@ def test_the_first_rule_that_matches_a_table_claims_it():
 
 @pytest.mark.parametrize("kind", ["auto", "table_wise"])
 def test_a_rule_may_leave_the_type_open_and_name_ranks(kind: str):
-    plan = plan_of(request_of(tables_of([500] * 6), topology_of(2, 2), rules=(Rule("*", kind, (1, 3)),)))  # pyright: ignore[reportArgumentType]
+    plan = plan_of(request_of(tables_of([500] * 6), topology_of(2, 2), rules=(Rule("*", kind, (1, 3)),)))
     assert {rank for table in plan.tables for rank in table.ranks} == {1, 3}
 
 
 def test_no_tables_are_spread_perfectly():
-    plan = make_plan([], 3, "auto")
+    plan = plain_plan([], 3, "auto")
     assert plan.tables == ()
     assert [plan.weight_bytes(rank) for rank in range(3)] == [0, 0, 0]
     assert plan.imbalance == 1.0
@@ -153,6 +178,16 @@ def test_what_an_answer_says_of_ranks_is_what_the_blocks_come_to(kind: str):
         assert sum(table.optimizer_bytes) == sum(table.weight_bytes)
     assert answer.largest_bytes == max(rank.total_bytes for rank in answer.ranks)
     assert answer.step.seconds == pytest.approx(sum(answer.step.terms.values())) == sum(answer.step.parts.values())
+
+
+def test_sums_of_copies_count_to_the_update_and_dense_ones_to_the_wait():
+    request = request_of(tables_of([1000, 50_000]), topology_of(2, 2), plan="data_parallel")
+    step = answer_of(request, plan_of(request)).step
+    assert step.terms["copies_sum"] > step.terms["all_reduce"] > 0.0
+    assert step.parts["table_update"] == step.terms["update"] + step.terms["copies_sum"]
+    assert step.parts["wait_for_sum"] == step.terms["all_reduce"]
+    whole = replace(request, plan="table_wise")
+    assert answer_of(whole, plan_of(whole)).step.terms["copies_sum"] == 0.0
 
 
 def test_in_one_memory_nothing_travels():

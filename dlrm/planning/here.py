@@ -1,0 +1,87 @@
+"""What this machine has for a job, and what of that whoever reads a plan should know. Imports no torch."""
+
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from dlrm.config import JobSpec
+from dlrm.config.sharding import TopologyConfig
+from sharding.native import why_not_built
+from sharding.plan import machine
+from sharding.plan.machine import Speeds
+
+
+@dataclass(frozen=True)
+class Here:
+    """Of this machine, within the limits of the cgroup."""
+
+    speeds: Speeds
+    """Of CPUs; a job on GPUs goes by none of them."""
+    num_cores: int
+    memory_bytes: int
+    has_operators: bool | None
+    """Whether the own operators of tables are built; None where torch, which they are built for, is not installed."""
+
+
+def find_here(job: JobSpec) -> Here:
+    """Speeds are measured where nobody has yet, unless the job is on GPUs."""
+    return Here(
+        speeds=machine.ASSUMED if job.resources.gpus_per_worker else machine.speeds(),
+        num_cores=machine.num_cores(),
+        memory_bytes=machine.memory_bytes(),
+        has_operators=_has_operators(),
+    )
+
+
+def _has_operators() -> bool | None:
+    try:
+        torch_version = version("torch")
+    except PackageNotFoundError:
+        return None
+    return why_not_built("tables", torch_version) is None
+
+
+def is_meant_for_here(job: JobSpec) -> bool:
+    """Whether the ranks are on one machine without GPUs that the document does not describe: on this one, then."""
+    return _is_on_one_node(job) and job.sharding.topology == TopologyConfig()
+
+
+def shares_memory(job: JobSpec, here: Here) -> bool:
+    """Whether all ranks read one memory: as it is asked for, or else where the own operators are there to do it."""
+    if job.sharding.transport == "auto":
+        return _is_on_one_node(job) and here.has_operators is not False
+    return job.sharding.transport == "memory"
+
+
+def notes_of(job: JobSpec, here: Here) -> list[str]:
+    """What stands between a plan and a run of it on this machine, a sentence each; a plan for another is no fault."""
+    notes: list[str] = []
+    resources = job.resources
+    if is_meant_for_here(job) and resources.num_cores > here.num_cores:
+        threads = f"{resources.workers_per_node} x {resources.threads_per_worker} threads"
+        notes.append(
+            f"resources.threads_per_worker: {threads} are more than the {here.num_cores} cores of this machine, by "
+            "which the estimate goes"
+        )
+    if is_meant_for_here(job) and resources.memory > here.memory_bytes:
+        asked, has = (f"{size / 2**30:,.1f} GiB" for size in (resources.memory, here.memory_bytes))
+        notes.append(
+            f"resources.memory: {asked} are more than the {has} of this machine; there is room where there is as much"
+        )
+    if _is_on_one_node(job) and job.sharding.transport != "network" and not here.has_operators:
+        notes.append(f"sharding.transport: {_without_operators(job, here)}")
+    return notes
+
+
+def _without_operators(job: JobSpec, here: Here) -> str:
+    if here.has_operators is None:
+        return "planned as if the own operators were built, which is not known without torch"
+    if job.sharding.transport == "memory":
+        return '"memory" needs the own operators, and they are not built here: valid are "auto" and "network"'
+    return (
+        "the own operators are not built here, so that tables are reached over the network; FBGEMM, which then looks "
+        "up, takes more memory than is counted"
+    )
+
+
+def _is_on_one_node(job: JobSpec) -> bool:
+    return job.resources.nodes == 1 and job.resources.gpus_per_worker == 0
