@@ -1,7 +1,9 @@
 """The bytes that a plan counts beside weights and optimizer's state are those that a batch keeps."""
 
 import gc
+import time
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 from unittest import mock
@@ -17,6 +19,7 @@ from dlrm.device_batch import to_device
 from dlrm.optimizers import StepRates
 from dlrm.planning.dense_size import dense_size, parameter_bytes
 from sharding import slice_size
+from sharding.agree import NO_WISHES, agree
 from sharding.plan import Plan, PlanRequest, ShardingType, Table
 from sharding.plan import memory as planned
 from sharding.plan.answer import answer_of
@@ -57,6 +60,7 @@ class Watch:
         self._before = tensor_bytes(self._held)
         # What is there need not be looked through again.
         gc.freeze()
+        self._given: list[weakref.ref[torch.Tensor]] = []
         self.most = 0
 
     def look(self) -> None:
@@ -66,9 +70,17 @@ class Watch:
     def before(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*arguments: Any, **named: Any) -> Any:
             self.look()
+            self._given += [weakref.ref(given) for given in arguments if isinstance(given, torch.Tensor)]
             return function(*arguments, **named)
 
         return watched
+
+    def wait_for_others(self) -> None:
+        """Until the threads of gloo have let go of what was summed, which they do some time after they are done."""
+        deadline = time.monotonic() + 10
+        while any(given() is not None for given in self._given) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        self._given.clear()
 
 
 def bags(seed: int, num_samples: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -110,7 +122,10 @@ def most_kept(ranks: Ranks, plan: Plan, exchange_dtype: Literal["fp32", "fp16"],
                     watch.look()
                     pooled.set_gradient(start, start + CHUNK_SIZE, gradient)
                     watch.look()
+                # As a step does it: nobody updates from what others have yet to write.
+                agree(ranks, NO_WISHES)
                 pooled.update()
+                watch.wait_for_others()
             ahead.wait()
     gc.unfreeze()
     return watch.most - bytes_of_others(tables, ranks)

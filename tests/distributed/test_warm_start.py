@@ -33,7 +33,7 @@ from tests.dlrm.saved.made_models import signed
 OLD_IDS, NEW_IDS = 200, 300
 
 
-def job(world_size: int, num_ids: int = OLD_IDS, plan: str = "auto", **changes: Any) -> ResolvedJob:
+def job(world_size: int, num_ids: int = OLD_IDS, plan: str = "table_wise", **changes: Any) -> ResolvedJob:
     document = {
         "data": {"format": "synthetic", "synthetic": {"num_rows": 6000, "num_ids": num_ids}},
         "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},

@@ -1,6 +1,7 @@
 """Where `dlrm` begins."""
 
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -13,7 +14,13 @@ def test_an_interrupt_while_it_imports_ends_it_without_a_word(tmp_path: Path) ->
     (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     ended = subprocess.run(
-        [sys.executable, "-m", "service.command", "jobs"], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-m", "service.command", "jobs"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        # Python leaves interrupts alone where they are ignored, as in what a shell runs behind itself.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
