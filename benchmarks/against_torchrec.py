@@ -29,6 +29,7 @@ from benchmarks.comparison_report import as_json, as_markdown, told
 from benchmarks.roofline import measure_rates
 from benchmarks.trials import Trial, Trials
 from benchmarks.worlds import NUM_WARM, Engine, Stretch, World, WorldError
+from dlrm.config import ConfigError
 
 RESULTS = Path(__file__).parent / "results" / "against_torchrec.jsonl"
 MAX_BYTES_OF_SAMPLE = 30_000
@@ -48,6 +49,12 @@ def main() -> int:
     chosen = product(arguments.ranks, arguments.batch, arguments.ids, arguments.bags, arguments.comparison)
     cells = [Cell(batch, ranks, ids, bags, comparison) for ranks, batch, ids, bags, comparison in chosen]
     cells.sort(key=lambda cell: cell.batch_size * cell.ids_per_bag)
+    for cell in cells:
+        try:
+            _ = cell.shape.job
+        except ConfigError as error:
+            print(error, file=sys.stderr)  # noqa: T201
+            return 2
     deadline = time.monotonic() + 60 * arguments.minutes
     trials = Trials(arguments.results)
     for cell in cells:

@@ -94,8 +94,8 @@ def _table(measured: Measured, shape: Shape) -> str:
     return "\n".join(
         [
             f"{shape.batch_size:,} samples a step on {shape.world_size} rank(s), variance reduction {shape.reduction}:",
-            f"{measured.samples_per_second:,.0f} samples/s, {step:.3f} s a step",
-            *(f"  {part:<14} {seconds:8.3f} s {seconds / step:6.1%}" for part, seconds in parts.items()),
+            f"{measured.samples_per_second:,.0f} samples/s, {1e3 * step:,.1f} ms a step",
+            *(f"  {part:<14} {1e3 * seconds:10,.2f} ms {seconds / step:6.1%}" for part, seconds in parts.items()),
             f"peak memory of a rank: {measured.peak_memory_bytes / 1e9:.2f} GB without its libraries' files; "
             f"{measured.peak_mapped_bytes / 1e9:.2f} GB with memory that ranks share counted in full on each",
         ]

@@ -25,12 +25,15 @@ from dlrm.planning.request import planned
 from dlrm.planning.sizes import Sizes, UnknownSizesError, sizes_of
 from dlrm.record import EXIT_BAD_INPUT, PreparedData, RunDirectory
 from sharding.plan import PlanError
-from sharding.plan.answer import PART_OF_TERM, answer_of
+from sharding.plan.answer import PART_OF_TERM, Answer, answer_of
 
 NO_TRAINER = (
     "the trainer is not installed here, and reads how large tables are: pip install --no-deps -r requirements/cpu.txt "
     "(cuda.txt for NVIDIA GPUs), from the source tree"
 )
+
+MOST_USED = 0.97
+"""Of a GPU's memory, beyond which a plan says so."""
 
 
 class Limits(TypedDict):
@@ -83,12 +86,24 @@ def _planned(resolved: ResolvedJob, sizes: Sizes, here: Here) -> dict[str, Any]:
         request, plan = planned(resolved, sizes.tables, sizes.num_dense, here)
     except PlanError as error:
         return {"sizes_from": sizes.source, "refusal": error.as_dict()}
+    answer = answer_of(request, plan)
     return {
         "sizes_from": sizes.source,
-        "plan": answer_of(request, plan).as_json(),
-        "notes": notes_of(resolved.job, here),
+        "plan": answer.as_json(),
+        "notes": [*notes_of(resolved.job, here), *_headroom(answer)],
         "part_of_term": PART_OF_TERM,
     }
+
+
+def _headroom(answer: Answer) -> list[str]:
+    """A note where nearly all of a GPU's memory is used."""
+    used = answer.largest_bytes / answer.memory_bytes
+    if answer.topology.device == "cpu" or used <= MOST_USED:
+        return []
+    return [
+        f"sharding.topology.gpu_memory: the fullest GPU uses {100 * used:.1f} % of it, and what the allocator and NCCL "
+        "take beyond what is counted has to find room in the rest; a size lower than the GPU's keeps some free"
+    ]
 
 
 def _sizes(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:

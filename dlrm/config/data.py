@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid
+from dlrm.config.names import matches_nothing
 from dlrm.config.patterns import PatternError, check_scheme
 from dlrm.config.schema import CRITEO_SCHEMA, LONGEST_NAME, ColumnName, SchemaConfig
 from dlrm.config.vocabulary import VocabularyConfig
@@ -138,9 +139,9 @@ class DataConfig(Config):
             raise invalid("vocabulary.columns", message, valid)
         for pattern in patterns:
             if not fnmatch.filter(columns, pattern):
-                listed = ", ".join(sorted(columns)) or "there are none"
-                message = f"{pattern!r} is no categorical column, and no pattern of any"
-                raise invalid("vocabulary.columns", message, listed[:500])
+                hint, valid = matches_nothing(pattern, columns)
+                message = f"{pattern!r} is no categorical column, and no pattern of any{hint}"
+                raise invalid("vocabulary.columns", message, valid)
 
     def _check_columns(self, schema: SchemaConfig) -> None:
         if self.weight_column in schema.names_but_weight:

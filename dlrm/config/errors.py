@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import NoneType
 from typing import Any, LiteralString, cast, get_args, get_origin
@@ -99,16 +99,17 @@ def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> Field
         return FieldError(field, details["msg"].replace("{{", "{").replace("}}", "}"), context["valid"])
     if kind == "extra_forbidden":
         siblings = _fields_at(document_type, path[:-1])
-        close = difflib.get_close_matches(path[-1], siblings, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        return FieldError(field, f"unknown field{hint}", ", ".join(siblings))
+        return FieldError(field, f"unknown field{_did_you_mean(path[-1], siblings)}", ", ".join(siblings))
     if kind == "missing":
         return FieldError(field, "required, but missing")
     if kind == "none_required":
         return FieldError(field, "not available in this version", "null, or leave it out")
     or_null = ", or null" if _allows_null(document_type, path) else ""
     if kind == "literal_error":
-        return FieldError(field, f"{_short(value)} is not one of the choices", context["expected"] + or_null)
+        hint = _did_you_mean(value, re.findall("'(.*?)'", context["expected"])) if isinstance(value, str) else ""
+        return FieldError(field, f"{_short(value)} is not one of the choices{hint}", context["expected"] + or_null)
+    if kind in ("too_short", "too_long"):
+        return FieldError(field, *_of_length(value, context, or_null))
     # pydantic's own words begin with what kind of value it looked at.
     own = re.sub("^(Value error, |(Input|String|List|Dictionary) (?=should))", "", details["msg"])
     message, valid = _IN_WORDS.get(kind, (own, ""))
@@ -117,6 +118,17 @@ def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> Field
     if kind == "model_type":
         valid += (", {} for its defaults" if _has_defaults(document_type, path) else "") + or_null
     return FieldError(field, f"{message}, got {_short(value)}", valid)
+
+
+def _did_you_mean(word: str, choices: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word.lower(), choices, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _of_length(value: Any, context: Mapping[str, Any], or_null: str) -> tuple[str, str]:
+    """Of a list or an object with too few entries, or too many."""
+    bound = f"at least {context['min_length']:,}" if "min_length" in context else f"at most {context['max_length']:,}"
+    return f"has {len(value):,} entries" if value else "is empty", bound + or_null
 
 
 def _short(value: object) -> str:

@@ -10,6 +10,8 @@ from dlrm.config.resources import MOST_MEMORY, Size
 ShardingType = Literal[
     "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise", "grid", "data_parallel"
 ]
+# No union: of one, an error would list the words of its first member alone.
+ChosenType = Literal["auto", ShardingType]
 COLUMN_TYPES: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "grid")
 """Those that split the rows of a table."""
 WHOLE_ROW_TYPES: tuple[ShardingType, ...] = tuple(kind for kind in get_args(ShardingType) if kind not in COLUMN_TYPES)
@@ -20,7 +22,7 @@ class TableRuleConfig(Config):
 
     pattern: str = Field(min_length=1, max_length=200)
     """Pattern of column names as a shell has it, such as "C1" or "user_*"."""
-    type: Literal["auto"] | ShardingType
+    type: ChosenType
     """auto chooses; the others fix it."""
     ranks: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1, max_length=65_536)
     """Ranks that the tables may be on, counted from 0; null leaves that open."""
@@ -49,7 +51,7 @@ class TopologyConfig(Config):
 class ShardingConfig(Config):
     """The plan of the embedding tables."""
 
-    plan: Literal["auto"] | ShardingType = "auto"
+    plan: ChosenType = "auto"
     """Of the tables that no rule in `tables` claims. auto chooses for each; the others fix the type. table_wise: whole,
     on one rank. row_wise: rows over ranks. column_wise: columns over ranks. table_row_wise, table_column_wise: the same
     over the ranks of one machine. grid: columns over machines, rows over the ranks of each. data_parallel: a copy on

@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.command.words import percent, printable, quantity, size_in_bytes
+from service.command.words import percent, printable, quantity
+from service.sizes import size_in_bytes
 
 Report = Mapping[str, Any]
 """As `dlrm.data.inspect.report.Report` comes in JSON."""

@@ -5,7 +5,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.command.inspection import SERIOUS, Report, all_tables, rows_heading, table_bytes, what_was_looked_at
-from service.command.words import percent, quantity, size_in_bytes
+from service.command.words import percent, quantity
+from service.sizes import size_in_bytes
 
 HERE = Path(__file__).parent / "report"
 UPLOT = Path(__file__).parents[1] / "dashboard" / "static" / "vendor" / "uplot"

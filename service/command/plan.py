@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from dlrm.config import ResolvedJob, resolve
 from dlrm.record import PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
@@ -14,6 +15,7 @@ from service.command.documents import data_from_job_file, read_job
 from service.command.errors import EXIT_INTERRUPTED, BadInputError
 from service.command.plan_view import print_plan
 from service.command.program import ProgramStopped, run_program
+from service.command.words import print_warnings
 from service.settings import StateSettings
 
 
@@ -97,10 +99,19 @@ def parts_of_run(directory: RunDirectory) -> tuple[Parts, Parts | None]:
 def _details_of_attempt(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
     """By the name of an event of rank 0; of several of one name the last."""
     found: dict[str, dict[str, Any]] = {}
-    spool = SpoolReader(attempt.spool_file(0, "events"))
+    path, num_damaged = attempt.spool_file(0, "events"), 0
+    spool = SpoolReader(path)
     while lines := spool.read():
-        reports = map(parse_report, lines)
-        found |= {report.name: report.details for report in reports if isinstance(report, EventReport)}
+        for line in lines:
+            try:
+                report = parse_report(line)
+            except ValidationError:
+                num_damaged += 1
+                continue
+            if isinstance(report, EventReport):
+                found[report.name] = report.details
+    if num_damaged:
+        print_warnings(console_on(stderr=True), [f"{path}: damaged lines that are passed over: {num_damaged:,}"])
     return found
 
 

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from dlrm.config import ResolvedJob
 from dlrm.record import PART_WORDS
-from service.command.words import UNKNOWN, base_of_size, printable, size_in_bytes
+from service.command.words import UNKNOWN, printable
+from service.sizes import base_of_size, size_in_bytes
 
 Plan = Mapping[str, Any]
 """As `sharding.plan.answer.Answer` comes in JSON."""
@@ -28,6 +29,15 @@ TERMS = {
     "copies_sum": "gradients of copies, summed over ranks",
     "all_reduce": "dense gradients, summed over ranks",
 }
+FIGURES = {
+    "memory_bandwidth": "B/s",
+    "intra_node_bandwidth": "B/s",
+    "inter_node_bandwidth": "B/s",
+    "flops": "FLOP/s",
+}
+"""Of a machine, as `sharding.topology` has them, with their units."""
+SOURCES = {"measured": "measured", "default": "assumed", "job": "the job's"}
+WITHOUT_REST = "without what is between steps, which no part has: the next batch, reports, copies for a checkpoint"
 WITHOUT_DENSE = "without the dense part, whose speed is not known on this machine without torch"
 
 
@@ -44,12 +54,15 @@ def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any
     _print(console, "memory", *_memory(plan))
     estimated = _time(plan["step"]["seconds"])
     estimated += "" if plan["step"]["is_dense_known"] else f", {WITHOUT_DENSE}"
-    _print(console, f"a step, estimated: {estimated}", _terms(plan, result["part_of_term"]))
+    about = (Text(line, style="dim") for line in (_speed(plan), _goes_by(plan)))
+    _print(console, f"a step, estimated: {estimated}", _terms(plan, result["part_of_term"]), *about)
     if result["measured"]:
         total = sum(result["measured"].values())
-        _print(console, f"a step, measured: {_time(total)}", _measured(result["estimated"], result["measured"]))
-    for note in (*_notes(plan), *result["notes"]):
-        console.print(Text(note, style="dim"), soft_wrap=True)
+        speed = f"{plan['global_size'] / total:,.0f} samples/s, {WITHOUT_REST}"
+        parts = _measured(result["estimated"], result["measured"])
+        _print(console, f"a step, measured: {_time(total)}", parts, Text(speed, style="dim"))
+    if result["notes"]:
+        _print(console, "notes", *(Text(printable(note)) for note in result["notes"]))
 
 
 def _print(console: Console, heading: str, *content: Table | Text) -> None:
@@ -70,6 +83,9 @@ def _facts(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:
         f"{size(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'a machine'}",
         "tables": f"{len(tables):,}, {sum(table['num_rows'] for table in tables):,} rows, {size(weights)} of "
         f"weights; sizes from {printable(result['sizes_from'])}",
+        "batch": f"{plan['global_size']:,} samples, {resolved.share_size:,} a rank, "
+        f"looked up in chunks of {resolved.chunk_size:,}",
+        "numbers": f"embedding dimension {resolved.job.model.embedding_dim}, dense part in {resolved.job.precision}",
         "optimizer": plan["optimizer"],
         "exchange": _exchange(plan),
         "imbalance": f"{plan['imbalance']:.2f} in time, {plan['imbalance_of_bytes']:.2f} in bytes (1 is perfect)",
@@ -95,7 +111,7 @@ def _exchange(plan: Plan) -> str:
     traffic, size = plan["exchange_bytes"], _sizes(plan)
     named = {"ids": "ids", "forward": "forward", "backward": "backward", "all_reduce": "sums"}
     listed = ", ".join(f"{words} {size(traffic[name])}" for name, words in named.items())
-    return f"{listed} a step, all ranks together"
+    return f"{listed} a step, all ranks together; pooled embeddings in {plan['exchange_dtype']}"
 
 
 def _tables(plan: Plan) -> Table:
@@ -131,7 +147,7 @@ def _names(group: Sequence[Plan]) -> str:
     names = [table["name"] for table in group]
     if len(names) <= 3:
         return ", ".join(names)
-    return f"{len(names):,}: {names[0]} … {names[-1]}"
+    return f"{len(names):,} of {names[0]} … {names[-1]}"
 
 
 def _ranks(group: Sequence[Plan], world_size: int) -> str:
@@ -221,14 +237,31 @@ def _measured(estimated: Mapping[str, float], measured: Mapping[str, float]) -> 
     return table
 
 
-def _notes(plan: Plan) -> list[str]:
-    topology, step = plan["topology"], plan["step"]
+def _speed(plan: Plan) -> str:
+    step = plan["step"]
     samples = f"{step['samples_per_second']:,.0f} samples/s"
     samples += "" if step["is_dense_known"] else f", {WITHOUT_DENSE}"
-    notes = [f"the slowest rank is {step['rank']}; without overlap of terms that is {samples}"]
-    assumed = sorted(name for name, source in topology["sources"].items() if source == "default" and counts(name, plan))
-    notes += [f"assumed, not measured: {', '.join(assumed)}; sharding.topology has them"] if assumed else []
-    return notes
+    return f"the slowest rank is {step['rank']}; without overlap of terms that is {samples}"
+
+
+def _goes_by(plan: Plan) -> str:
+    """The figures of a rank that count, each with its source."""
+    topology = plan["topology"]
+    named = [
+        f"{name} {_rate(topology[name], unit)} ({SOURCES[topology['sources'][name]]})"
+        for name, unit in FIGURES.items()
+        if counts(name, plan) and topology[name] is not None
+    ]
+    return f"goes by, of one rank: {', '.join(named)}; of what is known better, set it in sharding.topology"
+
+
+def _rate(figure: float, unit: str) -> str:
+    """Such as 2.0 TB/s."""
+    prefixes = iter(("M", "G", "T", "P"))
+    prefix, figure = next(prefixes), figure / 1e6
+    while figure >= 1000 and (larger := next(prefixes, None)):
+        prefix, figure = larger, figure / 1000
+    return f"{figure:,.1f} {prefix}{unit}"
 
 
 def counts(figure: str, plan: Plan) -> bool:

@@ -18,7 +18,7 @@ from service.command.errors import EXIT_INTERRUPTED, BadInputError
 from service.command.program import ProgramStopped, ReaderGone, run_program
 from service.command.progress import duration
 from service.command.saved_model import Format, require_model, require_scorer
-from service.command.words import size_in_bytes
+from service.sizes import size_in_bytes
 
 Output = Annotated[
     Path | None,

@@ -19,7 +19,8 @@ from service.command.program import ProgramStopped, run_program
 from service.command.progress import duration
 from service.command.sources import PACKED_META, read_source
 from service.command.trainer import require_trainer
-from service.command.words import percent, printable, size_in_bytes
+from service.command.words import percent, printable
+from service.sizes import size_in_bytes
 
 MAX_TABLES = 40
 """Whose sizes are shown."""

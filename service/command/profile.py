@@ -8,9 +8,11 @@ from rich.text import Text
 
 from dlrm.record import PART_WORDS, ProfileDirectory, StepProfile
 from service.command.consoles import print_heading
+from service.command.words import UNKNOWN
 
 BETWEEN_STEPS = "between steps"
 """What no part of a step has."""
+REST = "the rest: smaller ones, Python, waiting"
 WORDS = {**PART_WORDS, BETWEEN_STEPS: "the next batch, reports, copies for a checkpoint; no evaluation"}
 
 
@@ -18,13 +20,15 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
     """What the ranks have left in `directory`; says so where that is nothing."""
     profiles = directory.read()
     if not profiles:
-        _print_line(console, "no profile: the run ended before the steps that were to be profiled")
+        _print_line(
+            console, "no profile: no step was left to make, or the run ended before the steps that were to be profiled"
+        )
         return
     first = profiles[0]
-    steps = f"steps {first.first_step} to {first.first_step + first.num_steps - 1}"
+    steps = f"steps {first.first_step} to {first.first_step + first.num_steps - 1}, behind {_warm_up(first)}"
     print_heading(console, f"where a step went: {1e3 * first.seconds_per_step:,.1f} ms, mean of {steps}")
     console.print(parts_table(profiles))
-    print_heading(console, "operators, by their own time on rank 0")
+    print_heading(console, f"operators, by their own time on rank {first.rank}")
     console.print(operators_table(first))
     traces = ", ".join(str(directory.trace(profile.rank)) for profile in profiles)
     _print_line(console, f"traces, for https://ui.perfetto.dev: {traces}")
@@ -33,7 +37,7 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
 def parts_table(profiles: Sequence[StepProfile]) -> Table:
     """A row a part of the step: rank 0, its share, the rank that spends most time in it, and what it is."""
     first = profiles[0]
-    table = _table("part", "ms a step", "share", "slowest rank")
+    table = _table("part", f"rank {first.rank}, ms a step", "share", "slowest rank, ms")
     table.add_column()
     parts = [_with_rest(profile) for profile in profiles]
     for name, seconds in parts[0].items():
@@ -48,7 +52,17 @@ def operators_table(profile: StepProfile) -> Table:
     for operator in profile.operators:
         seconds = operator.seconds_per_step
         table.add_row(Text(operator.name), _ms(seconds), _share(seconds, profile), f"{operator.calls_per_step:,.0f}")
+    # Operators of several threads at once may take longer than the step.
+    rest = profile.seconds_per_step - sum(operator.seconds_per_step for operator in profile.operators)
+    if rest > 0:
+        table.add_row(REST, _ms(rest), _share(rest, profile), UNKNOWN)
     return table
+
+
+def _warm_up(profile: StepProfile) -> str:
+    """A short run is profiled in its last steps, where it must be in all."""
+    num_before = profile.first_step - 1
+    return f"{num_before} to warm up" if num_before else "none to warm up: what happens once is in them"
 
 
 def _with_rest(profile: StepProfile) -> dict[str, float]:

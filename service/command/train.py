@@ -96,7 +96,8 @@ def train(
     try:
         begun = _begin(job, resume, run_directory)
     except SucceededError as succeeded:
-        console_on(stderr=True).print(f"{succeeded}", markup=False, highlight=False, soft_wrap=True)
+        said = f"{succeeded}{'; no profile, since no step is made' if profile else ''}"
+        console_on(stderr=True).print(said, markup=False, highlight=False, soft_wrap=True)
         _print_result(result_of(succeeded.directory, succeeded.outcome, []), as_json=as_json)
         return
     console = console_on(stderr=True)

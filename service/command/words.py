@@ -8,7 +8,6 @@ UNKNOWN = "-"
 MAX_WARNINGS = 12
 _WHOLE = frozenset({"samples_per_second", "num_rows", "num_steps", "noise_scale"})
 """Figures whose fractions say nothing."""
-UNITS = {1024: ("bytes", "KiB", "MiB", "GiB", "TiB"), 1000: ("bytes", "kB", "MB", "GB", "TB")}
 
 
 def percent(share: float | None) -> str:
@@ -29,20 +28,6 @@ def figure(value: float, name: str = "") -> str:
     if name in _WHOLE or float(value).is_integer():
         return f"{value:,.0f}"
     return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.4g}"
-
-
-def size_in_bytes(num_bytes: float, base: int = 1024) -> str:
-    """base: 1024, or 1000 for decimal units."""
-    unit, units = 0, UNITS[base]
-    while num_bytes >= base and unit < len(units) - 1:
-        num_bytes /= base
-        unit += 1
-    return f"{num_bytes:,.0f} {units[unit]}" if unit == 0 else f"{num_bytes:,.1f} {units[unit]}"
-
-
-def base_of_size(num_bytes: int) -> int:
-    """That a size was written in: 1000 of "80GB", 1024 of "8GiB"."""
-    return 1000 if num_bytes % 2**20 and num_bytes % 10**6 == 0 else 1024
 
 
 def printable(text: str, kept: str = "") -> str:

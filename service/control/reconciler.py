@@ -8,7 +8,6 @@ from service.control.limits import has_to_wait, is_late
 from service.control.starter import Starter, launch_of
 from service.database import Database
 from service.jobs.attempts import AttemptRepository
-from service.jobs.demand import in_gib
 from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
@@ -16,6 +15,7 @@ from service.jobs.states import WATCHED, JobState
 from service.launchers.log_files import last_line
 from service.launchers.protocol import Launch, Launcher, LaunchError, LaunchPhase, LaunchStatus
 from service.reports.tail import SpoolTail
+from service.sizes import base_of_size, in_giga
 from service.times import now
 
 log = structlog.get_logger(__name__)
@@ -93,8 +93,12 @@ class Reconciler:
         elif job.state == JobState.PAUSING:
             self._stop(attempt, launch, Reason.USER_PAUSED, job.message)
         elif status.memory_bytes > job.memory_bytes:
-            used, limit = in_gib(status.memory_bytes), in_gib(job.memory_bytes)
-            message = f"its processes used {used}, more than its limit of {limit} (resources.memory)"
+            base = base_of_size(job.memory_bytes)
+            used, limit = in_giga(status.memory_bytes, base), in_giga(job.memory_bytes, base)
+            message = (
+                f"its processes used {used}, more than its limit of {limit}: raise resources.memory; `dlrm plan` on "
+                "the document tells what the job needs"
+            )
             self._note_stop(attempt, Reason.OUT_OF_MEMORY, message)
             self._launcher.kill(launch)
         elif is_late(job):

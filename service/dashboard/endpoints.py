@@ -27,6 +27,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
 """Nothing from elsewhere, nothing inline."""
 
 _templates = Jinja2Templates(directory=HERE / "templates")
+# What scripts get is in its own order, such as the parts of a step; Jinja would sort it.
+_templates.env.policies["json.dumps_kwargs"] = {"sort_keys": False}
 
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 

@@ -3,6 +3,7 @@
 from dlrm.config import FieldError, JobSpec
 from service.jobs.reasons import Reason
 from service.launchers.protocol import Capacity
+from service.sizes import at_most_in_giga, base_of_size, in_giga
 
 
 def demand_of(job: JobSpec) -> Capacity:
@@ -33,11 +34,12 @@ def misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
             )
         )
     if demand.memory_bytes > total.memory_bytes:
+        base = base_of_size(demand.memory_bytes)
         errors.append(
             FieldError(
                 "resources.memory",
-                f"asks for {in_gib(demand.memory_bytes)}, this machine has {in_gib(total.memory_bytes)}",
-                f"at most {total.memory_bytes} bytes",
+                f"asks for {in_giga(demand.memory_bytes, base)}, this machine has {in_giga(total.memory_bytes, base)}",
+                f"at most {at_most_in_giga(total.memory_bytes, base)}",
             )
         )
     if demand.num_gpus > total.num_gpus:
@@ -56,11 +58,9 @@ def lack_of(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
     if demand.num_cores > free.num_cores:
         return Reason.WAITING_FOR_CPU, f"needs {demand.num_cores} cores, {free.num_cores} free"
     if demand.memory_bytes > free.memory_bytes:
-        return Reason.WAITING_FOR_MEMORY, f"needs {in_gib(demand.memory_bytes)}, {in_gib(free.memory_bytes)} free"
+        base = base_of_size(demand.memory_bytes)
+        needed, left = in_giga(demand.memory_bytes, base), in_giga(free.memory_bytes, base)
+        return Reason.WAITING_FOR_MEMORY, f"needs {needed}, {left} free"
     if demand.num_gpus > free.num_gpus:
         return Reason.WAITING_FOR_GPU, f"needs {demand.num_gpus} GPUs, {free.num_gpus} free"
     return None
-
-
-def in_gib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.2f} GiB"

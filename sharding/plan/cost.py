@@ -18,8 +18,11 @@ ROW_EFFICIENCY = {"cpu": 0.5, "cuda": 0.8}
 """Of the bandwidth of a copy, where rows of some hundred bytes are read in no order."""
 LOOKUP_SECONDS = {"cpu": 2e-8, "cuda": 0.0}
 """Of one id beside the bytes of its row, on one core: what the own operators took beyond them, at rows of 256 bytes."""
-UPDATE_SECONDS = {"cpu": 6e-8, "cuda": 0.0}
+UPDATE_SECONDS = {"cpu": 2e-8, "cuda": 0.0}
 """The same in an update, which sorts ids."""
+COPY_PASSES = 6
+"""Times that a table of which every rank has a copy is read or written whole in a step: sums are cleared and scaled,
+then it is stepped."""
 
 
 class Load(NamedTuple):
@@ -85,7 +88,8 @@ class Costs:
         """Of the rank that owns such a block."""
         num_ids = self._size * table.ids_per_sample
         num_own = num_ids * num_rows / table.num_rows
-        update = self._update(num_own, num_rows, num_columns)
+        state = state_bytes(self._request.optimizer, 1, num_columns)
+        update = self._update(num_own, num_rows, num_columns, state)
         if self._request.transport == "memory":
             # Owners look through the ids of all ranks for their own.
             return Load(update=update + num_ids * ID_BYTES / self._bandwidth)
@@ -98,10 +102,11 @@ class Costs:
         travel = topology.seconds_to_all(pooled * self._request.exchange_bytes)
         return Load(topology.seconds_to_all(num_own * ID_BYTES), read, travel, 0.0, travel, update)
 
-    def _update(self, num_ids: float, num_rows: int, num_columns: int) -> float:
+    def _update(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
+        """Of the gradients of so many ids, each added to its row once."""
         gradients = num_ids * num_columns * FLOAT_BYTES
         num_distinct = num_rows * -math.expm1(-num_ids / num_rows)
-        row_bytes = num_columns * FLOAT_BYTES + state_bytes(self._request.optimizer, 1, num_columns)
+        row_bytes = num_columns * FLOAT_BYTES + row_state_bytes
         rows = 2 * num_distinct * row_bytes / self._row_bandwidth
         return gradients / self._bandwidth + rows + num_ids * self._update_seconds
 
@@ -117,31 +122,32 @@ class Costs:
         return Load(lookup=self._own_lookup(table) + scan, backward=given_back)
 
     def replicated(self, table: Table) -> Load:
-        """Of every rank, where each has a copy: it updates all of it from the sum over ranks."""
-        num_bytes = table.weight_bytes
-        state = state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
-        gathered = self._share * table.ids_per_sample * table.embedding_dim * FLOAT_BYTES
-        update = gathered / self._row_bandwidth + (3 * num_bytes + 2 * state) / self._bandwidth
-        return Load(lookup=self._own_lookup(table), update=update, copies_sum=self.sum_seconds(num_bytes))
+        """Of every rank, where each has a copy: it sums the gradients of its samples row by row, and updates all of the
+        table from the sum over ranks."""
+        num_bytes, dim = table.weight_bytes, table.embedding_dim
+        state = state_bytes(self._request.optimizer, table.num_rows, dim)
+        update = self._update(self._share * table.ids_per_sample, table.num_rows, dim, 0)
+        update += (COPY_PASSES * num_bytes + 2 * state) / self._bandwidth
+        return Load(
+            lookup=self._own_lookup(table),
+            backward=2 * self._share * dim * FLOAT_BYTES / self._bandwidth,
+            update=update,
+            copies_sum=self._request.topology.seconds_to_sum(num_bytes),
+        )
 
     def _own_lookup(self, table: Table) -> float:
         row_bytes = table.embedding_dim * FLOAT_BYTES
         read = table.ids_per_sample * (row_bytes / self._row_bandwidth + self._lookup_seconds)
         return self._share * (read + row_bytes / self._bandwidth)
 
-    def sum_seconds(self, num_bytes: float) -> float:
-        """Of a sum over ranks, which in one memory is read and written in it."""
-        if self._request.topology.world_size == 1:
-            return 0.0
-        if self._request.transport == "memory":
-            return 3 * num_bytes / self._bandwidth
-        return self._request.topology.seconds_to_sum(num_bytes)
-
     @property
     def dense(self) -> Load:
         """Of every rank, for what is not a table."""
         dense, flops = self._request.dense, self._request.topology.flops
-        return Load(dense=dense.flops / flops if flops else 0.0, all_reduce=self.sum_seconds(dense.sum_bytes))
+        return Load(
+            dense=dense.flops / flops if flops else 0.0,
+            all_reduce=self._request.topology.seconds_to_sum(dense.sum_bytes),
+        )
 
     def traffic(self, plan: TablePlan) -> Traffic:
         """Of one table. What stays on its rank is not counted."""

@@ -10,8 +10,8 @@ class PlanError(ValueError):
     """No plan answers the request.
 
     message: what is wrong. valid: what would be valid, or settings of a job with which all tables find room. field: of
-    the request, such as `rules.0.pattern`; empty where no single one is at fault. table: the table that it is about.
-    short_bytes: what is missing on a rank (on CPUs, on a node), where memory is.
+    the request, such as `rules.0.pattern`; empty where no single one is at fault. table: the table that it is about,
+    or the first of several. short_bytes: what is missing on a rank (on CPUs, on a node), where memory is.
     """
 
     message: str

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import groupby
+from typing import Literal
 
 from sharding.plan.errors import PlanError
 from sharding.plan.placement import Split
@@ -12,6 +13,8 @@ from sharding.plan.split import COLUMN_STEP, by_columns, by_grid, by_rows, repli
 
 LEAST_COLUMNS = 32
 """Of a part, where nobody says on how many ranks a table is: narrower rows are slow to read."""
+MOST_SHOWN = 5
+"""Names of tables, in a refusal."""
 
 
 def rules_by_table(request: PlanRequest) -> list[int | None]:
@@ -25,13 +28,32 @@ def rules_by_table(request: PlanRequest) -> list[int | None]:
     ]
     for number, rule in enumerate(request.rules):
         if number not in claims:
-            names = ", ".join(table.name for table in request.tables)
+            names = [table.name for table in request.tables]
             raise PlanError(
-                f"{rule.pattern!r} claims no table: none has such a name, or rules before it claim them",
-                valid=[f"a pattern of {names if len(names) <= 300 else f'{names[:300]}…'}"],
+                f"{rule.pattern!r} claims no table: none has such a name, or rules before it claim them"
+                f"{_in_another_case(rule.pattern, names)}",
+                valid=[f"a pattern of {_few(names)}"],
                 field=f"rules.{number}.pattern",
             )
     return claims
+
+
+def _in_another_case(pattern: str, names: Sequence[str]) -> str:
+    """The names that a pattern would claim if case did not count, where it claims none for that reason alone."""
+    if any(fnmatchcase(name, pattern) for name in names):
+        return ""
+    meant = [name for name in names if fnmatchcase(name.casefold(), pattern.casefold())]
+    return f"; upper and lower case differ: did you mean {_few(meant)}?" if meant else ""
+
+
+def _few(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:MOST_SHOWN])
+    return f"{listed}, … ({len(names):,} in all)" if len(names) > MOST_SHOWN else listed
+
+
+def types_by_table(request: PlanRequest) -> list[ShardingType | Literal["auto"]]:
+    """Of the rule that claims each table, or of `request.plan`. Raises PlanError."""
+    return [request.plan if number is None else request.rules[number].type for number in rules_by_table(request)]
 
 
 def fixed_split(request: PlanRequest, table: Table, rule: Rule, field: str) -> Split:

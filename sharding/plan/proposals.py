@@ -4,18 +4,9 @@ Written as TOML has it, `resources.memory = "3.11GiB"`; what stands in parenthes
 """
 
 from collections.abc import Iterator
-from string import ascii_letters
 
+from sharding.plan.amounts import in_units
 from sharding.plan.request import PlanRequest
-from sharding.plan.topology import Device
-
-UNITS: dict[Device, tuple[tuple[str, int], ...]] = {
-    "cpu": (("GiB", 2**30), ("MiB", 2**20)),
-    "cuda": (("GB", 10**9), ("MB", 10**6)),
-}
-"""Memory of machines, and of GPUs, as each is sold."""
-LARGE = 10
-"""Of a unit, from which on one decimal is enough; fewer have two."""
 
 
 def in_words(request: PlanRequest, tried: PlanRequest) -> str:
@@ -42,33 +33,5 @@ def _settings(request: PlanRequest, tried: PlanRequest) -> Iterator[str]:
     if tried.global_size != request.global_size:
         yield f"batch.global_size = {tried.global_size}"
     if tried.chunk_size != request.chunk_size:
-        yield f"batch.chunk_size = {tried.chunk_size} (or less)"
-
-
-def in_units(num_bytes: int, device: Device) -> str:
-    """Rounded up, such as "3.11GiB": a size as a job's document takes it."""
-    return _written(num_bytes, device, is_up=True)[0]
-
-
-def in_units_at_most(num_bytes: int, device: Device) -> str:
-    """As it was written, or rounded down."""
-    if as_written(num_bytes, device) == num_bytes:
-        return in_units(num_bytes, device)
-    return _written(num_bytes, device, is_up=False)[0]
-
-
-def as_written(num_bytes: int, device: Device) -> int:
-    """The bytes that `in_units` writes, exactly as a document that says so is read: about `num_bytes` or more."""
-    text, unit = _written(num_bytes, device, is_up=True)
-    return int(float(text.rstrip(ascii_letters)) * unit)
-
-
-def _written(num_bytes: int, device: Device, *, is_up: bool) -> tuple[str, int]:
-    """The text, and the bytes of its unit."""
-    units = UNITS[device]
-    name, size = next((unit for unit in units if num_bytes >= unit[1]), units[-1])
-    grain = 10 if num_bytes >= LARGE * size else 1
-    count, rest = divmod(num_bytes * 100, size * grain)
-    hundredths = (count + (is_up and rest > 0)) * grain
-    digits = f"{hundredths // 100}.{hundredths % 100:02}".rstrip("0").rstrip(".")
-    return f"{digits}{name}", size
+        is_alone = (tried.global_size, other) == (request.global_size, topology)
+        yield f"batch.chunk_size = {tried.chunk_size} ({'or less; the result is the same' if is_alone else 'or less'})"

@@ -1,14 +1,20 @@
 """Why tables find no room, and what would give them some: every proposal was tried."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
+from sharding.plan import proposals, shortage
+from sharding.plan.amounts import as_written
+from sharding.plan.cost import Costs
 from sharding.plan.errors import PlanError
+from sharding.plan.fixed import types_by_table
 from sharding.plan.memory import Memory
-from sharding.plan.placement import Split
+from sharding.plan.placement import NoRoomError, Placement, Split
 from sharding.plan.plan import state_bytes
-from sharding.plan.proposals import as_written, in_units, in_units_at_most, in_words
 from sharding.plan.request import PlanRequest
+from sharding.plan.search import find_placement
 
 MOST_GROWTH = 8
 """Of the nodes, in a proposal."""
@@ -19,6 +25,10 @@ FIRST_MARGIN = 64
 
 GRAIN = 128
 """The least is found to this part of it."""
+LEAST_CHUNK = 256
+"""Of samples, in a proposal: fewer are slow."""
+ACTIVATIONS = "activations"
+"""Of `Dense.memory_bytes`, what is in proportion to the samples of a chunk."""
 
 IsPossible = Callable[[PlanRequest], bool]
 
@@ -28,47 +38,34 @@ def refusal(request: PlanRequest, splits: Sequence[Split], failed: Split, is_pos
 
     splits: of every table, as the search began with them. failed: of the first table that found no room.
     """
-    topology, table = request.topology, failed.table
-    memory_bytes = _least_memory(request, splits, is_possible)
-    short_bytes = None if memory_bytes is None else memory_bytes - topology.memory_bytes
-    short = "" if short_bytes is None else f": {in_units(short_bytes, topology.device)} short"
-    parts = _in_parts(failed)
-    message = (
-        f"table {table.name}{parts} finds no room: {in_units(_needs(request, failed), topology.device)} a rank of "
-        f"weights, optimizer state and buffers, beside the other tables and what every rank needs, do not fit the "
-        f"{in_units_at_most(topology.memory_bytes, topology.device)} of "
-        f"{'each rank' if topology.device == 'cuda' else 'the node'}{short}"
-    )
+    are_automatic = [kind == "auto" for kind in types_by_table(request)]
+    is_automatic, table = are_automatic[request.tables.index(failed.table)], failed.table.name
+    message, memory_bytes, short_bytes = shortage.table_in_words(request, failed, is_automatic), None, None
+    if found := _least_memory(request, splits, are_automatic):
+        memory_bytes, placement = found
+        short_bytes = memory_bytes - request.topology.memory_bytes
+        if is_automatic and shortage.is_innocent(request, failed.table, short_bytes):
+            message = f"the {len(splits)} tables find no room together"
+        uses = shortage.fullest(request, splits, shortage.all_uses(request, placement))
+        if blamed := shortage.rule_to_blame(request, splits, uses):
+            table, message = blamed
+        message += f": {shortage.in_words(request, uses, memory_bytes)}"
     tried = _proposals(request, memory_bytes, is_possible)
-    return PlanError(message, [in_words(request, other) for other in tried], "", table.name, short_bytes)
-
-
-def _in_parts(split: Split) -> str:
-    if split.type == "data_parallel":
-        return ", with a copy on every rank,"
-    return "" if len(split.parts) == 1 else f" in {len(split.parts)} parts"
-
-
-def _needs(request: PlanRequest, split: Split) -> int:
-    """Bytes on a rank that has the largest part."""
-    memory, table = _memory(request), split.table
-    if split.type == "data_parallel":
-        return memory.copy(table) + memory.stepping(table)
-    part = split.parts[0]
-    return memory.block(table, part.num_rows, part.num_columns) + memory.split(table, split.parts)
+    return PlanError(message, [proposals.in_words(request, other) for other in tried], "", table, short_bytes)
 
 
 def _proposals(request: PlanRequest, memory_bytes: int | None, is_possible: IsPossible) -> Iterator[PlanRequest]:
     """Requests that have a plan."""
-    if memory_bytes is not None:
-        yield _with_memory(request, memory_bytes)
-    for others in _alternatives(request):
+    for others in _alternatives(request, memory_bytes):
         if (found := next(filter(is_possible, others), None)) is not None:
             yield found
 
 
-def _alternatives(request: PlanRequest) -> Iterator[Iterator[PlanRequest]]:
-    """Of each kind, the nearest first."""
+def _alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[Iterator[PlanRequest]]:
+    """Of each kind, the nearest first. First of all what costs nothing."""
+    yield _with_smaller_chunks(request)
+    if memory_bytes is not None:
+        yield iter([_with_memory(request, memory_bytes)])
     yield _with_more_nodes(request)
     if request.optimizer == "adagrad":
         yield (replace(request, optimizer=optimizer) for optimizer in ("rowwise_adagrad", "sgd"))
@@ -79,6 +76,14 @@ def _alternatives(request: PlanRequest) -> Iterator[Iterator[PlanRequest]]:
     yield _with_smaller_batches(request)
 
 
+def _with_smaller_chunks(request: PlanRequest) -> Iterator[PlanRequest]:
+    """Half the samples of a chunk, and half of those."""
+    chunk_size = _chunk_size(request) // 2
+    while chunk_size >= LEAST_CHUNK:
+        yield _with_chunk(request, chunk_size)
+        chunk_size //= 2
+
+
 def _with_more_nodes(request: PlanRequest) -> Iterator[PlanRequest]:
     """With machines of the same kind, that divide the same batch. On CPUs there are none."""
     topology = request.topology
@@ -87,7 +92,7 @@ def _with_more_nodes(request: PlanRequest) -> Iterator[PlanRequest]:
     bar = topology.num_nodes + 1
     for num_nodes in range(bar, MOST_GROWTH * topology.num_nodes + 1):
         if num_nodes >= bar and request.global_size % (num_nodes * topology.ranks_per_node) == 0:
-            yield _chunk_in_share(replace(request, topology=replace(topology, num_nodes=num_nodes)))
+            yield _chunk_in_share(request, topology=replace(topology, num_nodes=num_nodes))
             bar = num_nodes + max(1, num_nodes // LEAST_STEP)
 
 
@@ -96,18 +101,33 @@ def _with_smaller_batches(request: PlanRequest) -> Iterator[PlanRequest]:
     world_size = request.topology.world_size
     share = request.global_size // world_size // 2
     while share:
-        yield _chunk_in_share(replace(request, global_size=share * world_size))
+        yield _chunk_in_share(request, global_size=share * world_size)
         share //= 2
 
 
-def _chunk_in_share(request: PlanRequest) -> PlanRequest:
+def _chunk_in_share(request: PlanRequest, **changes: Any) -> PlanRequest:
     """A chunk is within the samples of one rank."""
-    return replace(request, chunk_size=min(request.chunk_size, request.global_size // request.topology.world_size))
+    return _with_chunk(request, _chunk_size(replace(request, **changes)), **changes)
 
 
-def _least_memory(request: PlanRequest, splits: Sequence[Split], is_possible: IsPossible) -> int | None:
-    """Bytes with which there is a plan, as a document says them, the fewest but for GRAIN; None where even room for
-    everything on each rank (on CPUs: each node) is not enough."""
+def _with_chunk(request: PlanRequest, chunk_size: int, **changes: Any) -> PlanRequest:
+    """With the activations of such a chunk."""
+    kept, before = request.dense.memory_bytes, _chunk_size(request)
+    if ACTIVATIONS in kept:
+        kept = kept | {ACTIVATIONS: math.ceil(kept[ACTIVATIONS] * chunk_size / before)}
+    return replace(request, chunk_size=chunk_size, dense=replace(request.dense, memory_bytes=kept), **changes)
+
+
+def _chunk_size(request: PlanRequest) -> int:
+    """No more than the samples of a rank."""
+    return min(request.chunk_size, request.global_size // request.topology.world_size)
+
+
+def _least_memory(
+    request: PlanRequest, splits: Sequence[Split], is_automatic: Sequence[bool]
+) -> tuple[int, Placement] | None:
+    """Bytes with which there is a plan, as a document says them, the fewest but for GRAIN, and where tables are then;
+    None where even room for everything on each rank (on CPUs: each node) is not enough."""
     topology = request.topology
     needed = sum(
         split.table.weight_bytes + state_bytes(request.optimizer, split.table.num_rows, split.table.embedding_dim)
@@ -115,11 +135,15 @@ def _least_memory(request: PlanRequest, splits: Sequence[Split], is_possible: Is
     )
     least, most = max(needed // topology.num_pools, topology.memory_bytes), _everything_on_one(request, splits)
 
-    def is_enough(num_bytes: int) -> bool:
-        return is_possible(_with_memory(request, num_bytes))
+    def placed(num_bytes: int) -> Placement | None:
+        tried = _with_memory(request, num_bytes)
+        try:
+            return find_placement(tried, Costs(tried), splits, is_automatic, is_improved=False)
+        except NoRoomError:
+            return None
 
     failed, margin = least, 1 + least // FIRST_MARGIN
-    while not is_enough(enough := as_written(min(least + margin, max(least + 1, most)), topology.device)):
+    while (found := placed(enough := as_written(min(least + margin, max(least + 1, most)), topology.device))) is None:
         if least + margin >= most:
             return None
         failed, margin = enough, 2 * margin
@@ -127,11 +151,15 @@ def _least_memory(request: PlanRequest, splits: Sequence[Split], is_possible: Is
         between = as_written((failed + enough) // 2, topology.device)
         if not failed < between < enough:
             break
-        if is_enough(between):
-            enough = between
+        if (other := placed(between)) is not None:
+            enough, found = between, other
         else:
             failed = between
-    return enough
+    # What is free even on the fullest is not needed, as a rule.
+    used = as_written(max(of.num_bytes for of in shortage.all_uses(request, found)), topology.device)
+    if topology.memory_bytes < used < enough and (other := placed(used)) is not None:
+        enough, found = used, other
+    return enough, found
 
 
 def _everything_on_one(request: PlanRequest, splits: Sequence[Split]) -> int:

@@ -22,7 +22,7 @@ def test_a_step_is_measured_in_one_line_of_json():
     measured = json.loads(ran.stdout)
     assert measured["samples_per_second"] > 0
     parts = measured["step_seconds"]
-    assert set(parts) == {"lookup", "dense", "agree", "table_update", "wait_for_sum", "optimizer"}
+    assert set(parts) == {"lookup", "dense", "give_back", "agree", "table_update", "wait_for_sum", "optimizer"}
     assert all(seconds > 0 for seconds in parts.values())
     # Python and torch alone take some 200 MB.
     assert 100e6 < measured["peak_memory_bytes"] < 2e9

@@ -99,7 +99,7 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({"data": {"train": ["x" * 5000]}}, "data.train.0", "longer than 4,096 characters"),
         ({"data": {"train": ["https://host/a.tsv"]}}, "data.train.0", "https:// is not read (valid: s3:// or gs://"),
         ({"data": {"train": ["S3://bucket/a.tsv"]}}, "data.train.0", "in small letters"),
-        ({"data": {**CSV, "schema": XY, "vocabulary": counted("x")}}, "data.vocabulary.columns", "(valid: y)"),
+        ({"data": {**CSV, "schema": XY, "vocabulary": counted("x")}}, "data.vocabulary.columns", "a pattern of y)"),
         ({"data": {"train": ["a"], "vocabulary": both("C1")}}, "data.vocabulary.columns.C1.min_count", "or hash_size"),
         ({"data": {"train": ["a", "b"], "format": "packed"}}, "data.train", "dlrm prepare"),
         ({"data": {"train": ["a"], "format": "packed", "vocabulary": {"min_count": 3}}}, "data.vocabulary", "leave it"),

@@ -33,13 +33,22 @@ def test_split_rows_need_an_optimizer_that_allows_them(kind: str):
 @pytest.mark.parametrize(
     ("sharding", "field", "words"),
     [
-        ({"plan": "heap_wise"}, "sharding.plan", "heap_wise"),
+        ({"plan": "heap_wise"}, "sharding.plan", "'heap_wise' is not one of the choices"),
+        ({"plan": "rowwise"}, "sharding.plan", "did you mean 'row_wise'?"),
+        ({"plan": "GRID"}, "sharding.plan", "did you mean 'grid'?"),
+        ({"plan": 3}, "sharding.plan", "'grid' or 'data_parallel'"),
+        ({"tables": [{"pattern": "*", "type": "rowwise"}]}, "sharding.tables.0.type", "'auto', 'table_wise', 'column"),
+        ({"tables": [{"pattern": "*"}] * 1001}, "sharding.tables", "has 1,001 entries (valid: at most 1,000)"),
         (
             {"tables": [{"pattern": "*", "type": "row_wise", "ranks": [2]}]},
             "sharding.tables.0.ranks",
             "ranks from 0 to 1",
         ),
-        ({"tables": [{"pattern": "*", "type": "row_wise", "ranks": []}]}, "sharding.tables.0.ranks", "at least 1"),
+        (
+            {"tables": [{"pattern": "*", "type": "row_wise", "ranks": []}]},
+            "sharding.tables.0.ranks",
+            "is empty (valid: at least 1, or null)",
+        ),
         ({"tables": [{"type": "row_wise"}]}, "sharding.tables.0.pattern", "required"),
         ({"topology": {"gpu_memory": "80 bananas"}}, "sharding.topology.gpu_memory", "8GiB"),
         ({"topology": {"flops": 0.0}}, "sharding.topology.flops", "greater than or equal to 1000000"),
@@ -141,6 +150,17 @@ def test_a_pattern_decides_for_the_columns_it_matches():
 def test_a_pattern_of_no_column_is_named():
     found = faults_of(**parquet(SCHEMA, {"columns": {"w_*": {"hash_size": 50}}}))
     assert "'w_*' is no categorical column, and no pattern of any" in found["data.vocabulary.columns"]
+
+
+def test_of_a_pattern_that_differs_in_case_alone_the_columns_are_named():
+    found = faults_of(**parquet(SCHEMA, {"columns": {"U_*": {"hash_size": 50}}}))["data.vocabulary.columns"]
+    assert "upper and lower case differ: did you mean u_0, u_1, u_2?" in found
+
+
+def test_of_many_columns_few_are_listed():
+    schema = {"categorical": [{"name": "u{}", "count": 1000}]}
+    found = faults_of(**parquet(schema, {"columns": {"w": {"hash_size": 50}}}))["data.vocabulary.columns"]
+    assert found.endswith("(valid: a name or a pattern of u0, u1, u10, u100, u101, … (1,000 in all))")
 
 
 def test_the_local_launcher_starts_jobs_on_one_machine():

@@ -1,7 +1,6 @@
 """Where `dlrm` begins."""
 
 import os
-import signal
 import subprocess
 import sys
 import tomllib
@@ -19,8 +18,6 @@ def test_an_interrupt_while_it_imports_ends_it_without_a_word(tmp_path: Path) ->
         text=True,
         env=environment,
         check=False,
-        # Python leaves interrupts alone where they are ignored, as in what a shell runs behind itself.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 

@@ -96,6 +96,26 @@ def test_of_a_run_what_was_measured_stands_beside_the_estimate(tmp_path: Path, d
     assert ["lookup", "62.5", "ms", "250.0", "ms", *PART_WORDS["lookup"].split()] in rows
     assert ["agree", "-", "125.0", "ms", *PART_WORDS["agree"].split()] in rows
     assert ["all", "62.5", "ms", "375.0", "ms"] in rows
+    # Each speed below its own block: 16,384 samples in 0.375 s.
+    estimated, measured = ended.out.split("a step, measured")
+    assert "the slowest rank is" in estimated
+    assert "43,691 samples/s, without what is between steps" in measured
+    assert "the slowest rank is" not in measured
+
+
+def test_a_damaged_line_of_a_run_is_passed_over_and_named(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    directory.attempt(1).create()
+    events = directory.attempt(1).spool_file(0, "events")
+    writer = SpoolWriter(events)
+    writer.write(EventReport(name=STEP_PARTS, message="", details={"seconds": {"lookup": 0.5}}))
+    writer.close()
+    events.write_bytes(b"garbage\n" + events.read_bytes() + b"\xff\n")
+    directory.spec.write_text(resolve(parse_job(SYNTHETIC)).model_dump_json())
+    ended = dlrm("plan", str(directory.path))
+    assert ended.code == 0, ended.err
+    assert "a step, measured: 500.0 ms" in ended.out
+    assert ended.err.splitlines() == [f"warning: {events}: damaged lines that are passed over: 2"]
 
 
 def test_an_attempt_that_told_no_estimate_has_none_beside_what_it_measured(tmp_path: Path):
@@ -126,12 +146,52 @@ def test_sizes_are_in_the_units_of_the_document(tmp_path: Path, dlrm: Callable[.
         assert f"of {shown.removesuffix(' a machine')}" in ended.out
 
 
+def test_what_the_figures_depend_on_is_told(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    sharding = {"transport": "network", "exchange_dtype": "fp16"}
+    document = {**SYNTHETIC, "sharding": sharding, "batch": {"global_size": 8192}}
+    document |= {"precision": "bf16", "model": {"embedding_dim": 8, "bottom_mlp": [16, 8]}}
+    ended = dlrm("plan", job_in(tmp_path, document))
+    assert ended.code == 0, ended.err
+    assert "8,192 samples, 4,096 a rank, looked up in chunks of 2,048" in ended.out
+    assert "embedding dimension 8, dense part in bf16" in ended.out
+    assert "pooled embeddings in fp16" in ended.out
+    for figure in ("memory_bandwidth", "intra_node_bandwidth", "flops"):
+        assert figure in ended.out
+    assert "inter_node_bandwidth" not in ended.out
+
+
+def test_a_gpu_that_is_nearly_full_is_noted_with_how_to_keep_some_free() -> None:
+    def planned(gpu_memory: int) -> dict[str, Any]:
+        resources = {"workers_per_node": 1, "gpus_per_worker": 1}
+        sharding = {"plan": "table_wise", "topology": {"gpu_memory": gpu_memory}}
+        return json.loads(
+            line_of_job(resolve(parse_job({**SYNTHETIC, "resources": resources, "sharding": sharding})), None)
+        )
+
+    roomy = planned(80 * 10**9)
+    tight = planned(int(roomy["plan"]["largest_bytes"] / 0.98))
+    noted = "sharding.topology.gpu_memory: the fullest GPU uses 98.0 % of it"
+    assert not any(note.startswith("sharding.topology.gpu_memory") for note in roomy["notes"])
+    assert any(note.startswith(noted) for note in tight["notes"])
+
+
+def test_tables_that_are_alike_are_counted_between_the_first_and_the_last(
+    tmp_path: Path, dlrm: Callable[..., Any]
+) -> None:
+    schema = {"categorical": [{"name": "c{}", "count": 5}]}
+    data = {"train": ["a"], "format": "parquet", "schema": schema, "vocabulary": {"hash_size": 1000}}
+    ended = dlrm("plan", job_in(tmp_path, {"data": data, "sharding": {"plan": "data_parallel"}}))
+    assert ended.code == 0, ended.err
+    assert "5 of c0 … c4" in ended.out
+
+
 def test_figures_that_are_assumed_are_told_of_a_single_rank_too(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
     resources = {"workers_per_node": 1, "gpus_per_worker": 1}
     sharding = {"topology": {"gpu_memory": "80GB", "flops": 1e13}}
     ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": resources, "sharding": sharding}))
     assert ended.code == 0, ended.err
-    assert "assumed, not measured: memory_bandwidth; sharding.topology has them" in ended.out
+    figures = "memory_bandwidth 2.0 TB/s (assumed), flops 10.0 TFLOP/s (the job's); of what is known better"
+    assert f"goes by, of one rank: {figures}, set it in sharding.topology" in ended.out
 
 
 def test_what_stands_against_a_run_on_this_machine_is_told(tmp_path: Path, dlrm: Callable[..., Any]) -> None:

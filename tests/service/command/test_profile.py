@@ -15,7 +15,7 @@ from dlrm.record import (
     RunDirectory,
     StepProfile,
 )
-from service.command.profile import BETWEEN_STEPS, WORDS, print_profile
+from service.command.profile import BETWEEN_STEPS, REST, WORDS, print_profile
 from service.command.train import result_of
 
 
@@ -47,10 +47,30 @@ def test_parts_come_with_their_share_and_the_slowest_rank(
     assert ["dense", "60.00", "60.0", "%", "80.00", *PART_WORDS["dense"].split()] in lines
     assert ["between", "steps", "30.00", "30.0", "%", "30.00", *WORDS[BETWEEN_STEPS].split()] in lines
     assert ["[kept]mm", "50.00", "50.0", "%", "1,234"] in lines
+    assert [*REST.split(), "50.00", "50.0", "%", "-"] in lines
+    assert ["part", "rank", "0,", "ms", "a", "step", "share", "slowest", "rank,", "ms"] in lines
     text = " ".join(word for line in lines for word in line)
-    assert "100.0 ms, mean of steps 6 to 8" in text
+    assert "100.0 ms, mean of steps 6 to 8, behind 5 to warm up" in text
     assert str(directory.trace(0)) in text
     assert str(directory.trace(1)) in text
+
+
+def test_steps_without_others_before_them_say_so(
+    directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for profile in directory.read():
+        profile.model_copy(update={"first_step": 1}).write(directory.figures(profile.rank))
+    text = " ".join(word for line in shown(directory, capsys) for word in line)
+    assert "mean of steps 1 to 3, behind none to warm up" in text
+
+
+def test_operators_at_the_same_time_leave_no_rest(
+    directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (profile, _) = directory.read()
+    several = [OperatorTime(name="mm", seconds_per_step=0.15, calls_per_step=2.0)]
+    profile.model_copy(update={"operators": several}).write(directory.figures(0))
+    assert REST.split()[0:2] not in [line[:2] for line in shown(directory, capsys)]
 
 
 def test_a_run_without_a_profile_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,6 +69,14 @@ def test_a_run_that_has_succeeded_says_so_and_answers_with_its_result(dlrm: Comm
     assert not directory.attempt(2).path.exists()
 
 
+def test_a_run_that_has_succeeded_says_that_it_leaves_no_profile(dlrm: Command, directory: RunDirectory) -> None:
+    end(directory, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=18))
+    directory.model.mkdir()
+    ended = dlrm("train", "--resume", str(directory.path), "--profile")
+    assert ended.code == 0
+    assert "nothing left to do; no profile, since no step is made" in ended.err
+
+
 def test_a_run_that_another_process_works_on_is_left_alone(dlrm: Command, directory: RunDirectory) -> None:
     with run_lock(directory):
         ended = dlrm("train", "--resume", str(directory.path))

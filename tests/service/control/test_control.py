@@ -128,7 +128,7 @@ def test_a_job_above_its_memory_is_killed_with_the_figures(live_api: Any) -> Non
     resources = {"workers_per_node": 1, "memory": "256MiB"}
     job = live_api.wait_for(live_api.submit(behaviour="hog", resources=resources, max_restarts=0)["id"], *ENDED)
     assert (job["state"], job["reason"]) == ("FAILED", "out_of_memory")
-    assert "limit of 0.25 GiB" in job["message"]
+    assert "limit of 0.25 GiB: raise resources.memory" in job["message"]
 
 
 def test_a_job_past_its_deadline_is_stopped(live_api: Any) -> None:

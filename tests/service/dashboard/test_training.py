@@ -46,6 +46,11 @@ def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Pa
     expect(parts.locator("tr", has_text="give back").locator("small")).to_have_text(PART_WORDS["give_back"])
     expect(page.locator("#plan .hint").last).to_have_text("Bars of parts: of the measured step")
     expect(ranks.locator("progress").first).to_have_js_property("max", 1)
+    for bars in (ranks.locator("progress"), parts.locator("progress")):
+        widths = bars.evaluate_all("bars => bars.map(bar => bar.getBoundingClientRect().width)")
+        assert min(widths) > 50
+    names = parts.locator("th").evaluate_all("cells => cells.map(cell => cell.firstChild.textContent)")
+    assert names == [name.replace("_", " ") for name in PART_WORDS]
     # Estimated, then measured.
     expect(parts.locator("tr", has_text="table update").locator("td", has_text="ms")).to_have_count(2)
 

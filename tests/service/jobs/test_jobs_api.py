@@ -63,7 +63,7 @@ def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Any,
     valid = {error["field"]: error["valid"] for error in body["errors"]}
     assert set(valid) == {"resources.workers_per_node", "resources.memory", "resources.gpus_per_worker"}
     assert "4 cores" in valid["resources.workers_per_node"]
-    assert str(4 * 2**30) in valid["resources.memory"]
+    assert valid["resources.memory"] == 'at most "4.00GiB"'
 
 
 @pytest.mark.parametrize(

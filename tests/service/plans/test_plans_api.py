@@ -144,6 +144,14 @@ def test_a_job_of_more_machines_never_fits_and_is_planned(planning: Any) -> None
     assert answer["memory"]["planned_bytes"] <= answer["memory"]["asked_bytes"] == 80 * 10**9
 
 
+def test_a_job_of_more_memory_than_there_is_reads_in_its_own_units(planning: Any) -> None:
+    answer = planned(planning, {**SYNTHETIC, "resources": {"memory": "1000GB"}})
+    (fault,) = answer["fits"]["why"]
+    assert fault["field"] == "resources.memory"
+    assert fault["message"].startswith("asks for 1,000.00 GB, this machine has ")
+    assert fault["valid"].endswith('GB"')
+
+
 def test_too_little_memory_is_told_with_what_would_fit(planning: Any) -> None:
     data = {"format": "synthetic", "synthetic": {"num_rows": 1000, "num_ids": 4_000_000}}
     answer = planned(planning, {**SYNTHETIC, "data": data})

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ByteSize, TypeAdapter
 
+from dlrm.config import parse_job, resolve
+from dlrm.planning.here import Here
+from dlrm.planning.request import request_of as request_from_job
 from sharding.plan import Dense, PlanError, PlanRequest, Rule, Table, plan_of
 from sharding.plan.check import faults_of, memory_of_pools
+from sharding.plan.machine import Speeds
 from sharding.plan.plan import COLUMN_TYPES, SHARDING_TYPES
 from tests.sharding.plan.made_requests import request_of, requests, tables_of, topology_of
 
@@ -36,6 +41,13 @@ def settings_of(proposal: str) -> dict[str, Any]:
     }
 
 
+def with_chunk(request: PlanRequest, chunk_size: int) -> PlanRequest:
+    """As a job asks that has such a chunk: its activations are in proportion."""
+    kept = request.dense.memory_bytes
+    kept = kept | {"activations": kept.get("activations", 0) * chunk_size // request.chunk_size}
+    return replace(request, chunk_size=chunk_size, dense=replace(request.dense, memory_bytes=kept))
+
+
 def as_proposed(request: PlanRequest, proposal: str) -> PlanRequest:
     """What a job asks for that has these settings in its document."""
     for field, value in settings_of(proposal).items():
@@ -56,7 +68,7 @@ def as_proposed(request: PlanRequest, proposal: str) -> PlanRequest:
             case "batch.global_size":
                 request = replace(request, global_size=value)
             case "batch.chunk_size":
-                request = replace(request, chunk_size=value)
+                request = with_chunk(request, value)
             case _:
                 pytest.fail(f"{field} is no setting")
     share, rest = divmod(request.global_size, request.topology.world_size)
@@ -72,6 +84,24 @@ def assert_all_do(request: PlanRequest, error: PlanError) -> None:
         assert faults_of(proposed, plan_of(proposed)) == []
 
 
+def amount_of(text: str) -> Fraction:
+    """Exactly, unlike whole bytes."""
+    number, unit = text.split()
+    return Fraction(number) * {"GB": 10**9, "MB": 10**6, "GiB": 2**30, "MiB": 2**20}[unit]
+
+
+def assert_adds_up(error: PlanError) -> None:
+    """What is needed is what there is and what is short, and what it is for."""
+    amount = r"([\d.]+ [GM]i?B)"
+    told = re.search(rf"needs {amount} and has {amount}, {amount} short. The {amount} are (.*)", error.message)
+    assert told, error.message
+    needed, there, short, whole = map(amount_of, told.groups()[:4])
+    assert whole == needed
+    # One decimal of a larger unit stands beside two of a smaller one.
+    assert abs(needed - there - short) <= Fraction(6, 100) * amount_of(f"1 {told[1].split()[1]}")
+    assert sum(map(amount_of, re.findall(amount, told[5]))) == needed
+
+
 def with_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
     return replace(request, topology=replace(request.topology, memory_bytes=num_bytes))
 
@@ -82,7 +112,7 @@ def test_too_little_memory_names_the_table_the_bytes_and_what_would_fit():
     assert error.short_bytes is not None
     assert error.short_bytes > 2 * 10**9
     assert as_proposed(TOO_MUCH, error.valid[0]).topology.memory_bytes == 10**9 + error.short_bytes
-    assert re.search(r"the 1GB of each rank: \d\.\d+GB short", error.message)
+    assert re.search(r"the fullest rank needs \d\.\d+ GB and has 1 GB, \d\.\d+ GB short", error.message)
     assert_all_do(TOO_MUCH, error)
 
 
@@ -98,6 +128,7 @@ def test_whatever_is_proposed_does(drawn: PlanRequest, share: int, part: float):
     else:
         return
     assert error.short_bytes is not None
+    assert_adds_up(error)
     assert_all_do(tight, error)
 
 
@@ -155,11 +186,11 @@ def test_the_memory_that_is_named_does_however_much_there_was(memory_bytes: int,
     assert_all_do(request, error)
 
 
-@pytest.mark.parametrize(("device", "written"), [("cpu", "3.02GiB"), ("cpu", "512MiB"), ("cuda", "80.3GB")])
+@pytest.mark.parametrize(("device", "written"), [("cpu", "3.02 GiB"), ("cpu", "512 MiB"), ("cuda", "80.3 GB")])
 def test_the_memory_that_there_is_is_told_as_it_was_written(device: str, written: str):
     topology = topology_of(1, 2, device=device, memory_bytes=int(BYTES.validate_python(written)))
     message = refusal_of(request_of(tables_of([50_000_000] * 80, 64), topology)).message
-    assert f"do not fit the {written} of " in message
+    assert f" and has {written}, " in message
 
 
 def test_a_little_too_little_is_not_told_to_be_much():
@@ -266,3 +297,101 @@ def test_a_rule_that_cannot_be_kept_is_named(rules: tuple[Rule, ...], field: str
     assert error.field == field
     assert words in error.message
     assert error.valid
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_smaller_chunk_alone_is_named_first_where_it_would_do(device: str):
+    topology = topology_of(1, 2, device=device)
+    activations = Dense({"activations": 4096 * 2**20, "program": 2**28})
+    wide = request_of(tables_of([100_000] * 4, 64), topology, global_size=2**14, chunk_size=4096, dense=activations)
+    most = max(memory_of_pools(wide, plan_of(wide)))
+    request = with_memory(wide, most - 5 * 2**29 * topology.ranks_per_pool)
+    error = refusal_of(request)
+    # Half is not enough.
+    assert settings_of(error.valid[0]) == {"batch.chunk_size": 1024}
+    assert_adds_up(error)
+    assert_all_do(request, error)
+
+
+def test_no_chunk_is_named_that_is_too_small_to_be_fast():
+    activations = Dense({"activations": 512 * 2**20})
+    request = request_of(tables_of([1000]), topology_of(1, 1, memory_bytes=2**27), dense=activations)
+    error = refusal_of(request)
+    assert not any(set(settings_of(valid)) == {"batch.chunk_size"} for valid in error.valid)
+    # 128 samples and the table are no more than this.
+    plan_of(with_chunk(with_memory(request, 2**27 + 2**24), 128))
+    assert_all_do(request, error)
+
+
+def test_a_chunk_beyond_the_share_of_a_rank_is_halved_from_the_share():
+    activations = Dense({"activations": 1024 * 2**20})
+    whole = request_of(
+        tables_of([1000]), topology_of(1, 1, memory_bytes=3 * 2**28), global_size=1024, dense=activations
+    )
+    error = refusal_of(replace(whole, chunk_size=2**20))
+    assert settings_of(error.valid[0]) == {"batch.chunk_size": 512}
+
+
+def request_of_job(**batch: Any) -> PlanRequest:
+    job = parse_job({"data": {"format": "synthetic"}, "batch": {"global_size": 16_384, **batch}})
+    speeds = Speeds(one_copy=1e10, all_copies=1.6e10, loopback=2e9, flops=1e11, flops_bf16=4e11)
+    here = Here(speeds, num_cores=2, memory_bytes=2**34, has_operators=True)
+    return request_from_job(resolve(job), tables_of([1000] * 20, 64), 13, here)
+
+
+def test_a_job_with_the_chunk_that_is_named_has_a_plan():
+    """What a proposal takes for its activations is what a job with such a document asks for."""
+    wide = request_of_job(chunk_size=8192)
+    (needed,) = set(memory_of_pools(wide, plan_of(wide)))
+    saved = wide.dense.memory_bytes["activations"] // 2 * wide.topology.ranks_per_pool
+    error = refusal_of(with_memory(wide, needed - saved + 2**20))
+    assert settings_of(error.valid[0]) == {"batch.chunk_size": 4096}
+    asked = request_of_job(chunk_size=4096)
+    assert with_chunk(wide, 4096) == asked
+    plan_of(with_memory(asked, needed - saved + 2**20))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
+def test_a_table_that_may_be_split_is_told_whole_and_in_its_smallest_parts(optimizer: str):
+    tables = tables_of([8_000_000] * 3, 128)
+    topology = topology_of(2, 4, device="cuda", memory_bytes=10**9)
+    error = refusal_of(request_of(tables, topology, optimizer=optimizer))
+    whole, part = ("4.1 GB", "512 MB") if optimizer == "sgd" else ("4.13 GB", "516 MB")
+    assert f"it may be split: {whole} whole, {part} a rank in 8 parts" in error.message
+    assert_adds_up(error)
+
+
+@pytest.mark.parametrize(("plan", "rules"), [("auto", (Rule("small_*", "row_wise"),)), ("row_wise", ())])
+def test_a_rule_whose_buffers_take_the_most_is_named_and_no_innocent_table(plan: str, rules: tuple[Rule, ...]):
+    small = tuple(Table(f"small_{number}", 1000, 128) for number in range(200))
+    tables = (Table("large", 10_000_000, 128), *small) if rules else small
+    topology = topology_of(4, 8, device="cuda", memory_bytes=20 * 10**9)
+    request = request_of(tables, topology, plan=plan, rules=rules, global_size=2**17, chunk_size=2**12)
+    error = refusal_of(request)
+    who = "the rule 'small_*', row_wise, takes " if rules else "the plan row_wise takes "
+    assert error.message.startswith(who)
+    assert "for buffers of its tables (200, in up to 32 parts each)" in error.message
+    assert error.table == "small_0"
+    assert_adds_up(error)
+    assert_all_do(request, error)
+
+
+def test_a_small_table_is_not_blamed_for_what_all_of_them_and_the_dense_part_take():
+    wide = request_of_job(chunk_size=8192)
+    error = refusal_of(with_memory(wide, max(memory_of_pools(wide, plan_of(wide))) // 2))
+    assert error.message.startswith("the 20 tables find no room together: the fullest node needs ")
+    assert re.search(
+        r"[\d.]+ MiB program, [\d.]+ MiB activations, |GiB program, [\d.]+ GiB activations, ", error.message
+    )
+    assert_adds_up(error)
+
+
+def test_a_rule_that_costs_nothing_is_not_blamed():
+    """In one memory gradients take as much whatever the type."""
+    tables = tables_of([10] * 8, 64)
+    request = request_of(tables, topology_of(1, 2), global_size=2**20, plan="row_wise", transport="memory")
+    (needed,) = memory_of_pools(request, plan_of(request))
+    error = refusal_of(with_memory(request, needed // 2))
+    assert error.message.startswith("table t")
+    assert " GiB gradients of pooled embeddings" in error.message
+    assert_adds_up(error)
