@@ -7,7 +7,7 @@ from sharding.plan.cost import Costs
 from sharding.plan.errors import PlanError
 from sharding.plan.fixed import allowed_ranks, fixed_split, rules_by_table, with_rank
 from sharding.plan.placement import NoRoomError, Placement, Split
-from sharding.plan.plan import Plan, ShardingType, TablePlan, state_bytes
+from sharding.plan.plan import Plan, ShardingType, TablePlan, kept_bytes
 from sharding.plan.refuse import refusal
 from sharding.plan.request import PlanRequest, Rule
 from sharding.plan.search import find_placement
@@ -82,7 +82,6 @@ def _named(request: PlanRequest, plan: TablePlan) -> TablePlan:
 
 def _why_in_parts(request: PlanRequest, plan: TablePlan) -> str:
     table, topology = plan.table, request.topology
-    num_bytes = table.weight_bytes + state_bytes(request.optimizer, table.num_rows, table.embedding_dim)
-    if num_bytes > topology.memory_bytes:
+    if kept_bytes(request.optimizer, table.num_rows, table.embedding_dim) > topology.memory_bytes:
         return f"too large for one {'node' if topology.device == 'cpu' else 'GPU'}"
     return plan.reason or "balances the ranks"

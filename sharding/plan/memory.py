@@ -7,7 +7,7 @@ on GPUs by FBGEMM's, which look a whole batch up at once.
 import math
 from collections.abc import Iterable, Sequence
 
-from sharding.plan.plan import FLOAT_BYTES, Block, Table, TablePlan, state_bytes
+from sharding.plan.plan import FLOAT_BYTES, Block, Table, TablePlan, kept_bytes
 from sharding.plan.request import PlanRequest
 from sharding.slice_size import SLICES_IN_FLIGHT, slice_size
 
@@ -37,9 +37,8 @@ class Memory:
 
     def block(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Bytes of a block on its owner."""
-        weights = num_rows * num_columns * FLOAT_BYTES
-        state = state_bytes(self._request.optimizer, num_rows, num_columns)
-        return weights + state + self.block_buffers(table, num_rows, num_columns)
+        kept = kept_bytes(self._request.optimizer, num_rows, num_columns)
+        return kept + self.block_buffers(table, num_rows, num_columns)
 
     def block_buffers(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Of that what is neither weights nor state, which in one memory is the same on every rank."""
@@ -62,8 +61,8 @@ class Memory:
 
     def copy(self, table: Table) -> int:
         """Bytes of a copy on each rank."""
-        state = state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
-        return table.weight_bytes + state + self.copy_buffers(table)
+        kept = kept_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
+        return kept + self.copy_buffers(table)
 
     def copy_buffers(self, table: Table) -> int:
         """Of that what is neither weights nor state: gradients of its bags, and their sums by row."""

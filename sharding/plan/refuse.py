@@ -12,7 +12,7 @@ from sharding.plan.errors import PlanError
 from sharding.plan.fixed import types_by_table
 from sharding.plan.memory import Memory
 from sharding.plan.placement import NoRoomError, Placement, Split
-from sharding.plan.plan import state_bytes
+from sharding.plan.plan import kept_bytes
 from sharding.plan.request import PlanRequest
 from sharding.plan.search import find_placement
 
@@ -129,10 +129,7 @@ def _least_memory(
     """Bytes with which there is a plan, as a document says them, the fewest but for GRAIN, and where tables are then;
     None where even room for everything on each rank (on CPUs: each node) is not enough."""
     topology = request.topology
-    needed = sum(
-        split.table.weight_bytes + state_bytes(request.optimizer, split.table.num_rows, split.table.embedding_dim)
-        for split in splits
-    )
+    needed = sum(kept_bytes(request.optimizer, of.table.num_rows, of.table.embedding_dim) for of in splits)
     least, most = max(needed // topology.num_pools, topology.memory_bytes), _everything_on_one(request, splits)
 
     def placed(num_bytes: int) -> Placement | None:

@@ -9,7 +9,7 @@ from sharding.plan.cost import Costs
 from sharding.plan.fixed import rules_by_table, types_by_table
 from sharding.plan.memory import Memory
 from sharding.plan.placement import Placement, Split
-from sharding.plan.plan import FLOAT_BYTES, Table, state_bytes
+from sharding.plan.plan import Table, kept_bytes
 from sharding.plan.request import PlanRequest
 
 NEAR = 32
@@ -46,7 +46,8 @@ def all_uses(request: PlanRequest, placement: Placement) -> list[Uses]:
     buffers = [[0] * len(splits) for _ in kept]
     for number in range(len(splits)):
         for part in placement.parts_of(number):
-            pool, of_block = topology.pool(part.rank), _kept(request, part.block.num_rows, part.block.num_columns)
+            pool = topology.pool(part.rank)
+            of_block = kept_bytes(request.optimizer, part.block.num_rows, part.block.num_columns)
             kept[pool] += of_block
             buffers[pool][number] += part.num_bytes - of_block
     return [Uses(*of_pool, exchanged, others) for of_pool in zip(kept, buffers, strict=True)]
@@ -106,13 +107,13 @@ def rule_to_blame(request: PlanRequest, splits: Sequence[Split], uses: Uses) -> 
 
 def is_innocent(request: PlanRequest, table: Table, short_bytes: int) -> bool:
     """Whether others would have no room either without it."""
-    return len(request.tables) > 1 and _kept(request, table.num_rows, table.embedding_dim) < short_bytes
+    return len(request.tables) > 1 and kept_bytes(request.optimizer, table.num_rows, table.embedding_dim) < short_bytes
 
 
 def table_in_words(request: PlanRequest, split: Split, is_automatic: bool) -> str:
     """That it finds no room: whole, and in the smallest parts that it may be in."""
     device, table = request.topology.device, split.table
-    size = in_sentence(_kept(request, table.num_rows, table.embedding_dim), device)
+    size = in_sentence(kept_bytes(request.optimizer, table.num_rows, table.embedding_dim), device)
     if is_automatic:
         split = _finest(Choices(request, Costs(request)), split)
     if split.type == "data_parallel":
@@ -120,14 +121,10 @@ def table_in_words(request: PlanRequest, split: Split, is_automatic: bool) -> st
     elif len(split.parts) == 1:
         size += ", whole on one rank"
     else:
-        on_rank = _kept(request, split.parts[0].num_rows, split.parts[0].num_columns)
+        on_rank = kept_bytes(request.optimizer, split.parts[0].num_rows, split.parts[0].num_columns)
         may_be = "it may be split: " if is_automatic else ""
         size = f"{may_be}{size} whole, {in_sentence(on_rank, device)} a rank in {len(split.parts)} parts"
     return f"table {table.name} ({size}) finds no room"
-
-
-def _kept(request: PlanRequest, num_rows: int, num_columns: int) -> int:
-    return num_rows * num_columns * FLOAT_BYTES + state_bytes(request.optimizer, num_rows, num_columns)
 
 
 def _dear_tables(request: PlanRequest, splits: Sequence[Split]) -> dict[int | None, list[int]]:
