@@ -16,7 +16,7 @@ COMPILE = ["-std=c++20", "-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", 
 if sys.platform == "linux":
     # At compile time alone: the linker adds no OpenMP of its own, so that the threads are those of torch.
     COMPILE.append("-fopenmp")
-LIBRARIES = {"sharding.native._tables": "sharding/native/tables", "dlrm.native._interaction": "dlrm/native"}
+LIBRARIES = {"sharding.native._tables": "sharding/native/tables", "dlrm.native._dense": "dlrm/native"}
 SHARED = "sharding/native"
 """Headers of both."""
 

@@ -18,7 +18,7 @@ import sharding
 from benchmarks.cells import Cell
 from benchmarks.roofline import Rates
 from benchmarks.worlds import Stretch
-from dlrm.native import has_own_interaction
+from dlrm.native import has_own_operators
 from sharding.native import load_library
 
 SOURCES = (".py", ".cpp", ".h", ".so")
@@ -85,7 +85,7 @@ def setting() -> dict[str, Any]:
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "torchrec", "fbgemm-gpu-cpu")},
-        "operators": "own" if load_library("tables") and has_own_interaction() else "those of libraries",
+        "operators": "own" if load_library("tables") and has_own_operators() else "those of libraries",
         "code": _fingerprint(),
     }
 

@@ -75,7 +75,7 @@ def build_parts(
     )
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     num_extra = job.moments.num_extra_sums if job.moments is not None else 0
-    sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra)
+    sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra, transport=job.sharding.transport)
     reduction = _make_reduction(job, model, optimizer, sums)
     estimator = make_estimator(resolved, model, sums)
     clock = PartClock()

@@ -1,11 +1,12 @@
-"""Sums over the samples of a batch in one flat buffer, added up over ranks in one all-reduce."""
+"""Sums over the samples of a batch in one flat buffer, added up over ranks."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
-import torch.distributed as dist
 
 from sharding.ranks import Ranks
+from sharding.sums import Pending, make_adder
 
 
 class FlatSums:
@@ -14,15 +15,23 @@ class FlatSums:
     Every parameter's `.grad` is a view of it: backward adds into it, without copies.
     """
 
-    def __init__(self, parameters: Sequence[torch.nn.Parameter], ranks: Ranks, *, num_extra: int) -> None:
-        """parameters: of one number format, which the sums have too. num_extra: sums of P beside the gradient."""
-        self._group = ranks.dense_group
+    def __init__(
+        self,
+        parameters: Sequence[torch.nn.Parameter],
+        ranks: Ranks,
+        *,
+        num_extra: int,
+        transport: Literal["auto", "memory", "network"] = "auto",
+    ) -> None:
+        """parameters: of one number format, which the sums have too. num_extra: sums of P beside the gradient.
+        transport: how ranks reach each other; memory where they share it, unless the network is asked for. Collective.
+        """
         self.sizes = [parameter.numel() for parameter in parameters]
         self._shapes = [parameter.shape for parameter in parameters]
         num_elements = sum(self.sizes)
         dtype = parameters[0].dtype
-        self._buffer = torch.zeros((1 + num_extra) * num_elements, dtype=dtype, device=ranks.device)
-        self.gradient, *self.extra = self._buffer.split(num_elements)
+        self._adder = make_adder(ranks, (1 + num_extra) * num_elements, dtype, transport)
+        self.gradient, *self.extra = self._adder.buffer.split(num_elements)
         """Each [P]."""
         for parameter, gradient in zip(parameters, self.shaped(self.gradient), strict=True):
             parameter.grad = gradient
@@ -32,14 +41,13 @@ class FlatSums:
         return [part.view(shape) for part, shape in zip(flat.split(self.sizes), self._shapes, strict=True)]
 
     def zero(self) -> None:
-        self._buffer.zero_()
+        self._adder.buffer.zero_()
 
     def total(self) -> torch.Tensor:
         """Sum of all that is here: not finite where any of it is not."""
-        return self._buffer.sum()
+        return self._adder.buffer.sum()
 
-    def start(self, *, with_extra: bool) -> dist.Work:
-        """Begin to sum over all ranks; `wait()` on the result before reading."""
-        work = dist.all_reduce(self._buffer if with_extra else self.gradient, group=self._group, async_op=True)
-        assert work is not None, "an asynchronous collective returns its work"
-        return work
+    def start(self, *, with_extra: bool) -> Pending:
+        """Begin to sum over all ranks, once all have agreed; `wait()` on the result before reading."""
+        num_elements = len(self._adder.buffer) if with_extra else len(self.gradient)
+        return self._adder.start(num_elements)

@@ -28,9 +28,7 @@ def run(*command: str | Path, **environment: str) -> str:
 
 SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "service", "dlrm", "sharding")
 OPERATORS = {
-    f"{library}.{kind}"
-    for library in ("sharding/native/_tables", "dlrm/native/_interaction")
-    for kind in ("so", "json")
+    f"{library}.{kind}" for library in ("sharding/native/_tables", "dlrm/native/_dense") for kind in ("so", "json")
 }
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from dlrm.model.vectors import joined
-from dlrm.native import has_own_interaction
+from dlrm.native import is_fit_for_own
 
 
 class Interaction(nn.Module):
@@ -27,8 +27,7 @@ class Interaction(nn.Module):
 
     def forward(self, bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
         """bottom [c, D], pooled [c, F, D] -> [c, beside + V (V - 1) / 2], in the number format of the bottom."""
-        is_fit = pooled.device.type == "cpu" and pooled.dtype == torch.float32 and pooled.numel() > 0
-        if is_fit and has_own_interaction():
+        if pooled.numel() > 0 and is_fit_for_own(pooled):
             return _OwnInteraction.apply(_nothing_like(pooled) if bottom is None else bottom, pooled)
         return self._in_plain_torch(bottom, pooled)
 

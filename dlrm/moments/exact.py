@@ -12,6 +12,7 @@ from dlrm.model.products import has_own_products, weight_gradient
 from dlrm.moments.estimator import Estimator, Positions
 from dlrm.moments.moments import Moments
 from dlrm.moments.positions import bounds, chunks_of, num_in
+from dlrm.moments.squares import squared_gradient
 from sharding.dense import FlatSums
 
 LEAST_RUN = 2048
@@ -54,7 +55,6 @@ class ExactMoments(Estimator):
         self._runs = self._runs_of_a_batch
         """Of the batch that is measured now."""
         self._sum_of_measured = sums.extra[1] if config.has_runs else sums.gradient
-        self._put_aside = torch.zeros_like(sums.gradient) if config.has_runs else sums.gradient
         names = [name for name, _ in model.named_parameters()]
         self._squares = dict(zip(names, sums.shaped(sums.extra[0]), strict=True))
         covered: set[str] = set()
@@ -81,27 +81,28 @@ class ExactMoments(Estimator):
 
     def _chunks_of_runs(self, share: Positions) -> Iterator[tuple[int, int]]:
         """Those measured and those between them; what was summed before a measured one is put aside meanwhile."""
-        gradient, put_aside = self._sums.gradient, self._put_aside.zero_()
-        self._sum_of_measured.zero_()
+        gradient, put_aside = self._sums.gradient, None
         for first, behind, is_measured in _split(self._runs, share):
             self._is_watching = is_measured
             if is_measured and first > 0:
-                put_aside += gradient
+                put_aside = gradient.clone() if put_aside is None else put_aside.add_(gradient)
                 gradient.zero_()
             yield from chunks_of(first, behind, self._chunk_size)
             if is_measured:
                 self._sum_of_measured += gradient
         self._is_watching = False
-        gradient += put_aside
+        if put_aside is not None:
+            gradient += put_aside
 
     def moments(self, num_valid: int, mean_weight: float) -> Moments | None:
         num_measured = sum(num_in(first, behind, num_valid) for first, behind in self._runs)
         if not self.is_measuring or num_measured < 2:
             return None
         mean = self._sums.gradient
-        mean_square = self._sums.extra[0] / (num_measured * mean_weight**2)
+        # In place: the next batch begins with zeros anyway.
+        mean_square = self._sums.extra[0].div_(num_measured * mean_weight**2)
         is_whole = num_measured == num_valid
-        measured_mean = mean if is_whole else self._sum_of_measured / (num_measured * mean_weight)
+        measured_mean = mean if is_whole else self._sum_of_measured.div_(num_measured * mean_weight)
         return Moments(mean, mean_square, measured_mean, num_valid, num_measured, num_measured)
 
     def _watch(self, name: str, layer: nn.Linear) -> None:
@@ -115,28 +116,26 @@ class ExactMoments(Estimator):
                 if x.dim() != 2:
                     raise ValueError(f"{name} has inputs {list(x.shape)}, and exact moments need one a sample")
                 x, y = x.detach(), output.detach() if is_activated else None
-                output.register_hook(lambda d: self._add(x, _before_activation(d, y), weight_squares, bias_squares))
+                output.register_hook(lambda d: self._add(x, d, y, weight_squares, bias_squares))
 
         layer.register_forward_hook(watch)
 
     @torch.no_grad()
     def _add(
-        self, x: torch.Tensor, d: torch.Tensor, weight_squares: torch.Tensor, bias_squares: torch.Tensor | None
+        self,
+        x: torch.Tensor,
+        d: torch.Tensor,
+        y: torch.Tensor | None,
+        weight_squares: torch.Tensor,
+        bias_squares: torch.Tensor | None,
     ) -> None:
-        """x [c, inputs], d [c, outputs]"""
+        """x [c, inputs], d and y [c, outputs]"""
         dtype = torch.bfloat16 if self._is_bf16 else weight_squares.dtype
-        x_squared, d_squared = x.to(dtype).square(), d.to(dtype).square()
+        x_squared, d_squared = x.to(dtype).square(), squared_gradient(d, y, bias_squares, dtype)
         if has_own_products(x.device, dtype):
             weight_squares += weight_gradient(d_squared, x_squared)
         else:
             weight_squares += d_squared.T @ x_squared
-        if bias_squares is not None:
-            bias_squares += d_squared.sum(dim=0, dtype=bias_squares.dtype)
-
-
-def _before_activation(d: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
-    """The gradient of what a layer's ReLU got, from that of its output y; None where it has no ReLU."""
-    return d if y is None else torch.ops.aten.threshold_backward(d, y, 0)
 
 
 def _measured_runs(config: MomentsConfig, global_size: int) -> list[tuple[int, int]]:

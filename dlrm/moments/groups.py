@@ -53,5 +53,5 @@ class GroupMoments(Estimator):
             return None
         mean = self._sums.gradient
         # sum_d (n_d / n) (G_d / (n_d m))^2, with m the mean weight.
-        mean_square = self._sums.extra[0] / (num_valid * mean_weight**2)
+        mean_square = self._sums.extra[0].div_(num_valid * mean_weight**2)
         return Moments(mean, mean_square, mean, num_valid, num_valid, num_compared)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from dlrm.native import is_fit_for_own
+
 LEAST_VARIANCE = 2.0**-20
 """Least variance of an element, as a share of its mean square: below it fp32 differences are rounding."""
 
@@ -33,7 +35,7 @@ class Moments:
         """[P] Of the gradients of single samples, unbiased but for the least one; 0 where no gradient was seen."""
         variance = torch.addcmul(self.mean_square, self.measured_mean, self.measured_mean, value=-1.0)
         least = self.mean_square * LEAST_VARIANCE
-        return torch.maximum(variance, least, out=least).mul_(self._to_single_samples)
+        return torch.maximum(variance, least, out=least).mul_(self.to_single_samples)
 
     def noise(self, sizes: list[int]) -> tuple[list[float], list[float]]:
         """tr(Sigma) and |G|^2 of each part of the parameters, unbiased, and so not always positive.
@@ -43,20 +45,22 @@ class Moments:
         |G|^2 = sum g^2 - tr(Sigma) / n (McCandlish et al. 2018, arXiv 1812.06162, appendix A, for any number of groups,
         of any size).
         """
-        squares = _sums(self.mean_square, sizes)
-        squared_norms, measured_norms = (_squared_norms(mean, sizes) for mean in (self.mean, self.measured_mean))
-        # [3, parts], in one transfer from the device
-        squares, squared_norms, measured_norms = torch.stack([squares, squared_norms, measured_norms]).cpu()
-        traces = self._to_single_samples * (squares - measured_norms)
+        # In one transfer from the device.
+        squares, squared_norms, measured_norms = self._sums(sizes).cpu()
+        traces = self.to_single_samples * (squares - measured_norms)
         return traces.tolist(), (squared_norms - traces / self.num_samples).tolist()
 
     @property
-    def _to_single_samples(self) -> float:
+    def to_single_samples(self) -> float:
+        """m / (k - 1): what makes a mean of squared deviations a variance of single samples."""
         return self.num_measured / (self.num_compared - 1)
 
-
-def _sums(flat: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-    return torch.stack([part.sum(dtype=torch.float64) for part in flat.split(sizes)])
+    def _sums(self, sizes: list[int]) -> torch.Tensor:
+        """[3, parts] of s, g^2 and the measured mean's square, as float64."""
+        if is_fit_for_own(self.mean):
+            return torch.ops.dlrm_dense.moment_sums(self.mean_square, self.mean, self.measured_mean, sizes)
+        squares = torch.stack([part.sum(dtype=torch.float64) for part in self.mean_square.split(sizes)])
+        return torch.stack([squares, _squared_norms(self.mean, sizes), _squared_norms(self.measured_mean, sizes)])
 
 
 def _squared_norms(flat: torch.Tensor, sizes: list[int]) -> torch.Tensor:

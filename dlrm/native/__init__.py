@@ -1,10 +1,20 @@
-"""Own operators of the dense part on the CPU: the interaction. Built when the package is installed, by setup.py."""
+"""Own operators of the dense part on the CPU: the interaction, and what moments are made of and used for.
+
+Built when the package is installed, by setup.py; plain torch serves instead where they could not be.
+"""
 
 from pathlib import Path
+
+import torch
 
 from sharding.native import load_library
 
 
-def has_own_interaction() -> bool:
-    """Whether `torch.ops.dlrm_dense` is there; plain torch serves instead where it could not be built."""
-    return load_library("interaction", Path(__file__).parent)
+def has_own_operators() -> bool:
+    """Whether `torch.ops.dlrm_dense` is there."""
+    return load_library("dense", Path(__file__).parent)
+
+
+def is_fit_for_own(tensor: torch.Tensor) -> bool:
+    """Whether they are there, and made for its numbers."""
+    return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and has_own_operators()

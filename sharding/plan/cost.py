@@ -24,6 +24,10 @@ COPY_PASSES = 6
 """Times that a table of which every rank has a copy is read or written whole in a step: sums are cleared and scaled,
 then it is stepped."""
 
+SUM_PASSES = 4
+"""Times that what ranks add up in memory is read or written whole by each: its part from all ranks, its part, and all
+parts when they are copied back."""
+
 
 class Load(NamedTuple):
     """Seconds of one rank in a step, by term."""
@@ -146,8 +150,14 @@ class Costs:
         dense, flops = self._request.dense, self._request.topology.flops
         return Load(
             dense=dense.flops / flops if flops else 0.0,
-            all_reduce=self._request.topology.seconds_to_sum(dense.sum_bytes),
+            all_reduce=self._seconds_to_sum(dense.sum_bytes),
         )
+
+    def _seconds_to_sum(self, num_bytes: int) -> float:
+        topology = self._request.topology
+        if self._request.is_exchanged:
+            return topology.seconds_to_sum(num_bytes)
+        return SUM_PASSES * num_bytes / self._bandwidth if topology.world_size > 1 else 0.0
 
     def traffic(self, plan: TablePlan) -> Traffic:
         """Of one table. What stays on its rank is not counted."""

@@ -7,10 +7,10 @@ import torch
 from sharding.agree import told_by_all
 from sharding.plan import Plan
 from sharding.ranks import Ranks
+from sharding.shared import is_one_machine
 from sharding.tables import native
 from sharding.tables.optimizer import TableOptimizer
 from sharding.tables.owner import NativeOwner, Owner
-from sharding.tables.shared import is_one_machine
 from sharding.tables.transport import Transport
 
 

@@ -2,8 +2,8 @@
 
 import torch
 
+from sharding.shared import SharedBuffer, whole_lines
 from sharding.tables.bags import Bags
-from sharding.tables.shared import SharedBuffer, whole_lines
 
 INDEX = torch.int64
 

@@ -12,12 +12,12 @@ import torch.distributed as dist
 
 from sharding.plan import Plan
 from sharding.ranks import Ranks
+from sharding.shared import SharedBuffer, shared_by_all, whole_lines
 from sharding.tables import native
 from sharding.tables.bags import Bags
 from sharding.tables.desk import Desk
 from sharding.tables.optimizer import TableOptimizer
 from sharding.tables.shard import Place, Shard, make_shard, places_on
-from sharding.tables.shared import SharedBuffer, shared_by_all, whole_lines
 from sharding.tables.transport import Terms
 
 

@@ -5,7 +5,7 @@ import torch
 
 from dlrm.model import interaction
 from dlrm.model.interaction import Interaction
-from dlrm.native import has_own_interaction
+from dlrm.native import has_own_operators
 
 BY = ["own", "plain"]
 SHAPES = [(1, 26, 64), (130, 26, 64), (7, 3, 5), (65, 1, 4), (9, 40, 33), (3, 17, 16), (4, 7, 128)]
@@ -15,10 +15,10 @@ SHAPES = [(1, 26, 64), (130, 26, 64), (7, 3, 5), (65, 1, 4), (9, 40, 33), (3, 17
 @pytest.fixture(params=BY)
 def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "own":
-        if not has_own_interaction():
+        if not has_own_operators():
             pytest.skip("the operator is not built here")
     else:
-        monkeypatch.setattr(interaction, "has_own_interaction", lambda: False)
+        monkeypatch.setattr(interaction, "is_fit_for_own", lambda _: False)
     return request.param
 
 
@@ -106,7 +106,7 @@ def test_no_samples_are_no_rows(by: str):
 
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_the_result_does_not_depend_on_the_threads_nor_on_the_chunk(num_threads: int):
-    if not has_own_interaction():
+    if not has_own_operators():
         pytest.skip("the operator is not built here")
     bottom, pooled = drawn((300, 5, 8), has_bottom=True)
     assert bottom is not None
@@ -137,7 +137,7 @@ def test_strided_tensors_are_taken_as_they_read(by: str):
     ],
 )
 def test_the_operator_refuses_what_it_cannot_read(bottom: torch.Tensor, pooled: torch.Tensor, message: str):
-    if not has_own_interaction():
+    if not has_own_operators():
         pytest.skip("the operator is not built here")
     with pytest.raises(RuntimeError, match=message):
         torch.ops.dlrm_dense.interact(bottom, pooled)

@@ -8,7 +8,7 @@ import torch
 from dlrm.config import ModelConfig
 from dlrm.model import interaction, linear, make_dense_part
 from dlrm.model.products import has_own_products
-from dlrm.native import has_own_interaction
+from dlrm.native import has_own_operators
 
 NAN = float("nan")
 NUM_DENSE, NUM_FEATURES, DIM = 5, 3, 16
@@ -17,14 +17,14 @@ NUM_DENSE, NUM_FEATURES, DIM = 5, 3, 16
 @pytest.fixture(params=["own", "onednn", "torch"])
 def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the own operator, with oneDNN's products alone, or by torch throughout."""
-    if request.param == "own" and not has_own_interaction():
+    if request.param == "own" and not has_own_operators():
         pytest.skip("the operator is not built here")
     if request.param != "torch" and not has_own_products(torch.device("cpu"), torch.float32):
         pytest.skip("torch has no oneDNN here")
     if request.param == "torch":
         monkeypatch.setattr(linear, "has_own_products", lambda *_: False)
     if request.param != "own":
-        monkeypatch.setattr(interaction, "has_own_interaction", lambda: False)
+        monkeypatch.setattr(interaction, "is_fit_for_own", lambda _: False)
     return request.param
 
 

@@ -1,6 +1,5 @@
 """Variance reduction: between the backward pass and the optimizer, whichever it is."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,28 +7,13 @@ from torch.optim import Optimizer
 
 from dlrm.config import VarianceReductionConfig
 from dlrm.moments import Moments
-from dlrm.moments.moments import LEAST_VARIANCE
+from dlrm.variance_reduction.factors import AtBounds, Factors
 from sharding.dense import FlatSums
-
-
-@dataclass(frozen=True)
-class AtBounds:
-    """Shares of the elements of the dense parameters."""
-
-    gamma: float
-    """Those whose factor is the least."""
-    one: float
-    """Those that are left as they are."""
 
 
 class VarianceReduction:
     """VRGD (arXiv 2309.13681, algorithms 1 to 5): steps an optimizer with each element of the gradient, or of the
-    update, scaled by its squared signal-to-noise ratio, over the mean of its tensor and within [gamma, 1].
-
-    The ratio is that of this step's gradient and of the variance of about one batch of samples: a step that measured a
-    share of its batch moves the variance by that share. Few samples alone would miss those that make the variance of
-    some elements, whose ratios would then rule the mean of their tensor.
-    """
+    update, scaled by its factor."""
 
     def __init__(
         self,
@@ -51,10 +35,8 @@ class VarianceReduction:
         self._beta = config.beta3 if is_smoothed else 0.0
         self._global_size = global_size
         self._seed = seed
-        self._variance = torch.zeros_like(sums.gradient)
-        """[P], of the gradients of single samples."""
-        self._smoothed = torch.zeros_like(sums.gradient)
-        """[P], without bias correction."""
+        variance, smoothed = torch.zeros_like(sums.gradient), torch.zeros_like(sums.gradient)
+        self._factors = Factors(variance, smoothed, sums.sizes, config.gamma, self._beta)
         self._num_measured = torch.zeros((), dtype=torch.int64)
 
     def step(self, moments: Moments | None, index: int) -> AtBounds | None:
@@ -67,7 +49,7 @@ class VarianceReduction:
         if not self.has_measured:
             self._optimizer.step()
             return None
-        factor = self._smoothed / (1 - self._beta ** self._num_measured.item())
+        factor = self._factors.smoothed / (1 - self._beta ** self._num_measured.item())
         factor = self._controlled(factor, index)
         if self._config.scale == "gradient":
             self._sums.gradient *= factor
@@ -83,41 +65,13 @@ class VarianceReduction:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds; tensors are not copied, and may be loaded in place."""
-        return {"variance": self._variance, "smoothed": self._smoothed, "num_measured": self._num_measured}
+        factors = self._factors
+        return {"variance": factors.variance, "smoothed": factors.smoothed, "num_measured": self._num_measured}
 
     def _measure(self, moments: Moments) -> AtBounds:
-        self._move_variance(moments)
-        # r is at most 2^20, however little of an element was measured.
-        ratio = moments.mean.square()
-        variance = torch.maximum(self._variance, LEAST_VARIANCE * ratio)
-        # Signs, here and below, since a `where` or a comparison takes as long as several such passes.
-        is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self._variance.sign())
-        ratio.div_(variance).nan_to_num_(nan=0.0).mul_(is_alive)
-        for part, is_part_alive in zip(ratio.split(self._sums.sizes), is_alive.split(self._sums.sizes), strict=True):
-            self._clip(part, is_part_alive)
-        factor = ratio
-        self._smoothed.lerp_(factor, 1 - self._beta)
-        self._num_measured += 1
-        at_bounds = [torch.eq(factor, bound, out=is_alive).sum() for bound in (self._config.gamma, 1.0)]
-        return AtBounds(*(number / factor.numel() for number in torch.stack(at_bounds).tolist()))
-
-    def _move_variance(self, moments: Moments) -> None:
-        """By the share that was measured; of elements that were seen, since it is no news that a few samples miss some.
-
-        One that was never seen before takes what is seen now.
-        """
         share = moments.num_measured / self._global_size if self.has_measured else 1.0
-        is_seen = moments.mean_square.sign()
-        weight = torch.addcmul(is_seen, is_seen, self._variance.sign(), value=share - 1.0)
-        self._variance.lerp_(moments.variance(), weight)
-
-    def _clip(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> None:
-        """Make the ratios of one tensor its factors, in place; is_alive in ones and zeros. Elements without gradient
-        are dead, and count in no mean; all of them dead are left alone.
-        """
-        mean_ratio = ratio.sum() / is_alive.sum()
-        # Over a mean of nothing, or of 0.
-        ratio.div_(mean_ratio).clamp_(self._config.gamma, 1.0).nan_to_num_(nan=1.0)
+        self._num_measured += 1
+        return self._factors.move(moments, share)
 
     def _controlled(self, factor: torch.Tensor, index: int) -> torch.Tensor:
         if self._config.control is None:

@@ -1,0 +1,339 @@
+// What moments of the gradient are made of and what follows from them, in one or two passes over the numbers where plain
+// torch makes some thirty. Sums are taken block by block, and the blocks added in their order: the same on any number of
+// threads.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "every_cpu.h"
+
+namespace dlrm_dense {
+
+namespace {
+
+constexpr int64_t BLOCK = 8192;  // elements: their arrays stay in the second-level cache between two passes
+constexpr int LANES = 16;        // sums side by side, so that they fit vectors of any width
+constexpr int64_t ROWS_A_SUM = 128;  // summed in fp32 before they join the others
+constexpr int64_t COLUMNS = 64;      // of a task: whole cache lines of bf16
+constexpr float LEAST_VARIANCE = 0x1p-20f;  // see dlrm/moments/moments.py
+
+// Calls add(block number, first, count) for each block of [0, count), on all threads.
+template <typename Body>
+void for_blocks(int64_t count, const Body& body) {
+  const int64_t num_blocks = (count + BLOCK - 1) / BLOCK;
+  at::parallel_for(0, num_blocks, 2, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block)
+      body(block, block * BLOCK, std::min(BLOCK, count - block * BLOCK));
+  });
+}
+
+template <typename Sums, typename Body>
+Sums summed(int64_t count, const Body& body) {
+  std::vector<Sums> of_blocks((count + BLOCK - 1) / BLOCK);
+  for_blocks(count, [&](int64_t block, int64_t first, int64_t size) { of_blocks[block] = body(first, size); });
+  Sums total;
+  for (const Sums& sums : of_blocks) total += sums;
+  return total;
+}
+
+// One number from each lane.
+struct Lanes {
+  double lanes[LANES] = {};
+  INLINE double total() const {
+    double sum = 0;
+    for (double lane : lanes) sum += lane;
+    return sum;
+  }
+};
+
+// Calls body(i, lane) for all of [0, count).
+template <typename Body>
+INLINE void for_lanes(int64_t count, const Body& body) {
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES)
+#pragma GCC ivdep
+    for (int lane = 0; lane < LANES; ++lane) body(i + lane, lane);
+  for (int lane = 0; i + lane < count; ++lane) body(i + lane, lane);
+}
+
+struct Sums {
+  double mean_squares = 0, squared_means = 0, squared_measured_means = 0;
+  void operator+=(const Sums& more) {
+    mean_squares += more.mean_squares;
+    squared_means += more.squared_means;
+    squared_measured_means += more.squared_measured_means;
+  }
+};
+
+FOR_EVERY_CPU Sums sums_of_block(const float* mean_square, const float* mean, const float* measured_mean, int64_t count) {
+  Lanes squares, means, measured;
+  for_lanes(count, [&](int64_t i, int lane) INLINE_LAMBDA {
+    squares.lanes[lane] += mean_square[i];
+    means.lanes[lane] += static_cast<double>(mean[i]) * mean[i];
+    measured.lanes[lane] += static_cast<double>(measured_mean[i]) * measured_mean[i];
+  });
+  return {squares.total(), means.total(), measured.total()};
+}
+
+struct Factors {
+  float* variance;
+  float* smoothed;
+  const float* mean;
+  const float* mean_square;
+  const float* measured_mean;
+  float to_single_samples, share, gamma, rate;
+};
+
+struct Ratios {
+  double sum = 0, num_alive = 0;
+  void operator+=(const Ratios& more) {
+    sum += more.sum;
+    num_alive += more.num_alive;
+  }
+};
+
+struct AtBounds {
+  int64_t gamma = 0, one = 0;
+  void operator+=(const AtBounds& more) {
+    gamma += more.gamma;
+    one += more.one;
+  }
+};
+
+// As torch has it: exact at both ends.
+INLINE float lerp(float from, float to, float weight) {
+  return weight < 0.5f ? from + weight * (to - from) : to - (to - from) * (1.0f - weight);
+}
+
+// Moves the variances of a block; leaves its ratios.
+FOR_EVERY_CPU Ratios move_block(const Factors& factors, int64_t first, int64_t count, float* ratios) {
+  float* variances = factors.variance + first;
+  const float* means = factors.mean + first;
+  const float* mean_squares = factors.mean_square + first;
+  const float* measured_means = factors.measured_mean + first;
+  const float to_single_samples = factors.to_single_samples, share = factors.share;
+  Lanes sum, num_alive;
+  for_lanes(count, [&](int64_t i, int lane) INLINE_LAMBDA {
+    const float mean_square = mean_squares[i], old = variances[i];
+    const float around_mean = mean_square - measured_means[i] * measured_means[i];
+    const float measured = std::max(around_mean, mean_square * LEAST_VARIANCE) * to_single_samples;
+    const float weight = mean_square > 0.0f ? (old > 0.0f ? share : 1.0f) : 0.0f;
+    const float variance = lerp(old, measured, weight);
+    variances[i] = variance;
+    const float squared_mean = means[i] * means[i];
+    const float ratio = squared_mean / std::max(variance, squared_mean * LEAST_VARIANCE);
+    // No short cuts: they would be branches.
+    const float alive = (variance > 0.0f) & ((mean_square > 0.0f) | (means[i] != 0.0f)) ? 1.0f : 0.0f;
+    ratios[i] = alive > 0.0f ? ratio : 0.0f;
+    sum.lanes[lane] += ratios[i];
+    num_alive.lanes[lane] += alive;
+  });
+  return {sum.total(), num_alive.total()};
+}
+
+// Makes the ratios of a block its factors, and smooths them.
+FOR_EVERY_CPU AtBounds clip_block(const Factors& factors, int64_t first, int64_t count, const float* ratios, float mean_ratio) {
+  float* smoothed = factors.smoothed + first;
+  const float gamma = factors.gamma, rate = factors.rate;
+  int32_t at_gamma[LANES] = {}, at_one[LANES] = {};
+  for_lanes(count, [&](int64_t i, int lane) INLINE_LAMBDA {
+    // A mean of nothing is no number, and one of 0 says nothing either.
+    const float factor = mean_ratio > 0 ? std::min(std::max(ratios[i] / mean_ratio, gamma), 1.0f) : 1.0f;
+    smoothed[i] = lerp(smoothed[i], factor, rate);
+    at_gamma[lane] += factor == gamma;
+    at_one[lane] += factor == 1.0f;
+  });
+  AtBounds total;
+  for (int lane = 0; lane < LANES; ++lane) total += {at_gamma[lane], at_one[lane]};
+  return total;
+}
+
+void check_flat(const at::Tensor& tensor, int64_t size, const char* name) {
+  TORCH_CHECK(tensor.dim() == 1 && tensor.size(0) == size && tensor.scalar_type() == at::kFloat && tensor.is_contiguous(),
+              name, " must be fp32 [", size, "], without gaps");
+}
+
+void check_sizes(at::IntArrayRef sizes, int64_t size) {
+  int64_t sum = 0;
+  for (int64_t part : sizes) sum += part;
+  TORCH_CHECK(sum == size, "sizes must add up to ", size, ", and are ", sum);
+}
+
+// [3, parts]
+at::Tensor moment_sums(
+    const at::Tensor& mean_square, const at::Tensor& mean, const at::Tensor& measured_mean, at::IntArrayRef sizes) {
+  const int64_t size = mean.numel();
+  check_flat(mean_square, size, "mean_square");
+  check_flat(mean, size, "mean");
+  check_flat(measured_mean, size, "measured_mean");
+  check_sizes(sizes, size);
+  const int64_t num_parts = sizes.size();
+  at::Tensor result = at::empty({3, num_parts}, mean.options().dtype(at::kDouble));
+  double* to = result.mutable_data_ptr<double>();
+  const float* squares = mean_square.const_data_ptr<float>();
+  const float* means = mean.const_data_ptr<float>();
+  const float* measured = measured_mean.const_data_ptr<float>();
+  int64_t start = 0;
+  for (int64_t part = 0; part < num_parts; start += sizes[part++]) {
+    const Sums sums = summed<Sums>(sizes[part], [&](int64_t first, int64_t count) {
+      return sums_of_block(squares + start + first, means + start + first, measured + start + first, count);
+    });
+    to[part] = sums.mean_squares;
+    to[num_parts + part] = sums.squared_means;
+    to[2 * num_parts + part] = sums.squared_measured_means;
+  }
+  return result;
+}
+
+std::tuple<int64_t, int64_t> move_factors(
+    at::Tensor variance, at::Tensor smoothed, const at::Tensor& mean, const at::Tensor& mean_square,
+    const at::Tensor& measured_mean, at::IntArrayRef sizes, double to_single_samples, double share, double gamma,
+    double rate) {
+  const int64_t size = mean.numel();
+  check_flat(variance, size, "variance");
+  check_flat(smoothed, size, "smoothed");
+  check_flat(mean, size, "mean");
+  check_flat(mean_square, size, "mean_square");
+  check_flat(measured_mean, size, "measured_mean");
+  check_sizes(sizes, size);
+  Factors factors{variance.mutable_data_ptr<float>(),
+                  smoothed.mutable_data_ptr<float>(),
+                  mean.const_data_ptr<float>(),
+                  mean_square.const_data_ptr<float>(),
+                  measured_mean.const_data_ptr<float>(),
+                  static_cast<float>(to_single_samples),
+                  static_cast<float>(share),
+                  static_cast<float>(gamma),
+                  static_cast<float>(rate)};
+  const int64_t largest = sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
+  at::Tensor room = at::empty({largest}, mean.options());
+  float* ratios = room.mutable_data_ptr<float>();
+  AtBounds at_bounds;
+  int64_t start = 0;
+  for (int64_t part : sizes) {
+    const Ratios of_part = summed<Ratios>(part, [&](int64_t first, int64_t count) {
+      return move_block(factors, start + first, count, ratios + first);
+    });
+    const float mean_ratio = static_cast<float>(of_part.sum / of_part.num_alive);
+    at_bounds += summed<AtBounds>(part, [&](int64_t first, int64_t count) {
+      return clip_block(factors, start + first, count, ratios + first, mean_ratio);
+    });
+    start += part;
+  }
+  return {at_bounds.gamma, at_bounds.one};
+}
+
+INLINE float to_float(float number) { return number; }
+INLINE float to_float(uint16_t bf16) { return std::bit_cast<float>(static_cast<uint32_t>(bf16) << 16); }
+template <typename T>
+INLINE T rounded(float number) {
+  if constexpr (std::is_same_v<T, float>) {
+    return number;
+  } else {
+    const uint32_t bits = std::bit_cast<uint32_t>(number);
+    return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  }
+}
+
+// The numbers of one call, T being float, or uint16_t for bf16.
+template <typename T>
+struct Squares {
+  const T* gradient;  // [c, n]
+  const T* outputs;   // [c, n], or none
+  T* squares;         // [c, n]
+  float* sums;        // [n], or none
+  int64_t num_samples, num_columns;
+};
+
+template <typename T, bool is_activated>
+INLINE void square_rows(const Squares<T>& call, int64_t column, int count, int64_t begin, int64_t end, float* sums) {
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t first = row * call.num_columns + column;
+    const T* gradient = call.gradient + first;
+    const T* outputs = is_activated ? call.outputs + first : nullptr;
+    T* squares = call.squares + first;
+    for (int i = 0; i < count; ++i) {
+      float number = to_float(gradient[i]);
+      if constexpr (is_activated) number = to_float(outputs[i]) <= 0 ? 0.0f : number;
+      squares[i] = rounded<T>(number * number);
+      sums[i] += to_float(squares[i]);
+    }
+  }
+}
+
+template <typename T, bool is_activated>
+INLINE void square_columns(const Squares<T>& call, int64_t column) {
+  const int count = static_cast<int>(std::min(COLUMNS, call.num_columns - column));
+  float total[COLUMNS] = {};
+  for (int64_t begin = 0; begin < call.num_samples; begin += ROWS_A_SUM) {
+    const int64_t end = std::min(call.num_samples, begin + ROWS_A_SUM);
+    float sums[COLUMNS] = {};
+    // A count that the compiler knows.
+    if (count == COLUMNS)
+      square_rows<T, is_activated>(call, column, COLUMNS, begin, end, sums);
+    else
+      square_rows<T, is_activated>(call, column, count, begin, end, sums);
+    for (int i = 0; i < count; ++i) total[i] += sums[i];
+  }
+  if (call.sums != nullptr)
+    for (int i = 0; i < count; ++i) call.sums[column + i] += total[i];
+}
+
+FOR_EVERY_CPU void square_fp32(const Squares<float>& call, int64_t column) {
+  call.outputs == nullptr ? square_columns<float, false>(call, column) : square_columns<float, true>(call, column);
+}
+FOR_EVERY_CPU void square_bf16(const Squares<uint16_t>& call, int64_t column) {
+  call.outputs == nullptr ? square_columns<uint16_t, false>(call, column) : square_columns<uint16_t, true>(call, column);
+}
+
+at::Tensor square_gradient(
+    const at::Tensor& gradient, const std::optional<at::Tensor>& outputs, std::optional<at::Tensor> sums) {
+  TORCH_CHECK(gradient.dim() == 2, "gradient must be [c, n]");
+  TORCH_CHECK(gradient.scalar_type() == at::kFloat || gradient.scalar_type() == at::kBFloat16, "gradient: fp32 or bf16");
+  TORCH_CHECK(!outputs || (outputs->sizes() == gradient.sizes() && outputs->scalar_type() == gradient.scalar_type()),
+              "outputs must be like gradient");
+  if (sums) check_flat(*sums, gradient.size(1), "sums");
+  const at::Tensor whole_gradient = gradient.contiguous();
+  const at::Tensor whole_outputs = outputs ? outputs->contiguous() : at::Tensor();
+  at::Tensor squares = at::empty(gradient.sizes(), gradient.options());
+  const auto run = [&]<typename T>(void (*square)(const Squares<T>&, int64_t)) {
+    const Squares<T> call{static_cast<const T*>(whole_gradient.const_data_ptr()),
+                          outputs ? static_cast<const T*>(whole_outputs.const_data_ptr()) : nullptr,
+                          static_cast<T*>(squares.mutable_data_ptr()),
+                          sums ? sums->mutable_data_ptr<float>() : nullptr,
+                          gradient.size(0),
+                          gradient.size(1)};
+    at::parallel_for(0, (call.num_columns + COLUMNS - 1) / COLUMNS, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) square(call, task * COLUMNS);
+    });
+  };
+  gradient.scalar_type() == at::kFloat ? run(square_fp32) : run(square_bf16);
+  return squares;
+}
+
+}  // namespace
+
+}  // namespace dlrm_dense
+
+TORCH_LIBRARY_FRAGMENT(dlrm_dense, library) {
+  library.def("square_gradient(Tensor gradient, Tensor? outputs, Tensor(a!)? sums) -> Tensor");
+  library.def("moment_sums(Tensor mean_square, Tensor mean, Tensor measured_mean, int[] sizes) -> Tensor");
+  library.def(
+      "move_factors(Tensor(a!) variance, Tensor(b!) smoothed, Tensor mean, Tensor mean_square, Tensor measured_mean, "
+      "int[] sizes, float to_single_samples, float share, float gamma, float rate) -> (int, int)");
+}
+
+TORCH_LIBRARY_IMPL(dlrm_dense, CPU, library) {
+  library.impl("square_gradient", dlrm_dense::square_gradient);
+  library.impl("moment_sums", dlrm_dense::moment_sums);
+  library.impl("move_factors", dlrm_dense::move_factors);
+}

@@ -1,0 +1,98 @@
+"""The factors of variance reduction, from the moments of a step: by an own operator, or in plain torch."""
+
+from dataclasses import dataclass
+
+import torch
+
+from dlrm.moments import Moments
+from dlrm.moments.moments import LEAST_VARIANCE
+from dlrm.native import is_fit_for_own
+
+
+@dataclass(frozen=True)
+class AtBounds:
+    """Shares of the elements of the dense parameters."""
+
+    gamma: float
+    """Those whose factor is the least."""
+    one: float
+    """Those that are left as they are."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Of each element of the dense parameters: its squared signal-to-noise ratio over the mean of its tensor, within
+    [gamma, 1], smoothed over steps.
+
+    The ratio is that of this step's gradient and of the variance of about one batch of samples: a step that measured a
+    share of its batch moves the variance by that share. Few samples alone would miss those that make the variance of
+    some elements, whose ratios would then rule the mean of their tensor.
+    """
+
+    variance: torch.Tensor
+    """[P], of the gradients of single samples."""
+    smoothed: torch.Tensor
+    """[P], without bias correction."""
+    sizes: list[int]
+    """Elements of each tensor, in order."""
+    gamma: float
+    beta: float
+    """Of the smoothing."""
+
+    def move(self, moments: Moments, share: float) -> AtBounds:
+        """By the moments of one step, in place. share: of its batch that was measured.
+
+        Answers for this step's own factors, before they are smoothed.
+        """
+        move = self._by_own_operator if is_fit_for_own(self.variance) else self._in_plain_torch
+        at_gamma, at_one = move(moments, share)
+        num_elements = self.variance.numel()
+        return AtBounds(at_gamma / num_elements, at_one / num_elements)
+
+    def _by_own_operator(self, moments: Moments, share: float) -> tuple[int, int]:
+        return torch.ops.dlrm_dense.move_factors(
+            self.variance,
+            self.smoothed,
+            moments.mean,
+            moments.mean_square,
+            moments.measured_mean,
+            self.sizes,
+            moments.to_single_samples,
+            share,
+            self.gamma,
+            1 - self.beta,
+        )
+
+    def _in_plain_torch(self, moments: Moments, share: float) -> tuple[int, int]:
+        self._move_variance(moments, share)
+        # r is at most 2^20, however little of an element was measured.
+        ratio = moments.mean.square()
+        variance = torch.maximum(self.variance, LEAST_VARIANCE * ratio)
+        # Signs, here and below, since a `where` or a comparison takes as long as several such passes.
+        is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self.variance.sign())
+        ratio.div_(variance).nan_to_num_(nan=0.0).mul_(is_alive)
+        for part, is_part_alive in zip(ratio.split(self.sizes), is_alive.split(self.sizes), strict=True):
+            self._clip(part, is_part_alive)
+        factor = ratio
+        self.smoothed.lerp_(factor, 1 - self.beta)
+        at_gamma, at_one = torch.stack(
+            [torch.eq(factor, bound, out=is_alive).sum() for bound in (self.gamma, 1.0)]
+        ).tolist()
+        return at_gamma, at_one
+
+    def _move_variance(self, moments: Moments, share: float) -> None:
+        """By the share that was measured; of elements that were seen, since it is no news that a few samples miss some.
+
+        One that was never seen before takes what is seen now.
+        """
+        is_seen = moments.mean_square.sign()
+        weight = torch.addcmul(is_seen, is_seen, self.variance.sign(), value=share - 1.0)
+        self.variance.lerp_(moments.variance(), weight)
+
+    def _clip(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> None:
+        """Make the ratios of one tensor its factors, in place; is_alive in ones and zeros. Elements without gradient
+        are dead, and count in no mean; all of them dead are left alone.
+        """
+        mean_ratio = ratio.sum() / is_alive.sum()
+        # Over a mean of nothing, or of 0.
+        ratio.div_(mean_ratio).clamp_(self.gamma, 1.0).nan_to_num_(nan=1.0)
