@@ -66,12 +66,15 @@ class BuildOperators(build_ext):
         library.with_suffix(".json").write_text(json.dumps(record))
 
     def copy_extensions_to_source(self) -> None:
-        """Records too, and no library of an earlier build where this one failed."""
+        """Records too, and nothing of an earlier build: where this one failed, or libraries had other names."""
+        for name in LIBRARIES:
+            for old in Path(*name.split(".")[:-1]).glob("_*"):
+                if old.suffix in (".so", ".json"):
+                    old.unlink()
         for ext in self.extensions:
             built = Path(self.build_lib, self.get_ext_filename(ext.name))
             in_source = Path(self.get_ext_filename(ext.name))
             for suffix in (".so", ".json"):
-                in_source.with_suffix(suffix).unlink(missing_ok=True)
                 if built.with_suffix(suffix).exists():
                     self.copy_file(str(built.with_suffix(suffix)), str(in_source.with_suffix(suffix)))
 

@@ -107,8 +107,9 @@ class TrainingStep:
         return Positions(self.ranks.rank * size, (self.ranks.rank + 1) * size, batch.num_valid)
 
     def _update(self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates) -> Updated:
-        with self.clock.part("table_update"):
+        with self.clock.part("wait_for_sum"):
             dense_sum = self.sums.start(with_extra=self.dense_pass.estimator.is_measuring)
+        with self.clock.part("table_update"):
             pooled.update()
         with self.clock.part("wait_for_sum"):
             dense_sum.wait()

@@ -1,7 +1,6 @@
 """Sums over the samples of a batch in one flat buffer, added up over ranks."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 
@@ -21,16 +20,16 @@ class FlatSums:
         ranks: Ranks,
         *,
         num_extra: int,
-        transport: Literal["auto", "memory", "network"] = "auto",
+        is_in_memory: bool = False,
     ) -> None:
         """parameters: of one number format, which the sums have too. num_extra: sums of P beside the gradient.
-        transport: how ranks reach each other; memory where they share it, unless the network is asked for. Collective.
+        is_in_memory: all ranks share one. Collective.
         """
         self.sizes = [parameter.numel() for parameter in parameters]
         self._shapes = [parameter.shape for parameter in parameters]
         num_elements = sum(self.sizes)
         dtype = parameters[0].dtype
-        self._adder = make_adder(ranks, (1 + num_extra) * num_elements, dtype, transport)
+        self._adder = make_adder(ranks, (1 + num_extra) * num_elements, dtype, is_in_memory=is_in_memory)
         self.gradient, *self.extra = self._adder.buffer.split(num_elements)
         """Each [P]."""
         for parameter, gradient in zip(parameters, self.shaped(self.gradient), strict=True):

@@ -25,7 +25,7 @@ class Ranks:
     ids_group: dist.ProcessGroup
     """Ids of the next batch; over gloo by a thread of their own while this one trains."""
     dense_group: dist.ProcessGroup
-    """Gradients of the dense parameters and agreements; apart, so that they fly beside the tables' exchange."""
+    """Sums of the dense gradients and agreements; apart, so that they fly beside the tables' exchange."""
     background_group: dist.ProcessGroup
     """Over gloo, of what is not a step: checkpoints are written over it by a thread of their own."""
 

@@ -1,14 +1,14 @@
 """One buffer of every rank, of the same length, added up on all of them."""
 
-import itertools
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from itertools import pairwise
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
 from sharding.ranks import Ranks
-from sharding.shared import LINE_BYTES, is_one_machine, shared_by_all, whole_lines
+from sharding.shared import LINE_BYTES, shared_by_all, whole_lines
 
 
 class Pending(Protocol):
@@ -32,14 +32,11 @@ class Adder(Protocol):
         ...
 
 
-def make_adder(
-    ranks: Ranks, num_elements: int, dtype: torch.dtype, transport: Literal["auto", "memory", "network"]
-) -> Adder:
-    """In memory where all ranks share one, unless the network is asked for. Collective; the same on all ranks."""
-    is_alone = ranks.world_size == 1
-    if is_alone or ranks.device.type != "cpu" or transport == "network" or not is_one_machine(ranks.background_group):
-        return OverNetwork(ranks, num_elements, dtype)
-    return InMemory(ranks, num_elements, dtype)
+def make_adder(ranks: Ranks, num_elements: int, dtype: torch.dtype, *, is_in_memory: bool) -> Adder:
+    """is_in_memory: all ranks share one. Collective."""
+    if is_in_memory and ranks.world_size > 1:
+        return InMemory(ranks, num_elements, dtype)
+    return OverNetwork(ranks, num_elements, dtype)
 
 
 class OverNetwork:
@@ -61,11 +58,13 @@ class InMemory:
     def __init__(self, ranks: Ranks, num_elements: int, dtype: torch.dtype) -> None:
         """Collective."""
         self._ranks = ranks
-        num_bytes = whole_lines(num_elements * dtype.itemsize)
-        buffers = shared_by_all(ranks.dense_group, 2 * num_bytes)
+        num_bytes, num_added = whole_lines(num_elements * dtype.itemsize), self._largest_part(num_elements, dtype)
+        buffers = shared_by_all(ranks.dense_group, num_bytes + num_added * dtype.itemsize)
         self._given = [buffer.tensor(dtype, (num_elements,)) for buffer in buffers]
-        self._added = [buffer.tensor(dtype, (num_elements,), num_bytes) for buffer in buffers]
-        """By rank, of which each fills its part."""
+        """By rank, what it brings; another one reads its part of it until the barrier."""
+        self._added = [buffer.tensor(dtype, (num_added,), num_bytes) for buffer in buffers]
+        """By rank, the sum of its part. Apart from what was given: others still copy it up to the next agreement, while
+        this rank already works on its own copy."""
 
     @property
     def buffer(self) -> torch.Tensor:
@@ -75,19 +74,23 @@ class InMemory:
         parts = self._parts(num_elements)
         own = parts[self._ranks.rank]
         first, second, *others = (given[own] for given in self._given)
-        added = torch.add(first, second, out=self._added[self._ranks.rank][own])
+        added = torch.add(first, second, out=self._added[self._ranks.rank][: len(first)])
         for other in others:
             added += other
         all_added = dist.barrier(self._ranks.dense_group, async_op=True)
         assert all_added is not None, "an asynchronous collective returns its work"
-        return _Added(all_added, self.buffer, list(zip(parts, self._added, strict=True)))
+        return _Added(all_added, [self.buffer[part] for part in parts], self._added)
+
+    def _largest_part(self, num_elements: int, dtype: torch.dtype) -> int:
+        """Elements of a rank's part: whole lines of the cache, so that none is written by two."""
+        line = LINE_BYTES // dtype.itemsize
+        return -(-num_elements // (line * self._ranks.world_size)) * line
 
     def _parts(self, num_elements: int) -> list[slice]:
-        """One a rank, in their order; each begins with a whole line of the cache."""
-        line = LINE_BYTES // self.buffer.dtype.itemsize
-        size = -(-num_elements // (line * self._ranks.world_size)) * line
+        """One a rank, in their order; the last ones may be short, or empty."""
+        size = self._largest_part(num_elements, self.buffer.dtype)
         starts = [min(rank * size, num_elements) for rank in range(self._ranks.world_size + 1)]
-        return [slice(start, end) for start, end in itertools.pairwise(starts)]
+        return [slice(start, end) for start, end in pairwise(starts)]
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,12 @@ class _Added:
     """All parts, once every rank is through with its own."""
 
     all_added: dist.Work
-    buffer: torch.Tensor
-    parts: list[tuple[slice, torch.Tensor]]
+    parts: list[torch.Tensor]
+    """Of this rank's buffer."""
+    added: list[torch.Tensor]
+    """Each at least as long as its part."""
 
     def wait(self) -> None:
         self.all_added.wait()
-        for part, added in self.parts:
-            self.buffer[part].copy_(added[part])
+        for part, added in zip(self.parts, self.added, strict=True):
+            part.copy_(added[: len(part)])

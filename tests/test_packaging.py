@@ -196,7 +196,7 @@ assert importlib.util.find_spec("fbgemm_gpu") is None
 model = dlrm.load_model(sys.argv[1])
 import dlrm.native
 from sharding.native import why_not
-assert why_not("tables") is None and why_not("interaction", Path(dlrm.native.__file__).parent) is None
+assert why_not("tables") is None and why_not("dense", Path(dlrm.native.__file__).parent) is None
 print(json.dumps(model.predict({name: None for name in model.columns}).tolist()))
 """
     (alone,) = json.loads(run(scorer / "python", "-c", program, tmp_path / "model"))

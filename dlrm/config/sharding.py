@@ -62,6 +62,6 @@ class ShardingConfig(Config):
     exchange_dtype: Literal["fp32", "fp16"] = "fp32"
     """Number format of pooled embeddings and their gradients between ranks."""
     transport: Literal["auto", "memory", "network"] = "auto"
-    """How ranks reach each other's tables. memory: ranks of one machine map the same memory; network: all-to-all; auto:
-    memory where all ranks are on one machine without GPUs."""
+    """How ranks reach each other's tables and dense gradients. memory: ranks of one machine map the same memory;
+    network: all-to-all and all-reduce; auto: memory where all ranks are on one machine without GPUs."""
     topology: TopologyConfig = TopologyConfig()

@@ -7,7 +7,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from dlrm.model.vectors import joined
-from dlrm.native import is_fit_for_own
+from dlrm.native import fits_own_fp32
 
 
 class Interaction(nn.Module):
@@ -27,7 +27,7 @@ class Interaction(nn.Module):
 
     def forward(self, bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
         """bottom [c, D], pooled [c, F, D] -> [c, beside + V (V - 1) / 2], in the number format of the bottom."""
-        if pooled.numel() > 0 and is_fit_for_own(pooled):
+        if pooled.numel() > 0 and fits_own_fp32(pooled):
             return _OwnInteraction.apply(_nothing_like(pooled) if bottom is None else bottom, pooled)
         return self._in_plain_torch(bottom, pooled)
 

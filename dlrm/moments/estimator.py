@@ -45,7 +45,7 @@ class Estimator(ABC):
         """Of the batch; None where nothing was measured, or can be compared.
 
         From the sums over all ranks, whose gradient has been divided by n = num_valid and the mean weight of a sample
-        already, and is the moments' mean, not copied.
+        already. Asked once a batch: the moments are these sums, scaled in place, and good until they are cleared.
         """
 
     def _chunks(self, share: Positions) -> Iterator[tuple[int, int]]:

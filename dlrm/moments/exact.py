@@ -54,7 +54,9 @@ class ExactMoments(Estimator):
         self._runs_of_a_batch = _measured_runs(config, global_size)
         self._runs = self._runs_of_a_batch
         """Of the batch that is measured now."""
-        self._sum_of_measured = sums.extra[1] if config.has_runs else sums.gradient
+        self._sum_of_measured = sums.extra[1] if config.has_runs else torch.empty(0)
+        """[P] Where only some samples are measured."""
+        self._put_aside = torch.empty_like(self._sum_of_measured)
         names = [name for name, _ in model.named_parameters()]
         self._squares = dict(zip(names, sums.shaped(sums.extra[0]), strict=True))
         covered: set[str] = set()
@@ -81,18 +83,22 @@ class ExactMoments(Estimator):
 
     def _chunks_of_runs(self, share: Positions) -> Iterator[tuple[int, int]]:
         """Those measured and those between them; what was summed before a measured one is put aside meanwhile."""
-        gradient, put_aside = self._sums.gradient, None
+        gradient, is_any_aside = self._sums.gradient, False
         for first, behind, is_measured in _split(self._runs, share):
             self._is_watching = is_measured
             if is_measured and first > 0:
-                put_aside = gradient.clone() if put_aside is None else put_aside.add_(gradient)
+                if is_any_aside:
+                    self._put_aside += gradient
+                else:
+                    self._put_aside.copy_(gradient)
+                is_any_aside = True
                 gradient.zero_()
             yield from chunks_of(first, behind, self._chunk_size)
             if is_measured:
                 self._sum_of_measured += gradient
         self._is_watching = False
-        if put_aside is not None:
-            gradient += put_aside
+        if is_any_aside:
+            gradient += self._put_aside
 
     def moments(self, num_valid: int, mean_weight: float) -> Moments | None:
         num_measured = sum(num_in(first, behind, num_valid) for first, behind in self._runs)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dlrm.native import is_fit_for_own
+from dlrm.native import fits_own_fp32
 
 LEAST_VARIANCE = 2.0**-20
 """Least variance of an element, as a share of its mean square: below it fp32 differences are rounding."""
@@ -57,7 +57,7 @@ class Moments:
 
     def _sums(self, sizes: list[int]) -> torch.Tensor:
         """[3, parts] of s, g^2 and the measured mean's square, as float64."""
-        if is_fit_for_own(self.mean):
+        if fits_own_fp32(self.mean):
             return torch.ops.dlrm_dense.moment_sums(self.mean_square, self.mean, self.measured_mean, sizes)
         squares = torch.stack([part.sum(dtype=torch.float64) for part in self.mean_square.split(sizes)])
         return torch.stack([squares, _squared_norms(self.mean, sizes), _squared_norms(self.measured_mean, sizes)])

@@ -15,6 +15,6 @@ def has_own_operators() -> bool:
     return load_library("dense", Path(__file__).parent)
 
 
-def is_fit_for_own(tensor: torch.Tensor) -> bool:
-    """Whether they are there, and made for its numbers."""
+def fits_own_fp32(tensor: torch.Tensor) -> bool:
+    """Whether they are there, and it is one for those that take fp32 alone."""
     return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and has_own_operators()

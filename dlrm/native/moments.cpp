@@ -24,9 +24,8 @@ constexpr int64_t BLOCK = 8192;  // elements: their arrays stay in the second-le
 constexpr int LANES = 16;        // sums side by side, so that they fit vectors of any width
 constexpr int64_t ROWS_A_SUM = 128;  // summed in fp32 before they join the others
 constexpr int64_t COLUMNS = 64;      // of a task: whole cache lines of bf16
-constexpr float LEAST_VARIANCE = 0x1p-20f;  // see dlrm/moments/moments.py
 
-// Calls add(block number, first, count) for each block of [0, count), on all threads.
+// Calls body(block number, first, count) for each block of [0, count), on all threads.
 template <typename Body>
 void for_blocks(int64_t count, const Body& body) {
   const int64_t num_blocks = (count + BLOCK - 1) / BLOCK;
@@ -90,7 +89,7 @@ struct Factors {
   const float* mean;
   const float* mean_square;
   const float* measured_mean;
-  float to_single_samples, share, gamma, rate;
+  float to_single_samples, least_variance, share, gamma, rate;
 };
 
 struct Ratios {
@@ -121,18 +120,21 @@ FOR_EVERY_CPU Ratios move_block(const Factors& factors, int64_t first, int64_t c
   const float* mean_squares = factors.mean_square + first;
   const float* measured_means = factors.measured_mean + first;
   const float to_single_samples = factors.to_single_samples, share = factors.share;
+  const float least_variance = factors.least_variance;
   Lanes sum, num_alive;
   for_lanes(count, [&](int64_t i, int lane) INLINE_LAMBDA {
     const float mean_square = mean_squares[i], old = variances[i];
     const float around_mean = mean_square - measured_means[i] * measured_means[i];
-    const float measured = std::max(around_mean, mean_square * LEAST_VARIANCE) * to_single_samples;
+    const float measured = std::max(around_mean, mean_square * least_variance) * to_single_samples;
     const float weight = mean_square > 0.0f ? (old > 0.0f ? share : 1.0f) : 0.0f;
     const float variance = lerp(old, measured, weight);
     variances[i] = variance;
     const float squared_mean = means[i] * means[i];
-    const float ratio = squared_mean / std::max(variance, squared_mean * LEAST_VARIANCE);
+    const float ratio = squared_mean / std::max(variance, squared_mean * least_variance);
     // No short cuts: they would be branches.
-    const float alive = (variance > 0.0f) & ((mean_square > 0.0f) | (means[i] != 0.0f)) ? 1.0f : 0.0f;
+    const bool has_gradient = (variance > 0.0f) & ((mean_square > 0.0f) | (means[i] != 0.0f));
+    // What is no number is of this element alone, and not of the mean of its tensor.
+    const float alive = has_gradient & (ratio == ratio) ? 1.0f : 0.0f;
     ratios[i] = alive > 0.0f ? ratio : 0.0f;
     sum.lanes[lane] += ratios[i];
     num_alive.lanes[lane] += alive;
@@ -164,7 +166,10 @@ void check_flat(const at::Tensor& tensor, int64_t size, const char* name) {
 
 void check_sizes(at::IntArrayRef sizes, int64_t size) {
   int64_t sum = 0;
-  for (int64_t part : sizes) sum += part;
+  for (int64_t part : sizes) {
+    TORCH_CHECK(part >= 0, "sizes must not be below 0, and one is ", part);
+    sum += part;
+  }
   TORCH_CHECK(sum == size, "sizes must add up to ", size, ", and are ", sum);
 }
 
@@ -196,8 +201,8 @@ at::Tensor moment_sums(
 
 std::tuple<int64_t, int64_t> move_factors(
     at::Tensor variance, at::Tensor smoothed, const at::Tensor& mean, const at::Tensor& mean_square,
-    const at::Tensor& measured_mean, at::IntArrayRef sizes, double to_single_samples, double share, double gamma,
-    double rate) {
+    const at::Tensor& measured_mean, at::IntArrayRef sizes, double to_single_samples, double least_variance,
+    double share, double gamma, double rate) {
   const int64_t size = mean.numel();
   check_flat(variance, size, "variance");
   check_flat(smoothed, size, "smoothed");
@@ -211,6 +216,7 @@ std::tuple<int64_t, int64_t> move_factors(
                   mean_square.const_data_ptr<float>(),
                   measured_mean.const_data_ptr<float>(),
                   static_cast<float>(to_single_samples),
+                  static_cast<float>(least_variance),
                   static_cast<float>(share),
                   static_cast<float>(gamma),
                   static_cast<float>(rate)};
@@ -239,6 +245,7 @@ INLINE T rounded(float number) {
   if constexpr (std::is_same_v<T, float>) {
     return number;
   } else {
+    // To the nearest, ties to even. What is no number stays none: its low bits are 0, as it came from bf16.
     const uint32_t bits = std::bit_cast<uint32_t>(number);
     return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
   }
@@ -329,7 +336,8 @@ TORCH_LIBRARY_FRAGMENT(dlrm_dense, library) {
   library.def("moment_sums(Tensor mean_square, Tensor mean, Tensor measured_mean, int[] sizes) -> Tensor");
   library.def(
       "move_factors(Tensor(a!) variance, Tensor(b!) smoothed, Tensor mean, Tensor mean_square, Tensor measured_mean, "
-      "int[] sizes, float to_single_samples, float share, float gamma, float rate) -> (int, int)");
+      "int[] sizes, float to_single_samples, float least_variance, float share, float gamma, "
+      "float rate) -> (int, int)");
 }
 
 TORCH_LIBRARY_IMPL(dlrm_dense, CPU, library) {

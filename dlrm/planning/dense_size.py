@@ -56,8 +56,11 @@ def flops_of_step(size: DenseSize, num_samples: float) -> float:
     return 2.0 * BACKWARD_FACTOR * size.num_multiplications * num_samples
 
 
-def parameter_bytes(job: JobSpec, size: DenseSize) -> int:
-    """Parameters, gradients, what optimizers keep, what moments sum beside, and what variance reduction keeps."""
+def parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) -> int:
+    """Parameters, gradients, what optimizers keep, what moments sum beside, and what variance reduction keeps.
+
+    is_in_memory: ranks share one, and each adds up its part of the sums there.
+    """
     kept = 2 + STATE_PER_PARAMETER[job.dense_optimizer.name]
     if job.moments is not None:
         # The gradient of some samples is put aside while that of others is summed, unless all are measured alike.
@@ -65,7 +68,10 @@ def parameter_bytes(job: JobSpec, size: DenseSize) -> int:
         kept += job.moments.num_extra_sums + is_put_aside
     if job.variance_reduction is not None:
         kept += REDUCTION_PER_PARAMETER
-    return kept * FLOAT_BYTES * size.num_parameters
+    num_ranks = job.resources.nodes * job.resources.workers_per_node
+    num_sums = 1 + (job.moments.num_extra_sums if job.moments is not None else 0)
+    part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
+    return FLOAT_BYTES * (kept * size.num_parameters + part)
 
 
 def activation_bytes(size: DenseSize, chunk_size: int) -> int:

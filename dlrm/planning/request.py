@@ -45,6 +45,7 @@ def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, h
     topology = topology_of(job, here)
     size = dense.dense_size(job.model, num_dense, len(tables))
     share, num_batches = resolved.share_size, NUM_BATCHES[topology.device]
+    is_in_memory = shares_memory(job, here)
     return PlanRequest(
         tables=tuple(tables),
         topology=topology,
@@ -52,7 +53,7 @@ def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, h
         chunk_size=resolved.chunk_size,
         optimizer=job.table_optimizer.name,
         exchange_dtype=job.sharding.exchange_dtype,
-        transport="memory" if shares_memory(job, here) else "network",
+        transport="memory" if is_in_memory else "network",
         plan=job.sharding.plan,
         rules=tuple(
             Rule(rule.pattern, rule.type, None if rule.ranks is None else tuple(rule.ranks))
@@ -63,7 +64,7 @@ def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, h
                 # Dense features, label, mask and weight.
                 "samples": num_batches * dense.FLOAT_BYTES * share * (num_dense + 3),
                 "activations": dense.activation_bytes(size, min(resolved.chunk_size, share)),
-                "dense part": dense.parameter_bytes(job, size),
+                "dense part": dense.parameter_bytes(job, size, is_in_memory=is_in_memory),
                 "program": PROGRAM_BYTES[topology.device],
             },
             sum_bytes=dense.sum_bytes(resolved, size),

@@ -6,7 +6,7 @@ import torch
 
 from dlrm.moments import Moments
 from dlrm.moments.moments import LEAST_VARIANCE
-from dlrm.native import is_fit_for_own
+from dlrm.native import fits_own_fp32
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,6 @@ class AtBounds:
     """Those that are left as they are."""
 
 
-@dataclass(frozen=True)
 class Factors:
     """Of each element of the dense parameters: its squared signal-to-noise ratio over the mean of its tensor, within
     [gamma, 1], smoothed over steps.
@@ -29,23 +28,33 @@ class Factors:
     some elements, whose ratios would then rule the mean of their tensor.
     """
 
-    variance: torch.Tensor
-    """[P], of the gradients of single samples."""
-    smoothed: torch.Tensor
-    """[P], without bias correction."""
-    sizes: list[int]
-    """Elements of each tensor, in order."""
-    gamma: float
-    beta: float
-    """Of the smoothing."""
+    def __init__(self, zeros: torch.Tensor, sizes: list[int], gamma: float, beta: float) -> None:
+        """zeros: [P] of the parameters' format and device. sizes: elements of each tensor, in order. beta: of the
+        smoothing."""
+        self.variance = zeros
+        """[P], of the gradients of single samples."""
+        self.smoothed = zeros.clone()
+        """[P], without bias correction."""
+        self.num_moves = torch.zeros((), dtype=torch.int64)
+        self._sizes, self._gamma, self._beta = sizes, gamma, beta
+
+    @property
+    def are_known(self) -> bool:
+        """Whether there is a variance to go by."""
+        return bool(self.num_moves)
+
+    def corrected(self) -> torch.Tensor:
+        """[P] The smoothed factors without the bias of their beginning."""
+        return self.smoothed / (1 - self._beta ** self.num_moves.item())
 
     def move(self, moments: Moments, share: float) -> AtBounds:
-        """By the moments of one step, in place. share: of its batch that was measured.
+        """By the moments of one step, in place. share: of a whole batch that was measured; the first time all counts.
 
         Answers for this step's own factors, before they are smoothed.
         """
-        move = self._by_own_operator if is_fit_for_own(self.variance) else self._in_plain_torch
-        at_gamma, at_one = move(moments, share)
+        move = self._by_own_operator if fits_own_fp32(self.variance) else self._in_plain_torch
+        at_gamma, at_one = move(moments, share if self.are_known else 1.0)
+        self.num_moves += 1
         num_elements = self.variance.numel()
         return AtBounds(at_gamma / num_elements, at_one / num_elements)
 
@@ -56,11 +65,12 @@ class Factors:
             moments.mean,
             moments.mean_square,
             moments.measured_mean,
-            self.sizes,
+            self._sizes,
             moments.to_single_samples,
+            LEAST_VARIANCE,
             share,
-            self.gamma,
-            1 - self.beta,
+            self._gamma,
+            1 - self._beta,
         )
 
     def _in_plain_torch(self, moments: Moments, share: float) -> tuple[int, int]:
@@ -70,13 +80,15 @@ class Factors:
         variance = torch.maximum(self.variance, LEAST_VARIANCE * ratio)
         # Signs, here and below, since a `where` or a comparison takes as long as several such passes.
         is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self.variance.sign())
-        ratio.div_(variance).nan_to_num_(nan=0.0).mul_(is_alive)
-        for part, is_part_alive in zip(ratio.split(self.sizes), is_alive.split(self.sizes), strict=True):
+        # What is no number is of its element alone, and not of the mean of its tensor.
+        is_alive.mul_(ratio.div_(variance).isfinite()).nan_to_num_(nan=0.0)
+        ratio.nan_to_num_(nan=0.0).mul_(is_alive)
+        for part, is_part_alive in zip(ratio.split(self._sizes), is_alive.split(self._sizes), strict=True):
             self._clip(part, is_part_alive)
         factor = ratio
-        self.smoothed.lerp_(factor, 1 - self.beta)
+        self.smoothed.lerp_(factor, 1 - self._beta)
         at_gamma, at_one = torch.stack(
-            [torch.eq(factor, bound, out=is_alive).sum() for bound in (self.gamma, 1.0)]
+            [torch.eq(factor, bound, out=is_alive).sum() for bound in (self._gamma, 1.0)]
         ).tolist()
         return at_gamma, at_one
 
@@ -95,4 +107,4 @@ class Factors:
         """
         mean_ratio = ratio.sum() / is_alive.sum()
         # Over a mean of nothing, or of 0.
-        ratio.div_(mean_ratio).clamp_(self.gamma, 1.0).nan_to_num_(nan=1.0)
+        ratio.div_(mean_ratio).clamp_(self._gamma, 1.0).nan_to_num_(nan=1.0)

@@ -32,12 +32,10 @@ class VarianceReduction:
         self._optimizer = optimizer
         self._parameters = parameters
         self._sums = sums
-        self._beta = config.beta3 if is_smoothed else 0.0
         self._global_size = global_size
         self._seed = seed
-        variance, smoothed = torch.zeros_like(sums.gradient), torch.zeros_like(sums.gradient)
-        self._factors = Factors(variance, smoothed, sums.sizes, config.gamma, self._beta)
-        self._num_measured = torch.zeros((), dtype=torch.int64)
+        beta = config.beta3 if is_smoothed else 0.0
+        self._factors = Factors(torch.zeros_like(sums.gradient), sums.sizes, config.gamma, beta)
 
     def step(self, moments: Moments | None, index: int) -> AtBounds | None:
         """One step of the optimizer on the gradient in `sums`; between measurements with the last one's factors.
@@ -45,12 +43,11 @@ class VarianceReduction:
         index: batches before this one. Before the first measurement the gradient is left as it is. Answers for this
         step's own factors, before they are smoothed; None where nothing was measured.
         """
-        at_bounds = None if moments is None else self._measure(moments)
+        at_bounds = None if moments is None else self._factors.move(moments, moments.num_measured / self._global_size)
         if not self.has_measured:
             self._optimizer.step()
             return None
-        factor = self._factors.smoothed / (1 - self._beta ** self._num_measured.item())
-        factor = self._controlled(factor, index)
+        factor = self._controlled(self._factors.corrected(), index)
         if self._config.scale == "gradient":
             self._sums.gradient *= factor
             self._optimizer.step()
@@ -61,17 +58,12 @@ class VarianceReduction:
     @property
     def has_measured(self) -> bool:
         """Whether there is a variance to go by."""
-        return bool(self._num_measured)
+        return self._factors.are_known
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds; tensors are not copied, and may be loaded in place."""
         factors = self._factors
-        return {"variance": factors.variance, "smoothed": factors.smoothed, "num_measured": self._num_measured}
-
-    def _measure(self, moments: Moments) -> AtBounds:
-        share = moments.num_measured / self._global_size if self.has_measured else 1.0
-        self._num_measured += 1
-        return self._factors.move(moments, share)
+        return {"variance": factors.variance, "smoothed": factors.smoothed, "num_measured": factors.num_moves}
 
     def _controlled(self, factor: torch.Tensor, index: int) -> torch.Tensor:
         if self._config.control is None:

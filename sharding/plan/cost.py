@@ -23,10 +23,9 @@ UPDATE_SECONDS = {"cpu": 2e-8, "cuda": 0.0}
 COPY_PASSES = 6
 """Times that a table of which every rank has a copy is read or written whole in a step: sums are cleared and scaled,
 then it is stepped."""
-
 SUM_PASSES = 4
-"""Times that what ranks add up in memory is read or written whole by each: its part from all ranks, its part, and all
-parts when they are copied back."""
+"""About as often what ranks add up in memory is read or written whole by each: its part of all ranks' sums, which it
+adds up, and all parts, which are copied back."""
 
 
 class Load(NamedTuple):

@@ -18,6 +18,19 @@ class TransportError(RuntimeError):
     """The transport that was asked for does not work here; says why, and what would."""
 
 
+def takes_memory(asked: Literal["auto", "memory", "network"], ranks: Ranks) -> bool:
+    """Whether ranks reach each other by memory that all share, unless the network is asked for.
+
+    Collective; the same on all ranks. Raises TransportError.
+    """
+    if asked == "network":
+        return False
+    why_not = _why_no_memory(ranks)
+    if why_not is not None and asked == "memory":
+        raise TransportError(f'sharding.transport: "memory" {why_not} (valid: "auto", "network")')
+    return why_not is None
+
+
 def make_transport(
     asked: Literal["auto", "memory", "network"],
     plan: Plan,
@@ -26,37 +39,36 @@ def make_transport(
     dtype: torch.dtype,
     chunk_size: int,
 ) -> Transport:
-    """memory where all ranks share one, unless the network is asked for. Collective; the same on all ranks.
+    """The one that `takes_memory` says. Collective.
 
     dtype: of pooled embeddings and gradients between ranks. chunk_size: c at most. Raises TransportError.
     """
-    is_native = ranks.device.type == "cpu" and all(told_by_all(ranks.background_group, native.is_built()))
-    if asked != "network":
-        why_not = _why_no_memory(ranks, is_native)
-        if why_not is None:
-            from sharding.tables.memory import MemoryTransport
+    if takes_memory(asked, ranks):
+        from sharding.tables.memory import MemoryTransport
 
-            return MemoryTransport(plan, optimizer, ranks, dtype)
-        if asked == "memory":
-            raise TransportError(f'sharding.transport: "memory" {why_not} (valid: "auto", "network")')
+        return MemoryTransport(plan, optimizer, ranks, dtype)
     from sharding.tables.network import NetworkTransport
 
-    owner = _make_owner(plan, optimizer, ranks, dtype, is_native)
+    owner = _make_owner(plan, optimizer, ranks, dtype)
     return NetworkTransport(plan, owner, ranks, dtype, chunk_size)
 
 
-def _why_no_memory(ranks: Ranks, is_native: bool) -> str | None:
+def _is_native(ranks: Ranks) -> bool:
+    return ranks.device.type == "cpu" and all(told_by_all(ranks.background_group, native.is_built()))
+
+
+def _why_no_memory(ranks: Ranks) -> str | None:
     if ranks.device.type != "cpu":
         return "is for ranks on CPUs, and these have GPUs"
-    if not is_native:
+    if not _is_native(ranks):
         return f"needs the own operators: {native.why_not_built()}"
     if not is_one_machine(ranks.background_group):
         return "needs all ranks on one machine"
     return None
 
 
-def _make_owner(plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype, is_native: bool) -> Owner:
-    if is_native:
+def _make_owner(plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype) -> Owner:
+    if _is_native(ranks):
         return NativeOwner(plan, optimizer, ranks.rank, dtype)
     # Late: it takes seconds to load.
     from sharding.tables.fbgemm import FbgemmOwner

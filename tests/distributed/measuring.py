@@ -13,7 +13,6 @@ from dlrm.model import make_dense_part
 from dlrm.moments import ExactMoments, GroupMoments
 from dlrm.moments.estimator import Estimator, Positions
 from dlrm.part_clock import PartClock
-from sharding.agree import NO_WISHES, agree
 from sharding.dense import FlatSums
 from sharding.ranks import Ranks
 
@@ -102,7 +101,6 @@ def measure(ranks: Ranks, given: Given) -> Measured:
     batch = DeviceBatch(0, dense, none, none, labels, weights, weights, given.num_valid)
     divisor = given.num_valid * given.mean_weight
     DensePass(PartClock(), model, estimator, given.is_bf16)(batch, PlainBlock(pooled), share, divisor, is_whole=False)
-    agree(ranks, NO_WISHES)
     sums.start(with_extra=estimator.is_measuring).wait()
     sums.gradient /= divisor
     moments = estimator.moments(given.num_valid, given.mean_weight)

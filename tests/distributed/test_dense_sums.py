@@ -1,7 +1,6 @@
 """Sums of the dense gradients over ranks: in memory and over the network, step after step."""
 
 import time
-from typing import Literal
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from tests.distributed.rank_pool import RankPools
 
 SHAPES = [(7, 5), (1,), (300, 11)]
 NUM_ELEMENTS = 3336
-WAYS = ["memory", "network"]
 
 
 def given(rank: int, step: int) -> torch.Tensor:
@@ -24,21 +22,30 @@ def given(rank: int, step: int) -> torch.Tensor:
     return torch.randn(3 * NUM_ELEMENTS, generator=generator, dtype=torch.float64)
 
 
-def added_up(
-    ranks: Ranks, transport: Literal["memory", "network"], dtype: torch.dtype, with_extra: bool
-) -> list[tuple[torch.Tensor, list[torch.Tensor]]]:
+def has_extra(step: int) -> bool:
+    return step % 3 != 1
+
+
+def is_dropped(step: int) -> bool:
+    """Agreed on, and nothing is added up."""
+    return step in (2, 5)
+
+
+def added_up(ranks: Ranks, is_in_memory: bool, dtype: torch.dtype) -> list[tuple[torch.Tensor, list[torch.Tensor]]]:
     """All that the sums hold after each step, and the parameters' gradients; ranks are slow in turns."""
     parameters = [nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in SHAPES]
-    sums = FlatSums(parameters, ranks, num_extra=2, transport=transport)
+    sums = FlatSums(parameters, ranks, num_extra=2, is_in_memory=is_in_memory)
     results: list[tuple[torch.Tensor, list[torch.Tensor]]] = []
     for step in range(8):
         sums.zero()
         for flat, of_rank in zip((sums.gradient, *sums.extra), given(ranks.rank, step).chunk(3), strict=True):
             flat.add_(of_rank.to(dtype))
         agree(ranks, NO_WISHES)
+        if is_dropped(step):
+            continue
         if step % ranks.world_size == ranks.rank:
             time.sleep(0.02)
-        pending = sums.start(with_extra=with_extra)
+        pending = sums.start(with_extra=has_extra(step))
         if (step + 1) % ranks.world_size == ranks.rank:
             time.sleep(0.02)
         pending.wait()
@@ -47,38 +54,38 @@ def added_up(
     return results
 
 
-@pytest.mark.parametrize("with_extra", [True, False], ids=["all", "gradient alone"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("world_size", [1, 2, 4])
-@pytest.mark.parametrize("transport", WAYS)
+@pytest.mark.parametrize(("world_size", "is_in_memory"), [(1, False), (2, True), (2, False), (4, True), (4, False)])
 def test_every_rank_has_the_sums_of_all_step_after_step(
-    rank_pools: RankPools, transport: str, world_size: int, dtype: torch.dtype, with_extra: bool
+    rank_pools: RankPools, world_size: int, is_in_memory: bool, dtype: torch.dtype
 ):
-    by_rank = rank_pools.of(world_size).run(added_up, transport, dtype, with_extra)
-    for step in range(8):
+    by_rank = rank_pools.of(world_size).run(added_up, is_in_memory, dtype)
+    steps = [step for step in range(8) if not is_dropped(step)]
+    rounding = torch.finfo(dtype).eps
+    for number, step in enumerate(steps):
         of_ranks = [given(rank, step).to(dtype) for rank in range(world_size)]
         expected = torch.stack(of_ranks).double().sum(dim=0)
+        num_summed = 3 * NUM_ELEMENTS if has_extra(step) else NUM_ELEMENTS
         for rank, results in enumerate(by_rank):
-            found, gradients = results[step]
-            assert torch.equal(found[:NUM_ELEMENTS], by_rank[0][step][0][:NUM_ELEMENTS])
-            torch.testing.assert_close(torch.cat([g.flatten() for g in gradients]), found[:NUM_ELEMENTS])
-            if not with_extra:
-                assert torch.equal(found[NUM_ELEMENTS:], of_ranks[rank][NUM_ELEMENTS:])
-                found, expected = found[:NUM_ELEMENTS], expected[:NUM_ELEMENTS]
-            torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+            found, gradients = results[number]
+            assert torch.equal(found[:num_summed], by_rank[0][number][0][:num_summed])
+            assert torch.equal(torch.cat([gradient.flatten() for gradient in gradients]), found[:NUM_ELEMENTS])
+            assert torch.equal(found[num_summed:], of_ranks[rank][num_summed:])
+            error = (found[:num_summed].double() - expected[:num_summed]).abs().max()
+            assert error <= 8 * world_size * rounding
 
 
 def ways_taken(ranks: Ranks) -> list[type]:
-    return [type(make_adder(ranks, 4, torch.float32, asked)) for asked in ("auto", "memory", "network")]
+    return [type(make_adder(ranks, 4, torch.float32, is_in_memory=is_in_memory)) for is_in_memory in (True, False)]
 
 
-def test_ranks_of_one_machine_add_up_in_memory_unless_the_network_is_asked_for(rank_pools: RankPools):
-    assert rank_pools.of(2).run(ways_taken) == [[InMemory, InMemory, OverNetwork]] * 2
-    assert rank_pools.of(1).run(ways_taken) == [[OverNetwork] * 3]
+def test_a_rank_alone_shares_memory_with_nobody(rank_pools: RankPools):
+    assert rank_pools.of(2).run(ways_taken) == [[InMemory, OverNetwork]] * 2
+    assert rank_pools.of(1).run(ways_taken) == [[OverNetwork] * 2]
 
 
 def in_few_elements(ranks: Ranks, num_elements: int) -> list[float]:
-    adder = make_adder(ranks, num_elements, torch.float32, "memory")
+    adder = make_adder(ranks, num_elements, torch.float32, is_in_memory=True)
     adder.buffer.add_(1.0)
     agree(ranks, NO_WISHES)
     adder.start(num_elements).wait()

@@ -8,7 +8,6 @@ from dlrm.config import MomentsConfig
 from dlrm.moments import ExactMoments, GroupMoments
 from dlrm.moments.estimator import Estimator, Positions
 from dlrm.noise import LayerNoise, NoiseState
-from sharding.agree import NO_WISHES, agree
 from sharding.dense import FlatSums
 from sharding.ranks import Ranks
 from tests.distributed.rank_pool import RankPools
@@ -41,7 +40,6 @@ def frozen_run(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseStat
         sums.zero()
         for start, end in estimator.chunks(share, number, is_whole=False):
             model["layer"](samples[start:end]).flatten().dot(is_valid[start:end].float()).backward()
-        agree(ranks, NO_WISHES)
         sums.start(with_extra=True).wait()
         sums.gradient /= num_valid
         moments = estimator.moments(num_valid, 1.0)

@@ -25,6 +25,7 @@ from sharding.plan import memory as planned
 from sharding.plan.answer import answer_of
 from sharding.plan.memory import Memory
 from sharding.ranks import Ranks
+from sharding.sums import InMemory
 from sharding.tables import ShardedTables, TableOptimizer, native
 from sharding.tables.slices import Slices
 from tests.distributed.plans import plan_of
@@ -186,12 +187,16 @@ def bytes_of_dense_part(ranks: Ranks, setting: Setting, batches: list[GlobalBatc
         parts.step(share, StepRates(dense=0.1, table=0.1))
     kept: list[torch.Tensor] = [parameter.detach() for parameter in parts.model.parameters()]
     kept += [tensor for of_one in parts.optimizer.state.values() for tensor in of_one.values()]
-    for keeper in (parts.step.sums, parts.step.dense_pass.estimator, parts.reduction):
-        kept += [tensor for tensor in vars(keeper).values() if isinstance(tensor, torch.Tensor)] if keeper else []
+    for keeper in (parts.step.sums, parts.step.dense_pass.estimator):
+        kept += [tensor for tensor in vars(keeper).values() if isinstance(tensor, torch.Tensor)]
+    kept += parts.reduction.state_dict().values() if parts.reduction else []
+    if isinstance(parts.step.sums._adder, InMemory):
+        kept.append(parts.step.sums._adder._added[ranks.rank])
     # Beside them are counters.
     return sum(tensor_bytes([tensor for tensor in kept if tensor.dim() > 0]).values())
 
 
+@pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize(
     ("moments", "is_reduced"),
@@ -204,14 +209,16 @@ def bytes_of_dense_part(ranks: Ranks, setting: Setting, batches: list[GlobalBatc
     ],
 )
 def test_what_a_plan_counts_for_the_dense_part_is_what_a_run_keeps(
-    rank_pools: RankPools, moments: MomentsConfig | None, is_reduced: bool, optimizer: str
+    rank_pools: RankPools, moments: MomentsConfig | None, is_reduced: bool, optimizer: str, world_size: int
 ):
     reduction = VarianceReductionConfig() if is_reduced else None
     setting = Setting(256, 64, moments=moments, variance_reduction=reduction, dense_optimizer=optimizer)
     batches = random_batches(2, 256, [rows for _, rows in setting.table_rows])
-    kept: list[int] = rank_pools.of(1).run(bytes_of_dense_part, setting, batches)
+    kept: list[int] = rank_pools.of(world_size).run(bytes_of_dense_part, setting, batches)
     size = dense_size(setting.model, setting.num_dense, len(setting.table_rows))
-    assert kept == [parameter_bytes(setting.resolved(1).job, size)]
+    # Parts of ranks are rounded to whole lines of the cache.
+    job = setting.resolved(world_size).job
+    assert kept == [pytest.approx(parameter_bytes(job, size, is_in_memory=True), abs=64)] * world_size
 
 
 @given(

@@ -18,7 +18,7 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
         if not has_own_operators():
             pytest.skip("the operator is not built here")
     else:
-        monkeypatch.setattr(interaction, "is_fit_for_own", lambda _: False)
+        monkeypatch.setattr(interaction, "fits_own_fp32", lambda _: False)
     return request.param
 
 

@@ -24,7 +24,7 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "torch":
         monkeypatch.setattr(linear, "has_own_products", lambda *_: False)
     if request.param != "own":
-        monkeypatch.setattr(interaction, "is_fit_for_own", lambda _: False)
+        monkeypatch.setattr(interaction, "fits_own_fp32", lambda _: False)
     return request.param
 
 

@@ -15,7 +15,7 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "own" and not has_own_operators():
         pytest.skip("the operator is not built here")
     if request.param == "plain":
-        monkeypatch.setattr(moments, "is_fit_for_own", lambda _: False)
+        monkeypatch.setattr(moments, "fits_own_fp32", lambda _: False)
     return request.param
 
 

@@ -58,7 +58,7 @@ def test_strided_gradients_are_taken_as_they_read(by: str):
 
 
 @pytest.mark.parametrize("from_dtype", [torch.float32, torch.float64], ids=str)
-def test_other_numbers_than_the_squares_are_rounded_before(by: str, from_dtype: torch.dtype):
+def test_other_numbers_than_the_squares_are_rounded_before(from_dtype: torch.dtype):
     d, y = drawn((9, 3), torch.float32)
     found = squared_gradient(d.to(from_dtype), y.to(from_dtype), torch.zeros(3), torch.bfloat16)
     assert torch.equal(found, d.bfloat16().square() * (y > 0))
@@ -68,6 +68,13 @@ def test_no_samples_add_nothing(by: str):
     sums = torch.ones(3)
     assert squared_gradient(torch.empty(0, 3), None, sums, torch.float32).shape == (0, 3)
     assert torch.equal(sums, torch.ones(3))
+
+
+@pytest.mark.parametrize("dtype", ROUNDING, ids=str)
+def test_outputs_that_are_no_numbers_let_the_gradient_through_as_a_relu_does(by: str, dtype: torch.dtype):
+    y = torch.tensor([[float("nan"), -0.0, 0.0, 1e-30, float("inf")]], dtype=dtype)
+    found = squared_gradient(torch.full_like(y, 2.0), y, None, dtype)
+    assert found.tolist() == [[4.0, 0.0, 0.0, 4.0, 4.0]]
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 3e38])
@@ -87,11 +94,13 @@ def test_the_result_does_not_depend_on_the_threads():
     d, y = drawn((300, 500), torch.bfloat16)
     results: list[tuple[torch.Tensor, torch.Tensor]] = []
     before = torch.get_num_threads()
-    for num_threads in (1, 2):
-        torch.set_num_threads(num_threads)
-        sums = torch.zeros(500)
-        results.append((squared_gradient(d, y, sums, torch.bfloat16), sums))
-    torch.set_num_threads(before)
+    try:
+        for num_threads in (1, 2):
+            torch.set_num_threads(num_threads)
+            sums = torch.zeros(500)
+            results.append((squared_gradient(d, y, sums, torch.bfloat16), sums))
+    finally:
+        torch.set_num_threads(before)
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 

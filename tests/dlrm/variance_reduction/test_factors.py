@@ -10,9 +10,10 @@ from dlrm.native import has_own_operators
 from dlrm.variance_reduction import AtBounds, factors
 from dlrm.variance_reduction.factors import Factors
 
-SIZES = [5, 20_000, 16, 8192, 1]
+SIZES = [5, 20_000, 0, 16, 8192, 1]
 """Around the operator's blocks of 8,192 and its 16 sums side by side."""
 NUM_ELEMENTS = sum(SIZES)
+GAMMA = 0.1
 
 
 @pytest.fixture(params=["own", "plain"])
@@ -20,13 +21,12 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "own" and not has_own_operators():
         pytest.skip("the operator is not built here")
     if request.param == "plain":
-        monkeypatch.setattr(factors, "is_fit_for_own", lambda _: False)
+        monkeypatch.setattr(factors, "fits_own_fp32", lambda _: False)
     return request.param
 
 
-def of_zeros(beta: float = 0.0, gamma: float = 0.1, dtype: torch.dtype = torch.float32) -> Factors:
-    zeros = torch.zeros(2, NUM_ELEMENTS, dtype=dtype)
-    return Factors(zeros[0], zeros[1], SIZES, gamma, beta)
+def of_zeros(beta: float = 0.0, gamma: float = GAMMA, dtype: torch.dtype = torch.float32) -> Factors:
+    return Factors(torch.zeros(NUM_ELEMENTS, dtype=dtype), SIZES, gamma, beta)
 
 
 def drawn(seed: int, *, num_measured: int = 64) -> Moments:
@@ -63,7 +63,7 @@ def by_the_formulas(factors: Factors, moments: Moments, share: float) -> torch.T
     is_alive = (variance > 0) & ((mean_square > 0) | (mean != 0))
     ratio = mean.square() / torch.maximum(variance, mean.square() * 2.0**-20)
     parts = zip(ratio.split(SIZES), is_alive.split(SIZES), strict=True)
-    return torch.cat([clipped(*part, factors.gamma) for part in parts])
+    return torch.cat([clipped(*part, GAMMA) for part in parts])
 
 
 def clipped(ratio: torch.Tensor, is_alive: torch.Tensor, gamma: float) -> torch.Tensor:
@@ -83,7 +83,7 @@ def test_over_steps_factors_and_variances_are_those_of_the_formulas(by: str, bet
         expected.smoothed.mul_(beta).add_(of_step, alpha=1 - beta)
         torch.testing.assert_close(found.variance.double(), expected.variance, rtol=1e-3, atol=0)
         torch.testing.assert_close(found.smoothed.double(), expected.smoothed, rtol=1e-4, atol=1e-6)
-        assert at_bounds.gamma == pytest.approx((of_step == 0.1).double().mean().item(), abs=2 / NUM_ELEMENTS)
+        assert at_bounds.gamma == pytest.approx((of_step == GAMMA).double().mean().item(), abs=2 / NUM_ELEMENTS)
         assert at_bounds.one == pytest.approx((of_step == 1.0).double().mean().item(), abs=2 / NUM_ELEMENTS)
         assert 0 < at_bounds.one < at_bounds.gamma < 0.99
 
@@ -105,6 +105,28 @@ def test_a_tensor_without_gradient_is_left_alone(by: str):
     assert not found.variance[5:20_005].any()
 
 
+def test_a_mean_ratio_of_zero_says_nothing(by: str):
+    moments = drawn(1)
+    moments.mean[5:20_005] = 0.0
+    found = of_zeros()
+    found.move(moments, 1.0)
+    assert torch.equal(found.smoothed[5:20_005], torch.ones(20_000))
+    assert found.variance[5:20_005].any()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_what_is_no_number_is_so_for_its_element_alone(by: str, value: float):
+    """Rank by rank gradients are finite; their sums may be too large all the same."""
+    moments, with_one = drawn(1), drawn(1)
+    with_one.mean[7] = value
+    moments.mean[7] = 0.0
+    found, expected = of_zeros(), of_zeros()
+    found.move(with_one, 1.0)
+    expected.move(moments, 1.0)
+    others = torch.arange(NUM_ELEMENTS) != 7
+    torch.testing.assert_close(found.smoothed[others], expected.smoothed[others], rtol=1e-3, atol=0)
+
+
 def test_elements_that_were_not_seen_keep_their_variance(by: str):
     found = of_zeros()
     found.move(drawn(1), 1.0)
@@ -120,12 +142,14 @@ def test_the_result_does_not_depend_on_the_threads():
         pytest.skip("the operator is not built here")
     results: list[Factors] = []
     before = torch.get_num_threads()
-    for num_threads in (1, 2):
-        torch.set_num_threads(num_threads)
-        results.append(of_zeros(0.9))
-        results[-1].move(drawn(1), 1.0)
-        results[-1].move(drawn(2), 0.25)
-    torch.set_num_threads(before)
+    try:
+        for num_threads in (1, 2):
+            torch.set_num_threads(num_threads)
+            results.append(of_zeros(0.9))
+            results[-1].move(drawn(1), 1.0)
+            results[-1].move(drawn(2), 0.25)
+    finally:
+        torch.set_num_threads(before)
     assert torch.equal(results[0].variance, results[1].variance)
     assert torch.equal(results[0].smoothed, results[1].smoothed)
 
@@ -134,9 +158,10 @@ def test_the_operator_refuses_what_does_not_fit():
     if not has_own_operators():
         pytest.skip("the operator is not built here")
     flat = torch.zeros(4)
-    rest = ([4], 1.0, 1.0, 0.1, 1.0)
+    rest = ([4], 1.0, 2.0**-20, 1.0, GAMMA, 1.0)
     for bad in (torch.zeros(3), torch.zeros(4).double(), torch.zeros(8)[::2]):
         with pytest.raises(RuntimeError, match=r"variance must be fp32 \[4\]"):
             torch.ops.dlrm_dense.move_factors(bad, flat, flat, flat, flat, *rest)
-    with pytest.raises(RuntimeError, match="sizes must add up to 4"):
-        torch.ops.dlrm_dense.move_factors(flat, flat, flat, flat, flat, [5], *rest[1:])
+    for sizes, message in (([5], "sizes must add up to 4"), ([-4, 8], "sizes must not be below 0")):
+        with pytest.raises(RuntimeError, match=message):
+            torch.ops.dlrm_dense.move_factors(flat, flat, flat, flat, flat, sizes, *rest[1:])
