@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharding.plan import PlanRequest, Rule, Table, plan_of
+from sharding.plan import Dense, PlanRequest, Rule, Table, plan_of
 from sharding.plan.answer import answer_of
 from sharding.plan.check import faults_of, memory_of_pools
 from sharding.plan.fixed import allowed_ranks
@@ -195,6 +195,13 @@ def test_in_one_memory_nothing_travels():
     answer = answer_of(request, plan_of(request))
     assert set(vars(answer.exchange_bytes).values()) == {0.0}
     assert answer.step.terms["forward"] == answer.step.terms["ids"] == 0.0
+
+
+@pytest.mark.parametrize(("ranks", "num_passes"), [(1, 0), (2, 4)])
+def test_in_one_memory_dense_sums_are_passes_over_it_and_alone_nothing(ranks: int, num_passes: int):
+    request = request_of(tables_of([1000]), topology_of(1, ranks), transport="memory", dense=Dense(sum_bytes=10**6))
+    summed = answer_of(request, plan_of(request)).step.terms["all_reduce"]
+    assert summed == pytest.approx(num_passes * 10**6 / request.topology.memory_bandwidth)
 
 
 def test_half_the_number_format_is_half_the_traffic():
