@@ -40,7 +40,7 @@ Sums summed(int64_t count, const Body& body) {
 }
 
 // One number from each lane.
-struct Lanes {
+struct LaneSums {
   double lanes[LANES] = {};
   INLINE double total() const {
     double sum = 0;
@@ -69,7 +69,7 @@ struct Sums {
 };
 
 FOR_EVERY_CPU Sums sums_of_block(const float* mean_square, const float* mean, const float* measured_mean, int64_t count) {
-  Lanes squares, means, measured;
+  LaneSums squares, means, measured;
   for_lanes(count, [&](int64_t i, int lane) INLINE_LAMBDA {
     squares.lanes[lane] += mean_square[i];
     means.lanes[lane] += static_cast<double>(mean[i]) * mean[i];
@@ -116,7 +116,7 @@ FOR_EVERY_CPU Ratios move_block(const Factors& factors, int64_t first, int64_t c
   const float* measured_means = factors.measured_mean + first;
   const float to_single_samples = factors.to_single_samples, share = factors.share;
   const float least_variance = factors.least_variance;
-  Lanes sum, num_alive;
+  LaneSums sum, num_alive;
   for_lanes(count, [&](int64_t i, int lane) INLINE_LAMBDA {
     const float mean_square = mean_squares[i], old = variances[i];
     const float around_mean = mean_square - measured_means[i] * measured_means[i];

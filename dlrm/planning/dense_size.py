@@ -68,7 +68,7 @@ def parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) -> int
         kept += job.moments.num_extra_sums + is_put_aside
     if job.variance_reduction is not None:
         kept += REDUCTION_PER_PARAMETER
-    num_ranks = job.resources.nodes * job.resources.workers_per_node
+    num_ranks = job.resources.world_size
     num_sums = 1 + (job.moments.num_extra_sums if job.moments is not None else 0)
     part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
     return FLOAT_BYTES * (kept * size.num_parameters + part)

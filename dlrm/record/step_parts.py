@@ -11,7 +11,7 @@ PART_WORDS = {
     "give_back": "gradients of pooled embeddings to where the owners of rows read them",
     "agree": "wait until every rank is as far, and hear whether the step is sound on all",
     "table_update": "rows of the tables and their optimizer's state; gradients of copies, summed over ranks",
-    "wait_for_sum": "wait for the sum of dense gradients over ranks, begun before the tables' update",
+    "wait_for_sum": "the sum of dense gradients over ranks, begun before the tables' update, and the wait for it",
     "optimizer": "moments of the gradient, and the step of the dense parameters",
 }
 """What each part of a step is, for people, in the order of a step."""
