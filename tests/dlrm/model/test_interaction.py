@@ -3,23 +3,11 @@
 import pytest
 import torch
 
-from dlrm.model import interaction
 from dlrm.model.interaction import Interaction
 from dlrm.native import has_own_operators
 
-BY = ["own", "plain"]
 SHAPES = [(1, 26, 64), (130, 26, 64), (7, 3, 5), (65, 1, 4), (9, 40, 33), (3, 17, 16), (4, 7, 128)]
 """c, F and D: those of Criteo, and around the operator's blocks of 8 and 16."""
-
-
-@pytest.fixture(params=BY)
-def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "own":
-        if not has_own_operators():
-            pytest.skip("the operator is not built here")
-    else:
-        monkeypatch.setattr(interaction, "fits_own_fp32", lambda _: False)
-    return request.param
 
 
 def drawn(shape: tuple[int, int, int], *, has_bottom: bool) -> tuple[torch.Tensor | None, torch.Tensor]:

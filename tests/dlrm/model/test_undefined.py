@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dlrm.config import ModelConfig
-from dlrm.model import interaction, linear, make_dense_part
+from dlrm.model import linear, make_dense_part
 from dlrm.model.products import has_own_products
 from dlrm.native import has_own_operators
 
@@ -24,7 +24,7 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "torch":
         monkeypatch.setattr(linear, "has_own_products", lambda *_: False)
     if request.param != "own":
-        monkeypatch.setattr(interaction, "fits_own_fp32", lambda _: False)
+        monkeypatch.setattr("dlrm.native.has_own_operators", lambda: False)
     return request.param
 
 

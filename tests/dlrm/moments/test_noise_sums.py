@@ -3,20 +3,11 @@
 import pytest
 import torch
 
-from dlrm.moments import Moments, moments
+from dlrm.moments import Moments
 from dlrm.native import has_own_operators
 
 SIZES = [1, 20_000, 0, 17, 8192]
 """Around the operator's blocks of 8,192 and its 16 sums side by side."""
-
-
-@pytest.fixture(params=["own", "plain"])
-def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "own" and not has_own_operators():
-        pytest.skip("the operator is not built here")
-    if request.param == "plain":
-        monkeypatch.setattr(moments, "fits_own_fp32", lambda _: False)
-    return request.param
 
 
 def drawn() -> Moments:

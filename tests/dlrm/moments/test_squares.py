@@ -3,22 +3,12 @@
 import pytest
 import torch
 
-from dlrm.moments import squares
 from dlrm.moments.squares import squared_gradient
 from dlrm.native import has_own_operators
 
 SHAPES = [(1, 1), (3, 64), (130, 65), (129, 200), (2048, 7)]
 """c and n: around the operator's blocks of 64 columns, and of 128 samples summed in one go."""
 ROUNDING = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8}
-
-
-@pytest.fixture(params=["own", "plain"])
-def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "own" and not has_own_operators():
-        pytest.skip("the operator is not built here")
-    if request.param == "plain":
-        monkeypatch.setattr(squares, "has_own_operators", lambda: False)
-    return request.param
 
 
 def drawn(shape: tuple[int, int], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,22 +7,13 @@ import torch
 
 from dlrm.moments import Moments
 from dlrm.native import has_own_operators
-from dlrm.variance_reduction import AtBounds, factors
+from dlrm.variance_reduction import AtBounds
 from dlrm.variance_reduction.factors import Factors
 
 SIZES = [5, 20_000, 0, 16, 8192, 1]
 """Around the operator's blocks of 8,192 and its 16 sums side by side."""
 NUM_ELEMENTS = sum(SIZES)
 GAMMA = 0.1
-
-
-@pytest.fixture(params=["own", "plain"])
-def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "own" and not has_own_operators():
-        pytest.skip("the operator is not built here")
-    if request.param == "plain":
-        monkeypatch.setattr(factors, "fits_own_fp32", lambda _: False)
-    return request.param
 
 
 def of_zeros(beta: float = 0.0, gamma: float = GAMMA, dtype: torch.dtype = torch.float32) -> Factors:
