@@ -24,7 +24,6 @@ from sharding.plan import Plan, PlanError
 from sharding.plan.answer import Answer, answer_of
 from sharding.ranks import Ranks
 from sharding.tables import ShardedTables, TableOptimizer
-from sharding.tables.choose import takes_memory
 
 
 @dataclass(frozen=True)
@@ -75,9 +74,8 @@ def build_parts(
         transport=job.sharding.transport,
     )
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
-    is_in_memory = takes_memory(job.sharding.transport, ranks)
     num_extra = job.moments.num_extra_sums if job.moments is not None else 0
-    sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra, is_in_memory=is_in_memory)
+    sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra, is_in_memory=tables.is_in_memory)
     reduction = _make_reduction(job, model, optimizer, sums)
     estimator = make_estimator(resolved, model, sums)
     clock = PartClock()

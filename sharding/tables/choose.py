@@ -32,18 +32,11 @@ def takes_memory(asked: Literal["auto", "memory", "network"], ranks: Ranks) -> b
 
 
 def make_transport(
-    asked: Literal["auto", "memory", "network"],
-    plan: Plan,
-    optimizer: TableOptimizer,
-    ranks: Ranks,
-    dtype: torch.dtype,
-    chunk_size: int,
+    plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype, chunk_size: int, *, is_in_memory: bool
 ) -> Transport:
-    """The one that `takes_memory` says. Collective.
-
-    dtype: of pooled embeddings and gradients between ranks. chunk_size: c at most. Raises TransportError.
-    """
-    if takes_memory(asked, ranks):
+    """dtype: of pooled embeddings and gradients between ranks. chunk_size: c at most. is_in_memory: what `takes_memory`
+    said. Collective."""
+    if is_in_memory:
         from sharding.tables.memory import MemoryTransport
 
         return MemoryTransport(plan, optimizer, ranks, dtype)

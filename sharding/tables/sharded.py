@@ -11,7 +11,7 @@ from sharding.initialise import fill_uniform
 from sharding.plan import Plan
 from sharding.ranks import Ranks
 from sharding.tables.bags import Bags
-from sharding.tables.choose import make_transport
+from sharding.tables.choose import make_transport, takes_memory
 from sharding.tables.optimizer import TableOptimizer
 from sharding.tables.pooled import ChunkBuffer, PooledBatch
 from sharding.tables.replicated import ReplicatedTables
@@ -58,9 +58,13 @@ class ShardedTables:
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._dtype = torch.float16 if exchange_dtype == "fp16" else torch.float32
+        self.is_in_memory = takes_memory(transport, ranks)
+        """Whether ranks reach each other by memory that all share, tables or none."""
         self._transports: list[Transport] = []
         if any(not planned.is_replicated for planned in plan.tables):
-            self._transports.append(make_transport(transport, plan, optimizer, ranks, self._dtype, chunk_size))
+            self._transports.append(
+                make_transport(plan, optimizer, ranks, self._dtype, chunk_size, is_in_memory=self.is_in_memory)
+            )
         if any(planned.is_replicated for planned in plan.tables):
             self._transports.append(ReplicatedTables(plan, optimizer, ranks))
         dim = plan.tables[0].table.embedding_dim if plan.tables else 0

@@ -9,6 +9,7 @@ import torch
 
 from dlrm.config import MomentsConfig, VarianceReductionConfig
 from sharding.ranks import Ranks
+from sharding.sums import Adder, make_adder
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches, with_lists_and_weights
 from tests.distributed.saving import Piece, train_on
@@ -20,10 +21,14 @@ SLICE_BYTES = 300 * len(ROWS) * SETTING.model.embedding_dim * 4
 """300 samples, so that slices end within chunks, and a share has several."""
 
 
+def adder_in_memory(ranks: Ranks, num_elements: int, dtype: torch.dtype, **_: bool) -> Adder:
+    return make_adder(ranks, num_elements, dtype, is_in_memory=True)
+
+
 def train_in_slices(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained:
     """Its dense sums are in memory: an all-reduce adds them up in another order, and rounds otherwise."""
     in_slices = mock.patch("sharding.slice_size.SLICE_BYTES", SLICE_BYTES)
-    with in_slices, mock.patch("dlrm.build.takes_memory", return_value=True):
+    with in_slices, mock.patch("sharding.dense.make_adder", adder_in_memory):
         return train(ranks, setting, batches)
 
 
