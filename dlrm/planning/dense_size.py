@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dlrm.config import JobSpec, ModelConfig, ResolvedJob
+from dlrm.config import JobSpec, ModelConfig, MomentsConfig, ResolvedJob
 
 FLOAT_BYTES = 4
 BACKWARD_FACTOR = 3
@@ -63,12 +63,12 @@ def parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) -> int
     """
     kept = 2 + STATE_PER_PARAMETER[job.dense_optimizer.name]
     if job.moments is not None:
-        # Groups keep their total beside theirs. Not counted: one sum more where the data has several shuffle windows.
-        kept += job.moments.num_extra_sums + (job.moments.estimator == "groups")
+        # Groups keep their total beside theirs.
+        kept += _num_sums_beside(job.moments) + (job.moments.estimator == "groups")
     if job.variance_reduction is not None:
         kept += REDUCTION_PER_PARAMETER
     num_ranks = job.resources.world_size
-    num_sums = 1 + (job.moments.num_extra_sums if job.moments is not None else 0)
+    num_sums = 1 + (_num_sums_beside(job.moments) if job.moments is not None else 0)
     part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
     return FLOAT_BYTES * (kept * size.num_parameters + part)
 
@@ -83,6 +83,14 @@ def sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
     moments = resolved.job.moments
     extra = moments.num_extra_sums / resolved.moments_every if moments is not None else 0.0
     return round((1 + extra) * FLOAT_BYTES * size.num_parameters)
+
+
+def _num_sums_beside(moments: MomentsConfig) -> int:
+    """Count the sums of P numbers that moments keep beside the gradient, with that of the first half of a batch.
+
+    The last one is made only where the data has several shuffle windows, which nobody may have counted yet.
+    """
+    return moments.num_extra_sums + 1
 
 
 def _layers(num_inputs: int, widths: list[int]) -> list[tuple[int, int]]:

@@ -29,47 +29,57 @@ class Known:
     squared_norm: float
 
 
-def mean_of(steps: list[StepNoise]) -> Known:
-    return Known(
-        sum(step.traces["layer"] for step in steps) / len(steps),
-        sum(step.squared_norms["layer"] for step in steps) / len(steps),
-    )
+class FrozenLayer:
+    """A layer that never moves, measured in every step. The gradient of a sample is its input."""
 
+    def __init__(
+        self, ranks: Ranks, config: MomentsConfig, num_inputs: int, chunk_size: int, *, has_halves: bool = False
+    ) -> None:
+        model = nn.ModuleDict({"layer": nn.Linear(num_inputs, 1, bias=False)})
+        self._layer = model["layer"]
+        self._sums = FlatSums(list(model.parameters()), ranks, num_extra=config.num_extra_sums + has_halves)
+        self._estimator: Estimator
+        if config.estimator == "groups":
+            self._estimator = GroupMoments(config, self._sums, chunk_size, 1, has_halves=has_halves)
+        else:
+            self._estimator = ExactMoments(
+                config, model, self._sums, chunk_size, 1, is_bf16=False, has_halves=has_halves
+            )
+        self._layer_noise = LayerNoise([("layer.weight", num_inputs)])
+        self._steps: list[StepNoise] = []
 
-def estimator_of(
-    config: MomentsConfig, model: nn.Module, sums: FlatSums, chunk_size: int, *, has_halves: bool = False
-) -> Estimator:
-    """One that measures every step."""
-    if config.estimator == "groups":
-        return GroupMoments(config, sums, chunk_size, 1, has_halves=has_halves)
-    return ExactMoments(config, model, sums, chunk_size, 1, is_bf16=False, has_halves=has_halves)
+    def step(self, samples: torch.Tensor, share: Share) -> None:
+        """Measure one batch. samples [b, num_inputs]: of this rank; those beyond the valid ones are 0."""
+        self._sums.zero()
+        for start, end in self._estimator.chunks(share, len(self._steps), is_whole=False):
+            self._layer(samples[start:end]).sum().backward()
+        self._sums.start(with_extra=True).wait()
+        self._sums.gradient /= share.num_valid
+        moments = self._estimator.moments(share.num_valid, 1.0)
+        assert moments is not None
+        noise = self._layer_noise(moments)
+        assert noise is not None
+        self._steps.append(noise)
+
+    def mean(self) -> Known:
+        """Average over the steps."""
+        return Known(
+            sum(step.traces["layer"] for step in self._steps) / len(self._steps),
+            sum(step.squared_norms["layer"] for step in self._steps) / len(self._steps),
+        )
 
 
 def frozen_run(ranks: Ranks, config: MomentsConfig, num_valid: int) -> Known:
-    """The mean over all steps of a layer that never moves; a sample's gradient is its input."""
-    model = nn.ModuleDict({"layer": nn.Linear(NUM_DIMENSIONS, 1, bias=False)})
-    sums = FlatSums(list(model.parameters()), ranks, num_extra=config.num_extra_sums)
-    estimator = estimator_of(config, model, sums, 100)
-    layer_noise = LayerNoise([("layer.weight", NUM_DIMENSIONS)])
-    of_steps: list[StepNoise] = []
+    """Measure batches of normally distributed gradients."""
+    layer = FrozenLayer(ranks, config, NUM_DIMENSIONS, chunk_size=100)
     size = BATCH // ranks.world_size
     share = Share(ranks.rank, ranks.world_size, size, num_valid)
+    is_valid = (torch.arange(size) < share.num_among_first(num_valid)).double().unsqueeze(1)
     for number in range(NUM_STEPS):
         generator = torch.Generator().manual_seed(1000 * ranks.rank + number)
         noise = torch.randn(size, NUM_DIMENSIONS, generator=generator, dtype=torch.float64)
-        samples = (MEAN + VARIANCES.sqrt() * noise).float()
-        is_valid = torch.arange(size) < share.num_among_first(num_valid)
-        sums.zero()
-        for start, end in estimator.chunks(share, number, is_whole=False):
-            model["layer"](samples[start:end]).flatten().dot(is_valid[start:end].float()).backward()
-        sums.start(with_extra=True).wait()
-        sums.gradient /= num_valid
-        moments = estimator.moments(num_valid, 1.0)
-        assert moments is not None
-        noise = layer_noise(moments)
-        assert noise is not None
-        of_steps.append(noise)
-    return mean_of(of_steps)
+        layer.step(((MEAN + VARIANCES.sqrt() * noise) * is_valid).float(), share)
+    return layer.mean()
 
 
 @pytest.mark.parametrize("num_valid", [BATCH, 5 * 64 + 9], ids=["full batches", "batches with a short group"])
@@ -118,32 +128,18 @@ class TimeOrdered:
 
 
 def frozen_run_over_windows(ranks: Ranks, config: MomentsConfig, data: TimeOrdered, num_batches: int) -> Known:
-    """The mean over batches, each from another window, in orders of several epochs."""
+    """Measure batches, each from another window, in orders of several epochs."""
     rows = data.rows()
     order = SampleOrder(len(rows), seed=3, row_bytes=ROW_BYTES)
-    model = nn.ModuleDict({"layer": nn.Linear(NUM_COLUMNS, 1, bias=False)})
-    sums = FlatSums(list(model.parameters()), ranks, num_extra=config.num_extra_sums + 1)
-    estimator = estimator_of(config, model, sums, 2048, has_halves=True)
+    layer = FrozenLayer(ranks, config, NUM_COLUMNS, chunk_size=2048, has_halves=True)
     num_groups = config.num_groups if config.estimator == "groups" else ranks.world_size
-    layer_noise = LayerNoise([("layer.weight", NUM_COLUMNS)])
-    of_steps: list[StepNoise] = []
     for number in range(num_batches):
         start = (number + 1) * MIN_WINDOW_ROWS + data.offset
         taken = order.rows(start, start + SHARED_BATCH)
         groups = range(ranks.rank, num_groups, ranks.world_size)
         samples = rows[np.concatenate([taken.row_numbers[group::num_groups] for group in groups])]
-        share = Share(ranks.rank, ranks.world_size, len(samples), SHARED_BATCH, halves=taken.halves)
-        sums.zero()
-        for first, end in estimator.chunks(share, number, is_whole=False):
-            model["layer"](samples[first:end]).sum().backward()
-        sums.start(with_extra=True).wait()
-        sums.gradient /= SHARED_BATCH
-        moments = estimator.moments(SHARED_BATCH, 1.0)
-        assert moments is not None
-        noise = layer_noise(moments)
-        assert noise is not None
-        of_steps.append(noise)
-    return mean_of(of_steps)
+        layer.step(samples, Share(ranks.rank, ranks.world_size, len(samples), SHARED_BATCH, halves=taken.halves))
+    return layer.mean()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from dlrm.config import DataConfig, ModelConfig
 from dlrm.record import RunDirectory
 from service.command.documents import data_from_job_file, read_job, require_model_to_start_from
 from service.command.errors import BadInputError
-from service.ids import new_id
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def test_a_job_that_starts_from_nothing_stays_as_it_is(tmp_path: Path) -> None:
         ("../runs/failed", {}, "runs/failed holds no model: a run has one once it has succeeded"),
         ("..", {}, "holds no model"),
         (
-            new_id("job"),
+            "job_01M81BF22JM2KW445N0SKBFFMW",
             {},
             "is no directory (valid: the directory of a run that has succeeded, or of its model; the id",
         ),

@@ -62,7 +62,9 @@ def test_memory_does_not_grow_with_the_row_group(
 
 
 @pytest.mark.parametrize(
-    ("case", "row_bytes"), [(many_numbers, 302 * 8), (long_texts, 4000), (long_lists, 4000)], ids=str
+    ("case", "row_bytes"),
+    [(many_numbers, 302 * 8), (long_texts, 4000), (long_lists, 4000)],
+    ids=["many numbers", "long texts", "long lists"],
 )
 def test_a_block_has_fewer_rows_where_rows_are_large(
     tmp_path: Path, case: Callable[[], tuple[pa.Table, SchemaConfig]], row_bytes: int

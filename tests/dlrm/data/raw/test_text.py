@@ -116,6 +116,7 @@ def test_a_damaged_stream_is_one_error(tmp_path: Path, compression: str) -> None
         (compressed(b"", "zstd"), "the file is empty"),
         (b"\xef\xbb\xbf", "the file is empty"),
     ],
+    ids=["bzip2", "xz", "zip", "UTF-16", "Parquet", "empty gzip", "empty zstd", "byte order mark alone"],
 )
 def test_what_is_no_text_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "a.tsv"
