@@ -5,6 +5,8 @@ NATIVE := sharding/native sharding/native/tables dlrm/native
 LOCKS := requirements/service.txt requirements/cpu.txt requirements/dev.txt
 OPERATORS := setup.py $(wildcard $(patsubst %,%/*.cpp,$(NATIVE)) $(patsubst %,%/*.h,$(NATIVE)))
 READY := .venv/.ready
+# Many tests wait for processes, and leave a core to others. A file is run in one piece: its tests share what they set up.
+SIDE_BY_SIDE := --numprocesses logical --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all soak lint serve bench
@@ -18,10 +20,10 @@ demo: $(READY) ## Train on 1,000,000 synthetic rows through the service; DATA=fi
 	@$(BIN)/python -m service.demo $(if $(DATA),--data '$(DATA)')
 
 test: $(READY) ## The tests of every change
-	$(BIN)/pytest -m "not slow and not soak"
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not soak"
 
 test-all: $(READY) ## The slow tests too
-	$(BIN)/pytest -m "not soak"
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not soak"
 
 soak: $(READY) ## The long tests
 	$(BIN)/pytest -m soak

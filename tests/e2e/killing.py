@@ -28,7 +28,8 @@ from dlrm.record import (
     parse_report,
 )
 from dlrm.saved.layout import CARD, CONFIG, METRICS, WEIGHTS
-from tests.e2e.launching import processes_of, ranks_of, reports_of, start_attempt, wait_until
+from tests.e2e.launching import processes_of, ranks_of, reports_of, start_attempt
+from tests.patience import wait_until
 
 KINDS = ("rank", "launch", "everything", "stop")
 """SIGKILL of a random rank, of the launch process, of all processes; SIGTERM to the launch process."""

@@ -3,8 +3,6 @@
 import contextlib
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,7 @@ import psutil
 from dlrm.config import parse_job, resolve
 from dlrm.record import Outcome, RunDirectory, SpoolReader, parse_report
 from service.held_signals import held_stop_signals
-
-PATIENCE_SECONDS = 250
-"""On a machine that does much else."""
+from tests.patience import PATIENCE_SECONDS
 
 TINY = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}},
@@ -70,12 +66,3 @@ def ranks_of(process: subprocess.Popen[bytes]) -> dict[int, psutil.Process]:
             if "RANK" in (environment := child.environ()):
                 found[int(environment["RANK"])] = child
     return found
-
-
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
-    """process: must not end before."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process is None or process.poll() is None, "the run ended too early"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from dlrm.record import EndReason
-from tests.e2e.launching import ended, processes_of, reports_of, start, wait_until
+from tests.e2e.launching import ended, processes_of, reports_of, start
+from tests.patience import wait_until
 
 ENDLESS = {"epochs": 500, "eval_every_fraction": 1.0}
 FAULTS = {

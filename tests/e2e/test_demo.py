@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +81,4 @@ def test_an_interrupted_demo_leaves_nothing_running(tmp_path: Path) -> None:
     os.kill(demo.pid, signal.SIGINT)
     rest, _ = demo.communicate()
     assert demo.returncode == 130, rest
-    deadline = time.monotonic() + 10
-    while processes_of(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert processes_of(tmp_path) == []
+    wait_until(lambda: processes_of(tmp_path) == [])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dlrm.record import StepReport
-from tests.e2e.launching import ended, processes_of, ranks_of, reports_of, start, wait_until
+from tests.e2e.launching import ended, processes_of, ranks_of, reports_of, start
+from tests.patience import wait_until
 from tests.small_disk import fill, small_disk
 
 ENDLESS = {"epochs": 500, "eval_every_fraction": 1.0}

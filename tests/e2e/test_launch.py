@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from dlrm.record import EndReason, EvaluationReport, RunDirectory, StepReport
-from tests.e2e.launching import ended, reports_of, start, wait_until
+from tests.e2e.launching import ended, reports_of, start
+from tests.patience import wait_until
 
 ENDLESS = {"epochs": 1000, "eval_every_fraction": 1.0}
 

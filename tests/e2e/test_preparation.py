@@ -17,8 +17,9 @@ from dlrm.config import DataConfig
 from dlrm.data.prepare.cache import prepared
 from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, ProgressReport, RunDirectory
 from tests.dlrm.saved.made_models import signed
-from tests.e2e.launching import ended, processes_of, reports_of, start, start_attempt, wait_until
+from tests.e2e.launching import ended, processes_of, reports_of, start, start_attempt
 from tests.e2e.raw_rows import data_of, write_rows
+from tests.patience import wait_until
 
 BATCH = {"global_size": 512}
 

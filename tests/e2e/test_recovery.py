@@ -13,6 +13,7 @@ import pytest
 from service.client import Client, Job
 from service.demo.running import running_service
 from service.launchers.processes import find_marked
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,6 @@ DOCUMENT: dict[str, Any] = {
     "run": {"eval_every_fraction": 0.25, "checkpoint_every_seconds": 0.5},
     "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
 }
-TIMEOUT_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def end_of(client: Client, job: Job) -> Job:
 
 def kill_a_rank_after_a_checkpoint(client: Client, job: Job) -> int:
     """Kill one of the ranks once steps have followed a checkpoint; that checkpoint's step."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         assert time.monotonic() < deadline
         saved = next(client.checkpoints(job.id), None)

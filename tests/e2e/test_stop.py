@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from dlrm.record import EndReason, ProgressReport, RunDirectory, StepReport, newest_checkpoint
-from tests.e2e.launching import ended, processes_of, ranks_of, reports_of, start, start_attempt, wait_until
+from tests.e2e.launching import ended, processes_of, ranks_of, reports_of, start, start_attempt
+from tests.patience import wait_until
 
 ENDLESS = {"epochs": 500, "eval_every_fraction": 1.0}
 Process = subprocess.Popen[bytes]

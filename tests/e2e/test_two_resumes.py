@@ -11,7 +11,8 @@ import pytest
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.record import EvaluationReport, RunDirectory
 from service.command.begin import next_attempt
-from tests.e2e.launching import PATIENCE_SECONDS, TINY, ended, reports_of, start_attempt
+from tests.e2e.launching import TINY, ended, reports_of, start_attempt
+from tests.patience import PATIENCE_SECONDS
 
 NUM_EVALUATIONS = (2, 4)
 

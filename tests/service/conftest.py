@@ -3,7 +3,6 @@
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from service.logs import configure_logging
 from service.serve import bound_socket
 from service.services import Services
 from service.settings import Settings
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -78,6 +78,11 @@ def data_root(settings: Settings) -> Path:
     return Path(settings.data_roots[0])
 
 
+def client_of(url: str, secret: str | None = None) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+    return httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_SECONDS)
+
+
 @dataclass
 class Api:
     """A service and clients of it, one a role."""
@@ -90,7 +95,7 @@ class Api:
     anonymous: httpx.Client
 
     def client(self, secret: str | None) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {secret}"} if secret else {})
+        return client_of(self.url, secret)
 
     def submit(self, **changes: Any) -> dict[str, Any]:
         """Submit a document that is fine but for `changes`."""
@@ -105,7 +110,7 @@ class Api:
             job = self.viewer.get(f"/v1/jobs/{job_id}").json()
             return job if job["state"] in states else None
 
-        return until(in_state)
+        return wait_until(in_state)
 
 
 def document(behaviour: str = "wait", **changes: Any) -> dict[str, Any]:
@@ -119,17 +124,6 @@ def document(behaviour: str = "wait", **changes: Any) -> dict[str, Any]:
     return base | changes
 
 
-def until(look: Callable[[], Any], timeout_seconds: float = 30.0) -> Any:
-    """What `look` returns once it is something."""
-    deadline = time.monotonic() + timeout_seconds
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"not within {timeout_seconds} s")
-
-
 @contextmanager
 def serving(settings: Settings, lifespan: str) -> Iterator[Api]:
     configure_logging("console")
@@ -138,15 +132,13 @@ def serving(settings: Settings, lifespan: str) -> Iterator[Api]:
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan=lifespan))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    until(lambda: server.started)
+    wait_until(lambda: server.started)
     url = app.state.services.settings.url
     services: Services = app.state.services
     secrets = [services.keys.create(role.value, role).key for role in Role]
-    viewer, submitter, admin = (
-        httpx.Client(base_url=url, headers={"Authorization": f"Bearer {secret}"}) for secret in secrets
-    )
+    viewer, submitter, admin = (client_of(url, secret) for secret in secrets)
     try:
-        with viewer, submitter, admin, httpx.Client(base_url=url) as anonymous:
+        with viewer, submitter, admin, client_of(url) as anonymous:
             yield Api(url, services, admin, submitter, viewer, anonymous)
     finally:
         server.should_exit = True
@@ -181,7 +173,7 @@ def make_document() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def eventually() -> Callable[..., Any]:
-    return until
+    return wait_until
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from service.lock import AlreadyServingError, exclusive
 from service.serve import AddressError, serve
 from service.settings import Settings
 from service.state_directory import StateDirectoryError
+from tests.service.conftest import client_of
 
 PROGRAM = (
     "import sys; from pathlib import Path; from service.serve import serve; from service.settings import Settings; "
@@ -32,7 +33,7 @@ class Served:
     signin_link: str
 
     def client(self, key: str | None = None) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {key or self.admin_key}"})
+        return client_of(self.url, key or self.admin_key)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from service.jobs.models import Job
 from service.jobs.service import Submission
 from service.keys.roles import Role
 from service.keys.service import Principal
+from tests.patience import wait_until
 
 SOMEBODY = Principal("key_0", "somebody", Role.ADMIN)
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
@@ -85,7 +85,7 @@ def test_cancelling_a_running_job_stops_it_with_a_checkpoint(live_api: Any, is_r
     job = live_api.wait_for(live_api.submit()["id"], "RUNNING")
     pid = pid_of(job)
     spool = Path(job["run_directory"]) / "attempt-1/spool/rank-0.metrics.jsonl"
-    until_written(spool)
+    wait_until(spool.exists)
     response = live_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
     assert (response.status_code, response.json()["state"]) == (202, "CANCELLING")
     live_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
@@ -97,17 +97,10 @@ def test_cancelling_a_running_job_stops_it_with_a_checkpoint(live_api: Any, is_r
     assert changes_of(live_api, job["id"]) == ["QUEUED", "STARTING", "RUNNING", "CANCELLING", "CANCELLED"]
 
 
-def until_written(path: Path) -> None:
-    deadline = monotonic() + 30
-    while not path.exists():
-        assert monotonic() < deadline
-        sleep(0.02)
-
-
 def test_a_job_that_finishes_while_it_is_cancelled_has_succeeded(live_api: Any, eventually: Any) -> None:
     job_id = live_api.submit(behaviour="finish_when_asked_to_stop")["id"]
     job = live_api.wait_for(job_id, "RUNNING")
-    until_written(Path(job["run_directory"]) / "attempt-1/logs/rank-0.log")
+    wait_until((Path(job["run_directory"]) / "attempt-1/logs/rank-0.log").exists)
     live_api.submitter.post(f"/v1/jobs/{job_id}/cancel")
     assert live_api.wait_for(job_id, *ENDED)["state"] == "SUCCEEDED"
 
@@ -118,7 +111,7 @@ def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(
     services = create_services(settings.model_copy(update={"grace_period_seconds": 0.3}))
     job_id = submit(services, behaviour="ignore_stop")
     services.control.run_once()
-    until_written(settings.runs_directory / job_id / "attempt-1/logs/rank-0.log")
+    wait_until((settings.runs_directory / job_id / "attempt-1/logs/rank-0.log").exists)
     services.jobs.cancel(job_id, SOMEBODY)
     job = run_until(services, job_id, ENDED, eventually)
     assert (job.state, job.reason) == ("CANCELLED", "user_cancelled")
@@ -141,7 +134,7 @@ def test_a_job_past_its_deadline_is_stopped(live_api: Any) -> None:
 
 def test_a_stop_from_elsewhere_is_followed_by_another_attempt(live_api: Any) -> None:
     job = live_api.wait_for(live_api.submit(max_restarts=1)["id"], "RUNNING")
-    until_written(Path(job["run_directory"]) / "attempt-1/spool/rank-0.metrics.jsonl")
+    wait_until((Path(job["run_directory"]) / "attempt-1/spool/rank-0.metrics.jsonl").exists)
     os.kill(pid_of(job), signal.SIGTERM)
     assert live_api.wait_for(job["id"], "RECOVERING", "QUEUED", "STARTING")["state"]
     assert live_api.wait_for(job["id"], "RUNNING")["num_attempts"] == 2

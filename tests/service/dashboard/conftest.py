@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from service.client import Client
 from service.client.connection import ready_file_in
 from service.demo.running import running_service
+from tests.patience import PATIENCE_SECONDS
 
+PATIENCE_MILLISECONDS = 1000 * PATIENCE_SECONDS
+expect.set_options(timeout=PATIENCE_MILLISECONDS)
 FAKE_TRAINER = Path(__file__).parents[1] / "fake_trainer"
 
 
@@ -46,6 +49,7 @@ def session(browser: Browser, site: Site, tmp_path_factory: pytest.TempPathFacto
     """The cookies of a browser that has signed in with the link."""
     path = tmp_path_factory.mktemp("session") / "cookies.json"
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MILLISECONDS)
     page = context.new_page()
     page.goto(site.signin_link)
     page.wait_for_url(f"{site.url}/")
@@ -58,6 +62,7 @@ def session(browser: Browser, site: Site, tmp_path_factory: pytest.TempPathFacto
 def page(browser: Browser, site: Site, session: Path) -> Iterator[Page]:
     """A signed-in page, which must stay on its own site, keep to its content security policy and throw no errors."""
     context = browser.new_context(storage_state=session)
+    context.set_default_timeout(PATIENCE_MILLISECONDS)
     page = context.new_page()
     faults: list[str] = []
     page.on("request", lambda request: request.url.startswith(site.url) or faults.append(request.url))

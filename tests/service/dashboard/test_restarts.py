@@ -22,7 +22,6 @@ DOCUMENT = {
     "batch": {"global_size": 64},
     "resources": {"workers_per_node": 1, "memory": "1GiB"},
 }
-TIMEOUT_MILLISECONDS = 20_000
 
 
 def bring_forward(run_directory: Path) -> None:
@@ -46,7 +45,7 @@ def test_events_are_by_time_with_checkpoints_in_a_row_as_one_and_no_phase_is_sho
 ) -> None:
     job = site.client.submit(DOCUMENT)
     page.goto(f"{site.url}/jobs/{job.id}")
-    expect(page.locator("#state")).to_have_text("recovering", timeout=TIMEOUT_MILLISECONDS)
+    expect(page.locator("#state")).to_have_text("recovering")
     progress = site.client.job(job.id).progress
     assert (progress.step, progress.phase, progress.message, progress.eta_seconds) == (4, None, None, None)
     report_checkpoints(Path(site.client.job(job.id).run_directory))
@@ -63,7 +62,7 @@ def test_events_are_by_time_with_checkpoints_in_a_row_as_one_and_no_phase_is_sho
 def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: Any) -> None:
     job = site.client.submit(DOCUMENT)
     page.goto(f"{site.url}/jobs/{job.id}")
-    expect(page.locator("#state")).to_have_text("recovering", timeout=TIMEOUT_MILLISECONDS)
+    expect(page.locator("#state")).to_have_text("recovering")
     expect(page.locator("#progress-text")).to_contain_text("step 4 of 5 · attempt 2 starts in 49 min")
     expect(page.locator("#message")).to_contain_text(
         "attempt 2 of at most 4, if none gets further, starts 3000 s later"
@@ -83,7 +82,7 @@ def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: A
 
     run_directory = Path(saved.path).parents[1]
     bring_forward(run_directory)
-    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "2", timeout=TIMEOUT_MILLISECONDS)
+    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "2")
     expect(page.locator("#auc-chart")).to_have_attribute("data-points", "1")
     expect(page.locator("#loss-chart")).to_have_attribute("data-marks", "2")
     expect(page.locator("#progress-text")).to_contain_text("step 2 of 5")
@@ -92,7 +91,7 @@ def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: A
     expect(page.locator("#log")).to_contain_text("of the second attempt")
 
     (run_directory / "go-on").touch()
-    expect(page.locator("#state")).to_have_text("succeeded", timeout=TIMEOUT_MILLISECONDS)
+    expect(page.locator("#state")).to_have_text("succeeded")
     expect(page.locator("#loss-chart")).to_have_attribute("data-points", "5")
     expect(page.locator("#attempts")).to_have_attribute("open", "")
     rows = page.locator("#attempts tbody tr")
@@ -106,12 +105,12 @@ def test_a_job_is_paused_and_resumed_with_buttons(page: Page, site: Any) -> None
     job = site.client.submit({**DOCUMENT, "labels": {"behaviour": "wait"}})
     page.goto(f"{site.url}/jobs/{job.id}")
     expect(page.locator("#resume")).to_be_hidden()
-    page.click("#pause", timeout=TIMEOUT_MILLISECONDS)
-    expect(page.locator("#state")).to_have_text("paused", timeout=TIMEOUT_MILLISECONDS)
+    page.click("#pause")
+    expect(page.locator("#state")).to_have_text("paused")
     expect(page.locator("#reason")).to_have_text("user paused")
     expect(page.locator("#pause")).to_be_hidden()
     page.click("#resume")
-    expect(page.locator("#pause")).to_be_visible(timeout=TIMEOUT_MILLISECONDS)
+    expect(page.locator("#pause")).to_be_visible()
     expect(page.locator("#attempts tbody tr")).to_have_count(2)
     site.client.cancel(job.id)
-    expect(page.locator("#state")).to_have_text("cancelled", timeout=TIMEOUT_MILLISECONDS)
+    expect(page.locator("#state")).to_have_text("cancelled")

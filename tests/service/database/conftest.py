@@ -13,8 +13,7 @@ import psycopg
 import pytest
 
 from service.database import Database
-
-TIMEOUT_SECONDS = 30.0
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +42,7 @@ def postgres_directory() -> Iterator[str]:
 
 
 def _wait_until_ready(directory: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             psycopg.connect(host=directory, user="postgres").close()
