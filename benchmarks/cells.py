@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 
 from benchmarks.training import NUM_DENSE, Shape, draw_ids
-from dlrm.device_batch import DeviceBatch
+from dlrm.train.batch import DeviceBatch
 
 Ids = Literal["zipf", "uniform"]
 Bags = Literal["one", "many"]

@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.training import RATES, Shape, on_ranks
-from dlrm.build import Parts
 from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
-from dlrm.device_batch import DeviceBatch
-from dlrm.progress import Progress
 from dlrm.record import AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
-from sharding.agree import Wishes
-from sharding.ranks import Ranks
+from dlrm.train.batch import DeviceBatch
+from dlrm.train.build import Parts
+from dlrm.train.progress import Progress
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import Wishes
 
 WORLD_SIZE = 2
 DEFAULT_INTERVAL_SECONDS = 600

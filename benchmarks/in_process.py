@@ -15,9 +15,9 @@ from dlrm.data.prepare.cache import prepared
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from dlrm.run import run
 from dlrm.stop import StopRequest
-from sharding.ranks import Ranks, joined_ranks
+from dlrm.train.run import run
+from sharding.comm.process_groups import Ranks, joined_ranks
 
 
 class Results:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.in_process import Results, alone, auc_of, job_of, prepared_rows
-from dlrm.divergence import DivergedError
+from dlrm.train.divergence import DivergedError
 
 ALL: dict[str, Any] = {"moments": {"fraction": 1.0}}
 """Moments of all samples, so that what is compared differs in nothing else."""

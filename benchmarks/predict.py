@@ -1,9 +1,9 @@
 """How fast a trained model scores files, and in how much memory: `python -m benchmarks.predict`.
 
 Synthetic rows are written as Criteo TSV and as Parquet into a temporary directory and prepared; a model of random
-weights with the default perceptrons is exported, and the same files are scored by `python -m dlrm.predict` on all
-cores. Beside it, what the model alone takes for rows that are encoded already, on as many threads. CPU time is that of
-all threads, start-up included; on a shared machine it is the figure to trust.
+weights with the default perceptrons is exported, and the same files are scored by `python -m dlrm.programs.predict`
+on all cores. Beside it, what the model alone takes for rows that are encoded already, on as many threads. CPU time is
+that of all threads, start-up included; on a shared machine it is the figure to trust.
 """
 
 import argparse
@@ -21,10 +21,10 @@ from benchmarks.processes import program
 from dlrm.config import CRITEO_SCHEMA, DataConfig, JobSpec, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
-from dlrm.export import export_model
+from dlrm.exported_model.export import export_model
+from dlrm.exported_model.load import load_saved_model
+from dlrm.exported_model.score import pieces_of_source, score_pieces
 from dlrm.model import PlainModel
-from dlrm.saved.load import load_saved_model
-from dlrm.saved.score import pieces_of_source, score_pieces
 
 _PARQUET_GROUP_ROWS = 1 << 17
 
@@ -43,7 +43,7 @@ def main() -> None:
         write_rows(place / "rows.tsv", arguments.rows, arguments.ids)
         write_parquet(place / "rows.tsv", place / "rows.parquet")
         data = DataConfig(train=[str(place / "rows.tsv")])
-        program(["dlrm.prepare", "--output", str(place / "packed")], data.model_dump_json().encode())
+        program(["dlrm.programs.prepare", "--output", str(place / "packed")], data.model_dump_json().encode())
         dataset = open_data(data, None, place / "packed")
         for dim in arguments.dims:
             model = place / f"model-{dim}"
@@ -52,7 +52,13 @@ def main() -> None:
             loading, alone = measured_alone(model, dataset)
             for name in ("rows.tsv", "rows.parquet"):
                 result, cpu_seconds = program(
-                    ["dlrm.predict", str(model), str(place / name), "--output", str(place / f"{name}-{dim}.parquet")]
+                    [
+                        "dlrm.programs.predict",
+                        str(model),
+                        str(place / name),
+                        "--output",
+                        str(place / f"{name}-{dim}.parquet"),
+                    ]
                 )
                 rate, memory = result["rows_per_second"], result["peak_memory_bytes"] / 1e6
                 line = f"| {dim} | {num_bytes / 1e6:,.0f} | {loading:.2f} | {name.rpartition('.')[2]} | {rate:,.0f}"

@@ -1,8 +1,9 @@
 """How fast raw rows are prepared, and in how much memory: `python -m benchmarks.prepare --rows 5000000 20000000`.
 
-Synthetic rows are written as Criteo TSV into a temporary directory, and prepared by `python -m dlrm.prepare` on all
-cores. Beside it, in the same run, what polars takes to read the first million of the same rows twice: two passes are
-the least that vocabularies need. CPU time is that of all threads; on a shared machine it is the figure to trust.
+Synthetic rows are written as Criteo TSV into a temporary directory, and prepared by `python -m dlrm.programs.prepare`
+on all cores. Beside it, in the same run, what polars takes to read the first million of the same rows twice: two
+passes are the least that vocabularies need. CPU time is that of all threads; on a shared machine it is the figure to
+trust.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def main() -> None:
             plain = plain_rows_per_second(rows)
             output = ["--output", str(Path(directory) / "packed"), "--threads", str(arguments.threads)]
             document = json.dumps({"train": [str(rows)]}).encode()
-            result, cpu_seconds = program(["dlrm.prepare", *output], document)
+            result, cpu_seconds = program(["dlrm.programs.prepare", *output], document)
             rate, memory = result["rows_per_second"], result["peak_memory_bytes"] / 1e6
             line = f"| {num_rows:,} | {rate:,.0f} | {num_rows / cpu_seconds:,.0f} | {plain:,.0f} | {rate / plain:.2f}"
             print(f"{line} | {memory:,.0f} |", flush=True)  # noqa: T201

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.in_process import Results, alone, auc_of, job_of, prepared_rows
 from dlrm.config import ResolvedJob
 from dlrm.data import order
-from sharding.ranks import Ranks
+from sharding.comm.process_groups import Ranks
 
 SHUFFLES = {
     "as a whole": None,

@@ -14,10 +14,10 @@ import torch.distributed as dist
 
 from benchmarks.memory import peak_memory
 from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape, on_ranks
-from dlrm.build import Parts
 from dlrm.config import ConfigError
-from sharding.agree import Wishes, told_by_all
-from sharding.ranks import Ranks
+from dlrm.train.build import Parts
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import Wishes, told_by_all
 
 NUM_WARM, MIN_STEPS = 2, 2
 

@@ -32,11 +32,11 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from benchmarks.cells import Cell
 from benchmarks.training import NUM_DENSE
-from dlrm.device_batch import DeviceBatch
 from dlrm.model import make_dense_part
 from dlrm.optimizers import StepRates
-from sharding.initialise import fill_uniform
-from sharding.ranks import Ranks
+from dlrm.train.batch import DeviceBatch
+from sharding.comm.process_groups import Ranks
+from sharding.embedding.initial_weights import fill_uniform
 
 ADAGRAD_EPS = 1e-8
 CPU = torch.device("cpu")

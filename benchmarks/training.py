@@ -13,13 +13,13 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from dlrm.allocator import keep_freed_memory
-from dlrm.build import Parts, TrainRows, build_parts, plan_tables
 from dlrm.config import ModelConfig, ResolvedJob, parse_job, resolve
 from dlrm.data.rows import DataSchema, Feature
-from dlrm.device_batch import DeviceBatch
 from dlrm.optimizers import StepRates
-from sharding.ranks import Ranks, make_ranks
+from dlrm.train.allocator import keep_freed_memory
+from dlrm.train.batch import DeviceBatch
+from dlrm.train.build import Parts, TrainRows, build_parts, plan_tables
+from sharding.comm.process_groups import Ranks, make_ranks
 
 NUM_DENSE = 13
 RATES = StepRates(dense=0.0005, table=0.02)

@@ -15,9 +15,9 @@ import torch.distributed as dist
 
 from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape, on_ranks
 from dlrm.config import ConfigError
-from dlrm.device_batch import DeviceBatch
-from dlrm.step import TrainingStep
-from sharding.ranks import Ranks
+from dlrm.train.batch import DeviceBatch
+from dlrm.train.step import TrainingStep
+from sharding.comm.process_groups import Ranks
 
 NUM_WARM = 2
 WITHOUT, *KINDS = REDUCTIONS

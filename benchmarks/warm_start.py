@@ -28,9 +28,9 @@ from dlrm.data.prepare.cache import prepared
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from dlrm.run import run
 from dlrm.stop import StopRequest
-from sharding.ranks import Ranks
+from dlrm.train.run import run
+from sharding.comm.process_groups import Ranks
 
 HELD_OUT_FRACTION, DAY_1_FRACTION = 0.1, 0.8
 """Of all rows; of the others."""

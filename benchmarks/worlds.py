@@ -18,11 +18,11 @@ from benchmarks.cells import Cell
 from benchmarks.memory import peak_memory
 from benchmarks.torchrec_step import TorchRecStep
 from benchmarks.training import RATES, on_ranks
-from dlrm.build import Parts
-from dlrm.device_batch import DeviceBatch
 from dlrm.optimizers import StepRates
-from sharding.agree import told_by_all, told_by_first
-from sharding.ranks import Ranks
+from dlrm.train.batch import DeviceBatch
+from dlrm.train.build import Parts
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import told_by_all, told_by_first
 
 Engine = Literal["ours", "torchrec", "torchrec_fp16_wire"]
 ENGINES = get_args(Engine)

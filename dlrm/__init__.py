@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlrm.saved.model import SavedModel
+    from dlrm.exported_model.model import SavedModel
 
 _OURS = ("dlrm", "sharding", "service")
 
@@ -16,10 +16,11 @@ def load_model(path: "Path | str") -> "SavedModel":
     """The trained model in the directory `path`, the `model/` of a run, ready to score rows on the CPU.
 
     Needs torch, and no fbgemm. Every file is compared with its checksum. Raises
-    `dlrm.saved.load.ModelError`, a ValueError naming the file at fault, and ImportError where a library is missing.
+    `dlrm.exported_model.load.ModelError`, a ValueError naming the file at fault, and ImportError where a library is
+    missing.
     """
     try:
-        from dlrm.saved.load import load_saved_model
+        from dlrm.exported_model.load import load_saved_model
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in _OURS:
             raise

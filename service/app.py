@@ -8,7 +8,6 @@ from anyio import to_thread
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
-from service.bodies import BodyGuard
 from service.capacity.endpoints import router as capacity_router
 from service.control.back_off import BackOff
 from service.control.ended import Ended
@@ -20,7 +19,11 @@ from service.control.starter import Starter
 from service.dashboard import endpoints as dashboard
 from service.database import Database
 from service.database.migrate import migrate
-from service.health import router as health_router
+from service.http.health import router as health_router
+from service.http.openapi import PROBLEM_RESPONSES, document_openapi
+from service.http.problems import add_problem_handlers
+from service.http.request_body import BodyGuard
+from service.http.request_timer import RequestTimer
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.repository import JobRepository
 from service.jobs.service import JobService
@@ -28,17 +31,14 @@ from service.keys.endpoints import router as keys_router
 from service.keys.service import KeyService
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Capacity
-from service.openapi import PROBLEM_RESPONSES, document_openapi
+from service.observability.telemetry import Telemetry
 from service.plans.endpoints import router as plans_router
 from service.plans.service import PlanService
-from service.problems import add_problem_handlers
 from service.reports.endpoints import router as reports_router
 from service.reports.service import ReportService
-from service.request_timer import RequestTimer
 from service.services import Services
 from service.settings import Settings
 from service.state_directory import make_state_directory
-from service.telemetry import Telemetry
 
 
 def create_app(settings: Settings) -> FastAPI:

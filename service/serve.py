@@ -13,7 +13,7 @@ import uvicorn
 from dlrm.record import write_atomically
 from service.app import create_app
 from service.lock import exclusive
-from service.logs import configure_logging
+from service.observability.logs import configure_logging
 from service.services import Services
 from service.settings import Settings
 

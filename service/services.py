@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from service.jobs.service import JobService
     from service.keys.service import KeyService
     from service.launchers.protocol import Launcher
+    from service.observability.telemetry import Telemetry
     from service.plans.service import PlanService
     from service.reports.service import ReportService
     from service.settings import Settings
-    from service.telemetry import Telemetry
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 from dlrm.config import DataConfig
 from dlrm.data.prepare.cache import prepared
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
-from tests.dlrm.saved.made_models import made_model
+from tests.dlrm.exported_model.made_models import made_model
 
 ROOT = Path(__file__).parents[1]
 
@@ -183,7 +183,7 @@ def test_with_torch_alone_a_model_loads_and_scores_as_it_does_where_it_was_train
     data = DataConfig(train=[str(rows)])
     packed = prepared(data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
     made_model(tmp_path / "model", data, packed)
-    said = run(sys.executable, "-m", "service.command", "predict", tmp_path / "model", rows)
+    said = run(sys.executable, "-m", "service.cli", "predict", tmp_path / "model", rows)
     output = tmp_path / "scores.csv"
     run(scorer / "dlrm", "predict", tmp_path / "model", rows, "--output", output)
     assert output.read_text().splitlines() == ['"probability"', *said.splitlines()]

@@ -10,8 +10,8 @@ from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.label import Label
 from dlrm.record import CheckpointDirectory, CheckpointFaultError, CheckpointFile, CheckpointManifest, checkpoints_in
 from dlrm.reporting.reporter import Reporter
-from sharding.agree import on_all, told_by_all
-from sharding.ranks import Ranks
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import on_all, told_by_all
 
 Result = TypeVar("Result")
 

@@ -14,11 +14,11 @@ from dlrm.checkpoint.room import bytes_beyond_now, forget_peak, free_bytes
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.tensors import host_copy, host_view, num_bytes_in
 from dlrm.checkpoint.write import write_checkpoint
-from dlrm.progress import Progress
 from dlrm.record import CheckpointManifest, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from sharding.agree import told_by_all
-from sharding.ranks import Ranks
+from dlrm.train.progress import Progress
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import told_by_all
 
 LOST_PEER_SECONDS = 10.0
 """What a writing thread gets to end when the run ends in an error, in which the other ranks may be gone."""

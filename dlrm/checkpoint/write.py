@@ -17,9 +17,9 @@ from dlrm.checkpoint.errors import CheckpointError, checkpoint_errors
 from dlrm.checkpoint.keep import remove
 from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.tensors import num_bytes_in
-from dlrm.progress import Progress
 from dlrm.record import CheckpointFile, CheckpointManifest
-from sharding.agree import on_all
+from dlrm.train.progress import Progress
+from sharding.comm.step_vote import on_all
 
 Result = TypeVar("Result")
 

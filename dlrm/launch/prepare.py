@@ -13,7 +13,7 @@ STOPPED_CODES = frozenset({EXIT_STOPPED, *(-number for number in STOP_SIGNALS)})
 
 def prepare_data(directory: RunDirectory, number: int) -> Outcome | None:
     """Have the rows prepared for attempt `number`; the outcome where that ends the attempt."""
-    command = [sys.executable, *child_command("dlrm.preparation", directory, number)]
+    command = [sys.executable, *child_command("dlrm.programs.prepare_run", directory, number)]
     with directory.attempt(number).rank_log(0).open("ab") as output:
         code = subprocess.Popen(command, stdout=output, stderr=output).wait()
     if code in STOPPED_CODES:

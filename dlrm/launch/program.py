@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from dlrm.config import ConfigError, ResolvedJob, field_errors
 from dlrm.launch.endings import outcome_of_failures, stopped
+from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 from dlrm.launch.prepare import prepare_data
 from dlrm.launch.ranks import run_ranks
 from dlrm.launch.stopper import Stopper
@@ -32,7 +33,6 @@ from dlrm.record import (
     sync_directory,
 )
 from dlrm.reporting.push import Pusher
-from sharding.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 
 log = logging.getLogger(__name__)
 

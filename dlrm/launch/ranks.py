@@ -50,7 +50,7 @@ def run_ranks(
     if stopper.is_requested:
         return None
     try:
-        elastic_launch(config, sys.executable)(*child_command("dlrm.worker", directory, attempt))
+        elastic_launch(config, sys.executable)(*child_command("dlrm.train.worker", directory, attempt))
     except ChildFailedError as error:
         return error.failures
     return {}

@@ -1,1 +1,1 @@
-"""The plan of a job: what its document and its data say to `sharding.plan`. Imports no torch."""
+"""The plan of a job: what its document and its data say to `sharding.planner`. Imports no torch."""

@@ -6,8 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from dlrm.config import JobSpec
 from dlrm.config.sharding import TopologyConfig
 from sharding.native import why_not_built
-from sharding.plan import machine
-from sharding.plan.machine import Speeds
+from sharding.planner import machine
+from sharding.planner.machine import Speeds
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a job asks of a plan: its document, its columns and the machine, as `sharding.plan` takes them."""
+"""What a job asks of a plan: its document, its columns and the machine, as `sharding.planner` takes them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,10 +6,10 @@ from dataclasses import replace
 from dlrm.config import FieldError, JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
 from dlrm.planning.here import Here, is_meant_for_here, shares_memory
-from sharding.plan import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology, plan_of
-from sharding.plan import machine as this_machine
-from sharding.plan import topology as defaults
-from sharding.plan.check import faults_of
+from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology, plan_of
+from sharding.planner import machine as this_machine
+from sharding.planner import topology as defaults
+from sharding.planner.check import faults_of
 
 PROGRAM_BYTES = {"cpu": 2**28, "cuda": 2**30}
 """Of a rank that has nothing yet: interpreter and libraries; on a GPU its context and NCCL's buffers."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrm.config import DataConfig, Hashing, ResolvedJob
-from sharding.plan import Table
+from sharding.planner import Table
 
 if TYPE_CHECKING:
     # Needs numpy, which is not everywhere that a plan is made.

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from service.storage import is_storage_full
-from service.telemetry import Telemetry
+from service.disk_full import is_storage_full
+from service.observability.telemetry import Telemetry
 
 log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from service.control.faults import Faults
 from service.control.reconciler import Reconciler
 from service.control.scheduler import Scheduler
-from service.telemetry import Telemetry
+from service.observability.telemetry import Telemetry
 
 Result = TypeVar("Result")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
+from service.cli.display import derived_table
+from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from service.cli.submit import follow_to_end
+from service.cli.trainer import require_trainer
 from service.client import Client, JobDetails, ServiceError, ServiceUnreachableError
-from service.command.display import derived_table
-from service.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
-from service.command.submit import follow_to_end
-from service.command.trainer import require_trainer
 from service.demo.job import criteo_job, synthetic_job
 from service.demo.report import print_last_log_lines, print_result, verdict
 from service.demo.running import running_service

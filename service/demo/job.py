@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from service.command.errors import BadInputError
+from service.cli.errors import BadInputError
 
 DOCUMENT = Path(__file__).parents[2] / "examples" / "demo.toml"
 MIN_STEPS = 30

@@ -5,9 +5,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from service.cli.progress import duration
+from service.cli.words import figure
 from service.client import Client, JobDetails
-from service.command.progress import duration
-from service.command.words import figure
 
 MIN_SHARE_OF_BEST = 0.8
 """Of what the best possible AUC has above 0.5."""

@@ -8,9 +8,9 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from service.cli.errors import CommandError
 from service.client import Client, find_connection
 from service.client.connection import Ready, keep_admin_key, ready_file_in
-from service.command.errors import CommandError
 
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 20.0
@@ -28,7 +28,7 @@ def running_service(state_directory: Path, settings: Mapping[str, str]) -> Gener
     ready, log = ready_file_in(state_directory), state_directory / "service.log"
     keep_admin_key(state_directory)
     ready.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "service.command", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
     environment = {**os.environ, "DLRM_STATE_DIRECTORY": str(state_directory), **settings}
     with log.open("ab") as output:
         # Its own session: an interrupt at the terminal reaches us alone, and we stop it in order.

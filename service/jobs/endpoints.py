@@ -5,12 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Response
 
 from dlrm.config import FieldError
+from service.http.paging import Cursor, Page, job_cursor, serial_cursor
+from service.http.problems import invalid_request
 from service.jobs.schemas import AttemptList, CheckpointList, EventView, JobDetail, JobView
 from service.jobs.service import Submission
 from service.jobs.states import JobState
 from service.keys.dependencies import Submitter, Viewer
-from service.paging import Cursor, Page, job_cursor, serial_cursor
-from service.problems import invalid_request
 from service.services import Current
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

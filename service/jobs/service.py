@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError, JobSpec, parse_job, resolve
 from service.database import Database
+from service.http.paging import Page
+from service.http.problems import ProblemError, conflict, not_found
 from service.ids import new_id
 from service.jobs.attempts import AttemptRepository
 from service.jobs.checkpoints import checkpoints_of
@@ -24,8 +26,6 @@ from service.jobs.states import TRANSITIONS, JobState
 from service.jobs.warm_start import with_warm_start
 from service.keys.service import Principal
 from service.launchers.protocol import Capacity
-from service.paging import Page
-from service.problems import ProblemError, conflict, not_found
 from service.settings import Settings
 from service.times import now
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from service.http.problems import forbidden, unauthenticated
 from service.keys.roles import Role
 from service.keys.service import Principal
-from service.problems import forbidden, unauthenticated
 from service.services import Current
 
 SESSION_COOKIE = "dlrm_session"

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from service.database import Database
+from service.http.problems import conflict, not_found, unauthenticated
 from service.ids import new_id
 from service.keys.models import ApiKey
 from service.keys.repository import KeyRepository
 from service.keys.roles import Role
 from service.keys.schemas import CreatedKey, KeyView
 from service.keys.secret import hash_secret, new_secret
-from service.problems import conflict, not_found, unauthenticated
 from service.times import now
 
 KEY_PREFIX = "dlrm_"

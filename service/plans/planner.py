@@ -16,14 +16,14 @@ import structlog
 from dlrm.config import ResolvedJob
 from dlrm.config.patterns import PACKED_META
 from dlrm.record import EXIT_BAD_INPUT
-from service.problems import ProblemError
+from service.http.problems import ProblemError
 
 MOST_SECONDS = 30.0
 MOST_AT_ONCE = 2
 MOST_WAITING = 4
 """More would take the threads that answer everything else."""
 LIMITS = {"memory_bytes": 2**30, "answer_bytes": 2**24}
-"""As `dlrm.plan` takes them."""
+"""As `dlrm.programs.plan` takes them."""
 MOST_KEPT = 64
 MOST_KEPT_BYTES = 2**26
 MOST_SAID = 4000
@@ -34,11 +34,11 @@ log = structlog.get_logger(__name__)
 
 
 class Planner:
-    """Asks `python -m dlrm.plan`. Safe to use from many threads."""
+    """Asks `python -m dlrm.programs.plan`. Safe to use from many threads."""
 
     def __init__(self, python: Path, most_seconds: float = MOST_SECONDS) -> None:
         """python: the interpreter that has the trainer installed."""
-        self._command = [str(python), "-m", "dlrm.plan"]
+        self._command = [str(python), "-m", "dlrm.programs.plan"]
         self._most_seconds = most_seconds
         self._places = threading.Semaphore(MOST_AT_ONCE)
         self._admitted = threading.Semaphore(MOST_AT_ONCE + MOST_WAITING)
@@ -46,7 +46,7 @@ class Planner:
         self._lock = threading.Lock()
 
     def result_of(self, resolved: ResolvedJob) -> dict[str, Any]:
-        """The result line of `dlrm.plan`. Raises ProblemError."""
+        """The result line of `dlrm.programs.plan`. Raises ProblemError."""
         key = _key(resolved)
         line = None if key is None else self._kept_line(key)
         if line is None:

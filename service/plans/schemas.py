@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dlrm.config import DerivedNumber
-from service.problems import FieldProblem
+from service.http.problems import FieldProblem
 
 
 class Fit(BaseModel):

@@ -6,6 +6,7 @@ from typing import Any
 from dlrm.config import ConfigError, FieldError, JobSpec, ResolvedJob, parse_job, resolve
 from service.capacity.free import free_capacity
 from service.database import Database
+from service.http.problems import FieldProblem
 from service.jobs.demand import demand_of, faults_of_fit, lack_of
 from service.jobs.paths import real_roots, with_absolute_paths
 from service.jobs.reasons import Reason
@@ -14,7 +15,6 @@ from service.jobs.warm_start import with_warm_start
 from service.launchers.protocol import Capacity
 from service.plans.planner import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
-from service.problems import FieldProblem
 from service.settings import Settings
 
 NUM_POINTS = 100

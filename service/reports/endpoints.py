@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 
+from service.http.paging import MAX_SERIAL, Cursor, serial_cursor
 from service.keys.dependencies import Viewer, bearer_token
 from service.launchers.protocol import LogRange
-from service.paging import MAX_SERIAL, Cursor, serial_cursor
 from service.reports.ingest import Stream
 from service.reports.schemas import MAX_INT32, Acknowledged, LogView, MetricKind, MetricPage, NewReports
 from service.reports.service import MetricQuery

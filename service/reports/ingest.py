@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from dlrm.record import EvaluationReport, EventReport, ProgressReport, Report, StartReport, StepReport, parse_report
+from service.http.paging import MAX_SERIAL
 from service.jobs.attempts import AttemptRepository
 from service.jobs.models import Attempt, Event, Job
 from service.jobs.repository import JobRepository
-from service.paging import MAX_SERIAL
 from service.reports.models import Metric
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository

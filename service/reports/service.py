@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 from dlrm.config import FieldError
 from dlrm.record import RunDirectory
 from service.database import Database
+from service.http.problems import conflict, invalid_request, not_found, unauthenticated
 from service.jobs.attempts import RUNS, AttemptRepository
 from service.jobs.models import Attempt, Job
 from service.jobs.service import existing_job
 from service.keys.secret import hash_secret
 from service.launchers.protocol import Launch, Launcher, LogRange, LogSource
-from service.problems import conflict, invalid_request, not_found, unauthenticated
 from service.reports.ingest import BadLineError, GapError, Stream, ingest
 from service.reports.repository import ReportRepository
 from service.reports.schemas import AttemptStart, LogView, MetricKind, MetricPage, NewReports

@@ -7,13 +7,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from dlrm.config import ModelConfig, MomentsConfig
-from dlrm.dense_pass import DensePass
-from dlrm.device_batch import DeviceBatch
+from dlrm.gradient_stats import Estimator, ExactMoments, GroupMoments, Share
 from dlrm.model import make_dense_part
-from dlrm.moments import Estimator, ExactMoments, GroupMoments, Share
-from dlrm.part_clock import PartClock
-from sharding.dense import FlatSums
-from sharding.ranks import Ranks
+from dlrm.train.batch import DeviceBatch
+from dlrm.train.dense_pass import DensePass
+from dlrm.train.part_clock import PartClock
+from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.process_groups import Ranks
 
 NUM_DENSE, NUM_FEATURES = 5, 3
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import get_args
 
-from sharding.plan import Plan, ShardingType, Table, TablePlan
-from sharding.plan.split import by_columns, by_grid, by_rows, replicated, whole
+from sharding.planner import Plan, ShardingType, Table, TablePlan
+from sharding.planner.blocks import by_columns, by_grid, by_rows, replicated, whole
 
 TYPES: tuple[ShardingType, ...] = get_args(ShardingType)
 SPLIT_BY_COLUMNS: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "grid")

@@ -18,7 +18,7 @@ def serve(connection: Connection, rank: int, world_size: int, rendezvous_file: s
     import torch
     import torch.distributed as dist
 
-    from sharding.ranks import make_ranks
+    from sharding.comm.process_groups import make_ranks
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous_file}", rank=rank, world_size=world_size)
@@ -45,7 +45,7 @@ def _end_with(parent: int) -> None:
 
 def main() -> None:
     # Nothing that starts threads: polars does, and they would be missing in the ranks.
-    import dlrm.build  # noqa: F401
+    import dlrm.train.build  # noqa: F401
 
     address = sys.argv[1]
     for line in sys.stdin:

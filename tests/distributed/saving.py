@@ -7,18 +7,18 @@ from typing import Any
 import torch
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 
-from dlrm.build import Parts
 from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
-from dlrm.device_batch import to_device
 from dlrm.optimizers import StepRates
-from dlrm.progress import Progress
 from dlrm.record import AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
-from sharding.agree import Wishes
-from sharding.ranks import Ranks
+from dlrm.train.batch import to_device
+from dlrm.train.build import Parts
+from dlrm.train.progress import Progress
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import Wishes
 from tests.distributed.reference import GlobalBatch
 from tests.distributed.training import Setting
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from sharding.plan import Table
+from sharding.planner import Table
 
 DIM, GLOBAL_SIZE, RATE, EPS = 16, 24, 0.5, 1e-8
 ROWS = {"large": 500, "small": 3, "one": 1, "middle": 40, "other": 77, "third": 9, "last": 130}

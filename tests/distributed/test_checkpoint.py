@@ -21,11 +21,11 @@ from dlrm.checkpoint.room import bytes_beyond_now, forget_peak, free_bytes
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
 from dlrm.data.errors import DataError
-from dlrm.device_batch import to_device
 from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDirectory, checkpoints_in
 from dlrm.reporting.reporter import Reporter
-from sharding.agree import told_by_first
-from sharding.ranks import Ranks
+from dlrm.train.batch import to_device
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import told_by_first
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.reference import GlobalBatch, random_batches

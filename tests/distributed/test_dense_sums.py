@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from sharding.agree import NO_WISHES, agree
-from sharding.dense import FlatSums
-from sharding.ranks import Ranks
-from sharding.sums import InMemory, OverNetwork, make_adder
+from sharding.comm.all_reduce import InMemory, OverNetwork, make_adder
+from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import NO_WISHES, agree
 from tests.distributed.rank_pool import RankPools
 
 SHAPES = [(7, 5), (1,), (300, 11)]

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from dlrm.data.batches import Batch
-from dlrm.divergence import DivergedError
-from dlrm.loop import Loop
 from dlrm.optimizers import LearningRates
-from dlrm.progress import Progress
 from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StartReport, StepReport, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.stop import StopRequest
-from sharding.ranks import Ranks
+from dlrm.train.divergence import DivergedError
+from dlrm.train.loop import Loop
+from dlrm.train.progress import Progress
+from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches
 from tests.distributed.saving import trainer_in

@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from sharding.agree import NO_WISHES, agree
-from sharding.plan import ShardingType
-from sharding.ranks import Ranks
-from sharding.tables import ShardedTables, TableOptimizer
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import NO_WISHES, agree
+from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.planner import ShardingType
 from tests.distributed.plans import plan_of, types_for
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole

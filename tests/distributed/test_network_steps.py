@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from dlrm.config import MomentsConfig, VarianceReductionConfig
-from sharding.ranks import Ranks
-from sharding.sums import Adder, make_adder
+from sharding.comm.all_reduce import Adder, make_adder
+from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches, with_lists_and_weights
 from tests.distributed.saving import Piece, train_on
@@ -27,13 +27,13 @@ def adder_in_memory(ranks: Ranks, num_elements: int, dtype: torch.dtype, **_: bo
 
 def train_in_slices(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained:
     """Its dense sums are in memory: an all-reduce adds them up in another order, and rounds otherwise."""
-    in_slices = mock.patch("sharding.slice_size.SLICE_BYTES", SLICE_BYTES)
-    with in_slices, mock.patch("sharding.dense.make_adder", adder_in_memory):
+    in_slices = mock.patch("sharding.planner.slice_size.SLICE_BYTES", SLICE_BYTES)
+    with in_slices, mock.patch("sharding.comm.gradient_buffer.make_adder", adder_in_memory):
         return train(ranks, setting, batches)
 
 
 def resume_in_slices(ranks: Ranks, directory: Path, setting: Setting, batches: list[GlobalBatch], up_to: int) -> Piece:
-    with mock.patch("sharding.slice_size.SLICE_BYTES", SLICE_BYTES):
+    with mock.patch("sharding.planner.slice_size.SLICE_BYTES", SLICE_BYTES):
         return train_on(ranks, directory, setting, batches, up_to)
 
 

@@ -9,10 +9,10 @@ from torch import nn
 
 from dlrm.config import MomentsConfig
 from dlrm.data.order import BLOCKS_PER_WINDOW, MIN_WINDOW_ROWS, SampleOrder
-from dlrm.moments import Estimator, ExactMoments, GroupMoments, Share
-from dlrm.noise import LayerNoise, StepNoise
-from sharding.dense import FlatSums
-from sharding.ranks import Ranks
+from dlrm.gradient_stats import Estimator, ExactMoments, GroupMoments, Share
+from dlrm.gradient_stats.noise import LayerNoise, StepNoise
+from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 
 NUM_DIMENSIONS, NUM_STEPS, BATCH = 1000, 200, 512

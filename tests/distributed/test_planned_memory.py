@@ -15,24 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.config import MomentsConfig, VarianceReductionConfig
-from dlrm.device_batch import to_device
 from dlrm.optimizers import StepRates
 from dlrm.planning.dense_size import dense_size, parameter_bytes
-from sharding import slice_size
-from sharding.agree import NO_WISHES, agree
-from sharding.plan import Plan, PlanRequest, ShardingType, Table
-from sharding.plan import memory as planned
-from sharding.plan.answer import answer_of
-from sharding.plan.memory import Memory
-from sharding.ranks import Ranks
-from sharding.sums import InMemory
-from sharding.tables import ShardedTables, TableOptimizer, native
-from sharding.tables.slices import Slices
+from dlrm.train.batch import to_device
+from sharding.comm.all_reduce import InMemory
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import NO_WISHES, agree
+from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.embedding import native_ops as native
+from sharding.embedding.slices import Slices
+from sharding.planner import Plan, PlanRequest, ShardingType, Table, slice_size
+from sharding.planner import memory_estimator as planned
+from sharding.planner.memory_estimator import Memory
+from sharding.planner.report import answer_of
 from tests.distributed.plans import plan_of
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches
 from tests.distributed.training import Setting
-from tests.sharding.plan.plain import plain_topology
+from tests.sharding.planner.plain import plain_topology
 
 GLOBAL_SIZE, CHUNK_SIZE, DIM, NUM_IDS = 4096, 256, 32, 2
 TABLES = [Table(f"t{number}", 500 + number, DIM, NUM_IDS) for number in range(4)]

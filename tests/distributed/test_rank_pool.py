@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from sharding.ranks import Ranks
+from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankError, RankPools
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import dlrm.run
+import dlrm.train.run
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.record import (
     EndReason,
@@ -20,10 +20,10 @@ from dlrm.record import (
     parse_report,
 )
 from dlrm.reporting.reporter import Reporter
-from dlrm.run import run
 from dlrm.stop import StopRequest
-from sharding.ranks import Ranks
-from sharding.tables import ShardedTables
+from dlrm.train.run import run
+from sharding.comm.process_groups import Ranks
+from sharding.embedding import ShardedTables
 from tests.distributed.rank_pool import RankPools
 
 DOCUMENT = {
@@ -167,17 +167,17 @@ def test_a_run_goes_on_with_other_ranks_or_another_plan(
 def test_tables_are_gone_from_memory_before_the_model_is_written(rank_pools: RankPools, tmp_path: Path):
     def run_and_look(ranks: Ranks) -> list[int]:
         num_left: list[int] = []
-        write = dlrm.run.export_model
+        write = dlrm.train.run.export_model
 
         def look_and_write(*arguments: Any) -> None:
             num_left.append(sum(isinstance(thing, ShardedTables) for thing in gc.get_objects()))
             write(*arguments)
 
-        dlrm.run.export_model = look_and_write
+        dlrm.train.run.export_model = look_and_write
         try:
             attempt(ranks, tmp_path, 1, resolved(), None)
         finally:
-            dlrm.run.export_model = write
+            dlrm.train.run.export_model = write
         return num_left
 
     assert rank_pools.of(2).run(run_and_look) == [[0], []]

@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 
 from dlrm.config import ModelConfig, MomentsConfig
-from dlrm.device_batch import to_device
 from dlrm.optimizers import StepRates
-from sharding.ranks import Ranks
+from dlrm.train.batch import to_device
+from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, Reference, random_batches, with_lists_and_weights
 from tests.distributed.training import Setting, Trained, copied_shards, initial_tables, train, whole_tables

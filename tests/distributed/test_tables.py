@@ -11,12 +11,12 @@ import torch
 from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.write import write_checkpoint
-from dlrm.moments.positions import chunks_of
-from dlrm.progress import Progress
-from sharding.agree import NO_WISHES, agree
-from sharding.plan import Plan, ShardingType
-from sharding.ranks import Ranks
-from sharding.tables import ShardedTables, TableOptimizer
+from dlrm.gradient_stats.positions import chunks_of
+from dlrm.train.progress import Progress
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import NO_WISHES, agree
+from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.planner import Plan, ShardingType
 from tests.distributed.plans import mixed_plan, plan_of, types_for
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.table_batches import (
@@ -85,7 +85,7 @@ def weights_of(tables: ShardedTables) -> dict[tuple[str, int, int], torch.Tensor
 def look_up_and_update(ranks: Ranks, how: How, batches: list[Bags]) -> Made:
     """Chunk by chunk, the gradient of one before the next is taken; all agree before anything moves; as a step does."""
     size = GLOBAL_SIZE // ranks.world_size
-    with kernels_of(how.way), mock.patch("sharding.slice_size.SLICE_BYTES", SLICE_BYTES):
+    with kernels_of(how.way), mock.patch("sharding.planner.slice_size.SLICE_BYTES", SLICE_BYTES):
         tables = how.make(ranks)
         made = Made(weights_of(tables), {}, [], [])
         # As in training, the ids of a batch travel while the one before it is updated.

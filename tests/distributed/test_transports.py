@@ -5,8 +5,9 @@ from unittest import mock
 
 import pytest
 
-from sharding.ranks import Ranks
-from sharding.tables import ShardedTables, TableOptimizer, TransportError, native
+from sharding.comm.process_groups import Ranks
+from sharding.embedding import ShardedTables, TableOptimizer, TransportError
+from sharding.embedding import native_ops as native
 from tests.distributed.plans import plan_of
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.table_batches import TABLES

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from dlrm.config import DenseOptimizerConfig, MomentsConfig, VarianceReductionConfig
-from dlrm.moments import ExactMoments, Moments
+from dlrm.gradient_stats import ExactMoments, Moments
+from dlrm.gradient_stats.variance_reduction import AtBounds, VarianceReduction
 from dlrm.optimizers import make_dense_optimizer, set_learning_rate
-from dlrm.variance_reduction import AtBounds, VarianceReduction
-from sharding.dense import FlatSums
-from sharding.ranks import Ranks
+from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches
 from tests.distributed.training import Setting, Trained, train

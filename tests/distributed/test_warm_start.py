@@ -13,22 +13,22 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dlrm.build import TrainRows, build_parts, plan_tables
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
 from dlrm.record import CheckpointDirectory, EventReport, RunDirectory, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
-from dlrm.run import run
 from dlrm.stop import StopRequest
-from dlrm.warm_start.start import start_warm
-from sharding.initialise import fill_uniform
-from sharding.ranks import Ranks
+from dlrm.train.build import TrainRows, build_parts, plan_tables
+from dlrm.train.run import run
+from dlrm.train.warm_start.start import start_warm
+from sharding.comm.process_groups import Ranks
+from sharding.embedding.initial_weights import fill_uniform
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.saving import local_tensors
 from tests.distributed.training import copied_shards
-from tests.dlrm.saved.made_models import signed
+from tests.dlrm.exported_model.made_models import signed
 
 OLD_IDS, NEW_IDS = 200, 300
 

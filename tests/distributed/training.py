@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from dlrm.build import Parts, TrainRows, build_parts
 from dlrm.config import ModelConfig, MomentsConfig, ResolvedJob, VarianceReductionConfig, parse_job, resolve
 from dlrm.data.batches import Batch
 from dlrm.data.rows import DataSchema, Feature
-from dlrm.device_batch import to_device
 from dlrm.optimizers import StepRates
-from sharding.initialise import fill_uniform
-from sharding.plan import Plan, Table
-from sharding.ranks import Ranks
-from sharding.tables import ShardedTables
+from dlrm.train.batch import to_device
+from dlrm.train.build import Parts, TrainRows, build_parts
+from sharding.comm.process_groups import Ranks
+from sharding.embedding import ShardedTables
+from sharding.embedding.initial_weights import fill_uniform
+from sharding.planner import Plan, Table
 from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch
-from tests.sharding.plan.plain import plain_plan
+from tests.sharding.planner.plain import plain_plan
 
 
 @dataclass(frozen=True)

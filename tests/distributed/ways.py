@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 from unittest import mock
 
-from sharding.tables import native
+from sharding.embedding import native_ops as native
 
 Way = Literal["memory", "network", "network by FBGEMM"]
 WAYS: list[Way] = ["memory", "network", "network by FBGEMM"]

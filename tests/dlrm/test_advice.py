@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrm.advice import LARGEST_BATCH, advise, largest_useful_batch, settled_noise
-from dlrm.noise import NoiseInterval, NoiseState, StepNoise
-from dlrm.progress import Progress
+from dlrm.gradient_stats.batch_advice import LARGEST_BATCH, advise, largest_useful_batch, settled_noise
+from dlrm.gradient_stats.noise import NoiseInterval, NoiseState, StepNoise
+from dlrm.train.progress import Progress
 from tests.dlrm.evaluated import evaluation
 
 BATCHES = st.integers(1, LARGEST_BATCH)

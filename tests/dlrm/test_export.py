@@ -16,13 +16,13 @@ from dlrm.checkpoint import CheckpointError
 from dlrm.config import DataConfig, parse_job, resolve
 from dlrm.data.open import open_data
 from dlrm.data.prepare.cache import prepared
-from dlrm.export import ExportError, export_model
+from dlrm.exported_model.export import ExportError, export_model
+from dlrm.exported_model.load import load_saved_model
 from dlrm.model import table_name
 from dlrm.record import TrainedModel
-from dlrm.saved.load import load_saved_model
-from tests.dlrm.saved.conftest import Made, made_of_csv
-from tests.dlrm.saved.full_disk import files_of_at_most
-from tests.dlrm.saved.made_models import METRICS, SIZES, job_of, made_model
+from tests.dlrm.exported_model.conftest import Made, made_of_csv
+from tests.dlrm.exported_model.full_disk import files_of_at_most
+from tests.dlrm.exported_model.made_models import METRICS, SIZES, job_of, made_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -129,7 +129,7 @@ KILLED_AT_EVERY_LINE = """
 import os, shutil, signal, sys
 from pathlib import Path
 from typing import Any
-from dlrm.saved import whole
+from dlrm.exported_model import whole
 
 place = Path(sys.argv[1])
 model = place / "model"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from dlrm.noise import MIN_MEASUREMENTS, LayerNoise, NoiseState, StepNoise, student_quantile
+from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, LayerNoise, NoiseState, StepNoise, student_quantile
 
 
 def state_of(traces: np.ndarray, norms: np.ndarray) -> NoiseState:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from dlrm.part_clock import PartClock
-from dlrm.profile import StepProfiler, make_profiler
 from dlrm.record import ProfileDirectory, StepProfile
+from dlrm.train.part_clock import PartClock
+from dlrm.train.profiler import StepProfiler, make_profiler
 
 CPU = torch.device("cpu")
 

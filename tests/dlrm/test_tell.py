@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlrm.build import plan_tables
 from dlrm.config import parse_job, resolve
 from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import DataSchema, Feature
-from dlrm.noise import NoiseState, StepNoise
-from dlrm.progress import Progress
+from dlrm.gradient_stats.noise import NoiseState, StepNoise
 from dlrm.record import (
     PART_WORDS,
     PLAN,
@@ -22,7 +20,9 @@ from dlrm.record import (
     parse_report,
 )
 from dlrm.reporting.reporter import Reporter
-from dlrm.tell import tell_advice, tell_data_and_plan, tell_length, tell_plan
+from dlrm.train.build import plan_tables
+from dlrm.train.progress import Progress
+from dlrm.train.run_events import tell_advice, tell_data_and_plan, tell_length, tell_plan
 from tests.dlrm.data.packed_files import random_rows, write_packed
 from tests.dlrm.evaluated import evaluation
 

@@ -3,7 +3,7 @@ from pathlib import Path
 from dlrm.config import parse_job, resolve
 from dlrm.record import WARNINGS, AttemptDirectory, EventReport, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
-from dlrm.tell import tell_warnings
+from dlrm.train.run_events import tell_warnings
 
 
 def test_a_capped_warm_up_is_told_to_whoever_started_the_run(tmp_path: Path):

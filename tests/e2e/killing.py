@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from dlrm.exported_model.layout import CARD, CONFIG, METRICS, WEIGHTS
 from dlrm.record import (
     COMPLETE,
     EvaluationReport,
@@ -27,7 +28,6 @@ from dlrm.record import (
     newest_checkpoint,
     parse_report,
 )
-from dlrm.saved.layout import CARD, CONFIG, METRICS, WEIGHTS
 from tests.e2e.launching import processes_of, ranks_of, reports_of, start_attempt
 from tests.patience import wait_until
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dlrm.config import parse_job
+from service.cli.errors import BadInputError
 from service.client import JobDetails
-from service.command.errors import BadInputError
 from service.demo.job import criteo_job, synthetic_job
 from service.demo.report import verdict
 

@@ -36,7 +36,7 @@ def test_a_run_ends_with_a_model_that_scores_what_training_measured(tmp_path: Pa
     assert evaluations[-1].best_possible_auc is not None
     assert outcome.metrics["auc"] == evaluations[-1].auc
 
-    command = [sys.executable, "-m", "dlrm.evaluate", str(directory.model)]
+    command = [sys.executable, "-m", "dlrm.programs.evaluate", str(directory.model)]
     answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     assert answer["num_rows"] == evaluations[-1].num_rows
     assert answer["auc"] == pytest.approx(evaluations[-1].auc, abs=1e-6)

@@ -12,11 +12,11 @@ from typing import Protocol
 import psutil
 import pytest
 
-import dlrm.evaluate
+import dlrm.programs.evaluate
 from dlrm.config import DataConfig
 from dlrm.data.prepare.cache import prepared
 from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, ProgressReport, RunDirectory
-from tests.dlrm.saved.made_models import signed
+from tests.dlrm.exported_model.made_models import signed
 from tests.e2e.launching import ended, processes_of, reports_of, start, start_attempt
 from tests.e2e.raw_rows import data_of, write_rows
 from tests.patience import wait_until
@@ -37,11 +37,11 @@ class Evaluate(Protocol):
 
 @pytest.fixture
 def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Evaluate:
-    """The program `dlrm.evaluate`, in this process."""
+    """The program `dlrm.programs.evaluate`, in this process."""
 
     def run(model: Path, *data: Path) -> Evaluated:
         monkeypatch.setattr(sys, "argv", ["evaluate", str(model), *map(str, data)])
-        code = dlrm.evaluate.main()
+        code = dlrm.programs.evaluate.main()
         return Evaluated(code, *capsys.readouterr())
 
     return run

@@ -58,7 +58,7 @@ def kill_a_rank_after_a_checkpoint(client: Client, job: Job) -> int:
 
 
 def is_rank(process: psutil.Process) -> bool:
-    return "dlrm.worker" in process.cmdline()
+    return "dlrm.train.worker" in process.cmdline()
 
 
 def losses(client: Client, job: Job) -> dict[int, float | None]:

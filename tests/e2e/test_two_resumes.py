@@ -10,7 +10,7 @@ import pytest
 
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.record import EvaluationReport, RunDirectory
-from service.command.begin import next_attempt
+from service.cli.begin import next_attempt
 from tests.e2e.launching import TINY, ended, reports_of, start_attempt
 from tests.patience import PATIENCE_SECONDS
 
@@ -61,7 +61,7 @@ def test_of_two_commands_at_once_one_trains_and_the_other_says_that_it_cannot(
     directory: RunDirectory, jobs: list[Path]
 ):
     commands = [
-        [sys.executable, "-m", "service.command", "train", str(job), "--resume", str(directory.path)] for job in jobs
+        [sys.executable, "-m", "service.cli", "train", str(job), "--resume", str(directory.path)] for job in jobs
     ]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for command in commands]
     said = [process.communicate(timeout=PATIENCE_SECONDS)[0].decode() for process in processes]

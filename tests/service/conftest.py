@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, sync_playwright
 from service.app import create_app
 from service.keys.roles import Role
 from service.launchers.processes import find_marked, kill_all
-from service.logs import configure_logging
+from service.observability.logs import configure_logging
 from service.serve import bound_socket
 from service.services import Services
 from service.settings import Settings

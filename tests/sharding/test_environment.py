@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CHECK = "from sharding.environment import *; check_environment()"
+CHECK = "from dlrm.launch.environment import *; check_environment()"
 ROOT = Path(__file__).parents[2]
 
 

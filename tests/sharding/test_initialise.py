@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharding.initialise import fill_uniform
+from sharding.embedding.initial_weights import fill_uniform
 
 ROWS, COLUMNS = 9000, 8
 

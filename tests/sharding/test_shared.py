@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from sharding.shared import Handle, SharedBuffer
-from sharding.tables.bags import Bags
-from sharding.tables.desk import Desk
+from sharding.comm.shared_memory import Handle, SharedBuffer
+from sharding.embedding.jagged import Bags
+from sharding.embedding.shared_batch_buffer import Desk
 
 
 def test_what_one_writes_the_other_reads_without_a_copy():

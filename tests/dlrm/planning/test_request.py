@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from dlrm.build import plan_tables
 from dlrm.config import ModelConfig, parse_job, resolve
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema, Feature
@@ -14,9 +13,10 @@ from dlrm.planning.dense_size import dense_size
 from dlrm.planning.here import Here, find_here, notes_of
 from dlrm.planning.request import UnsoundPlanError, planned, request_of
 from dlrm.planning.sizes import UnknownSizesError, sizes_of
+from dlrm.train.build import plan_tables
 from sharding.native import load_library
-from sharding.plan import Plan, PlanError, PlanRequest, Table, plan_of
-from sharding.plan.machine import Speeds
+from sharding.planner import Plan, PlanError, PlanRequest, Table, plan_of
+from sharding.planner.machine import Speeds
 
 SPEEDS = Speeds(one_copy=1e10, all_copies=1.6e10, loopback=2e9, flops=1e11, flops_bf16=4e11)
 HERE = Here(SPEEDS, num_cores=8, memory_bytes=2**34, has_operators=True)
@@ -137,14 +137,14 @@ def test_ranks_of_one_machine_without_gpus_share_memory(
 
 
 def test_gpus_that_nobody_has_told_of_are_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sharding.plan.machine.gpu_memory_bytes", lambda: ())
+    monkeypatch.setattr("sharding.planner.machine.gpu_memory_bytes", lambda: ())
     with pytest.raises(PlanError) as caught:
         request_for(resources={"gpus_per_worker": 1})
     assert caught.value.field == "topology.gpu_memory"
 
 
 def test_the_cpus_of_this_machine_are_not_measured_for_a_job_on_gpus(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sharding.plan.machine.speeds", lambda: pytest.fail("it was measured"))
+    monkeypatch.setattr("sharding.planner.machine.speeds", lambda: pytest.fail("it was measured"))
     document = {"resources": {"gpus_per_worker": 1}, "sharding": {"topology": {"gpu_memory": "80GB"}}}
     job = parse_job({"data": {"format": "synthetic"}, **document})
     request, plan = planned(resolve(job), TABLES, 13, find_here(job))

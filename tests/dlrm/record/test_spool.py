@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlrm.record import EventReport, SpoolReader, SpoolWriter, parse_report
-from tests.dlrm.saved.full_disk import files_of_at_most
+from tests.dlrm.exported_model.full_disk import files_of_at_most
 from tests.small_disk import fill, small_disk
 
 LONG = "x" * 1000

@@ -67,7 +67,7 @@ def dlrm(client: Client, *arguments: str) -> str:
     """What the command prints, against that service."""
     key = client.create_key("command", "submitter").key or ""
     environment = {**os.environ, "DLRM_URL": client.url, "DLRM_API_KEY": key, "COLUMNS": "200"}
-    command = [sys.executable, "-m", "service.command", *arguments]
+    command = [sys.executable, "-m", "service.cli", *arguments]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
 
 

@@ -12,8 +12,8 @@ from sqlalchemy import event, text
 
 from dlrm.record import EventReport, RunDirectory, SpoolWriter
 from service.control.faults import Faults
-from service.logs import configure_logging
-from service.telemetry import Telemetry
+from service.observability.logs import configure_logging
+from service.observability.telemetry import Telemetry
 
 
 @pytest.fixture

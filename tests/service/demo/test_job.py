@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dlrm.config import parse_job
-from service.command.errors import BadInputError
+from service.cli.errors import BadInputError
 from service.demo.job import criteo_job
 
 

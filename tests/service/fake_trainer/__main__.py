@@ -12,9 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from dlrm.advice import advise
 from dlrm.config import ResolvedJob
-from dlrm.noise import NoiseInterval
+from dlrm.gradient_stats.batch_advice import advise
+from dlrm.gradient_stats.noise import NoiseInterval
 from dlrm.record import (
     BATCH_ADVICE,
     EXIT_FAILED,

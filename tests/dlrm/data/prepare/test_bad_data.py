@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlrm.config import DataConfig
-from dlrm.prepare import main
+from dlrm.programs.prepare import main
 from dlrm.record import EXIT_BAD_INPUT
 from tests.dlrm.data.raw.criteo_files import criteo_line, with_value
 from tests.dlrm.data.raw.test_bad_inputs import CRITEO, CSV, GOOD, PARQUET, SCHEMA, Bad, csv_of, table_of, tsv

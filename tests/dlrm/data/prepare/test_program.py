@@ -1,4 +1,4 @@
-"""`python -m dlrm.prepare`: what it says, how it ends, and what a kill at any moment leaves."""
+"""`python -m dlrm.programs.prepare`: what it says, how it ends, and what a kill at any moment leaves."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 def started(output: Path, document: Document, *arguments: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "dlrm.prepare", "--output", str(output), *arguments]
+    command = [sys.executable, "-m", "dlrm.programs.prepare", "--output", str(output), *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(json.dumps(document).encode())

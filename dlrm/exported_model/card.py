@@ -1,0 +1,186 @@
+"""The model card: what a model is, what it was trained on, how good it was there, and what it is not for."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from dlrm.data.dataset import Dataset
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.encode.vocabulary import HashedVocabulary
+from dlrm.data.packed.layout import META, PackedMeta, read_meta
+from dlrm.exported_model.layout import SavedConfig
+
+MAX_SHOWN = 40
+"""Files, or columns, of which the card has a line."""
+
+_METRICS = {
+    "auc": "AUC",
+    "log_loss": "log-loss",
+    "normalized_entropy": "normalized entropy",
+    "calibration": "calibration",
+}
+
+
+def model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[str, float | None]) -> str:
+    """Markdown."""
+    name = str(config.training["name"])
+    sections = {
+        "": _summary(config),
+        "Use": _use(dataset.encoders),
+        "Data": _data(config, dataset),
+        "Measured at the end of the run": _measured(config, metrics),
+        "Columns": _columns(config, dataset.encoders),
+        "Training": _training(config, metrics),
+        "Limits": _limits(config, dataset.encoders),
+    }
+    parts = [f"## {title}\n\n{text}" if title else text for title, text in sections.items()]
+    return "\n\n".join([f"# {name}", *parts]) + "\n"
+
+
+def _summary(config: SavedConfig) -> str:
+    taken: list[str] = []
+    if config.num_dense:
+        taken.append(f"{config.num_dense:,} dense features")
+    if config.table_rows:
+        num_rows, dim = sum(config.table_rows.values()), config.model.embedding_dim
+        size = f"{num_rows:,} rows by {dim} ({num_rows * dim * 4 / 1e6:,.1f} MB)"
+        taken.append(f"{len(config.table_rows):,} embedding tables of {size}")
+    said = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is 1, from "
+    return f"{said}{' and '.join(taken)}."
+
+
+def _use(encoders: Encoders | None) -> str:
+    if encoders is None:
+        return "It was trained on a synthetic log and scores no files; `dlrm evaluate` measures it on that log."
+    return """\
+```sh
+pip install --no-deps -r requirements/predict.txt        # torch, and no fbgemm
+dlrm predict path/to/model rows.parquet --output scores.parquet
+```
+
+```python
+import dlrm
+
+model = dlrm.load_model("path/to/model")
+row = {name: None for name in model.columns}  # None: a missing value
+model.predict(row)  # one probability a row; lists of values score many rows
+```"""
+
+
+def _data(config: SavedConfig, dataset: Dataset) -> str:
+    rows = f"{dataset.train.num_rows:,} to train on, {dataset.evaluation.num_rows:,} held out ({_held_out(config)})"
+    facts = {"rows": rows, "label rate": f"{100 * dataset.train_label_rate:.2f} % of the training rows are positive"}
+    if dataset.has_weights:
+        facts["weights"] = f"mean {dataset.mean_train_weight:.4g} over the training rows; all rates count them"
+    if config.packed is None or dataset.directory is None:
+        log = config.data.synthetic
+        assert log is not None, "rows without a directory are made when they are read"
+        facts["source"] = f"a synthetic click log, seed {log.seed}, {log.num_ids:,} ids in its largest column"
+        return _table(("", ""), list(facts.items()))
+    meta = read_meta(dataset.directory)
+    prepared_at = (dataset.directory / META).stat().st_mtime
+    facts |= {
+        "bad rows": f"{meta.num_bad_rows:,} left out",
+        "prepared": f"{_time(prepared_at)}, in {_code(config.packed.directory)}",
+        "checksum of the rows": _code(config.packed.checksum),
+    }
+    return f"{_table(('', ''), list(facts.items()))}\n\nFiles:\n\n{_files(meta)}"
+
+
+def _held_out(config: SavedConfig) -> str:
+    if config.data.eval:
+        return "files of their own"
+    if config.data.format == "packed":
+        return "as they were prepared"
+    how = "by a hash of their number" if config.data.split == "hash" else "the last ones"
+    return f"{100 * config.data.eval_fraction:g} %, {how}"
+
+
+def _files(meta: PackedMeta) -> str:
+    lines = [f"- {_code(name)}" for name in meta.sources[:MAX_SHOWN]]
+    if len(meta.sources) > MAX_SHOWN:
+        lines.append(f"- and {len(meta.sources) - MAX_SHOWN:,} more")
+    return "\n".join(lines)
+
+
+def _measured(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
+    if metrics.get("log_loss") is None:
+        return "Nothing: the run ended before its first evaluation."
+    constant = {"auc": 0.5, "log_loss": metrics.get("constant_log_loss")}
+    rows = [(words, _figure(metrics.get(name)), _figure(constant.get(name))) for name, words in _METRICS.items()]
+    if metrics.get("best_possible_auc") is not None:
+        rows.insert(1, ("best possible AUC", _figure(metrics["best_possible_auc"]), ""))
+    said = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor says "
+    said += f"{config.train_label_rate:.4f}, the training rows' label rate, of every row."
+    noise_scale = metrics.get("noise_scale")
+    noise = (
+        "" if noise_scale is None else f"\n\nNoise scale of its dense gradient at the end: {noise_scale:,.0f} samples."
+    )
+    return f"{said}\n\n{_table(('metric', 'model', 'constant predictor'), rows)}{noise}"
+
+
+def _columns(config: SavedConfig, encoders: Encoders | None) -> str:
+    if encoders is None:
+        names = ", ".join(f"{_code(name)} {rows:,}" for name, rows in config.table_rows.items())
+        return f"Of the synthetic log; rows of each table: {names}."
+    rows = [(_code(column.name), "number", column.transform) for column in encoders.schema.dense]
+    for column, vocabulary in zip(encoders.schema.categorical, encoders.vocabularies, strict=True):
+        kind = f"list of {column.type}s" if column.multi_hot else column.type
+        how = "hashed into" if isinstance(vocabulary, HashedVocabulary) else "counted,"
+        rows.append((_code(column.name), kind, f"{how} {vocabulary.num_ids:,} table rows"))
+    shown = _table(("column", "value", "taken as"), rows[:MAX_SHOWN])
+    return shown if len(rows) <= MAX_SHOWN else f"{shown}\n\nand {len(rows) - MAX_SHOWN:,} more, in `config.json`."
+
+
+def _training(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
+    warm_start = config.training["run"]["warm_start"]
+    start = "from random weights" if warm_start is None else f"from {_code(str(warm_start['from']))}"
+    versions = ", ".join(f"{name} {version}" for name, version in config.versions.items())
+    num_samples = metrics.get("num_samples")
+    samples = "" if num_samples is None else f", over {num_samples:,.0f} samples"
+    document = {**config.training, "model": config.model.model_dump(mode="json")}
+    document["data"] = config.data.model_dump(mode="json")
+    return (
+        f"Exported {_time(config.exported_at)}. Trained {start}{samples}, with {versions}.\n\n"
+        "The job, every default filled in; `dlrm train` takes it as a file:\n\n"
+        f"```json\n{json.dumps(document, indent=2)}\n```"
+    )
+
+
+def _limits(config: SavedConfig, encoders: Encoders | None) -> str:
+    held_out = "files of their own" if config.data.eval else "rows held out of the same log"
+    said = [
+        f"Measured on {held_out}.",
+        "Nothing is known about other traffic, later times, or fairness between groups of users.",
+        "Probabilities are those of rows like the training rows: where negatives were left out, they are too high.",
+    ]
+    if encoders is None:
+        return " ".join([*said, "Its ids are those of the synthetic log and mean nothing elsewhere."])
+    if encoders.vocabularies:
+        said.append("Values that the training rows did not have, or too rarely, share one row of each table.")
+    columns = zip(encoders.schema.categorical, encoders.vocabularies, strict=True)
+    hashed = [_code(column.name) for column, known in columns if isinstance(known, HashedVocabulary)]
+    if hashed:
+        said.append(f"Those of {', '.join(hashed)} share rows by a hash, whether the training rows had them or not.")
+    return " ".join(said)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _code(text: str) -> str:
+    """As it stands, in a table too."""
+    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    fence = "``" if "`" in plain else "`"
+    pad = " " if "`" in plain else ""
+    return f"{fence}{pad}{plain}{pad}{fence}".replace("|", "\\|")
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5f}"
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"

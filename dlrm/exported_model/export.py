@@ -1,0 +1,84 @@
+"""Writes a trained model as files that load with plain torch: see `dlrm.exported_model.layout`."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from dlrm.checkpoint import checkpoint_errors
+from dlrm.config import ModelConfig, ResolvedJob
+from dlrm.data.dataset import Dataset
+from dlrm.data.packed.open import prepared_data
+from dlrm.data.rows import DataSchema
+from dlrm.exported_model.card import model_card
+from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, SavedConfig
+from dlrm.exported_model.versions import versions_of_model
+from dlrm.exported_model.whole import written_whole
+from dlrm.model import PlainModel
+
+
+class ExportError(OSError):
+    """A model that could not be written; names its directory and the cause."""
+
+
+def export_model(
+    checkpoint: Path, directory: Path, resolved: ResolvedJob, dataset: Dataset, metrics: Mapping[str, float | None]
+) -> None:
+    """Write the model of `checkpoint` to `directory`, whole or not at all. One process, no process group.
+
+    checkpoint: a directory of `torch.distributed.checkpoint`. Raises CheckpointError where that cannot be read, and
+    ExportError where the model cannot be written, such as on a full disk; a model that was there before stays then.
+    """
+    model = _empty_model(resolved.job.model, dataset.schema)
+    weights = _read_weights(checkpoint, model)
+    config = _config(resolved, dataset)
+    try:
+        with written_whole(directory) as part:
+            save_file(weights, part / WEIGHTS)
+            if dataset.encoders is not None:
+                dataset.encoders.save(part / ENCODERS)
+            (part / CONFIG).write_text(config.model_dump_json(indent=1))
+            (part / METRICS).write_text(json.dumps(dict(metrics), indent=1, allow_nan=False))
+            (part / CARD).write_text(model_card(config, dataset, metrics))
+            # The library makes it for its owner alone.
+            (part / WEIGHTS).chmod((part / CONFIG).stat().st_mode)
+    except (OSError, SafetensorError) as error:
+        num_bytes = sum(tensor.nbytes for tensor in weights.values())
+        raise ExportError(
+            f"{directory}: the model cannot be written: {error} (its weights take {num_bytes:,} bytes)"
+        ) from error
+
+
+def _config(resolved: ResolvedJob, dataset: Dataset) -> SavedConfig:
+    job, schema = resolved.job, dataset.schema
+    return SavedConfig(
+        model=job.model,
+        num_dense=schema.num_dense,
+        table_rows={feature.name: feature.num_ids for feature in schema.features},
+        data=job.data,
+        training=job.model_dump(mode="json", exclude={"model", "data"}),
+        packed=None if dataset.directory is None else prepared_data(dataset.directory),
+        train_label_rate=dataset.train_label_rate,
+        exported_at=time.time(),
+        versions=versions_of_model(),
+    )
+
+
+def _empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
+    table_rows = {feature.name: feature.num_ids for feature in schema.features}
+    return PlainModel(config, schema.num_dense, table_rows)
+
+
+def _read_weights(checkpoint: Path, model: PlainModel) -> dict[str, torch.Tensor]:
+    """Every weight of `model` out of the checkpoint: tables whole, however they were split."""
+    weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
+    tables = {name: weights[f"tables.{name}.weight"] for name in model.tables}
+    dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
+    with checkpoint_errors(checkpoint, "cannot be read"):
+        load({"tables": {"weights": tables}, "dense": dense}, checkpoint_id=checkpoint, no_dist=True)
+    return weights

@@ -1,0 +1,77 @@
+"""Which batch a model can use, from the noise scale of its gradient: time against data.
+
+A run with batch B needs S steps and E = S B samples to come equally far. Where B_noise is the noise scale,
+S / Smin = 1 + B_noise / B and E / Emin = 1 + B / B_noise, and so (S / Smin - 1) (E / Emin - 1) = 1: McCandlish et al.
+2018, arXiv 1812.06162, section 2.3 and equation 2.11. Smin is approached by ever larger batches, Emin by ever smaller
+ones.
+
+The largest useful batch is the power of two nearest B_noise, which the paper calls critical, Emin / Smin. There a run
+needs twice the fewest steps and twice the fewest samples. Twice that batch saves a quarter of the steps for half as
+many samples again; four times it, three eighths of them for two and a half times the samples.
+"""
+
+import math
+
+from dlrm.config import LARGEST_BATCH
+from dlrm.gradient_stats.noise import NoiseInterval
+from dlrm.record import BatchAdvice, Exchange
+from dlrm.train.progress import Progress
+
+MAX_SPREAD = 4.0
+"""Factor from the lower to the upper bound of a noise scale, above which it is no advice."""
+
+EXPONENTS = (-4, -2, 0, 2, 4)
+"""Of two: the batches that are compared, as multiples of the largest useful one; and this run's, halved and doubled."""
+
+
+def largest_useful_batch(noise_scale: float) -> int:
+    """The power of two nearest `noise_scale`, both in samples, within what a batch may be. noise_scale: above 0."""
+    exponent = round(math.log2(min(noise_scale, LARGEST_BATCH)))
+    return 2 ** max(exponent, 0)
+
+
+def settled_noise(progress: Progress) -> NoiseInterval | None:
+    """Pick the noise scale of a run where one can go by it.
+
+    None where its interval is wider than a factor of `MAX_SPREAD`, and where the model is no better than a constant.
+    """
+    interval = progress.noise.interval
+    if interval is None or interval.spread > MAX_SPREAD or progress.is_no_better_than_constant:
+        return None
+    return interval
+
+
+def advise(batch: int, noise: NoiseInterval | None) -> BatchAdvice:
+    """Compute what a run with `batch` samples a step can learn from its noise scale; nothing where that is None."""
+    if noise is None:
+        return BatchAdvice(batch=batch, noise_scale=None, largest_useful_batch=None, table=[])
+    useful = largest_useful_batch(noise.value)
+    around = {round(useful * 2.0**exponent) for exponent in EXPONENTS}
+    around |= {batch // 2, batch, 2 * batch}
+    batches = sorted(size for size in around if 1 <= size <= LARGEST_BATCH)
+    return BatchAdvice(
+        batch=batch,
+        noise_scale=noise.value,
+        noise_scale_low=noise.low,
+        noise_scale_high=noise.high,
+        largest_useful_batch=useful,
+        table=[_exchange(size, batch, noise.value) for size in batches],
+    )
+
+
+def _exchange(size: int, own: int, noise_scale: float) -> Exchange:
+    return Exchange(
+        batch=size,
+        steps=_steps_of_fewest(size, noise_scale) / _steps_of_fewest(own, noise_scale),
+        samples=_samples_of_fewest(size, noise_scale) / _samples_of_fewest(own, noise_scale),
+        steps_of_fewest=_steps_of_fewest(size, noise_scale),
+        samples_of_fewest=_samples_of_fewest(size, noise_scale),
+    )
+
+
+def _steps_of_fewest(batch: int, noise_scale: float) -> float:
+    return 1 + noise_scale / batch
+
+
+def _samples_of_fewest(batch: int, noise_scale: float) -> float:
+    return 1 + batch / noise_scale

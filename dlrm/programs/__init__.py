@@ -1,0 +1,1 @@
+"""Programs of the trainer, each a process of its own: `python -m dlrm.programs.NAME`."""

@@ -1,0 +1,121 @@
+"""Look at data: `python -m dlrm.programs.inspect rows`, or `python -m dlrm.programs.inspect infer`.
+
+One JSON document on stdin; on stdout lines `{"kind": "progress", "done_fraction", "message"}`, at the end one
+`{"kind": "result", …}`. Bad input is one line on stderr and exit code 64.
+
+rows    {"data": DataConfig, "embedding_dim", "max_rows"}: a `dlrm.data.inspect.report.Report`
+infer   {"files": […], "label": name or null}: the format, and a schema with its reasons
+"""
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dlrm.config import DataConfig
+from dlrm.data.errors import DataError
+from dlrm.data.inspect.columns import Names
+from dlrm.data.inspect.infer import infer
+from dlrm.data.inspect.report import make_report
+from dlrm.data.inspect.sample_csv import sample_csv
+from dlrm.data.inspect.sample_parquet import sample_parquet
+from dlrm.data.inspect.sources import gather
+from dlrm.data.raw.files import find_files
+from dlrm.record import EXIT_BAD_INPUT
+
+PARQUET = b"PAR1"
+"""The first bytes of a Parquet file."""
+MIN_SECONDS_BETWEEN_REPORTS = 0.2
+READING_SHARE = 0.6
+"""Of the time that looking at rows takes, about."""
+MIN_SHARE_TO_TELL = 0.02
+"""From which the time that is left can be told."""
+
+
+def inspect_rows(asked: dict[str, Any]) -> dict[str, Any]:
+    data = DataConfig.model_validate(asked["data"])
+    reports = _Reports()
+    gathered = gather(data, asked["max_rows"], reports.on_rows)
+    report = make_report(
+        gathered,
+        asked["embedding_dim"],
+        data.vocabulary.min_count,
+        shown="{:08x}".format if data.format == "criteo_tsv" else str,
+        on_column=reports.columns_of(gathered.rows.names),
+    )
+    return dataclasses.asdict(report)
+
+
+def infer_schema(asked: dict[str, Any]) -> dict[str, Any]:
+    files = find_files(asked["files"], "FILES", None, Path())
+    with files[0].open() as first:
+        is_parquet = first.read(len(PARQUET)) == PARQUET
+    sample = sample_parquet(files) if is_parquet else sample_csv(files)
+    inferred = infer(sample, asked["label"])
+    facts = {
+        "format": "parquet" if is_parquet else "csv",
+        "num_files": len(files),
+        "num_rows": sample.num_rows,
+        "num_rows_looked_at": sample.rows.height,
+        "delimiter": sample.delimiter,
+        "columns": None if sample.has_header else sample.rows.columns,
+    }
+    return dataclasses.asdict(inferred) | facts
+
+
+PROGRAMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"rows": inspect_rows, "infer": infer_schema}
+
+
+class _Reports:
+    """Says how far it is, a few times a second: first over the rows, then over the columns."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._last = 0.0
+
+    def on_rows(self, num_rows: int, done_fraction: float) -> None:
+        speed = num_rows / max(time.monotonic() - self._started, 1e-9)
+        self._say(READING_SHARE * done_fraction, f"reading: {num_rows:,} rows, {speed:,.0f} rows/s")
+
+    def columns_of(self, names: Names) -> Callable[[str], None]:
+        """What is to be told of each of these columns before it is looked at."""
+        num_columns = len(names.dense) + len(names.categorical)
+        places = iter(range(num_columns))
+
+        def on_column(name: str) -> None:
+            share = next(places) / num_columns
+            self._say(READING_SHARE + (1.0 - READING_SHARE) * share, f"column {name}")
+
+        return on_column
+
+    def _say(self, done_fraction: float, message: str) -> None:
+        now = time.monotonic()
+        if now - self._last >= MIN_SECONDS_BETWEEN_REPORTS:
+            self._last = now
+            left = (now - self._started) * (1.0 - done_fraction) / max(done_fraction, 1e-9)
+            message += f", {left:.0f} s left" if done_fraction > MIN_SHARE_TO_TELL else ""
+            _print({"kind": "progress", "done_fraction": min(done_fraction, 1.0), "message": message})
+
+
+def _print(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def main(program: str) -> int:
+    """program: one of PROGRAMS."""
+    try:
+        result = PROGRAMS[program](json.load(sys.stdin))
+    # An OSError is of a disk or a store that fails while it is read.
+    except (DataError, OSError) as error:
+        sys.stderr.write(str(error).replace("\n", " ") + "\n")
+        return EXIT_BAD_INPUT
+    _print({"kind": "result", **result})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

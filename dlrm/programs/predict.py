@@ -1,0 +1,139 @@
+"""Scores rows: `python -m dlrm.programs.predict MODEL DATA... (--output FILE | --lines-to FD)`.
+
+MODEL is the `model/` directory of a run. DATA are raw files, or one directory that `dlrm prepare` has written with the
+vocabularies of the model, whose training rows are scored first, then its evaluation rows. One score a row, in the order
+of the rows; labels are not looked at and need not be there.
+
+Standard output tells how it goes, one JSON object a line:
+    {"kind": "progress", "done_fraction": 0.31, "message": "scoring: 1,200,000 rows, 110,000 rows/s, 12 s left"}
+    {"kind": "note", "name": "bad_row", "message": "…"}
+    {"kind": "result", …}     the last one
+Exit codes: 0 done; 64 bad input, told in one line on standard error; 75 stopped on request (SIGTERM or SIGINT), nothing
+written; 1 anything that may go better another time.
+"""
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from dlrm.data.errors import DataError
+from dlrm.data.packed.open import is_packed
+from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.tolerance import BadRowCount
+from dlrm.exported_model.load import ModelError, load_saved_model
+from dlrm.exported_model.model import SavedModel
+from dlrm.exported_model.score import Piece, pieces_of_source, score_pieces
+from dlrm.exported_model.score_file import Write, score_file, score_lines
+from dlrm.exported_model.sources import open_alike
+from dlrm.peak_memory import peak_memory_bytes
+from dlrm.programs.json_lines import say, tell
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+
+
+@dataclass
+class Counts:
+    """Of the rows that were scored."""
+
+    num_rows: int = 0
+    """Bad ones included."""
+    num_bad_rows: int = 0
+    num_undefined: int = 0
+    """Good rows of which the model says nothing: their values are so far from those in training that it overflows."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("data", nargs="+", help="files or patterns, or a packed directory")
+    output = parser.add_mutually_exclusive_group(required=True)
+    output.add_argument("--output", type=Path, help="file to write, .parquet or .csv")
+    output.add_argument("--lines-to", type=int, help="open file descriptor to write one number a line to")
+    parser.add_argument("--overwrite", action="store_true", help="--output may exist")
+    parser.add_argument("--format", choices=["parquet", "csv", "criteo_tsv"], help="default: found out")
+    parser.add_argument(
+        "--max-bad-fraction", type=float, default=0.0, help="share of unreadable rows that get no score"
+    )
+    parser.add_argument("--threads", type=int, help="default: all cores")
+    options = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    if options.lines_to is not None:
+        # Whoever reads the lines may have enough of them.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    started = time.monotonic()
+    try:
+        counts = _predict(load_saved_model(options.model), options)
+    except (DataError, ModelError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_INPUT
+    except OSError as error:
+        print(f"failed, and may be tried again: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
+    say(_result(counts, time.monotonic() - started))
+    return EXIT_DONE
+
+
+def _predict(model: SavedModel, options: argparse.Namespace) -> Counts:
+    progress, counts = Progress(tell), Counts()
+    pieces, num_bytes = _pieces(model, options)
+    note = BadRowCount(options.max_bad_fraction, lambda fault: progress.note("bad_row", fault), "--max-bad-fraction")
+    with _opened(options) as write:
+        progress.start("scoring", 1.0, num_bytes)
+        for scored in score_pieces(model.module, pieces, options.threads):
+            note.add(scored.num_rows, scored.num_bad_rows, [str(fault) for fault in scored.read.faults])
+            write(scored.of_all_rows)
+            counts.num_rows += scored.num_rows
+            counts.num_bad_rows += scored.num_bad_rows
+            counts.num_undefined += int(np.isnan(scored.logits).sum())
+            progress.advance(scored.num_bytes, scored.num_rows)
+        note.check()
+    return counts
+
+
+def _opened(options: argparse.Namespace) -> AbstractContextManager[Write]:
+    if options.output is None:
+        return score_lines(options.lines_to)
+    return score_file(options.output, overwrite=options.overwrite)
+
+
+def _pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterator[Piece], int]:
+    """What to score, and its bytes."""
+    directory = Path(options.data[0])
+    if len(options.data) > 1 or not is_packed(directory):
+        return model.raw_pieces(options.data, options.format, keep_going=options.max_bad_fraction > 0)
+    if options.format is not None:
+        raise DataError("has a format of its own", directory, field="--format", valid="leave it out")
+    dataset = open_alike(directory, model.encoders)
+    sources = (dataset.train, dataset.evaluation)
+    num_bytes = sum(source.num_rows * source.row_bytes for source in sources)
+    return (piece for source in sources for piece in pieces_of_source(source)), num_bytes
+
+
+def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    # As an exception: what is half written goes.
+    sys.exit(EXIT_STOPPED)
+
+
+def _result(counts: Counts, seconds: float) -> dict[str, Any]:
+    return {
+        "kind": "result",
+        "num_rows": counts.num_rows,
+        "num_bad_rows": counts.num_bad_rows,
+        "num_undefined": counts.num_undefined,
+        "seconds": seconds,
+        "rows_per_second": counts.num_rows / seconds,
+        "peak_memory_bytes": peak_memory_bytes(),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Prepares raw files for training: `python -m dlrm.programs.prepare --output DIRECTORY < DATA.json`.
+
+Standard input is the `data` section of a job as JSON; its relative paths count from the working directory. Standard
+output tells how it goes, one JSON object a line:
+    {"kind": "progress", "done_fraction": 0.31, "message": "reading: 1,200,000 rows, 310,000 rows/s, 12 s left"}
+    {"kind": "note", "name": "bad_row", "message": "…"}
+    {"kind": "result", …}     the last one
+Exit codes: 0 done; 64 bad configuration or data, told in one line on standard error; 75 stopped on request (SIGTERM or
+SIGINT), to be gone on with by the same call; anything else may go better another time.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pydantic import ValidationError
+
+from dlrm.config import ConfigError, DataConfig, field_errors
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
+from dlrm.data.packed.layout import PackedMeta, checksum
+from dlrm.data.prepare.base import open_base
+from dlrm.data.prepare.prepare import prepare
+from dlrm.data.raw.files import find_splits
+from dlrm.peak_memory import peak_memory_bytes
+from dlrm.programs.json_lines import say, tell
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, required=True, help="directory to make")
+    parser.add_argument("--extend", type=Path, help="packed directory or model whose ids are to stay as they are")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
+    options = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    started = time.monotonic()
+    try:
+        base = None if options.extend is None else open_base(options.extend)
+        meta = _prepare(sys.stdin.buffer.read(), options, base)
+    except (DataError, ConfigError) as error:
+        print(str(error).replace("\n", " "), file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_INPUT
+    except OSError as error:
+        print(f"failed, and may be tried again: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
+    say(_result(meta, base, time.monotonic() - started))
+    return EXIT_DONE
+
+
+def _prepare(document: bytes, options: argparse.Namespace, base: Encoders | None) -> PackedMeta:
+    try:
+        config = DataConfig.model_validate_json(document)
+    except ValidationError as error:
+        faults = field_errors(error, DataConfig)
+        raise ConfigError([replace(fault, field=f"data.{fault.field}".rstrip(".")) for fault in faults]) from None
+    if not config.is_raw:
+        valid = '"criteo_tsv", "parquet" or "csv"'
+        raise DataError(f"{config.format} needs no preparation", field="data.format", valid=valid)
+    train, evaluation = find_splits(config, None, Path())
+    threads = max(options.threads, 1)
+    return prepare(config, train, evaluation, options.output, num_threads=threads, tell=tell, base=base)
+
+
+def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    # Nothing to clean up: what a kill leaves is what the next call goes on from.
+    os._exit(EXIT_STOPPED)
+
+
+def _result(meta: PackedMeta, base: Encoders | None, seconds: float) -> dict[str, Any]:
+    known = [] if base is None else [vocabulary.num_ids for vocabulary in base.vocabularies]
+    num_rows = {split: told.num_rows for split, told in meta.splits.items()}
+    return {
+        "kind": "result",
+        "num_rows": num_rows,
+        "num_bad_rows": meta.num_bad_rows,
+        "table_sizes": {feature.name: feature.num_ids for feature in meta.features},
+        "num_added": {f.name: f.num_ids - before for f, before in zip(meta.features, known, strict=False)},
+        "checksum": checksum(meta),
+        "seconds": seconds,
+        "rows_per_second": sum(num_rows.values()) / seconds,
+        "peak_memory_bytes": peak_memory_bytes(),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Prepares the rows of a run: `python -m dlrm.programs.prepare_run DIRECTORY --attempt N`, started by `dlrm.launch`.
+
+Raw rows are packed, or found packed in the cache; packed ones are compared with their checksums. Leaves `data.json`,
+which says where the packed rows are. SIGTERM ends it at once: what was begun is gone on with, or begun anew, by whoever
+prepares the same rows next.
+"""
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+
+from dlrm.config import ResolvedJob
+from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
+from dlrm.data.open import packed_directory
+from dlrm.data.packed.open import open_encoders, packed_meta, prepared_data
+from dlrm.data.packed.verify import verify
+from dlrm.data.prepare.base import check_extends
+from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.told import Moved, Noted
+from dlrm.record import EXIT_DONE, EXIT_STOPPED, AttemptDirectory, EndReason, Outcome, PreparedData, RunDirectory
+from dlrm.reporting.reporter import Reporter
+from dlrm.stop import end_on_stop_signals
+from dlrm.train.warm_start.vocabulary import how_to_extend, known_encoders
+
+log = logging.getLogger(__name__)
+
+REPORT_SECONDS = 0.5
+"""Between two reports of how far it is."""
+
+
+class Teller:
+    """Reports what a preparation says."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._next_report_at = 0.0
+        self._doing = ""
+
+    def __call__(self, said: Moved | Noted) -> None:
+        if isinstance(said, Noted):
+            self._reporter.event(said.name, said.message)
+            return
+        doing = said.message.partition(":")[0]
+        if doing != self._doing or time.monotonic() >= self._next_report_at:
+            self._reporter.progress("preparing", said.message, said.done_fraction)
+            self._doing, self._next_report_at = doing, time.monotonic() + REPORT_SECONDS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_directory", type=Path)
+    parser.add_argument("--attempt", type=int, required=True)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s preparation %(message)s")
+    directory = RunDirectory(arguments.run_directory)
+    attempt = directory.attempt(arguments.attempt)
+    end_on_stop_signals()
+    # Of a request that came before this process was started.
+    if attempt.stop_request.exists():
+        return EXIT_STOPPED
+    reporter = Reporter(attempt, rank=0)
+    code = EXIT_DONE
+    try:
+        prepare(directory, arguments.attempt, reporter)
+    except Exception as error:
+        log.exception("the data could not be prepared")
+        code = _leave(_outcome(error), attempt)
+    # Rank 0 goes on in the same files, with the numbers behind.
+    reporter.close()
+    return code
+
+
+def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
+    """Have the rows packed for attempt `number`, and note where.
+
+    Raises DataError, also where they are not those of the attempts before.
+    """
+    resolved = ResolvedJob.model_validate_json(directory.spec_for(number).read_bytes())
+    reporter.progress("preparing", "looking at the files", 0.0)
+    tell = Teller(reporter)
+    base = known_encoders(resolved, directory)
+    found = prepared_data(
+        _from_raw(resolved, directory, base, tell) if resolved.job.data.is_raw else _verified(resolved, base, tell)
+    )
+    before = PreparedData.read(directory.data)
+    if before is not None and before.checksum != found.checksum:
+        named = ", ".join(resolved.job.data.train)
+        message = f"the data has changed since the run began: the rows of {named} are not those in {before.directory}"
+        raise DataError(message, field="data.train", valid="the files as they were, or a new run")
+    found.write(directory.data)
+    if num_bad_rows := packed_meta(Path(found.directory)).num_bad_rows:
+        reporter.event("bad_rows", f"{num_bad_rows:,} bad rows were left out when the rows were prepared")
+    reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
+
+
+def _from_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders | None, tell: Teller) -> Path:
+    return prepared(
+        resolved.job.data,
+        resolved.data_roots,
+        Path(resolved.data_cache) if resolved.data_cache else directory.prepared,
+        base_directory=Path(),
+        num_threads=resolved.job.resources.num_cores,
+        tell=tell,
+        base=base,
+    )
+
+
+def _verified(resolved: ResolvedJob, base: Encoders | None, tell: Teller) -> Path:
+    """The packed directory that the job names, found whole: wrong ids or values would be trained on unseen."""
+    path = packed_directory(resolved.job.data, resolved.data_roots)
+    if base is not None:
+        check_extends(open_encoders(path), base, path, how_to_extend(resolved))
+
+    def read(fraction: float) -> None:
+        tell(Moved(fraction, f"checking the files: {fraction:.0%}"))
+
+    verify(path, packed_meta(path), resolved.job.resources.num_cores, read)
+    return path
+
+
+def _leave(outcome: Outcome, attempt: AttemptDirectory) -> int:
+    """The exit code of `outcome`, whether or not the disk takes it: the launch process tells what it sees."""
+    try:
+        outcome.write_first(attempt.outcome)
+    except OSError:
+        log.exception("why the data could not be prepared cannot be written down")
+    return outcome.exit_code
+
+
+def _outcome(error: Exception) -> Outcome:
+    text = " ".join(str(error).split())
+    if isinstance(error, DataError):
+        return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=text)
+    reason = EndReason.OUT_OF_MEMORY if isinstance(error, MemoryError) else EndReason.WORKER_CRASHED
+    return Outcome(state="failed", reason=reason, message=f"{type(error).__name__}: {text}"[:2000])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Training of one rank: the loop, the step, the dense pass, evaluation."""

@@ -1,0 +1,167 @@
+"""Evaluation of the model in training: every evaluation row once, over all ranks."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from dlrm.data.batches import evaluation_batches
+from dlrm.data.dataset import Dataset
+from dlrm.data.rows import RowSource
+from dlrm.metrics.binary import BinaryMetrics, auc, binary_metrics, constant_log_loss
+from dlrm.record import EvaluationReport
+from dlrm.stop import StopRequest
+from dlrm.train.batch import to_device
+from dlrm.train.divergence import DivergedError
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import Wishes, agree, told_by_first
+from sharding.embedding import ShardedTables
+
+MAX_SHARE_SIZE = 65_536
+"""Samples of one evaluation batch on one rank, at most."""
+MIN_BATCH_SIZE = 16_384
+"""Of all ranks together: smaller ones take longer, and save little memory."""
+
+
+class EvaluationStoppedError(Exception):
+    """Some rank was asked to stop: on every rank, after the same batch."""
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What the metrics are compared with: known before training, the same at every evaluation."""
+
+    constant_log_loss: float
+    best_possible_auc: float | None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """All evaluation rows."""
+
+    logits: np.ndarray
+    """[n] float32."""
+    labels: np.ndarray
+    weights: np.ndarray | None
+
+
+class Evaluator:
+    """Scores the evaluation rows in fp32, whatever the training's precision. Calls are collective."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tables: ShardedTables,
+        dataset: Dataset,
+        ranks: Ranks,
+        share_size: int,
+        chunk_size: int,
+        stop: StopRequest,
+    ) -> None:
+        """share_size: of a training batch on one rank. One of evaluation is no larger, but for MIN_BATCH_SIZE: memory
+        that is enough for training is enough here."""
+        self._model = model
+        self._tables = tables
+        self._rows = dataset.evaluation
+        self._train_label_rate = dataset.train_label_rate
+        self._is_weighted = dataset.has_weights
+        self._ranks = ranks
+        self._chunk_size = chunk_size
+        self._stop = stop
+        self._share_size = _share_size(self._rows.num_rows, ranks.world_size, share_size)
+        self._baselines: Baselines | None = None
+
+    def __call__(self, step: int) -> EvaluationReport:
+        """On the model after `step` batches. Raises DivergedError and EvaluationStoppedError, on all ranks."""
+        started = time.monotonic()
+        gathered = self._gather(self._score())
+        report = told_by_first(self._ranks, gathered and self._report(gathered, step, started))
+        if report is None:
+            raise DivergedError(f"predictions were not finite after step {step}")
+        return report
+
+    def _report(self, gathered: Scored, step: int, started: float) -> EvaluationReport | None:
+        """None where a prediction is NaN."""
+        if np.isnan(gathered.logits).any():
+            return None
+        metrics: BinaryMetrics = binary_metrics(gathered.labels, gathered.logits, gathered.weights)
+        baselines = self._baselines_of(gathered)
+        return EvaluationReport(
+            step=step,
+            num_rows=metrics.num_rows,
+            auc=metrics.auc,
+            log_loss=metrics.log_loss,
+            normalized_entropy=metrics.normalized_entropy,
+            calibration=metrics.calibration,
+            constant_log_loss=baselines.constant_log_loss,
+            best_possible_auc=baselines.best_possible_auc,
+            seconds=time.monotonic() - started,
+        )
+
+    @torch.no_grad()
+    def _score(self) -> torch.Tensor:
+        """[3, rows] This rank's logits, labels and weights; labels are NaN where a row only fills a batch.
+
+        Raises EvaluationStoppedError.
+        """
+        logits: list[torch.Tensor] = []
+        labels: list[torch.Tensor] = []
+        weights: list[torch.Tensor] = []
+        batches = evaluation_batches(self._rows, self._share_size, self._ranks.rank, self._ranks.world_size)
+        for numpy_batch in batches:
+            if agree(self._ranks, Wishes(is_stop_requested=self._stop.is_requested)).is_stop_requested:
+                batches.close()
+                raise EvaluationStoppedError
+            batch = to_device(numpy_batch, self._ranks.device)
+            pooled = self._tables.lookup(self._tables.send(batch.ids, batch.lengths), batch.num_valid)
+            for start in range(0, self._share_size, self._chunk_size):
+                end = min(start + self._chunk_size, self._share_size)
+                logits.append(self._model(batch.dense[start:end], pooled.chunk(start, end)))
+            labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
+            weights.append(batch.weights)
+            # Its memory is free before the next one is looked up.
+            del batch, pooled
+        return torch.stack([torch.cat(logits), torch.cat(labels), torch.cat(weights)])
+
+    def _gather(self, mine: torch.Tensor) -> Scored | None:
+        """Valid rows of all ranks, on rank 0."""
+        is_first = self._ranks.rank == 0
+        all_ranks = [torch.empty_like(mine) for _ in range(self._ranks.world_size)] if is_first else None
+        dist.gather(mine, all_ranks, dst=0, group=self._ranks.dense_group)
+        if all_ranks is None:
+            return None
+        logits, labels, weights = torch.cat(all_ranks, dim=1).cpu().numpy()
+        is_valid = ~np.isnan(labels)
+        return Scored(logits[is_valid], labels[is_valid], weights[is_valid] if self._is_weighted else None)
+
+    def _baselines_of(self, scored: Scored) -> Baselines:
+        if self._baselines is None:
+            self._baselines = Baselines(
+                constant_log_loss=constant_log_loss(scored.labels, self._train_label_rate, scored.weights),
+                best_possible_auc=best_possible_auc(self._rows),
+            )
+        return self._baselines
+
+
+def _share_size(num_rows: int, world_size: int, train_share_size: int) -> int:
+    """Samples of one evaluation batch on one rank."""
+    wanted = max(train_share_size, math.ceil(MIN_BATCH_SIZE / world_size))
+    return min(math.ceil(num_rows / world_size), wanted, MAX_SHARE_SIZE)
+
+
+def best_possible_auc(rows: RowSource) -> float | None:
+    """AUC of the probabilities that the labels were drawn with; None where nobody knows them."""
+    labels: list[np.ndarray] = []
+    probabilities: list[np.ndarray] = []
+    for start in range(0, rows.num_rows, MAX_SHARE_SIZE):
+        row_numbers = np.arange(start, min(start + MAX_SHARE_SIZE, rows.num_rows))
+        known = rows.best_probabilities(row_numbers)
+        if known is None:
+            return None
+        probabilities.append(known)
+        labels.append(rows.read(row_numbers).labels)
+    return auc(np.concatenate(labels), np.concatenate(probabilities))

@@ -1,0 +1,131 @@
+"""Where the time of a step goes: some steps of a real run, traced on every rank."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.autograd.profiler_util import FunctionEventAvg
+from torch.profiler import ProfilerActivity, profile
+
+from dlrm.record import OperatorTime, ProfileDirectory, StepProfile
+from dlrm.train.part_clock import PartClock
+
+NUM_STEPS = 3
+NUM_WARM_UP_STEPS = 5
+"""Before those: memory is allocated, and what is built once is built."""
+NUM_OPERATORS = 20
+
+log = logging.getLogger(__name__)
+
+
+class StepProfiler:
+    """Is told of every step that ends, and leaves the profile of a few of them; costs nothing before and behind them.
+
+    A shorter run is profiled in its last steps, all of it where it must be. One that ends before them leaves nothing.
+    """
+
+    def __init__(
+        self, directory: ProfileDirectory, rank: int, device: torch.device, clock: PartClock, num_steps: int
+    ) -> None:
+        """clock: of the step's parts, which the trace shows too. num_steps: that are left to make."""
+        self._directory = directory
+        self._rank = rank
+        self._device = device
+        self._clock = clock
+        self._num_done = 0
+        self._first = min(NUM_WARM_UP_STEPS, max(num_steps - NUM_STEPS, 0))
+        self._behind_last = min(self._first + NUM_STEPS, num_steps)
+        self._activities = {ProfilerActivity.CPU}
+        if device.type == "cuda":
+            self._activities.add(ProfilerActivity.CUDA)
+        self._profile = profile(activities=self._activities)
+        self._is_running = False
+        self._started = 0.0
+        self._paused_seconds = 0.0
+        self._seconds_before: dict[str, float] = {}
+        self._start_where_due()
+
+    def step_ended(self) -> None:
+        """To be called when a step has ended and nothing else has begun."""
+        self._num_done += 1
+        if self._num_done == self._behind_last:
+            self._stop()
+        self._start_where_due()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What runs inside, between two steps, is no part of the profile: neither its time nor its operators."""
+        if not self._is_running:
+            yield
+            return
+        self._synchronize()
+        started = time.perf_counter()
+        self._profile.toggle_collection_dynamic(enable=False, activities=self._activities)
+        try:
+            yield
+        finally:
+            self._synchronize()
+            self._profile.toggle_collection_dynamic(enable=True, activities=self._activities)
+            self._paused_seconds += time.perf_counter() - started
+
+    def _synchronize(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def _start_where_due(self) -> None:
+        if self._num_done != self._first or self._first == self._behind_last:
+            return
+        self._profile.start()
+        self._is_running = True
+        self._clock.is_traced = True
+        self._seconds_before = dict(self._clock.seconds)
+        self._started = time.perf_counter()
+
+    def _stop(self) -> None:
+        self._synchronize()
+        seconds = time.perf_counter() - self._started - self._paused_seconds
+        self._is_running = self._clock.is_traced = False
+        self._profile.stop()
+        rank, num_steps = self._rank, self._behind_last - self._first
+        parts = {
+            name: (total - self._seconds_before.get(name, 0.0)) / num_steps
+            for name, total in self._clock.seconds.items()
+        }
+        try:
+            self._profile.export_chrome_trace(str(self._directory.trace(rank)))
+            StepProfile(
+                rank=rank,
+                first_step=self._first + 1,
+                num_steps=num_steps,
+                seconds_per_step=seconds / num_steps,
+                parts=parts,
+                operators=self._operators(num_steps),
+            ).write(self._directory.figures(rank))
+        except OSError:
+            # The run is worth more than its profile.
+            log.exception("the profile cannot be written")
+
+    def _operators(self, num_steps: int) -> list[OperatorTime]:
+        events = [event for event in self._profile.key_averages() if event.key not in self._clock.seconds]
+        times = [
+            OperatorTime(
+                name=event.key, seconds_per_step=_own_seconds(event) / num_steps, calls_per_step=event.count / num_steps
+            )
+            for event in events
+        ]
+        return sorted(times, key=lambda operator: operator.seconds_per_step, reverse=True)[:NUM_OPERATORS]
+
+
+def make_profiler(
+    directory: ProfileDirectory, rank: int, device: torch.device, clock: PartClock, num_steps: int
+) -> StepProfiler | None:
+    """None where nobody asked for a profile; see `StepProfiler` for the rest."""
+    return StepProfiler(directory, rank, device, clock, num_steps) if directory.path.is_dir() else None
+
+
+def _own_seconds(event: FunctionEventAvg) -> float:
+    """On a CUDA device its kernels, behind which the host only waits."""
+    microseconds = event.self_device_time_total or event.self_cpu_time_total
+    return microseconds / 1e6

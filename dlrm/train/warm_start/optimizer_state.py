@@ -1,0 +1,133 @@
+"""What the optimizers of a run have gathered, out of its last checkpoint."""
+
+from pathlib import Path
+
+import torch
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import LoadPlan
+from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from dlrm.checkpoint import checkpoint_errors
+from dlrm.checkpoint.find import verify
+from dlrm.data.errors import DataError
+from dlrm.gradient_stats.variance_reduction import VarianceReduction
+from dlrm.record import CheckpointDirectory, CheckpointFaultError
+from dlrm.train.build import Parts
+from sharding.comm.process_groups import Ranks
+from sharding.embedding import Shard
+
+FIELD = "run.warm_start.optimizer_state"
+_VALID = "false, or `from` a run whose last checkpoint is whole"
+
+
+@torch.no_grad()
+def take_over(parts: Parts, checkpoint: CheckpointDirectory, gradient_scale: float, ranks: Ranks) -> None:
+    """Give the optimizers of `parts`, which hold the weights of `checkpoint` already, their state there. Collective.
+
+    Rows that its tables do not have keep the state of a row that was never updated. gradient_scale: S of this run.
+    Raises DataError where the checkpoint is not whole, or of other weights than the model that came out of its run, and
+    CheckpointError where its files cannot be read now.
+    """
+    try:
+        manifest = checkpoint.manifest()
+        verify(checkpoint, manifest, ranks)
+        saved = _Saved(checkpoint.path)
+        _check_same_weights(parts, saved)
+        # Row-wise Adagrad sums squares of S times the gradient; both are powers of two, so that nothing is rounded.
+        factor = (gradient_scale / manifest.identity["gradient_scale"]) ** 2
+        _fill_tables(parts.tables.shards(), saved, factor)
+        _fill_dense(parts.optimizer, saved)
+        if parts.reduction is not None:
+            _fill_reduction(parts.reduction, saved)
+    except CheckpointFaultError as error:
+        raise DataError(f"the checkpoint is not whole: {error}", checkpoint.path, field=FIELD, valid=_VALID) from None
+
+
+class _Saved:
+    """A checkpoint, read one tensor at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        entries = FileSystemReader(path).read_metadata().state_dict_metadata
+        self._entries = {name: entry for name, entry in entries.items() if isinstance(entry, TensorStorageMetadata)}
+
+    def names(self, prefix: str) -> list[str]:
+        return [name for name in self._entries if name.startswith(prefix)]
+
+    def read(self, name: str) -> torch.Tensor:
+        """A tensor, put together from its shards. Raises CheckpointFaultError and CheckpointError."""
+        entry = self._entry(name)
+        tensor = torch.empty(entry.size, dtype=entry.properties.dtype)
+        with checkpoint_errors(self._path, "cannot be read"):
+            load({name: tensor}, checkpoint_id=self._path, no_dist=True)
+        return tensor
+
+    def read_rows(self, name: str, first: int, at_most: int) -> torch.Tensor:
+        """The rows from `first` on, as far as there are some, out of the shards that hold them. Raises the same."""
+        entry = self._entry(name)
+        num_rows = max(0, min(at_most, entry.size[0] - first))
+        rows = torch.empty((num_rows, *entry.size[1:]), dtype=entry.properties.dtype)
+        if num_rows:
+            with checkpoint_errors(self._path, "cannot be read"):
+                load({name: rows}, checkpoint_id=self._path, planner=_RowsPlanner(entry, first), no_dist=True)
+        return rows
+
+    def _entry(self, name: str) -> TensorStorageMetadata:
+        if name not in self._entries:
+            raise CheckpointFaultError(f"it holds no {name}")
+        return self._entries[name]
+
+
+class _RowsPlanner(DefaultLoadPlanner):
+    """Loads rows of one tensor into one that holds these rows alone."""
+
+    def __init__(self, entry: TensorStorageMetadata, first: int) -> None:
+        super().__init__()
+        self._entry, self._first = entry, first
+
+    def create_local_plan(self) -> LoadPlan:
+        ((name, rows),) = self.state_dict.items()
+        place = torch.Size([self._first, *(0 for _ in rows.shape[1:])])
+        chunk = ChunkStorageMetadata(offsets=place, sizes=rows.shape)
+        return LoadPlan(create_read_items_for_chunk_list(name, self._entry, [chunk]))
+
+    def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
+        return self.state_dict[index.fqn]
+
+
+def _check_same_weights(parts: Parts, saved: _Saved) -> None:
+    for name, parameter in parts.model.state_dict().items():
+        if not torch.equal(saved.read(f"dense.{name}"), parameter.cpu()):
+            raise CheckpointFaultError("it is of other weights than the model: the last one of the run is gone")
+
+
+def _fill_tables(shards: list[Shard], saved: _Saved, factor: float) -> None:
+    """shards: of the tables on this rank, with what their optimizer keeps of each: nothing, or [R], or [R, C]."""
+    for shard in shards:
+        if not shard.state.numel():
+            continue
+        block = shard.place.block
+        rows = saved.read_rows(f"tables.optimizer.{shard.place.table.name}", block.first_row, block.num_rows)
+        of_shard = rows if rows.dim() == 1 else rows[:, shard.place.columns]
+        shard.state[: len(rows)].copy_(of_shard.mul_(factor))
+
+
+def _fill_dense(optimizer: torch.optim.Optimizer, saved: _Saved) -> None:
+    """The rates of its groups stay: they follow the schedule of this run."""
+    prefix = "dense_optimizer.state."
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name in saved.names(prefix):
+        number, _, kept = name.removeprefix(prefix).partition(".")
+        state.setdefault(int(number), {})[kept] = saved.read(name)
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _fill_reduction(reduction: VarianceReduction, saved: _Saved) -> None:
+    """Begins anew where the run before had none."""
+    prefix = "variance_reduction."
+    state = reduction.state_dict()
+    for name in saved.names(prefix):
+        state[name.removeprefix(prefix)].copy_(saved.read(name))

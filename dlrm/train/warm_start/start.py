@@ -1,0 +1,83 @@
+"""The weights, and where asked the optimizers' state, of an earlier model into the parts of a run."""
+
+from functools import partial
+
+from dlrm.config import ResolvedJob
+from dlrm.data.dataset import Dataset
+from dlrm.data.errors import DataError
+from dlrm.data.prepare.base import check_extends, open_base
+from dlrm.exported_model.load import ModelError, check_files
+from dlrm.record import RunDirectory, TrainedModel
+from dlrm.reporting.reporter import Reporter
+from dlrm.train.build import Parts
+from dlrm.train.warm_start.optimizer_state import take_over
+from dlrm.train.warm_start.source import FIELD, find_source, record_of
+from dlrm.train.warm_start.vocabulary import how_to_extend
+from dlrm.train.warm_start.weights import copy_weights
+from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import on_all
+
+
+def start_warm(
+    parts: Parts, resolved: ResolvedJob, dataset: Dataset, directory: RunDirectory, ranks: Ranks, reporter: Reporter
+) -> None:
+    """Let `parts`, in their initial state, begin where the model that `run.warm_start` names has ended. Collective.
+
+    Rows of tables that it did not have, and without `optimizer_state` the optimizers, stay as they are. Nothing is done
+    where there is no warm start. Raises DataError, on every rank.
+    """
+    warm_start = resolved.job.run.warm_start
+    if warm_start is None:
+        return
+    reporter.progress("building", f"reading the model in {warm_start.source}")
+    on_ranks = partial(on_all, ranks.background_group, errors=DataError)
+    source = on_ranks(lambda: find_source(resolved, directory))[0]
+    assert source is not None, "there is a warm start"
+    on_ranks(lambda: _check_whole(source) if ranks.rank == 0 else None)
+    grown = on_ranks(lambda: _check_fits(source, resolved, dataset))[0]
+    copy_weights(parts, source.path)
+    if warm_start.optimizer_state:
+        checkpoint = source.checkpoint
+        assert checkpoint is not None, "a run without a checkpoint is refused before"
+        take_over(parts, checkpoint, resolved.gradient_scale, ranks)
+    num_new = sum(after - before for before, after in grown.values())
+    reporter.event(
+        "warm_started",
+        f"from {source.path}: {f'{len(grown)} table(s) have {num_new:,} new rows' if grown else 'no table has grown'}; "
+        f"the optimizers {'go on with their state' if warm_start.optimizer_state else 'start anew'}",
+        optimizer_state=warm_start.optimizer_state,
+        tables={name: {"rows_before": before, "rows_after": after} for name, (before, after) in grown.items()},
+        **{"from": warm_start.source},
+    )
+
+
+def _check_whole(source: TrainedModel) -> None:
+    try:
+        check_files(source.path)
+    except ModelError as error:
+        raise DataError(str(error), field=FIELD) from None
+
+
+def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -> dict[str, tuple[int, int]]:
+    """Rows before and after of every table that has grown. Raises DataError where the ids mean other things."""
+    if dataset.encoders is not None and dataset.directory is not None:
+        check_extends(dataset.encoders, open_base(source.path), dataset.directory, how_to_extend(resolved))
+    known = record_of(source).table_rows
+    sizes = {feature.name: feature.num_ids for feature in dataset.schema.features}
+    for name in {**known, **sizes}:
+        _check_table(name, known.get(name), sizes.get(name), source)
+    return {name: (before, sizes[name]) for name, before in known.items() if before != sizes[name]}
+
+
+def _check_table(name: str, before: int | None, after: int | None, source: TrainedModel) -> None:
+    """before, after: rows that the model has, and that the data needs; None where there is no such table."""
+    if before is None:
+        fault = f"the data has a column {name}, for which the model has no table"
+    elif after is None:
+        fault = f"the model has a table {name}, and the data has no column of that name"
+    elif after < before:
+        fault = f"the table {name} has {before:,} rows in the model, and the data has ids for {after:,} only"
+    else:
+        return
+    valid = "a model of the same columns, whose ids the data has grown from"
+    raise DataError(fault, source.path, field=FIELD, valid=valid)

@@ -1,0 +1,149 @@
+"""One rank of a run: `python -m dlrm.train.worker RUN_DIRECTORY --attempt N`, started by `dlrm.launch`."""
+
+import argparse
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlrm.record import EXIT_DONE, EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
+from dlrm.reporting.reporter import Reporter
+from dlrm.stop import StopRequest, ignore_stop_signals
+
+if TYPE_CHECKING:
+    from sharding.comm.process_groups import Ranks
+
+log = logging.getLogger(__name__)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run_directory", type=Path)
+    parser.add_argument("--attempt", type=int, required=True)
+    arguments = parser.parse_args()
+    directory = RunDirectory(arguments.run_directory)
+    attempt = directory.attempt(arguments.attempt)
+    rank = int(os.environ["RANK"])
+    _write_output_to(attempt.rank_log(rank))
+    stop = StopRequest()
+    stop.listen()
+    stop.is_requested |= attempt.stop_request.exists()
+    _quiet_libraries(rank)
+    reporter = Reporter(attempt, rank)
+    try:
+        outcome = _run_rank(directory, attempt, reporter, stop)
+        if rank == 0:
+            outcome.write_first(attempt.outcome)
+        # After a stop too: elastic gives ranks half a minute once one of them has failed.
+        code = EXIT_DONE
+    except Exception as error:
+        log.exception("this rank failed")
+        _tell_failure(error, attempt, rank, reporter)
+        code = EXIT_FAILED
+    try:
+        reporter.close()
+    except OSError:
+        log.exception("the last reports could not be written")
+    # The interpreter's own end would die of one, and a rank that ended well would count as killed.
+    ignore_stop_signals()
+    return code
+
+
+def _run_rank(directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter, stop: StopRequest) -> Outcome:
+    # Late, so that a stop during these imports, which take seconds, is not lost.
+    import torch
+
+    from dlrm.config import ResolvedJob
+    from dlrm.train.allocator import keep_freed_memory
+    from dlrm.train.run import run
+    from sharding.comm.process_groups import joined_ranks
+
+    keep_freed_memory()
+    resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
+    torch.set_num_threads(resolved.job.resources.threads_per_worker)
+    with joined_ranks() as ranks:
+        return _stopped_early(ranks, stop) or run(resolved, directory, attempt.profile, ranks, reporter, stop)
+
+
+def _tell_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:
+    """Leave the outcome, unless another rank was first, or is the cause.
+
+    Where the disk takes nothing, which may be why it failed, the launch process tells what it sees.
+    """
+    try:
+        if _is_lost_peer(error):
+            # Most likely another rank died first, and the launch process saw which one; it reads this otherwise.
+            attempt.rank_error(rank).write_text(_one_line(error))
+            return
+        outcome = Outcome(state="failed", reason=_reason_of(error), message=_one_line(error), rank=rank)
+        try:
+            outcome.write_first(attempt.outcome)
+        finally:
+            reporter.own_event("error", outcome.message, reason=outcome.reason)
+    except OSError:
+        log.exception("how this rank failed could not be written down")
+
+
+def _is_lost_peer(error: Exception) -> bool:
+    # What is missing may be what the other errors are told by.
+    if isinstance(error, ImportError):
+        return False
+    from sharding.comm.process_groups import is_lost_peer
+
+    return is_lost_peer(error)
+
+
+def _stopped_early(ranks: "Ranks", stop: StopRequest) -> Outcome | None:
+    """The outcome where some rank was asked to stop before there is anything to lose. Collective."""
+    from sharding.comm.step_vote import Wishes, agree
+
+    if not agree(ranks, Wishes(is_stop_requested=stop.is_requested)).is_stop_requested:
+        return None
+    return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message="stopped before the data was read")
+
+
+def _reason_of(error: Exception) -> EndReason:
+    if isinstance(error, ImportError):
+        return EndReason.WORKER_CRASHED
+    import torch
+
+    from dlrm.data.errors import DataError
+    from dlrm.train.divergence import DivergedError
+    from sharding.embedding import TransportError
+
+    if isinstance(error, DataError | TransportError):
+        return EndReason.BAD_INPUT
+    if isinstance(error, DivergedError):
+        return EndReason.DIVERGED
+    is_host_memory = isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)
+    if is_host_memory or isinstance(error, torch.OutOfMemoryError):
+        return EndReason.OUT_OF_MEMORY
+    return EndReason.WORKER_CRASHED
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if _reason_of(error) is EndReason.BAD_INPUT else f"{type(error).__name__}: {text}"[:2000]
+
+
+def _quiet_libraries(rank: int) -> None:
+    """Let this log tell of the run: FBGEMM otherwise fills it with how its tables were built."""
+    logging.basicConfig(level=logging.WARNING, format=f"%(asctime)s rank {rank} %(message)s")
+    logging.getLogger("dlrm").setLevel(logging.INFO)
+    # The export reads the checkpoint in one process, as it means to.
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
+
+
+def _write_output_to(path: Path) -> None:
+    """Send everything this process prints, from C++ too, to its own log file."""
+    sys.stdout.flush()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,0 @@
-"""Variance reduction of the dense gradient (VRGD, arXiv 2309.13681)."""
-
-from dlrm.variance_reduction.factors import AtBounds
-from dlrm.variance_reduction.reduction import VarianceReduction
-
-__all__ = ["AtBounds", "VarianceReduction"]

@@ -1,0 +1,168 @@
+"""Tables for people."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, Protocol
+
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.progress import describe, duration
+from service.cli.words import figure, printable
+from service.client import Attempt, Checkpoint, Event, Job, JobDetails
+
+WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
+CHECKPOINT_SAVED = "checkpoint_saved"
+"""The event of which a long job has many in a row; they are shown as one."""
+STATE_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "yellow", "PAUSED": "yellow", "RUNNING": "cyan"}
+
+RESULT_NAMES = {
+    "num_rows": "evaluation rows",
+    "num_steps": "steps",
+    "auc": "AUC",
+    "best_possible_auc": "best possible AUC",
+    "log_loss": "log-loss",
+    "constant_log_loss": "log-loss of the constant predictor",
+    "normalized_entropy": "normalized entropy",
+    "calibration": "calibration",
+    "samples_per_second": "samples/s",
+    "noise_scale": "noise scale",
+    "largest_useful_batch": "largest useful batch",
+    "model": "model",
+    "run_directory": "run directory",
+}
+"""What a result is shown with, in this order."""
+
+NEED_BOTH_LABELS = frozenset({"auc", "normalized_entropy", "calibration"})
+"""Metrics that rows of one label leave undefined; log-loss is known all the same."""
+
+
+class Derived(Protocol):
+    """A derived number with its reason, from a document or from the service."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> int | float: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+def derived_table(numbers: Sequence[Derived]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for number in numbers:
+        table.add_row(number.name, f"{figure(number.value)} {number.unit}".rstrip(), Text(number.reason, style="dim"))
+    return table
+
+
+def result_table(result: Mapping[str, Any]) -> Table:
+    """The known figures of a result, one a row."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    _add_results(table, result)
+    return table
+
+
+def jobs_table(jobs: Iterable[Job]) -> Table:
+    """One line a job; where the width does not do, the name is cut first."""
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
+    for heading, is_cut in {"id": False, "name": True, "state": False, "done": False, "AUC": False}.items():
+        table.add_column(heading, no_wrap=not is_cut, justify="right" if heading in ("done", "AUC") else "left")
+    table.add_column("reason", no_wrap=True)
+    for job in jobs:
+        done = job.progress.done_fraction
+        auc = job.progress.auc if job.metrics.get("auc") is None else job.metrics["auc"]
+        says_why = job.state == "FAILED" or job.state in WAITING_STATES
+        table.add_row(
+            job.id,
+            _one_line(job.name),
+            state_text(job.state),
+            "" if done is None else f"{math.floor(100 * done)}%",
+            "" if auc is None else f"{auc:.4f}",
+            _one_line(job.reason or "" if says_why else ""),
+        )
+    return table
+
+
+def job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Checkpoint | None = None) -> Table:
+    """One job: state first, then what it measured, then where its files are."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    labels = " ".join(f"{key}={value}" for key, value in job.labels.items())
+    facts = {
+        "id": job.id,
+        "name": job.name,
+        "labels": labels,
+        "reason": job.reason,
+        "message": job.message,
+        "progress": None if job.has_ended else describe(job.progress),
+        "created": ago(job.created_at),
+        "ran for": _ran_for(attempts),
+        "attempts": str(job.num_attempts),
+        "last checkpoint": checkpoint_line(last_checkpoint) if last_checkpoint else None,
+    }
+    table.add_row("state", state_text(job.state))
+    for name, value in facts.items():
+        if value:
+            table.add_row(name, Text(printable(value, kept="\n")))
+    _add_results(table, {**job.metrics, "model": job.model_path, "run_directory": job.run_directory})
+    return table
+
+
+def checkpoint_line(checkpoint: Checkpoint) -> str:
+    """Such as step 1,200, 12:04:31, 1.2 GB."""
+    return f"step {checkpoint.step:,}, {checkpoint.time:%H:%M:%S}, {decimal(checkpoint.num_bytes)}"
+
+
+def events_table(events: Iterable[Event]) -> Table:
+    """By time; checkpoints with nothing in between are one line, that of the last."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("time", "event", "message"):
+        table.add_column(heading, overflow="fold")
+    # What ranks report arrives later than what the service does itself.
+    in_order = sorted(events, key=lambda event: event.time)
+    for name, alike in groupby(in_order, key=lambda event: event.name):
+        group = list(alike)
+        shown = group[-1:] if name == CHECKPOINT_SAVED else group
+        for event in shown:
+            what = f"{event.to_state} {event.reason or ''}" if event.kind == "state" else event.name or ""
+            message = printable(event.message or "") + (f" (the last of {len(group)})" if shown != group else "")
+            table.add_row(f"{event.time:%H:%M:%S}", Text(what.strip()), Text(message))
+    return table
+
+
+def state_text(state: str) -> Text:
+    return Text(state, style=STATE_STYLES.get(state, ""))
+
+
+def ago(time: datetime) -> str:
+    return f"{duration((datetime.now(UTC) - time).total_seconds())} ago"
+
+
+def _one_line(text: str) -> Text:
+    """A cell that is cut, never wrapped; its column gives way first (one of `no_wrap` would cut the others as well)."""
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
+
+
+def _add_results(table: Table, result: Mapping[str, Any]) -> None:
+    is_measured = result.get("log_loss") is not None
+    for name, words in RESULT_NAMES.items():
+        value = result.get(name)
+        if value is not None:
+            table.add_row(words, Text(printable(value) if isinstance(value, str) else figure(value, name)))
+        elif is_measured and name in result and name in NEED_BOTH_LABELS:
+            table.add_row(words, "undefined: all rows have one label")
+
+
+def _ran_for(attempts: Iterable[Attempt]) -> str | None:
+    """Of all attempts together: a pause, and the wait for a restart, are in none."""
+    now = datetime.now(UTC)
+    spans = [(attempt.finished_at or now) - attempt.started_at for attempt in attempts if attempt.started_at]
+    return duration(sum(span.total_seconds() for span in spans)) if spans else None

@@ -1,0 +1,60 @@
+"""`dlrm evaluate`: a trained model on rows it may not have seen."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
+from service.cli.consoles import console_on
+from service.cli.display import result_table
+from service.cli.errors import BadInputError, CommandError
+from service.cli.program import LAST_LINES
+from service.cli.saved_model import Format, require_model, require_scorer
+from service.cli.trainer import module_command
+from service.cli.words import printable
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model/ directory of a run.", show_default=False)],
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DATA]...", help="Files or patterns, or a prepared directory."),
+    ] = None,
+    file_format: Format = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Measure a trained model: AUC, log-loss, normalized entropy, calibration.
+
+    Without DATA: on the rows that its own run held out.
+
+        dlrm evaluate runs/demo-20260101-120000/model
+
+        dlrm evaluate runs/criteo-20260101-120000/model day_23.tsv --json
+
+    Exit code: 0 measured, 2 no such model or bad data, 1 anything else.
+    """
+    require_model(model)
+    require_scorer()
+    options = [] if file_format is None else ["--format", file_format]
+    command = module_command("dlrm.programs.evaluate", [*options, "--", str(model), *(data or [])])
+    ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    lines = ended.stderr.splitlines()
+    if ended.returncode not in (EXIT_DONE, EXIT_BAD_INPUT):
+        code = ended.returncode
+        raise CommandError(f"the program ended with exit code {code}; its last words:", *lines[-LAST_LINES:])
+    # Of bad input the last line is the fault; the others tell what was left out.
+    faults = lines[-1:] if ended.returncode == EXIT_BAD_INPUT else []
+    said = Console(stderr=True, highlight=False, soft_wrap=True)
+    for line in lines[: len(lines) - len(faults)]:
+        said.print(printable(line), markup=False)
+    if faults:
+        raise BadInputError(*faults)
+    last_line = ended.stdout.strip().splitlines()[-1]
+    if as_json:
+        typer.echo(last_line)
+    else:
+        console_on().print(result_table(json.loads(last_line)))

@@ -1,0 +1,71 @@
+"""`dlrm prepare --infer`: a job document for files that have no schema yet."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from dlrm.config.patterns import is_remote
+from service.cli.documents import read_job
+from service.cli.errors import EXIT_INTERRUPTED, BadInputError
+from service.cli.inferred import job_document
+from service.cli.program import ProgramStopped, run_program
+from service.cli.sources import absolute_files
+from service.cli.trainer import require_trainer
+
+
+def infer_job(sources: Sequence[str], output: Path | None, label: str | None) -> None:
+    """Write the job document to `output`, or to stdout. Raises BadInputError and CommandError."""
+    if output is not None and output.suffix != ".toml":
+        raise BadInputError(f"--output {output}: with --infer it is a job document; call it .toml")
+    if output is not None and output.exists():
+        raise BadInputError(f"--output {output}: exists already, and may have been edited: name another")
+    files = absolute_files(sources)
+    require_trainer("polars")
+    try:
+        result = run_program("dlrm.programs.inspect", ["infer"], {"files": files, "label": label}, "looking")
+    except ProgramStopped:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    base = (output.absolute().parent if output else Path.cwd()).resolve()
+    text = job_document(result, [_shown(file, base) for file in files], job_name(sources[0]))
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        # Never over a file that somebody has made in the meantime.
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise BadInputError(f"--output {output}: {error.strerror}") from None
+    _say_what_next(output, [choice["role"] for choice in result["choices"]])
+
+
+def job_name(source: str) -> str:
+    """A name for the job, from that of its first file."""
+    stem = Path(source).name.split(".")[0]
+    letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
+    return letters[:63].strip("-") or "inferred"
+
+
+def _shown(file: str, base: Path) -> str:
+    """Relative to the document where that needs no more than one step up."""
+    if is_remote(file):
+        return file
+    relative = os.path.relpath(file, base)
+    return file if relative.startswith("../..") else relative
+
+
+def _say_what_next(output: Path, roles: Sequence[str]) -> None:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    counts = ", ".join(f"{roles.count(role)} {role.replace('_', ' ')}" for role in ("dense", "categorical", "left_out"))
+    console.print(f"wrote {output}: {counts}", markup=False)
+    try:
+        read_job(output)
+    except BadInputError as error:
+        # It is written all the same: it says of every column why it was not taken.
+        console.print("it cannot be trained from as it stands:", *error.lines, sep="\n", markup=False)
+    else:
+        console.print(f"look at it, then: dlrm data inspect {output}, or dlrm train {output}", markup=False)

@@ -1,0 +1,82 @@
+"""`dlrm data inspect`: what is in the data, and what is wrong with it."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dlrm.record import write_atomically
+from service.cli.consoles import console_on
+from service.cli.errors import EXIT_INTERRUPTED, BadInputError
+from service.cli.inspection import print_report
+from service.cli.page import report_page
+from service.cli.program import ProgramStopped, run_program
+from service.cli.sources import read_source
+from service.cli.trainer import require_trainer
+
+DEFAULT_ROWS = 2_000_000
+
+data = typer.Typer(name="data", no_args_is_help=True, rich_markup_mode="rich", help="Look at data.")
+
+
+@data.callback()
+def _group() -> None:
+    """Look at data."""
+
+
+@data.command()
+def inspect(
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE", help="One job document, a prepared directory, or data files.", show_default=False
+        ),
+    ],
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with plots, one file that needs no network.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of tables.")] = False,
+    rows: Annotated[
+        int, typer.Option(min=1, help="Look at so many rows at most, spread evenly over the data.")
+    ] = DEFAULT_ROWS,
+) -> None:
+    """Say what is in training data before a model is trained on it.
+
+    Rows, label rate, missing and distinct values, frequencies, table sizes, and
+    what is likely wrong: columns that give the label away, constant ones, ids.
+
+        dlrm data inspect job.toml
+
+        dlrm data inspect 'criteo/day_*.gz' --html report.html
+
+        dlrm data inspect prepared/criteo --json | jq '.warnings[].message'
+
+    Parquet and CSV need a schema: `dlrm prepare --infer` writes a job document.
+    In a prepared directory the values are those that a model gets: rows of
+    tables, and dense values after their transform.
+
+    Exit code: 0 looked at, whatever was found, 2 bad input, 1 anything else.
+    """
+    found = read_source(source)
+    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
+        raise BadInputError(f"--html {html}: name a file in a directory that exists")
+    require_trainer("polars")
+    asked = {"data": found.data.model_dump(mode="json"), "embedding_dim": found.embedding_dim, "max_rows": rows}
+    try:
+        report = run_program("dlrm.programs.inspect", ["rows"], asked, "looking")
+    except ProgramStopped:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    del report["kind"]
+    if html is not None:
+        try:
+            write_atomically(html, report_page(report, " ".join(source)))
+        except OSError as error:
+            raise BadInputError(f"--html {html}: {error.strerror}") from None
+    if as_json:
+        typer.echo(json.dumps(report))
+        return
+    console = console_on()
+    print_report(console, report)
+    if html is not None:
+        console.print(f"page: {html}", markup=False, highlight=False, soft_wrap=True)

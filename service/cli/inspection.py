@@ -1,0 +1,151 @@
+"""What `dlrm data inspect` prints."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.words import percent, printable, quantity
+from service.sizes import size_in_bytes
+
+Report = Mapping[str, Any]
+"""As `dlrm.data.inspect.report.Report` comes in JSON."""
+
+SERIOUS = frozenset({"leak", "one_class"})
+
+
+def print_report(console: Console, report: Report) -> None:
+    console.print(_facts(report))
+    if report["dense"]:
+        _print(console, "dense columns", _dense(report["dense"]))
+    if report["categorical"]:
+        _print(console, "categorical columns", _categorical(report["categorical"]))
+        _print(console, f"tables: rows by min_count, {all_tables(report)}", _tables(report))
+    _print(console, "warnings", *(warning_lines(report) or ["none"]))
+
+
+def _print(console: Console, heading: str, *content: Table | Text | str) -> None:
+    console.print(f"\n[bold]{heading}[/bold]")
+    for part in content:
+        console.print(part, soft_wrap=not isinstance(part, Table))
+
+
+def what_was_looked_at(report: Report) -> str:
+    """One sentence: all rows, or a sample of them."""
+    num_rows, looked_at = report["num_rows"], report["num_rows_looked_at"]
+    if looked_at + report["num_bad_rows"] >= num_rows:
+        return f"all {num_rows:,} rows"
+    share = percent(looked_at / num_rows)
+    return f"a sample of {looked_at:,} of {num_rows:,} rows ({share}), spread evenly; --rows looks at more"
+
+
+def warning_lines(report: Report) -> list[Text]:
+    """Warnings, the serious ones in red."""
+    return [
+        Text.assemble(
+            (warning["kind"].replace("_", " "), "bold red" if warning["kind"] in SERIOUS else "bold yellow"),
+            printable(f" {warning['column']}" if warning["column"] else ""),
+            printable(f": {warning['message']}"),
+        )
+        for warning in report["warnings"]
+    ]
+
+
+def _facts(report: Report) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    table.add_row("looked at", what_was_looked_at(report))
+    table.add_row("label rate", percent(report["label_rate"]))
+    rates = [percent(part["label_rate"]) for part in report["parts"]]
+    table.add_row("by tenths of the rows", "  ".join(rates))
+    if report["num_bad_rows"]:
+        table.add_row("bad rows", f"{report['num_bad_rows']:,} left out; the first:")
+        for fault in report["faults"]:
+            table.add_row("", Text(printable(fault)))
+    return table
+
+
+def _dense(columns: Sequence[Report]) -> Table:
+    headings = ["column", "missing", "distinct", "min", "1 %", "median", "99 %", "max", "mean", "AUC"]
+    table = _table(headings)
+    for column in columns:
+        quantiles = column["quantiles"]
+        figures = [
+            column["min"],
+            *(quantiles.get(share) for share in ("0.01", "0.5", "0.99")),
+            column["max"],
+            column["mean"],
+        ]
+        table.add_row(
+            Text(printable(column["name"])),
+            percent(column["missing_share"]),
+            f"{column['num_distinct']:,}",
+            *map(quantity, figures),
+            _auc(column),
+        )
+    return table
+
+
+def _categorical(columns: Sequence[Report]) -> Table:
+    table = _table(
+        ["column", "missing", "distinct", "seen once", "top 10", "top 100", "top 1000", "AUC", "most frequent"]
+    )
+    for column in columns:
+        covered = column["covered_by"]
+        table.add_row(
+            Text(printable(f"{column['name']}{' (lists)' if column['is_multi_hot'] else ''}")),
+            percent(column["missing_share"]),
+            f"{column['num_distinct']:,}",
+            f"{column['num_seen_once']:,}",
+            *(percent(covered[top]) for top in ("10", "100", "1000")),
+            _auc(column),
+            Text(printable(", ".join(value for value, _ in column["top_values"][:3]))),
+        )
+    table.columns[-1].justify = "left"
+    table.columns[-1].no_wrap = True
+    table.columns[-1].overflow = "ellipsis"
+    return table
+
+
+def _tables(report: Report) -> Table:
+    columns: Sequence[Report] = report["categorical"]
+    table = _table(["column", *(rows_heading(size) for size in columns[0]["tables"]), "bytes", "hash?"])
+    for column in columns:
+        hashing = f"hash_size {column['hash_size']:,}: {column['why_hash']}" if column["hash_size"] else ""
+        rows = [f"{of_count['num_rows']:,}" for of_count in column["tables"]]
+        table.add_row(
+            Text(printable(column["name"])), *rows, size_in_bytes(table_bytes(column, report["min_count"])), hashing
+        )
+    table.columns[-1].justify = "left"
+    return table
+
+
+def rows_heading(table: Report) -> str:
+    return "rows" if table["min_count"] is None else f"min_count {table['min_count']}"
+
+
+def table_bytes(column: Report, min_count: int) -> int:
+    """Of the table that is there already, or of that of the job's `min_count`."""
+    return next(table["num_bytes"] for table in column["tables"] if table["min_count"] in (None, min_count))
+
+
+def all_tables(report: Report) -> str:
+    """How large they are together, and with which settings."""
+    total = sum(table_bytes(column, report["min_count"]) for column in report["categorical"])
+    is_counted = any(table["min_count"] for column in report["categorical"] for table in column["tables"])
+    settings = f"min_count {report['min_count']}, " if is_counted else ""
+    return f"{size_in_bytes(total)} at {settings}embedding_dim {report['embedding_dim']}"
+
+
+def _auc(column: Report) -> str:
+    return "" if column["auc"] is None else f"{column['auc']:.4f}"
+
+
+def _table(headings: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "column" else "right")
+    return table

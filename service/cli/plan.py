@@ -1,0 +1,124 @@
+"""`dlrm plan`: where the tables of a job go, what that takes, and how long a step will be."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from dlrm.config import ResolvedJob, resolve
+from dlrm.record import PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
+from service.cli.begin import submitted
+from service.cli.consoles import console_on
+from service.cli.documents import data_from_job_file, read_job
+from service.cli.errors import EXIT_INTERRUPTED, BadInputError
+from service.cli.plan_view import print_plan
+from service.cli.program import ProgramStopped, run_program
+from service.cli.words import print_warnings
+from service.settings import StateSettings
+
+
+def plan(
+    job: Annotated[
+        Path,
+        typer.Argument(
+            metavar="JOB", help="A job document, .toml or .json, or the directory of a run.", show_default=False
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON, every block in it.")] = False,
+) -> None:
+    """Say where the tables of a job go before it is trained.
+
+    For each table its type and ranks, what every rank holds, what travels, and an
+    estimate of a step with its terms. Trains nothing, needs no data for tables
+    whose sizes the document tells, and no GPUs for jobs on others' machines.
+
+        dlrm plan examples/demo.toml
+
+        dlrm plan examples/plan-128-gpus.toml
+
+        dlrm plan job.toml --json | jq '.plan.step'
+
+    Of a run it says what was measured beside what that attempt itself expected;
+    all else is planned anew, by what is known of this machine now:
+
+        dlrm plan runs/demo-20260101-120000
+
+    Exit code: 0 planned, 2 bad document, no room, or sizes nobody knows yet, 1 anything else.
+    """
+    resolved, run_directory = _asked(job)
+    asked = {
+        "resolved": resolved.model_dump(mode="json"),
+        "run_directory": str(run_directory.path) if run_directory else None,
+        "limits": None,
+    }
+    try:
+        result = run_program("dlrm.programs.plan", [], asked, "planning", is_shown=False)
+    except ProgramStopped:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    del result["kind"]
+    result["estimated"], result["measured"] = parts_of_run(run_directory) if run_directory else (None, None)
+    if as_json:
+        typer.echo(json.dumps(result))
+    if result["plan"] is None:
+        raise BadInputError(*(f"{job}: {line}" for line in reasons(result)))
+    if not as_json:
+        print_plan(console_on(), resolved, result)
+
+
+def reasons(result: dict[str, Any]) -> list[str]:
+    """Why there is no plan, a line each."""
+    if result["unknown_sizes"]:
+        return [result["unknown_sizes"]]
+    refusal = result["refusal"]
+    where = f"{refusal['field']}: " if refusal["field"] else ""
+    return [f"{where}{refusal['message']}", *(f"what would do: {valid}" for valid in refusal["valid"])]
+
+
+Parts = dict[str, float]
+"""Seconds of a step, by part."""
+
+
+def parts_of_run(directory: RunDirectory) -> tuple[Parts, Parts | None]:
+    """What the last attempt that has measured its steps on rank 0 expected, and what it measured.
+
+    Nothing was expected where that attempt did not tell it. None where no attempt has measured any.
+    """
+    estimated: Parts = {}
+    measured: Parts | None = None
+    numbers = (path.name.removeprefix("attempt-") for path in directory.path.glob("attempt-*"))
+    for number in sorted(int(number) for number in numbers if number.isdecimal()):
+        details = _details_of_attempt(directory.attempt(number))
+        if STEP_PARTS in details:
+            estimated = details.get(PLAN, {}).get("step_seconds", {})
+            measured = details[STEP_PARTS]["seconds"]
+    return estimated, measured
+
+
+def _details_of_attempt(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
+    """By the name of an event of rank 0; of several of one name the last."""
+    found: dict[str, dict[str, Any]] = {}
+    path, num_damaged = attempt.spool_file(0, "events"), 0
+    spool = SpoolReader(path)
+    while lines := spool.read():
+        for line in lines:
+            try:
+                report = parse_report(line)
+            except ValidationError:
+                num_damaged += 1
+                continue
+            if isinstance(report, EventReport):
+                found[report.name] = report.details
+    if num_damaged:
+        print_warnings(console_on(stderr=True), [f"{path}: damaged lines that are passed over: {num_damaged:,}"])
+    return found
+
+
+def _asked(job: Path) -> tuple[ResolvedJob, RunDirectory | None]:
+    if job.is_dir():
+        directory = RunDirectory(job.resolve())
+        return submitted(directory, job), directory
+    _, spec = read_job(job)
+    cache = str(StateSettings().prepared_directory) if spec.data.is_raw else None
+    return resolve(data_from_job_file(spec, job), data_cache=cache), None

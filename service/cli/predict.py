@@ -1,0 +1,124 @@
+"""`dlrm predict`: the scores of a trained model for every row of files."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.consoles import console_on
+from service.cli.errors import EXIT_INTERRUPTED, BadInputError
+from service.cli.program import ProgramStopped, ReaderGone, run_program
+from service.cli.progress import duration
+from service.cli.saved_model import Format, require_model, require_scorer
+from service.sizes import size_in_bytes
+
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="File to write, .parquet or .csv.", show_default="lines on stdout"),
+]
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model/ directory of a run.", show_default=False)],
+    data: Annotated[
+        list[str],
+        typer.Argument(metavar="DATA...", help="Files or patterns, or a prepared directory.", show_default=False),
+    ],
+    output: Output = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over an --output that exists.")] = False,
+    file_format: Format = None,
+    max_bad_fraction: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of rows that may be unreadable: they get no score.")
+    ] = 0.0,
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
+) -> None:
+    """Score rows: the probability that the label of each is 1.
+
+    One score a row, in the order of the rows. Labels need not be there, and are
+    not looked at. Parquet is known by its content, gzip and zstd too; columns
+    are found by name.
+
+        dlrm predict runs/criteo/model 'day_*.gz' --output scores.parquet
+
+        dlrm predict runs/logs/model s3://bucket/logs/2026-01-31 -o scores.csv
+
+        dlrm predict runs/logs/model new.csv | paste - ids.txt
+
+    The output is there whole or not at all; its column is called probability.
+
+    Exit code: 0 scored, 2 no such model or bad data, 130 interrupted, 1 anything else.
+    """
+    require_model(model)
+    if output is None and (overwrite or as_json):
+        option = "--overwrite" if overwrite else "--json"
+        raise BadInputError(f"{option}: only with --output; without, the scores are on stdout")
+    require_scorer()
+    options = ["--max-bad-fraction", str(max_bad_fraction)]
+    options += ["--overwrite"] if overwrite else []
+    options += [] if file_format is None else ["--format", file_format]
+    options += [] if threads is None else ["--threads", str(threads)]
+    try:
+        result = _run(output, [*options, "--", str(model), *data])
+    except ProgramStopped:
+        what = "stopped" if output is None else "stopped; nothing was written"
+        Console(stderr=True).print(what, markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except ReaderGone:
+        raise typer.Exit(128 + signal.SIGPIPE) from None
+    _warn(result)
+    if output is None:
+        return
+    result = {"output": str(output), **{name: value for name, value in result.items() if name != "kind"}}
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        console_on().print(result_table(result))
+
+
+def _run(output: Path | None, arguments: list[str]) -> dict[str, Any]:
+    if output is not None:
+        return run_program("dlrm.programs.predict", ["--output", str(output), *arguments], None, "predicting")
+    # Its standard output tells how far it is.
+    lines = os.dup(sys.stdout.fileno())
+    try:
+        # On a terminal the lines themselves are the progress.
+        return run_program(
+            "dlrm.programs.predict",
+            ["--lines-to", str(lines), *arguments],
+            None,
+            "predicting",
+            descriptors=[lines],
+            is_shown=not sys.stdout.isatty(),
+        )
+    finally:
+        os.close(lines)
+
+
+def _warn(result: Mapping[str, Any]) -> None:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if result["num_bad_rows"]:
+        console.print(f"warning: {result['num_bad_rows']:,} bad rows have no score", markup=False)
+    if result["num_undefined"]:
+        what = "have no score: their values are so far from those in training that the model overflows"
+        console.print(f"warning: {result['num_undefined']:,} rows {what}", markup=False)
+
+
+def result_table(result: Mapping[str, Any]) -> Table:
+    """What was scored, for people."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    table.add_row("rows", f"{result['num_rows']:,}")
+    table.add_row("speed", f"{result['rows_per_second']:,.0f} rows/s, {duration(result['seconds'])}")
+    table.add_row("peak memory", size_in_bytes(result["peak_memory_bytes"]))
+    table.add_row("output", Text(result["output"]))
+    return table

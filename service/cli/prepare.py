@@ -1,0 +1,153 @@
+"""`dlrm prepare`: raw data into the packed format, or a schema for raw data."""
+
+import json
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dlrm.record import EXIT_STOPPED
+from service.cli.consoles import console_on
+from service.cli.errors import BadInputError
+from service.cli.infer import infer_job
+from service.cli.program import ProgramStopped, run_program
+from service.cli.progress import duration
+from service.cli.sources import PACKED_META, read_source
+from service.cli.trainer import require_trainer
+from service.cli.words import percent, printable
+from service.sizes import size_in_bytes
+
+MAX_TABLES = 40
+"""Whose sizes are shown."""
+
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Directory to write; with --infer the job document.", show_default=False),
+]
+
+
+def prepare(
+    source: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE", help="One job document, or data files.", show_default=False),
+    ],
+    output: Output = None,
+    extend: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the table rows of this earlier --output; new values follow behind.", show_default=False
+        ),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
+    infer: Annotated[bool, typer.Option("--infer", help="Write a job document with a schema of the files.")] = False,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the label, for --infer.", show_default="found by its name")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
+) -> None:
+    """Prepare data for training: packed rows, vocabularies, checksums, in one directory.
+
+    SOURCE is a job document, of which the data section counts, or files in the
+    Criteo format, plain, gzip or zstd:
+
+        dlrm prepare job.toml --output prepared/january
+
+        dlrm prepare 'criteo/day_*.gz' --output prepared/criteo
+
+    Parquet and CSV need a schema. Have one written, look at it, go on with it:
+
+        dlrm prepare --infer 'logs/*.parquet' --output job.toml
+
+        dlrm prepare job.toml --output prepared/logs
+
+    New days, keeping the table rows of the days before:
+
+        dlrm prepare new.toml --output prepared/february --extend prepared/january
+
+    To train on the result, a job names the directory, with format "packed".
+    `dlrm train` and the service also prepare by themselves what a job names.
+
+    What was begun and did not end goes on from where it was by the same call.
+
+    Exit code: 0 prepared, 2 bad input, 75 stopped on request, 1 anything else.
+    """
+    if infer:
+        _refuse({"--extend": extend, "--threads": threads, "--json": as_json or None}, "--infer")
+        infer_job(source, output, label)
+        return
+    _refuse({"--label": label}, "a document: it is for --infer")
+    if output is None:
+        raise BadInputError("--output: name the directory to write")
+    if extend is not None and not extend.is_dir():
+        raise BadInputError(
+            f"--extend {extend}: no such directory; name one that `dlrm prepare` has written, or a model/"
+        )
+    data = read_source(source).data
+    if not data.is_raw:
+        raise BadInputError(f"{source[0]}: data of format {data.format} is ready to be trained on")
+    require_trainer("polars")
+    arguments = ["--output", str(output.absolute())]
+    arguments += ["--extend", str(extend.absolute())] if extend else []
+    arguments += ["--threads", str(threads)] if threads else []
+    try:
+        result = run_program("dlrm.programs.prepare", arguments, data.model_dump(mode="json"), "preparing")
+    except ProgramStopped:
+        again = "stopped; the same call goes on from here"
+        Console(stderr=True).print(again, markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(EXIT_STOPPED) from None
+    result = _result(result, output)
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        console_on().print(result_table(result))
+
+
+def _refuse(given: dict[str, object], beside: str) -> None:
+    for option, value in given.items():
+        if value is not None:
+            raise BadInputError(f"{option}: not with {beside}")
+
+
+def _result(told: dict[str, Any], output: Path) -> dict[str, Any]:
+    """What `--json` prints: what the program tells, and what it has written."""
+    meta = json.loads((output / PACKED_META).read_bytes())
+    splits = meta["splits"].values()
+    return {
+        "output": str(output),
+        **{name: value for name, value in told.items() if name != "kind"},
+        "label_rate": sum(split["num_positives"] for split in splits) / sum(split["num_rows"] for split in splits),
+        "num_bytes": sum(file["num_bytes"] for file in meta["files"].values()),
+    }
+
+
+def _listed(by_column: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{printable(name)} {number:,}" for name, number in islice(by_column.items(), MAX_TABLES))
+    return f"{shown}, and {len(by_column) - MAX_TABLES} more" if len(by_column) > MAX_TABLES else shown
+
+
+def result_table(result: Mapping[str, Any]) -> Table:
+    """What was prepared, for people."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    num_rows = result["num_rows"]
+    bad = f", {result['num_bad_rows']:,} bad ones left out" if result["num_bad_rows"] else ""
+    table.add_row("rows", f"{num_rows['train']:,} to train on, {num_rows['eval']:,} held out{bad}")
+    table.add_row("label rate", percent(result["label_rate"]))
+    sizes: Mapping[str, int] = result["table_sizes"]
+    table.add_row("tables", Text(f"{len(sizes)}, of {sum(sizes.values()):,} rows: {_listed(sizes)}"))
+    added: Mapping[str, int] = result["num_added"]
+    if added:
+        grown = {name: number for name, number in added.items() if number}
+        table.add_row("added", Text(f"{sum(grown.values()):,} values{': ' if grown else ''}{_listed(grown)}"))
+    table.add_row("size", size_in_bytes(result["num_bytes"]))
+    table.add_row("checksum", result["checksum"])
+    table.add_row("speed", f"{result['rows_per_second']:,.0f} rows/s, {duration(result['seconds'])}")
+    table.add_row("peak memory", size_in_bytes(result["peak_memory_bytes"]))
+    table.add_row("output", Text(result["output"]))
+    return table

@@ -1,0 +1,89 @@
+"""Where the time of a step went, for people."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dlrm.record import PART_WORDS, ProfileDirectory, StepProfile
+from service.cli.consoles import print_heading
+from service.cli.words import UNKNOWN
+
+BETWEEN_STEPS = "between steps"
+"""What no part of a step has."""
+REST = "the rest: smaller ones, Python, waiting"
+WORDS = {**PART_WORDS, BETWEEN_STEPS: "the next batch, reports, copies for a checkpoint; no evaluation"}
+
+
+def print_profile(console: Console, directory: ProfileDirectory) -> None:
+    """What the ranks have left in `directory`; says so where that is nothing."""
+    profiles = directory.read()
+    if not profiles:
+        _print_line(
+            console, "no profile: no step was left to make, or the run ended before the steps that were to be profiled"
+        )
+        return
+    first = profiles[0]
+    steps = f"steps {first.first_step} to {first.first_step + first.num_steps - 1}, behind {_warm_up(first)}"
+    print_heading(console, f"where a step went: {1e3 * first.seconds_per_step:,.1f} ms, mean of {steps}")
+    console.print(parts_table(profiles))
+    print_heading(console, f"operators, by their own time on rank {first.rank}")
+    console.print(operators_table(first))
+    traces = ", ".join(str(directory.trace(profile.rank)) for profile in profiles)
+    _print_line(console, f"traces, for https://ui.perfetto.dev: {traces}")
+
+
+def parts_table(profiles: Sequence[StepProfile]) -> Table:
+    """A row a part of the step: rank 0, its share, the rank that spends most time in it, and what it is."""
+    first = profiles[0]
+    table = _table("part", f"rank {first.rank}, ms a step", "share", "slowest rank, ms")
+    table.add_column()
+    parts = [_with_rest(profile) for profile in profiles]
+    for name, seconds in parts[0].items():
+        slowest = max(of_rank.get(name, 0.0) for of_rank in parts)
+        words = Text(WORDS.get(name, ""), style="dim")
+        table.add_row(Text(name), _ms(seconds), _share(seconds, first), _ms(slowest), words)
+    return table
+
+
+def operators_table(profile: StepProfile) -> Table:
+    table = _table("operator", "ms a step", "share", "calls a step")
+    for operator in profile.operators:
+        seconds = operator.seconds_per_step
+        table.add_row(Text(operator.name), _ms(seconds), _share(seconds, profile), f"{operator.calls_per_step:,.0f}")
+    # Operators of several threads at once may take longer than the step.
+    rest = profile.seconds_per_step - sum(operator.seconds_per_step for operator in profile.operators)
+    if rest > 0:
+        table.add_row(REST, _ms(rest), _share(rest, profile), UNKNOWN)
+    return table
+
+
+def _warm_up(profile: StepProfile) -> str:
+    """A short run is profiled in its last steps, where it must be in all."""
+    num_before = profile.first_step - 1
+    return f"{num_before} to warm up" if num_before else "none to warm up: what happens once is in them"
+
+
+def _with_rest(profile: StepProfile) -> dict[str, float]:
+    return {**profile.parts, BETWEEN_STEPS: max(profile.seconds_per_step - sum(profile.parts.values()), 0.0)}
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        is_name = heading == headings[0]
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
+    return table
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:,.2f}"
+
+
+def _share(seconds: float, profile: StepProfile) -> str:
+    return f"{100 * seconds / profile.seconds_per_step:.1f} %"
+
+
+def _print_line(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,101 @@
+"""A program of the trainer that takes one JSON document and says how far it is, line by line in JSON."""
+
+import json
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
+from service.cli import errors
+from service.cli.progress import ProgressLine
+from service.cli.trainer import module_command, passing_on_signals
+from service.client import Progress
+
+LAST_LINES = 15
+
+
+class ProgramStopped(Exception):  # noqa: N818, asked for, and no error
+    """The program was asked to stop and has."""
+
+
+class ReaderGone(Exception):  # noqa: N818, no error either
+    """Whoever reads what the program writes has had enough of it."""
+
+
+def run_program(
+    module: str,
+    arguments: Sequence[str],
+    document: Mapping[str, Any] | None,
+    what: str,
+    *,
+    descriptors: Sequence[int] = (),
+    is_shown: bool = True,
+) -> dict[str, Any]:
+    """Run `python -m module arguments` on `document`, show its progress and its notes, and answer with its result.
+
+    Its lines are `{"kind": "progress", "done_fraction", "message"}`, `{"kind": "note", "name", "message"}`, and the
+    last one `{"kind": "result", …}`. what: a word beside its progress. descriptors: open files that it inherits.
+    is_shown: whether progress is. SIGINT and SIGTERM reach it as SIGTERM. Raises BadInputError, ProgramStopped,
+    ReaderGone and CommandError.
+    """
+    result: dict[str, Any] | None = None
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as said,
+        # Its own session: an interrupt at the terminal must reach it once, and from here.
+        subprocess.Popen(
+            module_command(module, arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+            pass_fds=descriptors,
+        ) as child,
+        passing_on_signals(child) as signals,
+        ProgressLine() as line,
+    ):
+        assert child.stdin is not None, "it was asked for"
+        assert child.stdout is not None, "it was asked for"
+        _write(child, "" if document is None else json.dumps(document))
+        for text in child.stdout:
+            report = json.loads(text)
+            match report["kind"]:
+                case "progress" if not is_shown:
+                    pass
+                case "progress":
+                    seen = Progress(phase="preparing", message=report["message"], done_fraction=report["done_fraction"])
+                    line.show(what, seen)
+                case "note":
+                    line.say(f"{report['name'].replace('_', ' ')}: {report['message']}")
+                case _:
+                    result = report
+        code = child.wait()
+        said.seek(0)
+        lines = said.read().strip().splitlines()
+    if code == EXIT_DONE and result is not None:
+        return result
+    raise _ending(code, lines, bool(signals))
+
+
+def _write(child: subprocess.Popen[str], text: str) -> None:
+    assert child.stdin is not None, "it was asked for"
+    try:
+        child.stdin.write(text)
+        child.stdin.close()
+    except BrokenPipeError:
+        # It has ended already; its exit code says why.
+        child.stdin = None
+
+
+def _ending(code: int, lines: Sequence[str], is_stop_asked_for: bool) -> Exception:
+    if code == EXIT_BAD_INPUT:
+        return errors.BadInputError(*(line.removeprefix("error: ") for line in lines))
+    if is_stop_asked_for:
+        return ProgramStopped()
+    if code == -signal.SIGPIPE:
+        return ReaderGone()
+    if code == -signal.SIGKILL:
+        return errors.CommandError("the program was killed; where memory is short, the kernel does that")
+    return errors.CommandError(f"the program ended with exit code {code}; its last words:", *lines[-LAST_LINES:])

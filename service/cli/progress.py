@@ -1,0 +1,90 @@
+"""One live line about a job: a bar on a terminal, a line now and then elsewhere. Always on stderr."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from service.cli.words import figure, printable
+from service.client import Progress
+
+NUM_PLAIN_LINES = 10
+"""Lines about the training where stderr is no terminal, beside one for every phase."""
+PREPARING = "preparing"
+"""The phase whose message says how far it is, in rows."""
+
+
+class ProgressLine:
+    """Shows how far a job has come."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar = Bar(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[figures]}", markup=False),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("waiting", total=1.0, figures="")
+        self._said: tuple[str, int] | None = None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def show(self, what: str, progress: Progress, *, has_ended: bool = False) -> None:
+        """what: the phase or the state, a word or two."""
+        fraction, figures = progress.done_fraction, describe(progress, has_ended=has_ended)
+        self._bar.update(self._task, description=f"{what:<10}", completed=fraction or 0.0, figures=figures)
+        here = (what, int((fraction or 0.0) * NUM_PLAIN_LINES))
+        if not self._console.is_terminal and here != self._said:
+            self._said = here
+            done = "" if fraction is None else f"{fraction:4.0%}"
+            self._console.print(f"{what:<10} {done} {figures}".rstrip(), highlight=False, soft_wrap=True, markup=False)
+
+    def say(self, text: str) -> None:
+        """A line of its own, which stays."""
+        self._bar.console.print(printable(text), highlight=False, soft_wrap=True, markup=False)
+
+
+def describe(progress: Progress, *, has_ended: bool = False) -> str:
+    """The figures that are known, in a fixed order; of a job that has ended, not how long it will take."""
+    if progress.phase == PREPARING and not has_ended:
+        # What there are of other figures is of an earlier attempt.
+        return printable(progress.message or "")
+    figures: list[str] = []
+    if progress.step is not None and progress.num_steps:
+        figures.append(f"step {progress.step:,}/{progress.num_steps:,}")
+    if progress.loss is not None:
+        figures.append(f"loss {figure(progress.loss)}")
+    if progress.auc is not None:
+        figures.append(f"AUC {progress.auc:.4f}")
+    if progress.samples_per_second is not None:
+        figures.append(f"{progress.samples_per_second:,.0f} samples/s")
+    if progress.eta_seconds is not None and not has_ended:
+        figures.append(f"{duration(progress.eta_seconds)} left")
+    if progress.noise_scale is not None:
+        # The last one: where the line is too long, its end is cut off.
+        figures.append(f"noise scale {figure(progress.noise_scale, 'noise_scale')}")
+    return " · ".join(figures)
+
+
+def duration(seconds: float) -> str:
+    """Such as 42 s, 3 min 05 s or 2 h 10 min."""
+    whole = max(0, round(seconds))
+    minutes, rest = divmod(whole, 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

@@ -1,0 +1,34 @@
+"""What commands that score with a trained model have in common."""
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from service.cli.errors import BadInputError, CommandError
+
+_LIBRARIES = ("torch", "numpy", "polars", "pyarrow", "safetensors")
+
+Format = Annotated[
+    Literal["parquet", "csv", "criteo_tsv"] | None,
+    typer.Option("--format", help="Format of DATA.", show_default="found out"),
+]
+
+
+def require_model(model: Path) -> None:
+    """Raises BadInputError where `model` is not the directory of a model."""
+    if not model.is_dir():
+        raise BadInputError(f"{model}: no such directory; a run leaves its model in model/")
+    if (model / "model").is_dir():
+        raise BadInputError(f"{model}: the directory of a run; its model is {model / 'model'}")
+
+
+def require_scorer() -> None:
+    """Raises CommandError where a library that scoring needs is not installed."""
+    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CommandError(
+            f"{', '.join(missing)}: not installed here, and a model needs it: pip install 'dlrm-service[predict]', or, "
+            "from the source tree, pip install --no-deps -r requirements/predict.txt"
+        )

@@ -1,0 +1,72 @@
+"""`dlrm serve`: the service, in this process."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from service.cli.errors import BadInputError, CommandError
+from service.client.connection import keep_admin_key, ready_file_in
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="0 takes a free one.", show_default="8080")] = None,
+    data_root: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Directory, or s3://bucket/key, that jobs may read data from; may be repeated.",
+            show_default="current directory",
+        ),
+    ] = None,
+    state_directory: Annotated[
+        Path | None, typer.Option(help="Database, runs, connection.", show_default=".dlrm")
+    ] = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Gets url, admin_key and signin_link as JSON.", show_default="ready.json in the state directory"
+        ),
+    ] = None,
+) -> None:
+    """Serve the REST API and the dashboard until Ctrl-C; jobs go on running without it.
+
+    The first start prints an admin key, every start a link that signs a browser in. `dlrm` in the same directory,
+    or below it, finds the service and the key by itself.
+
+        dlrm serve --data-root /data/criteo
+
+        dlrm serve --port 0 --state-directory ~/dlrm-try
+
+    Each option is also an environment variable, such as DLRM_PORT; more of them are in the README.
+    """
+    # Late: `dlrm jobs` should not wait for the server's libraries.
+    from service.serve import AddressError
+    from service.serve import serve as run_service
+    from service.settings import Settings
+    from service.state_directory import StateDirectoryError
+
+    options: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "data_roots": data_root,
+        "state_directory": state_directory,
+    }
+    try:
+        settings = Settings(**{name: value for name, value in options.items() if value is not None})
+    except ValidationError as error:
+        raise BadInputError(*_lines(error)) from None
+    keep_admin_key(settings.state_directory)
+    try:
+        run_service(settings, ready_file or ready_file_in(settings.state_directory))
+    except (StateDirectoryError, AddressError) as error:
+        raise CommandError(str(error)) from None
+
+
+def _lines(error: ValidationError) -> list[str]:
+    """One line a setting, named as its environment variable."""
+    found = error.errors(include_url=False)
+    # A default that is computed from a wrong setting is no fault of its own.
+    own = [details for details in found if details["type"] != "default_factory_not_called"]
+    return [f"DLRM_{str(details['loc'][0]).upper()}: {details['msg']}, got {details['input']!r}" for details in own]

@@ -1,0 +1,62 @@
+"""`dlrm submit`: a job for the service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dlrm.record import WARNINGS
+from service.cli.consoles import console_on
+from service.cli.display import job_table
+from service.cli.documents import read_job
+from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from service.cli.progress import ProgressLine
+from service.cli.words import print_warnings
+from service.client import Client, JobDetails
+
+
+def submit(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show progress until the job has ended.")] = False,
+) -> None:
+    """Submit a job to the service and print its id.
+
+    Relative data paths count from the data roots of the service. Ctrl-C ends the following, not the job.
+
+    A job must say what data it trains on, and may say all else: model, optimizers, variance_reduction, moments.
+    docs/api.md has an overview, and /openapi.json of the service every field (JobSpec).
+
+        dlrm submit examples/demo.toml --follow
+
+        id=$(dlrm submit job.json) && dlrm show $id
+
+    Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 1 anything else.
+    """
+    document, _ = read_job(job)
+    console = console_on(stderr=True)
+    with Client() as client:
+        submitted = client.submit(document)
+        typer.echo(submitted.id)
+        console.print(f"{client.url}/jobs/{submitted.id}", highlight=False, soft_wrap=True)
+        if not follow:
+            return
+        try:
+            ended = follow_to_end(client, submitted.id)
+        except KeyboardInterrupt:
+            console.print(f"the job goes on: `dlrm show {submitted.id}`, `dlrm cancel {submitted.id}`")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        print_warnings(console, [event.message or "" for event in client.events(ended.id) if event.name in WARNINGS])
+        console.print(job_table(ended, client.attempts(ended.id)))
+    if ended.state != "SUCCEEDED":
+        raise typer.Exit(EXIT_FAILED)
+
+
+def follow_to_end(client: Client, job_id: str, poll_seconds: float = 1.0) -> JobDetails:
+    """Show a job's progress on stderr until it has ended; answer with how it ended."""
+    seen = client.job(job_id)
+    with ProgressLine() as line:
+        for seen in client.follow(job_id, poll_seconds):
+            is_running = seen.state == "RUNNING" and seen.progress.phase
+            what = str(seen.progress.phase) if is_running else seen.state.lower()
+            line.show(what, seen.progress, has_ended=seen.has_ended)
+    return seen

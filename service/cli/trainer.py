@@ -1,0 +1,70 @@
+"""The training program as a child process: the service's code never imports torch."""
+
+import importlib.util
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from service.cli.errors import CommandError
+from service.held_signals import STOP_SIGNALS, held_stop_signals
+
+POLL_SECONDS = 0.2
+
+
+def require_trainer(needs: str = "torch") -> None:
+    """Raises CommandError where the trainer's library `needs` is not installed."""
+    if importlib.util.find_spec(needs) is None:
+        raise CommandError(
+            "the trainer is not installed here: pip install --no-deps -r requirements/cpu.txt "
+            "(cuda.txt for NVIDIA GPUs), from the source tree"
+        )
+
+
+def module_command(module: str, arguments: Sequence[str]) -> list[str]:
+    """The command line that runs a module of the training program with this interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def run_watched(command: Sequence[str], log: Path, watch: Callable[[], None]) -> int:
+    """Run `command`, a launch process, its output appended to `log`, and answer with its exit code.
+
+    `watch` is called several times a second. SIGINT and SIGTERM reach the child as SIGTERM, which stops a run after a
+    checkpoint; this process waits for that.
+    """
+    with ExitStack() as started:
+        with held_stop_signals():
+            output = started.enter_context(log.open("ab"))
+            # Its own session: an interrupt at the terminal must reach it once, and from here.
+            child = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            started.enter_context(child)
+            started.enter_context(passing_on_signals(child))
+        while True:
+            try:
+                code = child.wait(POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                watch()
+            else:
+                watch()
+                return code
+
+
+@contextmanager
+def passing_on_signals(child: subprocess.Popen[Any]) -> Generator[list[int]]:
+    """SIGINT and SIGTERM reach `child` as SIGTERM; yields the signals that have come."""
+    come: list[int] = []
+
+    def stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        come.append(signal_number)
+        child.terminate()
+
+    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    try:
+        yield come
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""HTTP: problem documents, request bodies, pages of lists, timing, health."""

@@ -1,0 +1,50 @@
+"""/healthz, /readyz and /metrics: for machines, without a key; they tell counts and nothing else."""
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from service.capacity.free import free_capacity
+from service.http.problems import ProblemError
+from service.services import Current
+
+router = APIRouter(tags=["health"])
+
+
+class Health(BaseModel):
+    status: str = "ok"
+
+
+@router.get("/healthz")
+def is_alive() -> Health:
+    """The process answers."""
+    return Health()
+
+
+@router.get("/readyz")
+def is_ready(services: Current) -> Health:
+    """The database answers, and the control loop runs and gets somewhere."""
+    try:
+        with services.database.read() as session:
+            session.execute(text("SELECT 1"))
+    except DBAPIError as error:
+        raise _not_ready(f"the database does not answer: {error.orig}") from error
+    if not services.control.is_alive:
+        raise _not_ready("the control loop does not run")
+    if services.control.faults.failing:
+        raise _not_ready(f"the last round of the control loop failed: {services.control.faults.failing}")
+    return Health()
+
+
+@router.get("/metrics", response_class=Response)
+def get_figures(services: Current) -> Response:
+    """Figures for Prometheus."""
+    free = free_capacity(services.database, services.launcher.capacity())
+    services.telemetry.num_cores_free.set(free.num_cores)
+    services.telemetry.memory_bytes_free.set(free.memory_bytes)
+    return Response(services.telemetry.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _not_ready(detail: str) -> ProblemError:
+    return ProblemError("not-ready", 503, "The service is not ready", detail)

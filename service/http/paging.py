@@ -1,0 +1,43 @@
+"""Lists in pages, by keyset cursors: a page stays where it is however many rows are added."""
+
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Query
+from pydantic import BaseModel
+
+from dlrm.config import FieldError
+from service.http.problems import ProblemError, invalid_request
+from service.ids import is_id
+
+Item = TypeVar("Item")
+MAX_SERIAL = 2**63 - 1
+
+
+class Page(BaseModel, Generic[Item]):
+    """Some rows of a list; `next_cursor` asks for those behind them, null where there are none."""
+
+    items: list[Item]
+    next_cursor: str | None = None
+
+
+Cursor = Annotated[str | None, Query(max_length=64, description="`next_cursor` of the page before")]
+
+
+def serial_cursor(cursor: str | None) -> int:
+    """The row number a cursor stands for; 0, before all rows, for none. Raises ProblemError."""
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit()) or int(cursor) > MAX_SERIAL:
+        raise _no_cursor(cursor)
+    return int(cursor)
+
+
+def job_cursor(cursor: str | None) -> str | None:
+    """The job id a cursor stands for. Raises ProblemError."""
+    if cursor is not None and not is_id(cursor, "job"):
+        raise _no_cursor(cursor)
+    return cursor
+
+
+def _no_cursor(cursor: str) -> ProblemError:
+    return invalid_request([FieldError("cursor", f"{cursor!r} is no cursor", "`next_cursor` of the page before")])

@@ -1,0 +1,197 @@
+"""Problem documents (RFC 9457): what every failed request answers."""
+
+import reprlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from sqlalchemy.exc import DBAPIError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.routing import Match, Mount
+
+from dlrm.config import ConfigError, FieldError
+from service.disk_full import is_storage_full, storage_full
+
+log = structlog.get_logger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+
+
+class FieldProblem(BaseModel):
+    """One field at fault."""
+
+    field: str
+    message: str
+    valid: str
+
+
+class ProblemDocument(BaseModel):
+    """What a failed request answers."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldProblem] = []
+
+
+class ProblemError(Exception):
+    """A request that cannot be done, and why."""
+
+    def __init__(
+        self,
+        slug: str,
+        status: int,
+        title: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: dict[str, str] | None = None,
+        extensions: dict[str, Any] | None = None,
+    ) -> None:
+        """slug: the stable word at the end of `type`. extensions: members of the document beyond the usual."""
+        super().__init__(detail)
+        self.status = status
+        self.headers = headers
+        document = ProblemDocument(
+            type=f"urn:dlrm:problem:{slug}",
+            title=title,
+            status=status,
+            detail=detail,
+            errors=[FieldProblem(**error.as_dict()) for error in errors],
+        )
+        self.body: dict[str, Any] = document.model_dump() | (extensions or {})
+
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.body, status_code=self.status, headers=self.headers, media_type=MEDIA_TYPE)
+
+
+def invalid_request(errors: Sequence[FieldError]) -> ProblemError:
+    return ProblemError("invalid-request", 422, "The request is not valid", _summary(errors), errors=errors)
+
+
+def invalid_job(errors: Sequence[FieldError]) -> ProblemError:
+    return ProblemError("invalid-job", 422, "The job document is not valid", _summary(errors), errors=errors)
+
+
+def not_found(what: str, name: str) -> ProblemError:
+    return ProblemError("not-found", 404, "Not found", f"there is no {what} {name}")
+
+
+def unreadable_json(cause: BaseException) -> ProblemError:
+    """A body whose JSON the parser gives up on with `cause`."""
+    match cause:
+        case UnicodeDecodeError():
+            detail = f"the body is not UTF-8: byte {cause.start} ({cause.reason})"
+        case RecursionError():
+            detail = "the body is nested too deeply: JSON here may have some hundred levels at most"
+        case _:
+            detail = f"the body cannot be read as JSON: {cause}"
+    return ProblemError("malformed-json", 400, "The body cannot be read as JSON", detail)
+
+
+def conflict(detail: str, **extensions: Any) -> ProblemError:
+    return ProblemError("conflict", 409, "In conflict with the present state", detail, extensions=extensions)
+
+
+def unauthenticated(detail: str) -> ProblemError:
+    return ProblemError(
+        "unauthenticated", 401, "Who is asking is not known", detail, headers={"WWW-Authenticate": "Bearer"}
+    )
+
+
+def forbidden(detail: str) -> ProblemError:
+    return ProblemError("forbidden", 403, "Not allowed", detail)
+
+
+def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
+    """Answer every error of `app` with a problem document.
+
+    state_directory: named where there is no room left in it.
+    """
+    on_storage_error = partial(_on_storage_error, state_directory=state_directory)
+    app.add_exception_handler(ProblemError, _on_problem)
+    app.add_exception_handler(ConfigError, _on_config_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(DBAPIError, on_storage_error)
+    app.add_exception_handler(OSError, on_storage_error)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def _on_problem(_: Request, error: Exception) -> JSONResponse:
+    return cast("ProblemError", error).response()
+
+
+def _on_config_error(_: Request, error: Exception) -> JSONResponse:
+    return invalid_job(cast("ConfigError", error).errors).response()
+
+
+def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
+    found = cast("RequestValidationError", error).errors()
+    malformed = next((item for item in found if item["type"] == "json_invalid"), None)
+    if malformed:
+        where = f"at character {malformed['loc'][-1]}: {malformed.get('ctx', {}).get('error', malformed['msg'])}"
+        return ProblemError("malformed-json", 400, "The body is not JSON", f"the body is not JSON {where}").response()
+    return invalid_request([_field_error(item) for item in found]).response()
+
+
+def _field_error(item: dict[str, Any]) -> FieldError:
+    """One of FastAPI's errors; a field is named as in the request: without the word for the body."""
+    source, *names = [str(part) for part in item["loc"]]
+    # A parameter that is given more than once has one name, whichever of its values is at fault.
+    field = ".".join(names[:1] if source == "query" else names) or source
+    valid = str(item.get("ctx", {}).get("expected", ""))
+    if valid:
+        # pydantic's message would list them once more.
+        return FieldError(field, f"{reprlib.repr(item['input'])} is none of the valid values", valid)
+    return FieldError(field, item["msg"])
+
+
+def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
+    http_error = cast("HTTPException", error)
+    if http_error.status_code == 400 and http_error.__cause__ is not None:
+        return unreadable_json(http_error.__cause__).response()
+    slug = {400: "malformed-request", 404: "not-found", 405: "method-not-allowed"}.get(http_error.status_code, "http")
+    headers = dict(http_error.headers or {})
+    detail = str(http_error.detail)
+    if http_error.status_code == 405 and (allowed := _methods_of_path(request)):
+        headers["Allow"] = allowed
+        detail = f"{detail}; allowed here: {allowed}"
+    return ProblemError(slug, http_error.status_code, str(http_error.detail), detail, headers=headers).response()
+
+
+def _methods_of_path(request: Request) -> str:
+    """Of all routes of the path; the framework names those of the first one alone."""
+    routes = [route for route in cast("FastAPI", request.app).routes if not isinstance(route, Mount)]
+
+    def is_allowed(method: str) -> bool:
+        asked = {**request.scope, "method": method}
+        return any(route.matches(asked)[0] is Match.FULL for route in routes)
+
+    return ", ".join(method for method in METHODS if is_allowed(method))
+
+
+def _on_storage_error(request: Request, error: Exception, *, state_directory: Path) -> JSONResponse:
+    if not is_storage_full(error):
+        raise error
+    # One line: it comes with every request until there is room.
+    log.error("storage_full", method=request.method, path=request.url.path, error=str(getattr(error, "orig", error)))
+    return ProblemError("storage-full", 507, "The service's storage is full", storage_full(state_directory)).response()
+
+
+def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
+    detail = "the service failed on this request; its log says how"
+    return ProblemError("internal-error", 500, "The service failed", detail).response()
+
+
+def _summary(errors: Sequence[FieldError]) -> str:
+    return "; ".join(str(error) for error in errors)

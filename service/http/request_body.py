@@ -1,0 +1,72 @@
+"""What a request body may be, checked before anything reads it: JSON, and not too large."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.http.problems import ProblemError
+
+MAX_INGEST_BYTES = 16 * 2**20
+"""Reports come in batches of a thousand lines."""
+INGEST_PREFIX = "/v1/ingest/"
+
+
+class BodyGuard:
+    """ASGI middleware. Refuses a body that is not JSON (415) or too large (413), also where its length is not told."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
+            await self._app(scope, receive, send)
+            return
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        max_bytes = MAX_INGEST_BYTES if scope["path"].startswith(INGEST_PREFIX) else self._max_bytes
+        try:
+            _check_headers(headers, max_bytes)
+            body = await _read(receive, max_bytes)
+        except ProblemError as problem:
+            await problem.response()(scope, receive, send)
+            return
+        await self._app(scope, _replay(body, receive), send)
+
+
+def _check_headers(headers: dict[bytes, str], max_bytes: int) -> None:
+    length = headers.get(b"content-length", "0")
+    if length.isdigit() and int(length) > max_bytes:
+        raise _too_large(max_bytes)
+    has_body = length != "0" or b"transfer-encoding" in headers
+    content_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+    if has_body and content_type != "application/json":
+        named = f"it is {content_type}" if content_type else "it names none"
+        raise ProblemError(
+            "unsupported-media-type",
+            415,
+            "The body is not JSON",
+            f"the request needs the content type application/json; {named}",
+        )
+
+
+async def _read(receive: Receive, max_bytes: int) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > max_bytes:
+            raise _too_large(max_bytes)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that hands out `body` once, and then whatever comes after it."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return replayed
+
+
+def _too_large(max_bytes: int) -> ProblemError:
+    return ProblemError("too-large", 413, "The body is too large", f"a request here may have {max_bytes} bytes at most")

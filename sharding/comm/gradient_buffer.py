@@ -1,0 +1,52 @@
+"""Sums over the samples of a batch in one flat buffer, added up over ranks."""
+
+from collections.abc import Sequence
+
+import torch
+
+from sharding.comm.all_reduce import Pending, make_adder
+from sharding.comm.process_groups import Ranks
+
+
+class FlatSums:
+    """Gradients of the dense parameters, P elements in all, and behind them room for more sums of P.
+
+    Every parameter's `.grad` is a view of it: backward adds into it, without copies.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[torch.nn.Parameter],
+        ranks: Ranks,
+        *,
+        num_extra: int,
+        is_in_memory: bool = False,
+    ) -> None:
+        """parameters: of one number format, which the sums have too. num_extra: sums of P beside the gradient.
+        is_in_memory: all ranks share one. Collective.
+        """
+        self.sizes = [parameter.numel() for parameter in parameters]
+        self._shapes = [parameter.shape for parameter in parameters]
+        num_elements = sum(self.sizes)
+        dtype = parameters[0].dtype
+        self._adder = make_adder(ranks, (1 + num_extra) * num_elements, dtype, is_in_memory=is_in_memory)
+        self.gradient, *self.extra = self._adder.buffer.split(num_elements)
+        """Each [P]."""
+        for parameter, gradient in zip(parameters, self.shaped(self.gradient), strict=True):
+            parameter.grad = gradient
+
+    def shaped(self, flat: torch.Tensor) -> list[torch.Tensor]:
+        """[P] as views of the parameters' shapes, in their order."""
+        return [part.view(shape) for part, shape in zip(flat.split(self.sizes), self._shapes, strict=True)]
+
+    def zero(self) -> None:
+        self._adder.buffer.zero_()
+
+    def total(self) -> torch.Tensor:
+        """Sum of all that is here: not finite where any of it is not."""
+        return self._adder.buffer.sum()
+
+    def start(self, *, with_extra: bool) -> Pending:
+        """Begin to sum over all ranks, once all have agreed; `wait()` on the result before reading."""
+        num_elements = len(self._adder.buffer) if with_extra else len(self.gradient)
+        return self._adder.start(num_elements)

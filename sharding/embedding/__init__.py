@@ -1,0 +1,9 @@
+"""Embedding tables spread over ranks, and the ways between ranks and rows."""
+
+from sharding.embedding.fused_optimizer import TableOptimizer
+from sharding.embedding.make_transport import TransportError
+from sharding.embedding.pooled import PooledBatch
+from sharding.embedding.shard import Place, Shard
+from sharding.embedding.sharded_tables import SentBatch, ShardedTables
+
+__all__ = ["Place", "PooledBatch", "SentBatch", "Shard", "ShardedTables", "TableOptimizer", "TransportError"]

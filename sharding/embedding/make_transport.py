@@ -1,0 +1,69 @@
+"""Which way the tables of a run are reached."""
+
+from typing import Literal
+
+import torch
+
+from sharding.comm.process_groups import Ranks
+from sharding.comm.shared_memory import is_one_machine
+from sharding.comm.step_vote import told_by_all
+from sharding.embedding import native_ops as native
+from sharding.embedding.fused_optimizer import TableOptimizer
+from sharding.embedding.lookup import NativeOwner, Owner
+from sharding.embedding.transport import Transport
+from sharding.planner import Plan
+
+
+class TransportError(RuntimeError):
+    """The transport that was asked for does not work here; says why, and what would."""
+
+
+def takes_memory(asked: Literal["auto", "memory", "network"], ranks: Ranks) -> bool:
+    """Whether ranks reach each other by memory that all share, unless the network is asked for.
+
+    Collective; the same on all ranks. Raises TransportError.
+    """
+    if asked == "network":
+        return False
+    why_not = _why_no_memory(ranks)
+    if why_not is not None and asked == "memory":
+        raise TransportError(f'sharding.transport: "memory" {why_not} (valid: "auto", "network")')
+    return why_not is None
+
+
+def make_transport(
+    plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype, chunk_size: int, *, is_in_memory: bool
+) -> Transport:
+    """dtype: of pooled embeddings and gradients between ranks. chunk_size: c at most. is_in_memory: what `takes_memory`
+    said. Collective."""
+    if is_in_memory:
+        from sharding.embedding.memory_transport import MemoryTransport
+
+        return MemoryTransport(plan, optimizer, ranks, dtype)
+    from sharding.embedding.network_transport import NetworkTransport
+
+    owner = _make_owner(plan, optimizer, ranks, dtype)
+    return NetworkTransport(plan, owner, ranks, dtype, chunk_size)
+
+
+def _is_native(ranks: Ranks) -> bool:
+    return ranks.device.type == "cpu" and all(told_by_all(ranks.background_group, native.is_built()))
+
+
+def _why_no_memory(ranks: Ranks) -> str | None:
+    if ranks.device.type != "cpu":
+        return "is for ranks on CPUs, and these have GPUs"
+    if not _is_native(ranks):
+        return f"needs the own operators: {native.why_not_built()}"
+    if not is_one_machine(ranks.background_group):
+        return "needs all ranks on one machine"
+    return None
+
+
+def _make_owner(plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype) -> Owner:
+    if _is_native(ranks):
+        return NativeOwner(plan, optimizer, ranks.rank, dtype)
+    # Late: it takes seconds to load.
+    from sharding.embedding.fbgemm_lookup import FbgemmOwner
+
+    return FbgemmOwner(plan, optimizer, ranks.rank, ranks.device, dtype)

@@ -1,0 +1,51 @@
+"""Tables as torch.distributed.checkpoint saves and loads them, in place and whatever the plan."""
+
+import torch
+from torch.distributed import ProcessGroup
+from torch.distributed._shard.metadata import ShardMetadata
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torch.distributed._shard.sharded_tensor.metadata import ShardedTensorMetadata, TensorProperties
+from torch.distributed._shard.sharded_tensor.shard import Shard as TensorShard
+
+from sharding.embedding.fused_optimizer import TableOptimizer
+from sharding.embedding.shard import Shard
+from sharding.planner import Block, Plan, TablePlan
+
+State = dict[str, dict[str, torch.Tensor | ShardedTensor]]
+
+
+def state_of(plan: Plan, shards: list[Shard], optimizer: TableOptimizer, group: ProcessGroup) -> State:
+    """Weights and optimizer state by the table's name, of the tables that this rank has a piece of.
+
+    Those alone: torch takes a state with others in it for one of an older format.
+    """
+    state: State = {"weights": {}, "optimizer": {}}
+    for feature, planned in enumerate(plan.tables):
+        own = [shard for shard in shards if shard.place.feature == feature]
+        if not own:
+            continue
+        table = planned.table
+        state["weights"][table.name] = _whole(planned, [shard.weights for shard in own], own, group)
+        if optimizer.state_shape(table.num_rows, table.embedding_dim) is not None:
+            state["optimizer"][table.name] = _whole(planned, [shard.state for shard in own], own, group)
+    return state
+
+
+def _whole(
+    planned: TablePlan, tensors: list[torch.Tensor], own: list[Shard], group: ProcessGroup
+) -> torch.Tensor | ShardedTensor:
+    """A tensor of the table's shape, or of its rows, of which this rank has `tensors`."""
+    if planned.is_replicated:
+        return tensors[0]
+    num_dims, device = tensors[0].dim(), tensors[0].device
+    size = torch.Size([planned.table.num_rows, planned.table.embedding_dim][:num_dims])
+    by_block = {block: _metadata(block, num_dims, device) for block in planned.blocks}
+    whole = ShardedTensorMetadata(list(by_block.values()), size, TensorProperties(dtype=tensors[0].dtype))
+    pieces = [TensorShard(tensor, by_block[shard.place.block]) for tensor, shard in zip(tensors, own, strict=True)]
+    return ShardedTensor._init_from_local_shards_and_global_metadata(pieces, whole, group)
+
+
+def _metadata(block: Block, num_dims: int, device: torch.device) -> ShardMetadata:
+    placement = f"rank:{block.rank}/{device}"
+    offsets = [block.first_row, block.first_column][:num_dims]
+    return ShardMetadata(offsets, [block.num_rows, block.num_columns][:num_dims], placement)

@@ -1,0 +1,47 @@
+"""Makes a plan: `python -m sharding.planner < request.json`.
+
+A `PlanRequest` as JSON on stdin, its `Answer` as one line of JSON on stdout. Where there is no plan, or the request is
+none, the line is `{"error": {"field", "table", "message", "short_bytes", "valid"}}` and the exit code 64.
+"""
+
+import json
+import sys
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from sharding.planner.check import faults_of
+from sharding.planner.errors import PlanError
+from sharding.planner.planner import plan_of
+from sharding.planner.report import answer_of
+from sharding.planner.request import PlanRequest
+
+EXIT_REFUSED = 64
+REQUEST = TypeAdapter(PlanRequest)
+
+
+def answer_to(text: str | bytes) -> dict[str, Any]:
+    """The answer to a request in JSON. Raises PlanError."""
+    try:
+        request = REQUEST.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise PlanError(first["msg"], field=".".join(map(str, first["loc"]))) from None
+    plan = plan_of(request)
+    faults = faults_of(request, plan)
+    assert not faults, f"a plan that is not sound was made: {faults}"
+    return answer_of(request, plan).as_json()
+
+
+def main() -> int:
+    try:
+        answer = answer_to(sys.stdin.buffer.read())
+    except PlanError as error:
+        print(json.dumps({"error": error.as_dict()}))  # noqa: T201
+        return EXIT_REFUSED
+    print(json.dumps(answer, allow_nan=False))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

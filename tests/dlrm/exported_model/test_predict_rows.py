@@ -1,0 +1,189 @@
+"""Scores of rows that Python holds."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dlrm
+from dlrm.config import DataConfig
+from dlrm.data.errors import DataError
+from dlrm.data.packed.open import open_packed
+from dlrm.data.prepare.cache import prepared
+from dlrm.exported_model.load import load_saved_model
+from dlrm.exported_model.model import SavedModel
+from tests.dlrm.data.prepare.made_tables import MadeTable, made_tables
+from tests.dlrm.exported_model.conftest import Made
+from tests.dlrm.exported_model.made_models import SIZES, made_model
+
+ROW: dict[str, Any] = {"age": 31.5, "clicks": 4, "site": "s3", "user": 7, "tags": ["t1", "t2"], "items": [-1]}
+MISSING: dict[str, Any] = dict.fromkeys(ROW)
+
+
+@pytest.fixture(scope="module")
+def model(made: Made) -> SavedModel:
+    return load_saved_model(made.path)
+
+
+def columns_of(*rows: dict[str, Any]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in ROW}
+
+
+def test_one_row_of_values_scores_as_it_does_among_others(model: SavedModel):
+    (alone,) = model.predict(ROW)
+    assert 0 < alone < 1
+    np.testing.assert_allclose(model.predict(columns_of(MISSING, ROW, ROW))[1:], [alone, alone], atol=1e-7)
+
+
+def test_a_score_is_what_the_encoders_and_the_plain_model_say(model: SavedModel, made: Made):
+    vocabulary = model.encoders.vocabularies
+    ids = [
+        int(vocabulary[place].encode(pl.Series([value]))[0])
+        for place, value in [(0, "s3"), (1, 7), (2, "t1"), (2, "t2"), (3, -1)]
+    ]
+    age, clicks = model.encoders.dense
+    dense = age.encode(np.array([31.5])) + clicks.encode(np.array([4.0]))
+    delivered = torch.from_numpy(np.stack(dense, axis=1))
+    lengths = torch.tensor([[1], [1], [2], [1]], dtype=torch.int32)
+    with torch.no_grad():
+        expected = torch.sigmoid(made.plain(delivered, torch.tensor(ids), lengths))
+    np.testing.assert_allclose(model.predict(ROW), expected.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, np.nan])
+def test_none_and_nan_are_missing_values(model: SavedModel, missing: float | None):
+    rows = columns_of(ROW, MISSING)
+    for values in rows.values():
+        values[1] = missing
+    np.testing.assert_array_equal(model.predict(rows), model.predict(columns_of(ROW, MISSING)))
+
+
+def test_unseen_values_score_as_each_other(model: SavedModel):
+    scores = model.predict(columns_of({**ROW, "site": "never"}, {**ROW, "site": ""}, {**ROW, "user": 10**15}))
+    assert scores[0] == scores[1]
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"age": np.array([31.5, 31.5], dtype=np.float32), "user": np.array([7, 7], dtype=np.int32)},
+        {"user": [7.0, 7.0], "items": [[-1.0], np.array([-1])]},
+        {"site": np.array(["s3", "s3"]), "tags": [("t1", "t2"), np.array(["t1", "t2"])]},
+        {"site": [b"s3", b"s3"], "tags": np.array([["t1", "t2"], ["t1", "t2"]])},
+        {"site": pl.Series(["s3", "s3"]), "age": pa.array([31.5, 31.5])},
+        {"label": [0, 1], "worth": ["not", "looked at"]},
+    ],
+)
+def test_other_kinds_of_lists_of_the_same_values_score_the_same(model: SavedModel, others: dict[str, Any]):
+    rows = columns_of(ROW, ROW)
+    np.testing.assert_allclose(model.predict({**rows, **others}), model.predict(rows), atol=1e-7)
+
+
+def test_no_rows_have_no_scores(model: SavedModel):
+    scores = model.predict({name: [] for name in ROW})
+    assert (scores.shape, scores.dtype) == ((0,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sites": ["a"]}, "sites: is no column of the model; did you mean 'site'"),
+        ({"age": ["old"]}, "age: the column's type is string (valid: numbers, bool or decimals)"),
+        ({"age": [math.inf]}, "age, row 0: inf is not finite"),
+        ({"age": [1, "old"]}, "age: is no list of values of one type"),
+        ({"age": [[1]]}, "age: the column's type is list"),
+        ({"age": 1.0}, "age: is one value, where other columns are lists of values"),
+        ({"age": [1, 2]}, "clicks: has 1 values, where age has 2"),
+        ({"age": {0: 1.0}}, "age: is a dict, whose order means nothing"),
+        ({"site": [3]}, 'site: the column\'s type is int64 (valid: strings; or type "integer"'),
+        ({"site": ["\ud800"]}, "site: "),
+        ({"site": [b"\xff"]}, "site, row 0: not UTF-8"),
+        ({"user": ["7"]}, "user: the column's type is string (valid: integers"),
+        ({"user": [7.5]}, "user: is no list of values of one type: Float value 7.5"),
+        ({"user": [True]}, "user: the column's type is bool"),
+        ({"user": [2**63]}, "user: "),
+        ({"user": [2**70]}, "user: "),
+        ({"tags": ["t1"]}, "tags: the column's type is string (valid: lists of strings"),
+        ({"tags": [[1]]}, "tags: the column's type is list"),
+        ({"items": [[1.5]]}, "items: is no list of values of one type"),
+    ],
+)
+def test_a_fault_names_its_column(model: SavedModel, changed: dict[str, Any], said: str):
+    with pytest.raises(DataError) as caught:
+        model.predict({**columns_of(ROW), **changed})
+    assert said in str(caught.value)
+
+
+def test_a_missing_column_is_named(model: SavedModel):
+    rows = columns_of(ROW)
+    del rows["user"]
+    with pytest.raises(DataError, match="user: the column is missing"):
+        model.predict(rows)
+
+
+def test_the_row_at_fault_is_named(model: SavedModel):
+    with pytest.raises(DataError, match=r"^age, row 1: inf is not finite"):
+        model.predict({**columns_of(ROW, ROW, ROW), "age": [1.0, math.inf, -math.inf]})
+
+
+def test_rows_that_are_no_dictionary_are_told_from_one(model: SavedModel):
+    for rows in ([ROW], pl.DataFrame(columns_of(ROW))):
+        with pytest.raises(DataError, match=r"not a dict \(valid: a dict of columns.*predict_table"):
+            model.predict(rows)  # type: ignore[arg-type]
+
+
+def test_rows_beyond_the_first_slice_keep_their_number(model: SavedModel):
+    ages = [1.0] * 70_000 + [math.inf]
+    with pytest.raises(DataError, match=r"^age, row 70000: inf is not finite"):
+        model.predict({**{name: [value] * len(ages) for name, value in ROW.items()}, "age": ages})
+
+
+def test_tables_of_any_library_that_speaks_arrow_are_scored(model: SavedModel):
+    rows = columns_of(ROW, MISSING, ROW)
+    expected = model.predict(rows)
+    frame = pl.DataFrame({**rows, "other": [1, 2, 3]})
+    for table in (frame, frame.to_arrow(), pa.table(rows)):
+        np.testing.assert_array_equal(model.predict_table(table), expected)
+    with pytest.raises(DataError, match=r"^tags: there is no such column"):
+        model.predict_table(frame.drop("tags"))
+
+
+def test_a_model_of_a_synthetic_log_says_that_it_knows_no_raw_values(tmp_path: Path):
+    data = DataConfig.model_validate({"format": "synthetic", "synthetic": {"num_rows": 1000, "num_ids": 10}})
+    made_model(tmp_path / "model", data, None)
+    with pytest.raises(DataError, match="trained on a synthetic log and knows no raw values"):
+        dlrm.load_model(tmp_path / "model").predict({"C1": [1]})
+
+
+@settings(deadline=None, max_examples=15)
+@given(made_tables(max_rows=30), st.sampled_from(["dlrm", "dcn_v2"]), st.sampled_from(["sum", "mean"]), st.data())
+def test_rows_score_the_same_from_a_dictionary_a_file_and_prepared(
+    tmp_path_factory: pytest.TempPathFactory, table: MadeTable, architecture: str, pooling: str, data: st.DataObject
+):
+    place = tmp_path_factory.mktemp("any")
+    table.write(place / "rows.parquet", data.draw(st.integers(1, 30)))
+    config = DataConfig.model_validate(
+        {"train": [str(place / "rows.parquet")], "format": "parquet", "schema": table.schema, "split": "tail"}
+        | {"eval_fraction": 0.5, "vocabulary": {"min_count": 1}}
+    )
+    packed = prepared(config, None, place / "cache", base_directory=place, num_threads=1, tell=lambda _: None)
+    made_model(place / "model", config, packed, model={**SIZES, "architecture": architecture, "pooling": pooling})
+    model = dlrm.load_model(place / "model")
+    of_rows = model.predict(table.columns)
+    of_file = np.concatenate(list(model.predict_files(str(place / "rows.parquet"), num_threads=2)))
+    np.testing.assert_allclose(of_file, of_rows, atol=1e-6)
+    dataset = open_packed(packed)
+    parts = [source.read(np.arange(source.num_rows)) for source in (dataset.train, dataset.evaluation)]
+    with torch.no_grad():
+        logits = [
+            model.module(*map(torch.from_numpy, (part.dense, part.bags.values, part.bags.lengths))) for part in parts
+        ]
+    np.testing.assert_allclose(torch.sigmoid(torch.cat(logits)).numpy(), of_rows, atol=1e-6)

@@ -1,0 +1,159 @@
+"""Factors from moments: the own operator and plain torch, against the formulas in float64."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dlrm.gradient_stats import Moments
+from dlrm.gradient_stats.variance_reduction import AtBounds
+from dlrm.gradient_stats.variance_reduction.factors import Factors
+from dlrm.native import has_own_operators
+
+SIZES = [5, 20_000, 0, 16, 8192, 1]
+"""Around the operator's blocks of 8,192 and its 16 sums side by side."""
+NUM_ELEMENTS = sum(SIZES)
+GAMMA = 0.1
+
+
+def of_zeros(beta: float = 0.0, gamma: float = GAMMA, dtype: torch.dtype = torch.float32) -> Factors:
+    return Factors(torch.zeros(NUM_ELEMENTS, dtype=dtype), SIZES, gamma, beta)
+
+
+def drawn(seed: int, *, num_measured: int = 64) -> Moments:
+    """Of elements of many sizes, a tenth of them not seen by the samples that were measured."""
+    generator = torch.Generator().manual_seed(seed)
+    size, mean, around, spread = torch.randn(4, NUM_ELEMENTS, generator=generator)
+    size = (4 * size).exp()
+    is_seen = torch.rand(NUM_ELEMENTS, generator=generator) > 0.1
+    measured_mean = size * (mean + 0.1 * around) * is_seen
+    mean_square = measured_mean.square() + (size * spread).square() * is_seen
+    return Moments(size * mean, mean_square, measured_mean, 64, num_measured, num_measured)
+
+
+def in_float64(moments: Moments) -> Moments:
+    return replace(
+        moments,
+        mean=moments.mean.double(),
+        mean_square=moments.mean_square.double(),
+        measured_mean=moments.measured_mean.double(),
+    )
+
+
+def by_the_formulas(factors: Factors, moments: Moments, share: float) -> torch.Tensor:
+    """r [P] of one step, whose variance it moves; one element after another as the contract words it."""
+    variance = factors.variance.double()
+    mean, mean_square, measured_mean = moments.mean, moments.mean_square, moments.measured_mean
+    around_mean = mean_square - measured_mean.square()
+    measured = moments.to_single_samples * torch.where(
+        around_mean > mean_square * 2.0**-20, around_mean, mean_square * 2.0**-20
+    )
+    moved = torch.where(variance > 0, (1 - share) * variance + share * measured, measured)
+    variance = torch.where(mean_square > 0, moved, variance)
+    factors.variance.copy_(variance)
+    is_alive = (variance > 0) & ((mean_square > 0) | (mean != 0))
+    ratio = mean.square() / torch.maximum(variance, mean.square() * 2.0**-20)
+    parts = zip(ratio.split(SIZES), is_alive.split(SIZES), strict=True)
+    return torch.cat([clipped(*part, GAMMA) for part in parts])
+
+
+def clipped(ratio: torch.Tensor, is_alive: torch.Tensor, gamma: float) -> torch.Tensor:
+    mean = ratio[is_alive].mean()
+    if not mean > 0:
+        return torch.ones_like(ratio)
+    return torch.where(is_alive, ratio / mean, 0.0).clamp(gamma, 1.0)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.9])
+def test_over_steps_factors_and_variances_are_those_of_the_formulas(by: str, beta: float):
+    found, expected = of_zeros(beta), of_zeros(beta, dtype=torch.float64)
+    for step, share in enumerate([1.0, 0.125, 0.75, 1.0]):
+        moments = drawn(step, num_measured=int(64 * share))
+        at_bounds = found.move(moments)
+        assert at_bounds is not None
+        of_step = by_the_formulas(expected, in_float64(moments), share)
+        expected.smoothed.mul_(beta).add_(of_step, alpha=1 - beta)
+        torch.testing.assert_close(found.variance.double(), expected.variance, rtol=1e-3, atol=0)
+        torch.testing.assert_close(found.smoothed.double(), expected.smoothed, rtol=1e-4, atol=1e-6)
+        assert at_bounds.gamma == pytest.approx((of_step == GAMMA).double().mean().item(), abs=2 / NUM_ELEMENTS)
+        assert at_bounds.one == pytest.approx((of_step == 1.0).double().mean().item(), abs=2 / NUM_ELEMENTS)
+        assert 0 < at_bounds.one < at_bounds.gamma < 0.99
+
+
+def test_with_gamma_one_factors_are_one_to_the_bit(by: str):
+    found = of_zeros(gamma=1.0)
+    for step in range(3):
+        assert found.move(drawn(step, num_measured=32)) == AtBounds(1.0, 1.0)
+        assert torch.equal(found.smoothed, torch.ones(NUM_ELEMENTS))
+
+
+def test_a_tensor_without_gradient_is_left_alone(by: str):
+    moments = drawn(1)
+    for flat in (moments.mean, moments.mean_square, moments.measured_mean):
+        flat[5:20_005] = 0.0
+    found = of_zeros()
+    found.move(moments)
+    assert torch.equal(found.smoothed[5:20_005], torch.ones(20_000))
+    assert not found.variance[5:20_005].any()
+
+
+def test_a_mean_ratio_of_zero_says_nothing(by: str):
+    moments = drawn(1)
+    moments.mean[5:20_005] = 0.0
+    found = of_zeros()
+    found.move(moments)
+    assert torch.equal(found.smoothed[5:20_005], torch.ones(20_000))
+    assert found.variance[5:20_005].any()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_what_is_no_number_is_so_for_its_element_alone(by: str, value: float):
+    """Rank by rank gradients are finite; their sums may be too large all the same."""
+    moments, with_one = drawn(1), drawn(1)
+    with_one.mean[7] = value
+    moments.mean[7] = 0.0
+    found, expected = of_zeros(), of_zeros()
+    found.move(with_one)
+    expected.move(moments)
+    others = torch.arange(NUM_ELEMENTS) != 7
+    torch.testing.assert_close(found.smoothed[others], expected.smoothed[others], rtol=1e-3, atol=0)
+
+
+def test_elements_that_were_not_seen_keep_their_variance(by: str):
+    found = of_zeros()
+    found.move(drawn(1))
+    before, unseen = found.variance.clone(), drawn(2, num_measured=32)
+    is_unseen = unseen.mean_square == 0
+    found.move(unseen)
+    assert torch.equal(found.variance[is_unseen], before[is_unseen])
+    assert not torch.equal(found.variance, before)
+
+
+def test_the_result_does_not_depend_on_the_threads():
+    if not has_own_operators():
+        pytest.skip("the operator is not built here")
+    results: list[Factors] = []
+    before = torch.get_num_threads()
+    try:
+        for num_threads in (1, 2):
+            torch.set_num_threads(num_threads)
+            results.append(of_zeros(0.9))
+            results[-1].move(drawn(1))
+            results[-1].move(drawn(2, num_measured=16))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(results[0].variance, results[1].variance)
+    assert torch.equal(results[0].smoothed, results[1].smoothed)
+
+
+def test_the_operator_refuses_what_does_not_fit():
+    if not has_own_operators():
+        pytest.skip("the operator is not built here")
+    flat = torch.zeros(4)
+    rest = ([4], 1.0, 2.0**-20, 1.0, GAMMA, 1.0)
+    for bad in (torch.zeros(3), torch.zeros(4).double(), torch.zeros(8)[::2]):
+        with pytest.raises(RuntimeError, match=r"variance must be fp32 \[4\]"):
+            torch.ops.dlrm_dense.move_factors(bad, flat, flat, flat, flat, *rest)
+    for sizes, message in (([5], "sizes must add up to 4"), ([-4, 8], "sizes must not be below 0")):
+        with pytest.raises(RuntimeError, match=message):
+            torch.ops.dlrm_dense.move_factors(flat, flat, flat, flat, flat, sizes, *rest[1:])

@@ -1,0 +1,109 @@
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+from rich.table import Table
+
+from dlrm.gradient_stats.batch_advice import advise
+from dlrm.gradient_stats.noise import NoiseInterval
+from dlrm.record import BatchAdvice, EventReport
+from service.cli.advice import print_advice
+from service.cli.display import events_table, job_table, result_table
+from service.cli.progress import describe
+from service.client import Attempt, Event, JobDetails, Progress
+
+TIME = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def shown(result: dict[str, float | None]) -> str:
+    return printed(result_table(result))
+
+
+def printed(table: Table) -> str:
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def advised(advice: BatchAdvice) -> str:
+    """What is printed of it at the end of a run."""
+    console = Console(width=80)
+    with console.capture() as capture:
+        print_advice(console, EventReport(name="batch_advice", message="what it means", details=advice.model_dump()))
+    return capture.get()
+
+
+def event(seconds: int, name: str, message: str) -> Event:
+    return Event(id=seconds, time=TIME + timedelta(seconds=seconds), kind="report", name=name, message=message)
+
+
+def test_metrics_of_rows_that_all_have_one_label_are_called_undefined() -> None:
+    text = shown({"auc": None, "log_loss": 0.2, "normalized_entropy": None, "calibration": 1.3})
+    assert text.count("undefined: all rows have one label") == 2
+
+
+def test_metrics_that_were_not_measured_are_left_out() -> None:
+    assert shown({"auc": None, "log_loss": None, "num_steps": 7}).split() == ["steps", "7"]
+
+
+def test_a_job_ran_for_as_long_as_its_attempts_together() -> None:
+    spans = [(0, 57), (120, 16), (200, 97)]
+    attempts = [
+        Attempt(
+            id=f"att_{number}",
+            number=number,
+            state="FAILED",
+            started_at=TIME + timedelta(seconds=start),
+            finished_at=TIME + timedelta(seconds=start + lasted),
+        )
+        for number, (start, lasted) in enumerate(spans, start=1)
+    ]
+    job = JobDetails(id="job_1", name="job", state="FAILED", created_at=TIME, started_at=TIME, world_size=1)
+    assert "2 min 50 s" in printed(job_table(job, attempts))
+    assert "ran for" not in printed(job_table(job, []))
+
+
+def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> None:
+    events = [
+        event(9, "resumed", "goes on"),
+        *(event(second, "checkpoint_saved", f"step {second}") for second in (1, 2, 3, 10)),
+    ]
+    lines = [line.rstrip().split(maxsplit=2)[1:] for line in printed(events_table(events)).splitlines()[1:]]
+    assert lines == [
+        ["checkpoint_saved", "step 3 (the last of 3)"],
+        ["resumed", "goes on"],
+        ["checkpoint_saved", "step 10"],
+    ]
+
+
+def test_a_small_loss_keeps_its_digits() -> None:
+    assert describe(Progress(loss=1.5e-5)) == "loss 1.5e-05"
+    assert describe(Progress(loss=0.69314)) == "loss 0.6931"
+
+
+def test_the_noise_scale_is_a_whole_number_of_samples_at_the_end_of_the_line() -> None:
+    progress = Progress(step=2, num_steps=10, eta_seconds=8.0, noise_scale=31_204.4)
+    assert describe(progress) == "step 2/10 · 8 s left · noise scale 31,204"
+    assert shown({"noise_scale": 31_204.4, "largest_useful_batch": 32_768.0}).splitlines() == [
+        "noise scale           31,204",
+        "largest useful batch  32,768",
+    ]
+
+
+def test_advice_is_a_row_a_batch_with_this_run_and_the_largest_useful_one_named() -> None:
+    lines = [line.split() for line in advised(advise(64, NoiseInterval(12.0, 16.0, 20.0))).splitlines()]
+    assert lines[1] == ["batch", "steps", "samples", "steps/fewest", "samples/fewest"]
+    assert lines[2:-1] == [
+        ["1", "13.60", "0.21", "17.00", "1.06"],
+        ["4", "4.00", "0.25", "5.00", "1.25"],
+        ["16", "1.60", "0.40", "2.00", "2.00", "largest", "useful"],
+        ["32", "1.20", "0.60", "1.50", "3.00"],
+        ["64", "1.00", "1.00", "1.25", "5.00", "this", "run"],
+        ["128", "0.90", "1.80", "1.12", "9.00"],
+        ["256", "0.85", "3.40", "1.06", "17.00"],
+    ]
+    assert lines[-1] == ["what", "it", "means"]
+
+
+def test_without_a_noise_scale_the_advice_is_its_reason_alone() -> None:
+    assert advised(advise(64, None)) == "what it means\n"

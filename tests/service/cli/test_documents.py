@@ -1,0 +1,107 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.cli.documents import data_from_job_file, fault_of, read_job, require_data_files
+from service.cli.errors import BadInputError
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
+def test_every_example_is_a_valid_job(example: Path) -> None:
+    document, job = read_job(example)
+    assert job.name == document["name"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.toml", 'name = "a"\n[data\n', r"a.toml: not valid TOML: .*line 2"),
+        ("a.json", '{"name": "a",\n "data" {}}', r"a.json: not valid JSON: line 2, column 9"),
+        ("a.json", "[1]", r"a.json: the document should be an object"),
+        ("a.yaml", "name: a", r"a.yaml: a job document is a .toml or a .json file"),
+        (
+            "a.json",
+            '{"data": {"train": ["x"]}, "batch": {"global_sise": 8}}',
+            r"a.json: batch.global_sise: .*global_size",
+        ),
+        ("a.toml", "name = 'a'", r"a.toml: data: required"),
+        ("a.json", '{"run": {"epochs": 1, "seed": 2, "epochs": 3}}', r"a.json: .*'epochs' stands twice"),
+        ("a.toml", "name = 'a'\nname = 'b'", r"a.toml: not valid TOML: Cannot overwrite"),
+    ],
+)
+def test_a_bad_document_is_refused_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(BadInputError, match=said):
+        read_job(path)
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_bytes(b"name = '\xff'")
+    with pytest.raises(BadInputError, match=r"not UTF-8 text \(byte 8\)"):
+        read_job(path)
+
+
+def test_relative_data_paths_count_from_the_job_file(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text('{"data": {"train": ["days/*.tsv", "/far/day.tsv", "s3://b/day.tsv"], "eval": ["last.tsv"]}}')
+    data = data_from_job_file(read_job(path)[1], path).data
+    assert data.train == [str(tmp_path / "days/*.tsv"), "/far/day.tsv", "s3://b/day.tsv"]
+    assert data.eval == [str(tmp_path / "last.tsv")]
+
+
+def test_every_pattern_that_names_no_file_is_said_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "day[1].tsv").write_text("1")
+    (tmp_path / "day_2.tsv").write_text("1")
+    path = tmp_path / "job.json"
+    path.write_text(
+        '{"data": {"train": ["day[1].tsv", "day_?.tsv", "night_*.tsv", "s3://b/x", "."], "eval": ["far.tsv"]}}'
+    )
+    job = data_from_job_file(read_job(path)[1], path)
+    with pytest.raises(BadInputError) as refused:
+        require_data_files(job, path)
+    assert [line.split(" (")[0] for line in refused.value.lines] == [
+        f"{path}: data.train.2: the pattern matches no file: {tmp_path}/night_*.tsv",
+        f"{path}: data.eval.0: no such file: {tmp_path}/far.tsv",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("", "an empty text names no file"),
+        ("emptiness", "the directory holds no data files"),
+        ("broken", "the link leads nowhere"),
+        ("pipe", "is not a regular file"),
+        ("none", "no such file"),
+        ("https://host/day.tsv", "https:// is not read"),
+        ("s3://KEY:SECRET@b/x", "holds credentials"),
+    ],
+)
+def test_what_names_no_file_is_told_by_what_it_is(tmp_path: Path, pattern: str, said: str) -> None:
+    (tmp_path / "emptiness").mkdir()
+    (tmp_path / "broken").symlink_to("nothing")
+    os.mkfifo(tmp_path / "pipe")
+    fault = fault_of(f"{tmp_path}/{pattern}" if pattern and "://" not in pattern else pattern)
+    assert fault
+    assert said in fault[0]
+    assert "SECRET" not in "".join(fault)
+    assert fault[1]
+
+
+def test_every_bad_field_has_a_line_of_its_own_and_the_exit_code_is_2(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    path = tmp_path / "job.json"
+    path.write_text('{"data": {"train": ["x"]}, "precision": "fp8", "run": {"epochs": 0}}')
+    ended = dlrm("submit", str(path))
+    assert ended.code == 2
+    lines = ended.err.strip().splitlines()
+    assert len(lines) == 2
+    assert "precision" in lines[0]
+    assert "'fp32'" in lines[0]
+    assert "run.epochs" in lines[1]

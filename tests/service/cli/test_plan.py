@@ -1,0 +1,222 @@
+"""`dlrm plan`, with the real program."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dlrm.config import parse_job, resolve
+from dlrm.programs.plan import line_of_job
+from dlrm.record import PART_WORDS, PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolWriter
+from service.cli.plan import parts_of_run
+from service.cli.plan_view import print_plan, spans
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}}}
+
+
+def job_in(directory: Path, document: dict[str, Any]) -> str:
+    path = directory / "job.json"
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def test_a_plan_for_people_has_tables_memory_and_the_step(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    ended = dlrm("plan", job_in(tmp_path, SYNTHETIC))
+    assert ended.code == 0, ended.err
+    for words in ("C12", "table_wise", "whole: balances the ranks", "weights", "lookup", "update", "samples/s"):
+        assert words in ended.out
+    assert "none: all ranks read one memory" in ended.out
+
+
+def test_one_line_of_json_has_every_block(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "sharding": {"plan": "row_wise"}}), "--json")
+    assert ended.code == 0, ended.err
+    plan = json.loads(ended.out)["plan"]
+    for table in plan["tables"]:
+        assert sum(block[2] for block in table["blocks"]) == table["num_rows"]
+
+
+def test_the_example_of_128_gpus_has_room_for_5_terabytes(dlrm: Callable[..., Any]) -> None:
+    ended = dlrm("plan", str(EXAMPLES / "plan-128-gpus.toml"), "--json")
+    assert ended.code == 0, ended.err
+    plan = json.loads(ended.out)["plan"]
+    assert len(plan["tables"]) == 800
+    assert {table["embedding_dim"] for table in plan["tables"]} == {128}
+    sizes = [table["num_rows"] for table in plan["tables"]]
+    assert (min(sizes), max(sizes)) == (1000, 10**9)
+    assert 5.3e12 < 512 * sum(sizes) < 5.5e12
+    assert max(rank["total_bytes"] for rank in plan["ranks"]) <= 80 * 10**9
+    assert plan["imbalance"] < 1.1
+
+
+def test_unknown_sizes_are_an_error_with_the_way_out(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    (tmp_path / "a.tsv").write_text("0\t" + "\t".join(["1"] * 39) + "\n")
+    ended = dlrm("plan", job_in(tmp_path, {"data": {"train": ["a.tsv"]}}))
+    assert ended.code == 2
+    assert "dlrm prepare" in ended.err
+    assert "hash_size" in ended.err
+
+
+def test_no_room_is_an_error_with_what_would_do(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    document = {"data": {"format": "synthetic", "synthetic": {"num_ids": 10_000_000}}, "resources": {"memory": "3GiB"}}
+    ended = dlrm("plan", job_in(tmp_path, document))
+    assert ended.code == 2
+    assert "short" in ended.err
+    assert "what would do: " in ended.err
+
+
+@pytest.mark.parametrize("name", ["demo", "dcn"])
+def test_examples_have_plans(name: str, dlrm: Callable[..., Any]) -> None:
+    assert dlrm("plan", str(EXAMPLES / f"{name}.toml")).code == 0
+
+
+def test_of_a_run_what_was_measured_stands_beside_the_estimate(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    for number, lookup in ((1, 0.5), (2, 0.25)):
+        attempt: AttemptDirectory = directory.attempt(number)
+        attempt.create()
+        writer = SpoolWriter(attempt.spool_file(0, "events"))
+        writer.write(EventReport(name=PLAN, message="", details={"step_seconds": {"lookup": lookup / 4}}))
+        writer.write(EventReport(name=STEP_PARTS, message="", details={"seconds": {"lookup": lookup, "agree": 0.125}}))
+        writer.close()
+    unfinished = directory.attempt(3)
+    unfinished.create()
+    writer = SpoolWriter(unfinished.spool_file(0, "events"))
+    writer.write(EventReport(name=PLAN, message="", details={"step_seconds": {"lookup": 9.0}}))
+    writer.close()
+    directory.spec.write_text(resolve(parse_job(SYNTHETIC)).model_dump_json())
+    ended = dlrm("plan", str(directory.path))
+    assert ended.code == 0, ended.err
+    assert "a step, measured: 375.0 ms" in ended.out
+    rows = [line.split() for line in ended.out.splitlines()]
+    assert ["lookup", "62.5", "ms", "250.0", "ms", *PART_WORDS["lookup"].split()] in rows
+    assert ["agree", "-", "125.0", "ms", *PART_WORDS["agree"].split()] in rows
+    assert ["all", "62.5", "ms", "375.0", "ms"] in rows
+    # Each speed below its own block: 16,384 samples in 0.375 s.
+    estimated, measured = ended.out.split("a step, measured")
+    assert "the slowest rank is" in estimated
+    assert "43,691 samples/s, without what is between steps" in measured
+    assert "the slowest rank is" not in measured
+
+
+def test_a_damaged_line_of_a_run_is_passed_over_and_named(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    directory.attempt(1).create()
+    events = directory.attempt(1).spool_file(0, "events")
+    writer = SpoolWriter(events)
+    writer.write(EventReport(name=STEP_PARTS, message="", details={"seconds": {"lookup": 0.5}}))
+    writer.close()
+    events.write_bytes(b"garbage\n" + events.read_bytes() + b"\xff\n")
+    directory.spec.write_text(resolve(parse_job(SYNTHETIC)).model_dump_json())
+    ended = dlrm("plan", str(directory.path))
+    assert ended.code == 0, ended.err
+    assert "a step, measured: 500.0 ms" in ended.out
+    assert ended.err.splitlines() == [f"warning: {events}: damaged lines that are passed over: 2"]
+
+
+def test_an_attempt_that_told_no_estimate_has_none_beside_what_it_measured(tmp_path: Path):
+    directory = RunDirectory(tmp_path / "run")
+    assert parts_of_run(directory) == ({}, None)
+    directory.attempt(1).create()
+    writer = SpoolWriter(directory.attempt(1).spool_file(0, "events"))
+    writer.write(EventReport(name=STEP_PARTS, message="", details={"seconds": {"lookup": 0.5}}))
+    writer.close()
+    assert parts_of_run(directory) == ({}, {"lookup": 0.5})
+
+
+def test_terms_of_the_estimate_stand_beside_the_part_they_count_to(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    sharding = {"plan": "table_wise", "transport": "network", "topology": {"flops": 1e10}}
+    ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "sharding": sharding}))
+    assert ended.code == 0, ended.err
+    found = ended.out[ended.out.index("a step, estimated") :].splitlines()[2:9]
+    first = [line[: len("wait_for_sum")].rstrip() for line in found]
+    assert first == ["lookup", "", "", "dense", "give_back", "table_update", "wait_for_sum"]
+    terms = [line.split()[1 if part else 0] for part, line in zip(first, found, strict=True)]
+    assert terms == ["ids", "lookup", "forward", "dense", "backward", "update", "all_reduce"]
+
+
+def test_sizes_are_in_the_units_of_the_document(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    for memory, shown in (("8GiB", "8.0 GiB a machine"), ("8GB", "8.0 GB a machine")):
+        ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": {"memory": memory}}))
+        assert shown in ended.out
+        assert f"of {shown.removesuffix(' a machine')}" in ended.out
+
+
+def test_what_the_figures_depend_on_is_told(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    sharding = {"transport": "network", "exchange_dtype": "fp16"}
+    document = {**SYNTHETIC, "sharding": sharding, "batch": {"global_size": 8192}}
+    document |= {"precision": "bf16", "model": {"embedding_dim": 8, "bottom_mlp": [16, 8]}}
+    ended = dlrm("plan", job_in(tmp_path, document))
+    assert ended.code == 0, ended.err
+    assert "8,192 samples, 4,096 a rank, looked up in chunks of 2,048" in ended.out
+    assert "embedding dimension 8, dense part in bf16" in ended.out
+    assert "pooled embeddings in fp16" in ended.out
+    for figure in ("memory_bandwidth", "intra_node_bandwidth", "flops"):
+        assert figure in ended.out
+    assert "inter_node_bandwidth" not in ended.out
+
+
+def test_a_gpu_that_is_nearly_full_is_noted_with_how_to_keep_some_free() -> None:
+    def planned(gpu_memory: int) -> dict[str, Any]:
+        resources = {"workers_per_node": 1, "gpus_per_worker": 1}
+        sharding = {"plan": "table_wise", "topology": {"gpu_memory": gpu_memory}}
+        return json.loads(
+            line_of_job(resolve(parse_job({**SYNTHETIC, "resources": resources, "sharding": sharding})), None)
+        )
+
+    roomy = planned(80 * 10**9)
+    tight = planned(int(roomy["plan"]["largest_bytes"] / 0.98))
+    noted = "sharding.topology.gpu_memory: the fullest GPU uses 98.0 % of it"
+    assert not any(note.startswith("sharding.topology.gpu_memory") for note in roomy["notes"])
+    assert any(note.startswith(noted) for note in tight["notes"])
+
+
+def test_tables_that_are_alike_are_counted_between_the_first_and_the_last(
+    tmp_path: Path, dlrm: Callable[..., Any]
+) -> None:
+    schema = {"categorical": [{"name": "c{}", "count": 5}]}
+    data = {"train": ["a"], "format": "parquet", "schema": schema, "vocabulary": {"hash_size": 1000}}
+    ended = dlrm("plan", job_in(tmp_path, {"data": data, "sharding": {"plan": "data_parallel"}}))
+    assert ended.code == 0, ended.err
+    assert "5 of c0 … c4" in ended.out
+
+
+def test_figures_that_are_assumed_are_told_of_a_single_rank_too(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    resources = {"workers_per_node": 1, "gpus_per_worker": 1}
+    sharding = {"topology": {"gpu_memory": "80GB", "flops": 1e13}}
+    ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": resources, "sharding": sharding}))
+    assert ended.code == 0, ended.err
+    figures = "memory_bandwidth 2.0 TB/s (assumed), flops 10.0 TFLOP/s (the job's); of what is known better"
+    assert f"goes by, of one rank: {figures}, set it in sharding.topology" in ended.out
+
+
+def test_what_stands_against_a_run_on_this_machine_is_told(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": {"memory": "900TiB"}}))
+    assert ended.code == 0, ended.err
+    assert "resources.memory: 921,600.0 GiB are more than the" in ended.out
+
+
+def test_names_of_others_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = parse_job({**SYNTHETIC, "sharding": {"topology": {"flops": 1e10}}})
+    result = json.loads(line_of_job(resolve(job), None))
+    result |= {"sizes_from": "the prepared rows in /data/[old]/rows", "estimated": None, "measured": None}
+    print_plan(Console(width=400), resolve(job), result)
+    assert "the prepared rows in /data/[old]/rows" in capsys.readouterr().out
+
+
+def test_without_the_dense_part_a_step_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    resolved = resolve(parse_job(SYNTHETIC))
+    result = json.loads(line_of_job(resolved, None)) | {"estimated": None, "measured": None}
+    result["plan"]["step"]["is_dense_known"] = False
+    print_plan(Console(width=400), resolved, result)
+    out = capsys.readouterr().out
+    assert out.count("without the dense part, whose speed is not known") == 2
+    assert "samples/s, without the dense part" in out
+
+
+def test_ranks_in_a_row_are_written_as_a_span():
+    assert spans([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"

@@ -1,0 +1,286 @@
+"""`dlrm prepare`, with the real program."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dlrm.config import parse_job
+from service.cli.documents import read_job
+from service.cli.infer import job_name
+from service.cli.inferred import job_document
+
+N = 4000
+GOOD = "1\t" + "\t".join(["1"] * 13) + "\t" + "\t".join(["0a"] * 26) + "\n"
+
+
+def table() -> pl.DataFrame:
+    """Rows that can be learned from, and columns that cannot."""
+    draw = np.random.default_rng(0)
+    columns = {
+        "click": (draw.random(N) < 0.3).astype(np.int64),
+        "weight": draw.random(N),
+        "price": np.where(draw.random(N) < 0.2, np.nan, draw.normal(10.0, 2.0, N)),
+        "views": (draw.pareto(1.0, N) * 3).astype(np.int64),
+        "hour": draw.integers(0, 24, N),
+        "user_id": draw.integers(0, 500, N),
+        'si"te\n': [f"site, {number}" for number in draw.integers(0, 30, N)],
+        "tags": ["|".join(f"t{n}" for n in range(1 + row % 3)) for row in range(N)],
+        "request": [f"r{row}" for row in range(N)],
+        "version": np.ones(N),
+        "empty": [None] * N,
+    }
+    return pl.DataFrame(columns).with_columns(pl.col("price").fill_nan(None))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_criteo_files_are_prepared_and_figures_told(here: Path, dlrm: Callable[..., Any]) -> None:
+    for day in range(2):
+        lines = [f"{row % 2}{GOOD[1:]}" for row in range(100)]
+        (here / f"day_{day}.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    ended = dlrm("prepare", "day_*.gz", "--output", "packed", "--threads", "1", "--json")
+    assert ended.code == 0, ended.err
+    result = json.loads(ended.out.splitlines()[-1])
+    assert sum(result["num_rows"].values()) == 200
+    assert result["label_rate"] == pytest.approx(0.5)
+    assert result["output"] == "packed"
+    written = sum(file.stat().st_size for file in (here / "packed").rglob("*.*") if file.name != "meta.json")
+    assert result["num_bytes"] == written
+    assert "preparing" in ended.err
+    again = dlrm("prepare", "day_*.gz", "--output", "packed")
+    assert again.code == 2
+    assert "packed" in again.err
+
+
+def test_the_table_at_the_end_names_rows_tables_and_speed(here: Path, dlrm: Callable[..., Any]) -> None:
+    (here / "day.tsv").write_text(GOOD * 50)
+    (here / "job.json").write_text('{"data": {"train": ["day.tsv"]}}')
+    ended = dlrm("prepare", "job.json", "-o", "packed")
+    assert ended.code == 0, ended.err
+    for word in ("to train on", "label rate", "C26", "checksum", "rows/s", "peak memory"):
+        assert word in ended.out
+
+
+def test_bad_rows_within_the_share_are_noted_with_their_line(here: Path, dlrm: Callable[..., Any]) -> None:
+    (here / "day.tsv").write_text(GOOD * 50 + "7\n" + GOOD * 50)
+    (here / "job.json").write_text('{"data": {"train": ["day.tsv"], "max_bad_fraction": 0.1}}')
+    ended = dlrm("prepare", "job.json", "-o", "packed", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out.splitlines()[-1])["num_bad_rows"] == 1
+    assert "day.tsv, line 51" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["day.tsv"], "--output: name the directory"),
+        (["nowhere.tsv", "-o", "x"], "no such file: nowhere.tsv"),
+        (["", "-o", "x"], "an empty text names no file"),
+        (["night_*.tsv", "-o", "x"], "the pattern matches no file: night_*.tsv"),
+        (["job.json", "day.tsv", "-o", "x"], "one job document alone"),
+        (["day.tsv", "job.json", "-o", "x"], "one job document alone"),
+        (["nowhere.toml", "-o", "x"], "nowhere.toml: No such file"),
+        (["rows.parquet", "-o", "x"], "dlrm prepare --infer rows.parquet --output job.toml"),
+        (["rows.csv.gz", "-o", "x"], "dlrm prepare --infer rows.csv.gz --output job.toml"),
+        (["synthetic.json", "-o", "x"], "format synthetic is ready"),
+        (["missing.json", "-o", "x"], "data.train.0: no such file"),
+        (["bad.tsv", "-o", "x"], "bad.tsv, line 2, label"),
+        (["empty.tsv", "-o", "x"], "the file is empty"),
+        (["emptiness", "-o", "x"], "the directory holds no data files: emptiness"),
+        (["day.tsv", "-o", "day.tsv"], "day.tsv"),
+        (["day.tsv", "-o", "x", "--extend", "nowhere"], "--extend nowhere: no such directory"),
+        (["day.tsv", "-o", "x", "--extend", "emptiness"], "emptiness"),
+        (["day.tsv", "-o", "x", "--label", "y"], "--label: not with"),
+        (["day.tsv", "--infer", "--extend", "x"], "--extend: not with --infer"),
+        (["day.tsv", "--infer", "-o", "x.json"], "call it .toml"),
+        (["rows.csv", "--infer", "-o", "taken.toml"], "taken.toml: exists already"),
+        (["rows.csv", "--infer", "-o", "nowhere/job.toml"], "nowhere/job.toml: No such file"),
+        (["rows.csv", "--infer", "--label", "clik"], "no column 'clik'"),
+        (["unclear.csv", "--infer"], "columns of 0 and 1 are: bought, seen"),
+        (["day.tsv", "--infer"], "looks like Criteo TSV"),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_to_do(
+    here: Path, dlrm: Callable[..., Any], arguments: list[str], said: str
+) -> None:
+    (here / "day.tsv").write_text(GOOD * 50)
+    (here / "bad.tsv").write_text(GOOD + "2" + GOOD[1:] + GOOD * 50)
+    (here / "empty.tsv").touch()
+    (here / "emptiness").mkdir()
+    (here / "rows.parquet").touch()
+    (here / "rows.csv.gz").write_bytes(b"x")
+    (here / "rows.csv").write_text("click,x\n0,5\n1,7\n")
+    (here / "unclear.csv").write_text("bought,seen,x\n0,1,5\n1,0,7\n")
+    (here / "taken.toml").touch()
+    (here / "job.json").write_text('{"data": {"train": ["day.tsv"]}}')
+    (here / "missing.json").write_text('{"data": {"train": ["night.tsv"]}}')
+    (here / "synthetic.json").write_text('{"data": {"format": "synthetic"}}')
+    before = {path.name for path in here.iterdir()}
+    ended = dlrm("prepare", *arguments)
+    assert ended.code == 2
+    (line,) = [line for line in ended.err.splitlines() if line.startswith("error:")]
+    assert said in line
+    assert {path.name for path in here.iterdir()} == before
+
+
+def test_an_interrupt_leaves_what_the_next_call_goes_on_from(here: Path) -> None:
+    (here / "day.tsv").write_text(GOOD * 400_000)
+    command = [sys.executable, "-m", "service.cli", "prepare", "day.tsv", "-o", "packed", "--json"]
+    preparing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert preparing.stderr is not None
+    next(line for line in preparing.stderr if line.startswith("preparing"))
+    os.kill(preparing.pid, signal.SIGINT)
+    _, said = preparing.communicate()
+    assert preparing.returncode == 75
+    assert "the same call goes on" in said
+    assert not (here / "packed").exists()
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert sum(json.loads(ended.stdout)["num_rows"].values()) == 400_000
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_an_inferred_document_prepares_as_it_stands(here: Path, dlrm: Callable[..., Any], kind: str) -> None:
+    (here / "logs").mkdir()
+    if kind == "parquet":
+        table().with_columns(pl.col("tags").str.split("|")).write_parquet(here / "logs" / "day 1.parquet")
+        site = 'si"te\n'
+    else:
+        table().rename({'si"te\n': "site"}).write_csv(here / "logs" / "day 1.csv")
+        site = "site"
+    ended = dlrm("prepare", "--infer", "logs", "--output", "job.toml")
+    assert ended.code == 0, ended.err
+    document, job = read_job(here / "job.toml")
+    assert document["data"]["train"] == ["logs"]
+    assert parse_job(document) == job
+    schema = job.data.table_schema
+    assert schema is not None
+    assert (schema.label, schema.weight) == ("click", "weight")
+    assert {column.name: column.transform for column in schema.dense} == {"price": "standardise", "views": "log"}
+    assert {column.name: (column.type, column.multi_hot) for column in schema.categorical} == {
+        "hour": ("integer", False),
+        "user_id": ("integer", False),
+        site: ("string", False),
+        "tags": ("string", True),
+    }
+    text = (here / "job.toml").read_text()
+    for name, why in (("request", "of its own in every row"), ("version", "constant"), ("empty", "missing")):
+        assert any(f'"{name}": ' in line and why in line for line in text.splitlines() if line.startswith("#"))
+    prepared = dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1", "--json")
+    assert prepared.code == 0, prepared.err
+    result = json.loads(prepared.out.splitlines()[-1])
+    assert sum(result["num_rows"].values()) == N
+    assert list(result["table_sizes"]) == [column.name for column in schema.categorical]
+
+
+@pytest.mark.slow
+def test_a_document_that_cannot_be_trained_is_written_and_said_to(here: Path, dlrm: Callable[..., Any]) -> None:
+    num_columns = 10_001
+    lines = [",".join(["click", *(f"x{column}" for column in range(num_columns))])]
+    lines += [",".join([str(row % 2), *[f"{row}.5"] * num_columns]) for row in range(6)]
+    (here / "rows.csv").write_text("\n".join(lines) + "\n")
+    ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
+    assert ended.code == 0, ended.err
+    assert "wrote job.toml: 10001 dense, 0 categorical" in ended.err
+    assert "cannot be trained from as it stands" in ended.err
+    assert "data.schema.dense" in ended.err
+    assert '"x10000"' in (here / "job.toml").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("value", "counts", "none"),
+    [("{row}.5", "1 dense, 0 categorical", "categorical"), ("s{row}", "0 dense, 1 categorical", "dense")],
+)
+def test_columns_of_one_kind_are_enough_to_train_from(
+    here: Path, dlrm: Callable[..., Any], value: str, counts: str, none: str
+) -> None:
+    rows = [f"{row % 2},{value.format(row=row % 9)}" for row in range(300)]
+    (here / "rows.csv").write_text("\n".join(["click,x", *rows]) + "\n")
+    ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
+    assert ended.code == 0, ended.err
+    assert f"wrote job.toml: {counts}" in ended.err
+    assert "dlrm train job.toml" in ended.err
+    assert f"{none} = []  # none was found" in (here / "job.toml").read_text()
+    inspected = dlrm("data", "inspect", "job.toml", "--json")
+    assert inspected.code == 0, inspected.err
+    assert dlrm("data", "inspect", "job.toml", "--html", "page.html").code == 0
+    prepared = dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1")
+    assert prepared.code == 0, prepared.err
+    of_packed = dlrm("data", "inspect", "packed", "--json")
+    assert of_packed.code == 0, of_packed.err
+    for answer in (inspected, of_packed):
+        report = json.loads(answer.out.splitlines()[-1])
+        assert (len(report["dense"]), len(report["categorical"])) == ((0, 1) if none == "dense" else (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "size"), [(4000, 256), (327_346, 1024), (5_000_000, 16_384), (10**9, 16_384), (None, None)]
+)
+def test_the_batch_that_is_inferred_leaves_enough_steps(num_rows: int | None, size: int | None) -> None:
+    inferred = {
+        "format": "parquet",
+        "num_rows_looked_at": 10,
+        "num_rows": num_rows,
+        "num_files": 1,
+        "label": "y",
+        "label_why": "",
+        "weight": None,
+        "delimiter": None,
+        "columns": None,
+        "choices": [],
+    }
+    document = tomllib.loads(job_document(inferred, ["a.parquet"], "a"))
+    assert document.get("batch", {}).get("global_size") == size
+    assert num_rows is None or size == 256 or 0.9 * num_rows / size >= 200
+
+
+def test_names_that_a_terminal_would_obey_are_written_out(here: Path, dlrm: Callable[..., Any]) -> None:
+    name = "x\x1b[31m\x9b2J\u202e[/bold]"
+    rows = "".join(f"{row % 2},{row % 5},{row / 7}\n" for row in range(300))
+    (here / "rows.csv").write_text(f'click,"{name}",price\n{rows}')
+    ended = dlrm("prepare", "--infer", "rows.csv")
+    assert ended.code == 0, ended.err
+    assert all(letter.isprintable() or letter == "\n" for letter in ended.out)
+    document = tomllib.loads(ended.out)
+    assert document["data"]["schema"]["categorical"][0]["name"] == name
+    (here / "job.toml").write_text(ended.out)
+    for arguments in (["prepare", "job.toml", "-o", "packed"], ["data", "inspect", "job.toml"]):
+        ended = dlrm(*arguments)
+        assert ended.code == 0, ended.err
+        assert r"x\x1b[31m\x9b2J\u202e[/bold]" in ended.out
+        assert all(letter.isprintable() or letter == "\n" for letter in ended.out + ended.err)
+
+
+def test_without_an_output_the_document_goes_to_stdout(here: Path, dlrm: Callable[..., Any]) -> None:
+    (here / "rows.csv").write_text("0,a,2.5\n1,b,3.5\n")
+    ended = dlrm("prepare", "--infer", "rows.csv", "--label", "column_1")
+    assert ended.code == 0, ended.err
+    (here / "job.toml").write_text(ended.out)
+    _, job = read_job(here / "job.toml")
+    assert job.data.table_schema is not None
+    assert job.data.table_schema.columns == ["column_1", "column_2", "column_3"]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [("logs/day 1.csv.gz", "day-1"), ("s3://b/logs/*.parquet", "inferred"), ("x" * 99 + ".csv", "x" * 63)],
+)
+def test_a_job_is_named_after_its_files(source: str, name: str) -> None:
+    assert job_name(source) == name
+    assert parse_job({"name": name, "data": {"format": "synthetic"}}).name == name

@@ -1,0 +1,91 @@
+"""What `dlrm train --profile` shows."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dlrm.record import (
+    PART_WORDS,
+    EndReason,
+    OperatorTime,
+    Outcome,
+    ProfileDirectory,
+    RunDirectory,
+    StepProfile,
+)
+from service.cli.profile import BETWEEN_STEPS, REST, WORDS, print_profile
+from service.cli.train import result_of
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ProfileDirectory:
+    directory = ProfileDirectory(tmp_path)
+    for rank, dense in ((0, 0.06), (1, 0.08)):
+        StepProfile(
+            rank=rank,
+            first_step=6,
+            num_steps=3,
+            seconds_per_step=0.1,
+            parts={"lookup": 0.01, "dense": dense},
+            operators=[OperatorTime(name="[kept]mm", seconds_per_step=0.05, calls_per_step=1234.0)],
+        ).write(directory.figures(rank))
+    return directory
+
+
+def shown(directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    print_profile(Console(width=160), directory)
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_parts_come_with_their_share_and_the_slowest_rank(
+    directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(directory, capsys)
+    assert ["lookup", "10.00", "10.0", "%", "10.00", *PART_WORDS["lookup"].split()] in lines
+    assert ["dense", "60.00", "60.0", "%", "80.00", *PART_WORDS["dense"].split()] in lines
+    assert ["between", "steps", "30.00", "30.0", "%", "30.00", *WORDS[BETWEEN_STEPS].split()] in lines
+    assert ["[kept]mm", "50.00", "50.0", "%", "1,234"] in lines
+    assert [*REST.split(), "50.00", "50.0", "%", "-"] in lines
+    assert ["part", "rank", "0,", "ms", "a", "step", "share", "slowest", "rank,", "ms"] in lines
+    text = " ".join(word for line in lines for word in line)
+    assert "100.0 ms, mean of steps 6 to 8, behind 5 to warm up" in text
+    assert str(directory.trace(0)) in text
+    assert str(directory.trace(1)) in text
+
+
+def test_steps_without_others_before_them_say_so(
+    directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for profile in directory.read():
+        profile.model_copy(update={"first_step": 1}).write(directory.figures(profile.rank))
+    text = " ".join(word for line in shown(directory, capsys) for word in line)
+    assert "mean of steps 1 to 3, behind none to warm up" in text
+
+
+def test_operators_at_the_same_time_leave_no_rest(
+    directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (profile, _) = directory.read()
+    several = [OperatorTime(name="mm", seconds_per_step=0.15, calls_per_step=2.0)]
+    profile.model_copy(update={"operators": several}).write(directory.figures(0))
+    assert REST.split()[0:2] not in [line[:2] for line in shown(directory, capsys)]
+
+
+def test_a_run_without_a_profile_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "the run ended before the steps" in " ".join(shown(ProfileDirectory(tmp_path), capsys)[0])
+
+
+def test_the_json_line_names_the_profile_that_was_left(directory: ProfileDirectory, tmp_path: Path) -> None:
+    run, outcome = RunDirectory(tmp_path / "run"), Outcome(state="succeeded", reason=EndReason.COMPLETED, message="")
+    assert result_of(run, outcome, [], directory)["profile"] == str(directory.path)
+    for nothing in (ProfileDirectory(tmp_path / "empty"), None):
+        assert result_of(run, outcome, [], nothing)["profile"] is None
+
+
+def test_the_help_teaches_where_profiles_lie(dlrm: Callable[..., object]) -> None:
+    text = " ".join(str(dlrm("train", "--help").out).split())  # pyright: ignore[reportAttributeAccessIssue]
+    assert "--profile" in text
+    assert "attempt-N/profile" in text
+    assert "ui.perfetto.dev" in text

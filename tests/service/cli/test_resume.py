@@ -1,0 +1,114 @@
+"""`dlrm train --resume`: what it goes on with, and what it refuses before anything is written."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlrm.config import parse_job, resolve
+from dlrm.record import EndReason, Outcome, RunDirectory, run_lock
+from tests.service.cli.conftest import Ended
+
+Command = Callable[..., Ended]
+DOCUMENT: dict[str, Any] = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 50}},
+    "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
+    "batch": {"global_size": 1024},
+}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    """Of a run that was stopped in its first attempt."""
+    directory = RunDirectory(tmp_path / "run")
+    directory.attempt(1).create()
+    directory.spec.write_text(resolve(parse_job(DOCUMENT)).model_dump_json())
+    end(directory, Outcome(state="stopped", reason=EndReason.STOP_REQUESTED))
+    return directory
+
+
+def end(directory: RunDirectory, outcome: Outcome) -> None:
+    directory.attempt(1).outcome.write_text(outcome.model_dump_json())
+
+
+def write_job(path: Path, **changes: Any) -> Path:
+    path.write_text(json.dumps({**DOCUMENT, **changes}))
+    return path
+
+
+def left_in(directory: RunDirectory) -> list[str]:
+    return sorted(path.name for path in directory.path.iterdir())
+
+
+def test_settings_that_make_it_another_run_are_each_named_and_nothing_is_written(
+    dlrm: Command, directory: RunDirectory, tmp_path: Path
+) -> None:
+    changes = {"batch": {"global_size": 2048}, "run": {"seed": 3, "epochs": 2, "checkpoint_every_seconds": 5}}
+    job = write_job(tmp_path / "job.json", **changes)
+    before = (left_in(directory), directory.spec.read_bytes())
+    ended = dlrm("train", str(job), "--resume", str(directory.path))
+    assert ended.code == 2
+    assert f"{job}: batch.global_size is 2048, and was 1024" in ended.err
+    assert f"{job}: run.seed is 3, and was 0" in ended.err
+    assert f"{job}: run.epochs is 2, and was 1" in ended.err
+    assert "checkpoint_every_seconds" not in ended.err
+    assert (left_in(directory), directory.spec.read_bytes()) == before
+
+
+def test_a_run_that_has_succeeded_says_so_and_answers_with_its_result(dlrm: Command, directory: RunDirectory) -> None:
+    end(directory, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=18, metrics={"auc": 0.75}))
+    directory.model.mkdir()
+    ended = dlrm("train", "--resume", str(directory.path), "--json")
+    assert ended.code == 0
+    assert f"{directory.path} has succeeded before: there is nothing left to do" in ended.err
+    result = json.loads(ended.out)
+    assert (result["state"], result["auc"], result["model"]) == ("succeeded", 0.75, str(directory.model))
+    assert not directory.attempt(2).path.exists()
+
+
+def test_a_run_that_has_succeeded_says_that_it_leaves_no_profile(dlrm: Command, directory: RunDirectory) -> None:
+    end(directory, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=18))
+    directory.model.mkdir()
+    ended = dlrm("train", "--resume", str(directory.path), "--profile")
+    assert ended.code == 0
+    assert "nothing left to do; no profile, since no step is made" in ended.err
+
+
+def test_a_run_that_another_process_works_on_is_left_alone(dlrm: Command, directory: RunDirectory) -> None:
+    with run_lock(directory):
+        ended = dlrm("train", "--resume", str(directory.path))
+    assert ended.code == 1
+    assert f"{directory.path} is in use by process {os.getpid()}: wait for it, or stop it" in ended.err
+    assert not directory.attempt(2).path.exists()
+
+
+def test_a_directory_that_holds_no_run_is_refused(dlrm: Command, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere"):
+        ended = dlrm("train", "--resume", str(path))
+        assert ended.code == 2
+        assert f"{path}: not the directory of a run: there is no spec.json in it" in ended.err
+
+
+def test_a_spec_that_is_damaged_names_its_field(dlrm: Command, directory: RunDirectory) -> None:
+    directory.spec.write_text("{}")
+    ended = dlrm("train", "--resume", str(directory.path))
+    assert ended.code == 2
+    assert f"{directory.spec}: job: required, but missing" in ended.err
+
+
+def test_neither_a_job_nor_a_run_is_refused_and_so_are_two_directories(dlrm: Command, directory: RunDirectory) -> None:
+    ended = dlrm("train")
+    assert (ended.code, "name a JOB, or a run to go on with: --resume" in ended.err) == (2, True)
+    ended = dlrm("train", "--resume", str(directory.path), "--run-directory", "elsewhere")
+    assert (ended.code, "stays in its own directory" in ended.err) == (2, True)
+
+
+def test_a_new_run_in_the_directory_of_another_hints_at_going_on(
+    dlrm: Command, directory: RunDirectory, tmp_path: Path
+) -> None:
+    ended = dlrm("train", str(write_job(tmp_path / "job.json")), "--run-directory", str(directory.path))
+    assert ended.code == 2
+    assert "name another with --run-directory, or go on with it: --resume" in ended.err

@@ -1,0 +1,197 @@
+"""`dlrm train` and `dlrm evaluate` with the real trainer."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlrm.record import EXIT_STOPPED
+
+pytestmark = pytest.mark.slow
+
+DOCUMENT: dict[str, Any] = {
+    "name": "small",
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 50}},
+    "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
+    "batch": {"global_size": 1024},
+}
+
+
+@pytest.fixture(autouse=True)
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where raw data is prepared to; not where tests before have left theirs."""
+    directory = tmp_path / "prepared"
+    monkeypatch.setenv("DLRM_STATE_DIRECTORY", str(tmp_path / "state"))
+    monkeypatch.setenv("DLRM_PREPARED_DIRECTORY", str(directory))
+    return directory
+
+
+def write_job(directory: Path, **changes: object) -> Path:
+    path = directory / "job.json"
+    path.write_text(json.dumps({**DOCUMENT, **changes}))
+    return path
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "service.cli", *map(str, arguments)]
+
+
+def interrupted(*arguments: object, cwd: Path) -> str:
+    """What `dlrm train` says on stderr that is interrupted while it trains."""
+    training = subprocess.Popen(
+        command("train", *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=cwd
+    )
+    assert training.stderr is not None
+    heard: list[str] = []
+    for line in training.stderr:
+        heard.append(line)
+        if " step " in line:
+            os.kill(training.pid, signal.SIGINT)
+            break
+    heard += training.stderr
+    assert training.wait() == EXIT_STOPPED, "".join(heard)
+    return "".join(heard)
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+
+
+def test_the_last_line_of_train_is_its_result_and_the_model_can_be_evaluated(tmp_path: Path) -> None:
+    job = write_job(tmp_path, batch={"global_size": 512}, moments={"every": 1})
+    ended = run("train", job, "--json", "--run-directory", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout.splitlines()[-1])
+    assert (result["state"], result["reason"]) == ("succeeded", "completed")
+    assert 0.0 < result["auc"] < result["best_possible_auc"] < 1.0
+    assert result["samples_per_second"] > 0
+    assert result["noise_scale"] > 0
+    assert result["largest_useful_batch"] in {2.0**power for power in range(25)}
+    assert result["run_directory"] == str(tmp_path / "run")
+    assert "chunk_size" in ended.stderr
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())
+    assert spec["data_roots"] is None
+    evaluated = run("evaluate", result["model"], "--json")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert json.loads(evaluated.stdout)["auc"] == pytest.approx(result["auc"], abs=1e-4)
+
+
+def test_a_profiled_run_says_where_its_steps_went_on_every_rank(tmp_path: Path) -> None:
+    job = write_job(tmp_path, resources={"workers_per_node": 2})
+    ended = run("train", job, "--profile", "--run-directory", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    assert "where a step went: " in ended.stdout
+    for part in ("lookup", "dense", "agree", "table_update", "optimizer"):
+        assert f"\n{part} " in ended.stdout
+    left = {path.name for path in (tmp_path / "run" / "attempt-1" / "profile").iterdir()}
+    assert left == {f"rank-{rank}{suffix}" for rank in (0, 1) for suffix in (".json", ".trace.json.gz")}
+
+
+def test_rows_named_relative_to_the_job_file_that_are_bad_end_in_exit_code_2(tmp_path: Path) -> None:
+    (tmp_path / "rows.tsv").write_text("1\tnot a Criteo row\n")
+    job = write_job(tmp_path, data={"train": ["rows.tsv"]})
+    ended = run("train", job, "--run-directory", tmp_path / "run")
+    assert ended.returncode == 2
+    assert "bad_input" in ended.stderr
+    assert "rows.tsv" in ended.stderr
+
+
+def test_raw_rows_are_prepared_once_in_the_directory_of_the_settings(tmp_path: Path, prepared: Path) -> None:
+    rows = [f"{row % 2}\t" + "\t".join([str(row % 7)] * 39) + "\n" for row in range(3000)]
+    (tmp_path / "rows.tsv").write_text("".join(rows))
+    job = write_job(tmp_path, data={"train": ["rows.tsv"]})
+    first = run("train", job, "--run-directory", tmp_path / "run")
+    assert first.returncode == 0, first.stderr
+    assert "preparing" in first.stderr
+    assert json.loads((tmp_path / "run" / "spec.json").read_text())["data_cache"] == str(prepared)
+    (entry,) = prepared.glob("*/meta.json")
+    written = entry.stat().st_mtime_ns
+    assert run("train", job, "--run-directory", tmp_path / "again").returncode == 0
+    assert entry.stat().st_mtime_ns == written
+
+
+def test_an_interrupt_stops_after_a_checkpoint(tmp_path: Path) -> None:
+    job = write_job(tmp_path, run={"epochs": 1000, "eval_every_fraction": 1.0})
+    training = subprocess.Popen(
+        command("train", job, "--json", "--run-directory", tmp_path / "run"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert training.stderr is not None
+    next(line for line in training.stderr if line.startswith("training"))
+    os.kill(training.pid, signal.SIGINT)
+    out, said = training.communicate()
+    assert training.returncode == EXIT_STOPPED
+    assert json.loads(out.splitlines()[-1])["state"] == "stopped"
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    assert said.count(str(checkpoint)) == 1
+
+
+def test_a_stop_names_the_command_that_goes_on_with_the_run_to_the_same_model(tmp_path: Path) -> None:
+    job = write_job(tmp_path, run={"epochs": 60})
+    said = interrupted(job, "--run-directory", tmp_path / "my run", cwd=tmp_path)
+    assert "stopped (stop_requested): " in said
+    beginning = "the newest checkpoint is of step "
+    (hint,) = [line for line in said.splitlines() if line.startswith(beginning)]
+    step, _, line = hint.removeprefix(beginning).partition("; to go on: ")
+    assert line == "dlrm train --resume 'my run'"
+    went_on = subprocess.run(command(*shlex.split(line)[1:]), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert went_on.returncode == 0, went_on.stderr
+    assert f"attempt 2: the newest checkpoint is of step {step} of 1,080" in went_on.stderr
+    assert f"\ngoes on from step {step} of 1,080: " in went_on.stderr
+    alone = run("train", job, "--run-directory", tmp_path / "alone")
+    assert alone.returncode == 0, alone.stderr
+    weights = Path("model", "model.safetensors")
+    assert (tmp_path / "my run" / weights).read_bytes() == (tmp_path / "alone" / weights).read_bytes()
+
+
+def test_a_run_goes_on_with_a_changed_document(tmp_path: Path) -> None:
+    epochs = {"epochs": 60}
+    said = interrupted(write_job(tmp_path, run=epochs), "--run-directory", "run", cwd=tmp_path)
+    assert "; to go on: " in said
+    changes = {"run": {**epochs, "eval_every_fraction": 0.5}, "resources": {"workers_per_node": 1}}
+    changed = write_job(tmp_path, **changes, batch={"global_size": 1024, "chunk_size": 100})
+    ended = run("train", changed, "--resume", tmp_path / "run", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["num_steps"] == 1080
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())
+    assert (spec["chunk_size"], spec["job"]["resources"]["workers_per_node"]) == (100, 1)
+
+
+def test_a_run_without_a_checkpoint_begins_from_the_start_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "rows.tsv").write_text("1\tnot a Criteo row\n")
+    job = write_job(tmp_path, data={"train": ["rows.tsv"]})
+    failed = run("train", job, "--run-directory", tmp_path / "run")
+    assert failed.returncode == 2
+    assert "--resume" not in failed.stderr
+    rows = [f"{row % 2}\t" + "\t".join([str(row % 7)] * 39) + "\n" for row in range(3000)]
+    (tmp_path / "rows.tsv").write_text("".join(rows))
+    ended = run("train", "--resume", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    assert f"attempt 2 begins from the start: {tmp_path / 'run'} has no checkpoint" in ended.stderr
+
+
+def test_a_damaged_checkpoint_is_warned_of_before_training_and_no_step_is_promised_from_it(tmp_path: Path) -> None:
+    job = write_job(tmp_path, run={"epochs": 60})
+    interrupted(job, "--run-directory", "run", cwd=tmp_path)
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    damaged = max(
+        (file for file in checkpoint.rglob("*") if file.name != "COMPLETE"), key=lambda file: file.stat().st_size
+    )
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    ended = run("train", "--resume", tmp_path / "run", "--json")
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stderr.splitlines()
+    (warning,) = [number for number, line in enumerate(lines) if line.startswith("warning: ")]
+    assert f"{checkpoint} is passed over: " in lines[warning]
+    begun = lines.index("begins from the start: no checkpoint is whole")
+    assert warning < begun < next(number for number, line in enumerate(lines) if " step " in line and "loss" in line)
+    assert "goes on from" not in ended.stderr
+    assert len(json.loads(ended.stdout)["warnings"]) == 1

@@ -1,0 +1,55 @@
+"""Requests for plans, as hypothesis draws them."""
+
+from hypothesis import strategies as st
+
+from sharding.planner import Dense, PlanRequest, Rule, Table, Topology
+from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES
+
+TYPES = ("auto", *SHARDING_TYPES)
+
+
+def tables_of(sizes: list[int], dim: int = 16) -> tuple[Table, ...]:
+    return tuple(Table(f"t{number}", rows, dim) for number, rows in enumerate(sizes))
+
+
+def topology_of(num_nodes: int, ranks_per_node: int, *, device: str = "cpu", memory_bytes: int = 10**12) -> Topology:
+    return Topology(
+        num_nodes=num_nodes,
+        ranks_per_node=ranks_per_node,
+        device="cuda" if device == "cuda" else "cpu",
+        memory_bytes=memory_bytes,
+        memory_bandwidth=2e10,
+        intra_node_bandwidth=3e9,
+        inter_node_bandwidth=1e9,
+        flops=1e11,
+    )
+
+
+def request_of(tables: tuple[Table, ...], topology: Topology, **fields: object) -> PlanRequest:
+    settings: dict[str, object] = {"global_size": 4096, "chunk_size": 512, "dense": Dense({"activations": 1000}, 400)}
+    return PlanRequest(tables, topology, **(settings | fields))  # pyright: ignore[reportArgumentType]
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> PlanRequest:
+    """Of up to 12 ranks and 20 tables, with room for all, of any type that the optimizer allows."""
+    topology = topology_of(
+        draw(st.integers(1, 3)), draw(st.integers(1, 4)), device=draw(st.sampled_from(["cpu", "cuda"]))
+    )
+    tables = tuple(
+        Table(f"t{number}", rows, draw(st.sampled_from([4, 6, 16, 64])), draw(st.sampled_from([0.5, 1.0, 20.0])))
+        for number, rows in enumerate(draw(st.lists(st.integers(1, 5_000_000), max_size=20)))
+    )
+    optimizer = draw(st.sampled_from(["sgd", "rowwise_adagrad", "adagrad"]))
+    types = [kind for kind in TYPES if optimizer != "rowwise_adagrad" or kind not in COLUMN_TYPES]
+    is_one_memory = topology.num_nodes == 1 and topology.device == "cpu"
+    return request_of(
+        tables,
+        topology,
+        global_size=draw(st.sampled_from([64, 32_768])),
+        optimizer=optimizer,
+        exchange_dtype=draw(st.sampled_from(["fp32", "fp16"])),
+        transport=draw(st.sampled_from(["memory", "network"])) if is_one_memory else "network",
+        plan=draw(st.sampled_from(types)),
+        rules=(Rule("t1*", draw(st.sampled_from(types))),) if len(tables) > 1 else (),
+    )

@@ -1,0 +1,36 @@
+"""Plans over ranks with room for whatever comes, at round figures: where only proportions count."""
+
+from collections.abc import Sequence
+
+from sharding.planner import Plan, PlanRequest, Table, Topology, plan_of
+from sharding.planner.types import TableOptimizerName
+from tests.sharding.planner.made_requests import topology_of
+
+ROOM_BYTES = 2**62
+
+
+def plain_topology(num_nodes: int, ranks_per_node: int, *, device: str = "cpu") -> Topology:
+    return topology_of(num_nodes, ranks_per_node, device=device, memory_bytes=ROOM_BYTES)
+
+
+def plain_plan(
+    tables: Sequence[Table],
+    world_size: int,
+    choice: str,
+    *,
+    optimizer: TableOptimizerName = "sgd",
+    ranks_per_node: int | None = None,
+) -> Plan:
+    """ranks_per_node: all of them, where nothing is said."""
+    per_node = ranks_per_node or world_size
+    topology = plain_topology(world_size // per_node, per_node)
+    request = PlanRequest(
+        tuple(tables),
+        topology,
+        global_size=32_768,
+        chunk_size=2_048,
+        optimizer=optimizer,
+        transport="memory" if topology.num_nodes == 1 else "network",
+        plan=choice,  # pyright: ignore[reportArgumentType]
+    )
+    return plan_of(request)

@@ -1,0 +1,133 @@
+"""What this machine has, and the file that speeds are kept in."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sharding.planner import machine
+from sharding.planner.machine import Speeds, speeds
+
+KNOWN = Speeds(one_copy=1e10, all_copies=2e10, loopback=1e9, flops=None, flops_bf16=None)
+
+
+def not_installed(name: str) -> str:
+    raise PackageNotFoundError(name)
+
+
+def test_cores_and_memory_are_within_those_of_the_machine():
+    assert 1 <= machine.num_cores() <= os.cpu_count()  # pyright: ignore[reportOperatorIssue]
+    assert 2**28 < machine.memory_bytes() <= psutil.virtual_memory().total
+
+
+def test_limits_of_the_cgroup_and_of_all_above_it_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Both versions, as a container has them mounted."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "memory.max").write_text("900000000\n")
+    (own / "memory.max").write_text("max\n")
+    (own / "cpu.max").write_text("100000 100000\n")
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("800000000\n")
+    lines = machine._lines
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
+    told = {Path("/proc/self/cgroup"): ["0::/own", "4:memory:/"]}
+    monkeypatch.setattr(machine, "_lines", lambda path: told.get(path) or lines(path))
+    assert machine.memory_bytes() == 800_000_000
+    assert machine.num_cores() == 1
+
+
+def test_speeds_are_measured_once_however_many_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    measured: list[None] = []
+
+    def measure() -> Speeds:
+        measured.append(None)
+        return KNOWN
+
+    monkeypatch.setattr(machine, "measure", measure)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(speeds, [tmp_path] * 8))
+    assert found == [KNOWN] * 8
+    assert len(measured) == 1
+    assert speeds(tmp_path) == KNOWN
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"a": 1}', '{"a": {"one_copy": "fast"}}'])
+def test_a_damaged_file_is_measured_anew(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    (tmp_path / "machine.json").write_text(content)
+    assert speeds(tmp_path) == KNOWN
+    assert KNOWN.one_copy in [
+        found["one_copy"] for found in json.loads((tmp_path / "machine.json").read_text()).values()
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["0.0", "-1e9", "NaN", "Infinity"])
+@pytest.mark.parametrize("figure", ["one_copy", "loopback", "flops"])
+def test_a_speed_that_is_none_is_measured_anew(
+    wrong: str, figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    assert speeds(tmp_path) == KNOWN
+    path = tmp_path / "machine.json"
+    (key,) = kept = json.loads(path.read_text())
+    kept[key][figure] = float(wrong)
+    path.write_text(json.dumps(kept))
+    assert speeds(tmp_path) == KNOWN
+    assert json.loads(path.read_text())[key][figure] == getattr(KNOWN, figure)
+
+
+def test_with_torch_and_without_it_is_measured_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with_torch = replace(KNOWN, flops=1e11)
+    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    with monkeypatch.context() as without_torch:
+        without_torch.setattr(machine, "version", not_installed)
+        assert speeds(tmp_path) == KNOWN
+    monkeypatch.setattr(machine, "measure", lambda: with_torch)
+    assert speeds(tmp_path) == with_torch
+    monkeypatch.setattr(machine, "version", not_installed)
+    assert speeds(tmp_path) == KNOWN
+
+
+def test_where_nothing_can_be_kept_the_same_is_assumed_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    (tmp_path / "file").write_text("")
+    assert speeds(tmp_path / "file" / "below") == machine.ASSUMED
+
+
+def test_a_user_without_a_home_directory_has_the_same_assumed(monkeypatch: pytest.MonkeyPatch):
+    """As a container has it whose user has no name."""
+
+    def no_entry(uid: int):
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", no_entry)
+    assert speeds() == machine.ASSUMED
+
+
+def test_a_measurement_that_fails_is_tried_anew_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machine.sys, "executable", "/bin/false")
+    assert speeds(tmp_path) == machine.ASSUMED
+    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    assert speeds(tmp_path) == KNOWN
+
+
+@pytest.mark.slow
+def test_the_measurement_finds_figures_of_a_machine():
+    said = subprocess.run(
+        [sys.executable, "-m", "sharding.planner.measure", "2"], capture_output=True, text=True, check=True
+    )
+    found = Speeds(**json.loads(said.stdout))
+    assert 1e8 < found.one_copy <= found.all_copies < 1e13
+    assert 1e7 < found.loopback < 1e12
+    assert found.flops is not None
+    assert 1e8 < found.flops < 1e14
