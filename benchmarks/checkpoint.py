@@ -23,7 +23,7 @@ from dlrm.train.batch import DeviceBatch
 from dlrm.train.build import Parts
 from dlrm.train.progress import Progress
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import Wishes
+from sharding.comm.step_vote import StepVote
 
 WORLD_SIZE = 2
 DEFAULT_INTERVAL_SECONDS = 600
@@ -87,7 +87,7 @@ def _timed_step(parts: Parts, batches: Iterator[DeviceBatch], saver: Saver) -> t
     """Seconds of one more step, and whether no rank was writing any more when it began."""
     batch = next(batches)
     started = time.monotonic()
-    result = parts.step(batch, RATES, Wishes(is_ready_to_save=saver.is_idle))
+    result = parts.step(batch, RATES, StepVote(is_ready_to_save=saver.is_idle))
     return time.monotonic() - started, result.is_save_due
 
 

@@ -17,7 +17,7 @@ from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.stop import StopRequest
 from dlrm.train.run import run
-from sharding.comm.process_groups import Ranks, joined_ranks
+from sharding.comm.process_groups import Ranks, join_process_groups
 
 
 class Results:
@@ -45,7 +45,7 @@ def alone() -> Iterator[Ranks]:
     """A process group of this process alone."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "RANK": "0", "WORLD_SIZE": "1"}
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with joined_ranks() as ranks:
+    with join_process_groups() as ranks:
         yield ranks
 
 

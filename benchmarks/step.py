@@ -17,7 +17,7 @@ from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape, on_ranks
 from dlrm.config import ConfigError
 from dlrm.train.build import Parts
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import Wishes, told_by_all
+from sharding.comm.step_vote import StepVote, all_gather_object
 
 NUM_WARM, MIN_STEPS = 2, 2
 
@@ -72,14 +72,14 @@ def _measure(parts: Parts, shape: Shape, ranks: Ranks, seconds: float) -> Measur
         dist.barrier(ranks.dense_group)
         is_last = num_steps >= MIN_STEPS - 1 and taken >= seconds
         started = time.perf_counter()
-        result = parts.step(batch, RATES, Wishes(is_stop_requested=is_last))
+        result = parts.step(batch, RATES, StepVote(is_stop_requested=is_last))
         if batch.index >= NUM_WARM:
             taken += time.perf_counter() - started
             num_steps += 1
         if result.is_stop_requested:
             break
     by_part = {part: total / num_steps for part, total in parts.step.clock.seconds.items()}
-    told = told_by_all(ranks.background_group, (by_part, peak_memory()))
+    told = all_gather_object(ranks.background_group, (by_part, peak_memory()))
     return Measured(
         samples_per_second=shape.batch_size * num_steps / taken,
         step_seconds={part: sum(parts[part] for parts, _ in told) / len(told) for part in by_part},

@@ -22,7 +22,7 @@ from dlrm.optimizers import StepRates
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.build import Parts
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import told_by_all, told_by_first
+from sharding.comm.step_vote import all_gather_object, broadcast_from_rank0
 
 Engine = Literal["ours", "torchrec", "torchrec_fp16_wire"]
 ENGINES = get_args(Engine)
@@ -130,7 +130,7 @@ class TheirSteps:
 
     def losses(self) -> list[float]:
         """As ours; a rank knows the mean of its share."""
-        shares = told_by_all(self._ranks.background_group, [float(loss) for loss in self._losses])
+        shares = all_gather_object(self._ranks.background_group, [float(loss) for loss in self._losses])
         return [statistics.fmean(losses) for losses in zip(*shares, strict=True)]
 
     def part_seconds(self) -> dict[str, float]:
@@ -150,7 +150,7 @@ def make_steps(
 def _serve(ranks: Ranks, cell: Cell, engine: Engine, rates: StepRates, connection: Connection) -> None:
     """Make as many steps as each message says, until the other end is closed."""
     steps = make_steps(cell, engine, ranks, cell.batches(ranks.rank), rates)
-    while num_steps := told_by_first(ranks, _received(connection) if ranks.rank == 0 else 0):
+    while num_steps := broadcast_from_rank0(ranks, _received(connection) if ranks.rank == 0 else 0):
         stretch = _stretch(steps, num_steps, ranks)
         if ranks.rank == 0:
             connection.send(stretch)
@@ -170,7 +170,7 @@ def _stretch(steps: OurSteps | TheirSteps, num_steps: int, ranks: Ranks) -> Stre
     dist.barrier(ranks.dense_group)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
     said = (cpu_seconds, steps.part_seconds(), peak_memory())
-    cpu, parts, peaks = zip(*told_by_all(ranks.background_group, said), strict=True)
+    cpu, parts, peaks = zip(*all_gather_object(ranks.background_group, said), strict=True)
     return Stretch(
         num_steps=num_steps,
         seconds=seconds,

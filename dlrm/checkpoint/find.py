@@ -11,7 +11,7 @@ from dlrm.checkpoint.label import Label
 from dlrm.record import CheckpointDirectory, CheckpointFaultError, CheckpointFile, CheckpointManifest, checkpoints_in
 from dlrm.reporting.reporter import Reporter
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import on_all, told_by_all
+from sharding.comm.step_vote import all_gather_object, run_on_all_ranks
 
 Result = TypeVar("Result")
 
@@ -36,7 +36,7 @@ def newest_sound(directory: Path, label: Label, ranks: Ranks, reporter: Reporter
     """
     unread: OSError | None = None
     found = checkpoints_in(directory) if ranks.rank == 0 else []
-    for checkpoint in told_by_all(ranks.background_group, found)[0]:
+    for checkpoint in all_gather_object(ranks.background_group, found)[0]:
         try:
             manifest = _agreed(ranks, checkpoint.manifest)[0]
             label.check(checkpoint, manifest)
@@ -81,7 +81,7 @@ def _agreed(ranks: Ranks, look: Callable[[], Result]) -> list[Result]:
                 time.sleep(RETRY_SECONDS)
         return look()
 
-    return on_all(ranks.background_group, patiently, (CheckpointFaultError, OSError))
+    return run_on_all_ranks(ranks.background_group, patiently, (CheckpointFaultError, OSError))
 
 
 def _compare(file: Path, manifest: CheckpointManifest) -> None:

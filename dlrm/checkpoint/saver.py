@@ -18,7 +18,7 @@ from dlrm.record import CheckpointManifest, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.progress import Progress
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import told_by_all
+from sharding.comm.step_vote import all_gather_object
 
 LOST_PEER_SECONDS = 10.0
 """What a writing thread gets to end when the run ends in an error, in which the other ranks may be gone."""
@@ -129,7 +129,7 @@ class Saver:
     def _has_room(self, num_bytes: int) -> bool:
         """Whether a copy of so many bytes of this rank fits beside the largest of the steps and evaluations so far."""
         free = free_bytes(self._settings.memory_bytes) if self._ranks.rank == 0 else 0
-        told = told_by_all(self._ranks.background_group, (num_bytes, bytes_beyond_now(), free))
+        told = all_gather_object(self._ranks.background_group, (num_bytes, bytes_beyond_now(), free))
         copy_bytes = sum(of_rank for of_rank, _, _ in told)
         free = told[0][2] - sum(beyond for _, beyond, _ in told)
         if copy_bytes <= free:

@@ -19,7 +19,7 @@ from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.tensors import num_bytes_in
 from dlrm.record import CheckpointFile, CheckpointManifest
 from dlrm.train.progress import Progress
-from sharding.comm.step_vote import on_all
+from sharding.comm.step_vote import run_on_all_ranks
 
 Result = TypeVar("Result")
 
@@ -34,7 +34,7 @@ def write_checkpoint(
     rank, world_size = group.rank(), group.size()
 
     def on_ranks(work: Callable[[], Result]) -> list[Result]:
-        return on_all(group, lambda: _told(work, path, rank), CheckpointError)
+        return run_on_all_ranks(group, lambda: _told(work, path, rank), CheckpointError)
 
     num_bytes = sum(on_ranks(lambda: num_bytes_in(state)))
     try:

@@ -8,7 +8,7 @@ import torch
 from dlrm.data.order import BlockHalves
 from dlrm.gradient_stats.moments import HalfMean, Moments
 from dlrm.gradient_stats.positions import Share, chunks_of
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 
 
 class Estimator(ABC):
@@ -17,7 +17,7 @@ class Estimator(ABC):
     is_measuring: bool = False
     """Whether the batch that `chunks` went through last has squares."""
 
-    def __init__(self, sums: FlatSums, chunk_size: int) -> None:
+    def __init__(self, sums: GradientBuffer, chunk_size: int) -> None:
         self._sums = sums
         self._chunk_size = chunk_size
 
@@ -44,12 +44,12 @@ class Estimator(ABC):
 class MeasuringEstimator(Estimator):
     """Measures full batches every so many steps, and the gradient of their first half where they have halves."""
 
-    def __init__(self, sums: FlatSums, chunk_size: int, every: int, *, has_halves: bool = False) -> None:
+    def __init__(self, sums: GradientBuffer, chunk_size: int, every: int, *, has_halves: bool = False) -> None:
         """every: steps from one measurement to the next. has_halves: batches come with halves, whose first one's
         gradient takes the last of `sums.extra`."""
         super().__init__(sums, chunk_size)
         self._every = every
-        self._sum_of_first_half = sums.extra[-1] if has_halves else None
+        self._sum_of_first_half = sums.extra_sums[-1] if has_halves else None
         """[P]"""
         self._halves: BlockHalves | None = None
         """Of the batch that `chunks` went through last."""

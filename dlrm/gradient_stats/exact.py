@@ -13,7 +13,7 @@ from dlrm.gradient_stats.positions import Share, chunks_of
 from dlrm.gradient_stats.squares import squared_gradient
 from dlrm.model.linear import Linear
 from dlrm.model.products import has_own_products, weight_gradient
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 
 
 class ExactMoments(MeasuringEstimator):
@@ -31,7 +31,7 @@ class ExactMoments(MeasuringEstimator):
         self,
         config: MomentsConfig,
         model: nn.Module,
-        sums: FlatSums,
+        sums: GradientBuffer,
         chunk_size: int,
         every: int,
         *,
@@ -48,10 +48,10 @@ class ExactMoments(MeasuringEstimator):
         self._fraction = config.fraction
         self._num_measured = 0
         """Of the batch that is measured now, over all ranks."""
-        self._sum_of_measured = sums.extra[1] if config.has_own_sum else None
+        self._sum_of_measured = sums.extra_sums[1] if config.has_own_sum else None
         """[P] Where only some samples are measured."""
         names = [name for name, _ in model.named_parameters()]
-        self._squares = dict(zip(names, sums.shaped(sums.extra[0]), strict=True))
+        self._squares = dict(zip(names, sums.unflatten(sums.extra_sums[0]), strict=True))
         covered: set[str] = set()
         for name, layer in model.named_modules():
             if isinstance(layer, nn.Linear):
@@ -86,7 +86,7 @@ class ExactMoments(MeasuringEstimator):
             return None
         mean = measured_mean = self._sums.gradient
         # In place: the next batch begins with zeros anyway.
-        mean_square = self._sums.extra[0].div_(num_measured * mean_weight**2)
+        mean_square = self._sums.extra_sums[0].div_(num_measured * mean_weight**2)
         if self._sum_of_measured is not None and num_measured < num_valid:
             measured_mean = self._sum_of_measured.div_(num_measured * mean_weight)
         first_half = self._first_half(num_valid, mean_weight)

@@ -8,7 +8,7 @@ from dlrm.config import MomentsConfig
 from dlrm.gradient_stats.estimator import MeasuringEstimator
 from dlrm.gradient_stats.moments import Moments
 from dlrm.gradient_stats.positions import Share, chunks_of, num_of_class
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 
 
 class GroupMoments(MeasuringEstimator):
@@ -19,7 +19,7 @@ class GroupMoments(MeasuringEstimator):
     """
 
     def __init__(
-        self, config: MomentsConfig, sums: FlatSums, chunk_size: int, every: int, *, has_halves: bool = False
+        self, config: MomentsConfig, sums: GradientBuffer, chunk_size: int, every: int, *, has_halves: bool = False
     ) -> None:
         """config: its num_groups is a multiple of the ranks, so that groups are whole on theirs. Others: see
         `MeasuringEstimator`."""
@@ -28,7 +28,7 @@ class GroupMoments(MeasuringEstimator):
         self._total = torch.zeros_like(sums.gradient)
 
     def _measured_chunks(self, share: Share, *, is_whole: bool) -> Iterator[tuple[int, int]]:  # noqa: ARG002
-        gradient, squares = self._sums.gradient, self._sums.extra[0]
+        gradient, squares = self._sums.gradient, self._sums.extra_sums[0]
         self._total.zero_()
         start = 0
         for group in range(share.rank, self._num_groups, share.world_size):
@@ -55,6 +55,6 @@ class GroupMoments(MeasuringEstimator):
             return None
         mean = self._sums.gradient
         # sum_d (n_d / n) (G_d / (n_d m))^2, with m the mean weight.
-        mean_square = self._sums.extra[0].div_(num_valid * mean_weight**2)
+        mean_square = self._sums.extra_sums[0].div_(num_valid * mean_weight**2)
         first_half = self._first_half(num_valid, mean_weight)
         return Moments(mean, mean_square, mean, num_valid, num_valid, num_compared, first_half)

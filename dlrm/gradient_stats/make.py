@@ -7,10 +7,12 @@ from dlrm.gradient_stats.estimator import Estimator
 from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.none import NoMoments
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 
 
-def make_estimator(resolved: ResolvedJob, model: nn.Module, sums: FlatSums, *, has_halves: bool = False) -> Estimator:
+def make_estimator(
+    resolved: ResolvedJob, model: nn.Module, sums: GradientBuffer, *, has_halves: bool = False
+) -> Estimator:
     """sums: of the parameters of `model`, with as many sums beside the gradient as moments need, one more for halves.
 
     has_halves: batches come with halves, each from blocks of the data of its own.

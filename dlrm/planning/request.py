@@ -6,10 +6,10 @@ from dataclasses import replace
 from dlrm.config import FieldError, JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
 from dlrm.planning.here import Here, is_meant_for_here, shares_memory
-from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology, plan_of
+from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology, make_plan
 from sharding.planner import machine as this_machine
 from sharding.planner import topology as defaults
-from sharding.planner.check import faults_of
+from sharding.planner.check import find_faults
 
 PROGRAM_BYTES = {"cpu": 2**28, "cuda": 2**30}
 """Of a rank that has nothing yet: interpreter and libraries; on a GPU its context and NCCL's buffers."""
@@ -31,10 +31,10 @@ def planned(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here
     """
     try:
         request = request_of(resolved, tables, num_dense, here)
-        plan = plan_of(request)
+        plan = make_plan(request)
     except PlanError as error:
         raise replace(error, field=field_of(error)) from None
-    if faults := faults_of(request, plan):
+    if faults := find_faults(request, plan):
         raise UnsoundPlanError(f"a plan was made that is not sound: {'; '.join(faults)}")
     return request, plan
 

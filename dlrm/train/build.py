@@ -20,11 +20,11 @@ from dlrm.planning.sizes import tables_of
 from dlrm.train.dense_pass import DensePass
 from dlrm.train.part_clock import PartClock
 from dlrm.train.step import TrainingStep
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables, TableOptimizer
 from sharding.planner import Plan, PlanError
-from sharding.planner.report import Answer, answer_of
+from sharding.planner.report import PlanReport, report_plan
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PlannedTables:
 
     plan: Plan
     """Its tables are named as in models."""
-    answer: Answer
+    answer: PlanReport
     """Its tables are named as their columns."""
 
 
@@ -55,7 +55,7 @@ def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
         request, plan = planned(resolved, tables, schema.num_dense, find_here(resolved.job))
     except PlanError as error:
         raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
-    return PlannedTables(plan.renamed(table_name), answer_of(request, plan))
+    return PlannedTables(plan.renamed(table_name), report_plan(request, plan))
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     has_halves = rows.num_windows > 1
     num_extra = 0 if job.moments is None else job.moments.num_extra_sums + has_halves
-    sums = FlatSums(list(model.parameters()), ranks, num_extra=num_extra, is_in_memory=tables.is_in_memory)
+    sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=num_extra, is_in_memory=tables.is_in_memory)
     layer_noise = LayerNoise([(name, parameter.numel()) for name, parameter in model.named_parameters()])
     reduction = _make_reduction(job, model, optimizer, sums, layer_noise.sizes)
     estimator = make_estimator(resolved, model, sums, has_halves=has_halves)
@@ -106,7 +106,7 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
 
 
 def _make_reduction(
-    job: JobSpec, model: nn.Module, optimizer: Optimizer, sums: FlatSums, layer_sizes: list[int]
+    job: JobSpec, model: nn.Module, optimizer: Optimizer, sums: GradientBuffer, layer_sizes: list[int]
 ) -> VarianceReduction | None:
     if job.variance_reduction is None:
         return None

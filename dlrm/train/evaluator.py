@@ -18,7 +18,7 @@ from dlrm.stop import StopRequest
 from dlrm.train.batch import to_device
 from dlrm.train.divergence import DivergedError
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import Wishes, agree, told_by_first
+from sharding.comm.step_vote import StepVote, all_reduce_votes, broadcast_from_rank0
 from sharding.embedding import ShardedTables
 
 MAX_SHARE_SIZE = 65_536
@@ -79,7 +79,7 @@ class Evaluator:
         """On the model after `step` batches. Raises DivergedError and EvaluationStoppedError, on all ranks."""
         started = time.monotonic()
         gathered = self._gather(self._score())
-        report = told_by_first(self._ranks, gathered and self._report(gathered, step, started))
+        report = broadcast_from_rank0(self._ranks, gathered and self._report(gathered, step, started))
         if report is None:
             raise DivergedError(f"predictions were not finite after step {step}")
         return report
@@ -113,14 +113,14 @@ class Evaluator:
         weights: list[torch.Tensor] = []
         batches = evaluation_batches(self._rows, self._share_size, self._ranks.rank, self._ranks.world_size)
         for numpy_batch in batches:
-            if agree(self._ranks, Wishes(is_stop_requested=self._stop.is_requested)).is_stop_requested:
+            if all_reduce_votes(self._ranks, StepVote(is_stop_requested=self._stop.is_requested)).is_stop_requested:
                 batches.close()
                 raise EvaluationStoppedError
             batch = to_device(numpy_batch, self._ranks.device)
-            pooled = self._tables.lookup(self._tables.send(batch.ids, batch.lengths), batch.num_valid)
+            pooled = self._tables.lookup(self._tables.start_input_dist(batch.ids, batch.lengths), batch.num_valid)
             for start in range(0, self._share_size, self._chunk_size):
                 end = min(start + self._chunk_size, self._share_size)
-                logits.append(self._model(batch.dense[start:end], pooled.chunk(start, end)))
+                logits.append(self._model(batch.dense[start:end], pooled.read_chunk(start, end)))
             labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
             weights.append(batch.weights)
             # Its memory is free before the next one is looked up.

@@ -7,17 +7,17 @@ import torch
 from dlrm.data.batches import Batch
 from dlrm.train.batch import DeviceBatch, to_device
 from dlrm.train.step import TrainingStep
-from sharding.embedding import SentBatch
+from sharding.embedding import BatchInputDist
 
 
 def sent_ahead(
     batches: Iterable[Batch], step: TrainingStep, device: torch.device
-) -> Generator[tuple[DeviceBatch, SentBatch], None, None]:
+) -> Generator[tuple[DeviceBatch, BatchInputDist], None, None]:
     """Each batch on `device` with its ids sent, one ahead. Every rank has as many batches, and asks for as many.
 
     When it is closed early, it waits until what it sent has arrived: nothing is left on its way.
     """
-    ahead: tuple[DeviceBatch, SentBatch] | None = None
+    ahead: tuple[DeviceBatch, BatchInputDist] | None = None
     try:
         for batch in batches:
             on_device = to_device(batch, device)

@@ -20,8 +20,8 @@ from dlrm.train.profiler import StepProfiler
 from dlrm.train.progress import Progress
 from dlrm.train.step import StepResult, TrainingStep
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import Wishes, agree
-from sharding.embedding import SentBatch
+from sharding.comm.step_vote import StepVote, all_reduce_votes
+from sharding.embedding import BatchInputDist
 
 MAX_DROPPED_IN_A_ROW = 3
 MAX_STEP_REPORTS = 10_000
@@ -53,12 +53,12 @@ class Loop:
         with closing(sent_ahead(batches, self.step, self.ranks.device)) as ahead:
             return self._train(ahead, progress)
 
-    def _train(self, ahead: Iterable[tuple[DeviceBatch, SentBatch]], progress: Progress) -> EndReason:
+    def _train(self, ahead: Iterable[tuple[DeviceBatch, BatchInputDist]], progress: Progress) -> EndReason:
         started = time.monotonic()
         for batch, sent in ahead:
             # By rows: a run that began when each epoch ended with a short batch has made more steps by here.
             rates = self.rates.at(progress.num_samples / self.step.full_rows)
-            wishes = Wishes(self.stop.is_requested, self.saver.is_ready)
+            wishes = StepVote(self.stop.is_requested, self.saver.is_ready)
             result = self.step(batch, rates, wishes, sent)
             seconds = time.monotonic() - started
             if self.profiler is not None:
@@ -86,7 +86,7 @@ class Loop:
 
     def _before_first_step(self, progress: Progress) -> EndReason | None:
         """What an attempt that goes on may find undone, or asked for meanwhile; why the run ends here, if it does."""
-        if agree(self.ranks, Wishes(is_stop_requested=self.stop.is_requested)).is_stop_requested:
+        if all_reduce_votes(self.ranks, StepVote(is_stop_requested=self.stop.is_requested)).is_stop_requested:
             return self._stopped(progress)
         if self._is_target_reached(progress):
             return EndReason.TARGET_REACHED

@@ -14,7 +14,7 @@ from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
 from dlrm.train.part_clock import PartClock
 from dlrm.train.progress import Progress
-from sharding.planner.report import Answer
+from sharding.planner.report import PlanReport
 
 FEW_STEPS = 30
 """A run of fewer hardly leaves its warm-up."""
@@ -38,7 +38,7 @@ def tell_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTab
     tell_plan(reporter, planned.answer)
 
 
-def tell_plan(reporter: Reporter, plan: Answer) -> None:
+def tell_plan(reporter: Reporter, plan: PlanReport) -> None:
     """Tables by the names of their columns; bytes by rank, and of the memory that some or all ranks share."""
     reporter.event(
         PLAN,
@@ -49,7 +49,7 @@ def tell_plan(reporter: Reporter, plan: Answer) -> None:
         optimizer_bytes=[rank.optimizer_bytes for rank in plan.ranks],
         buffer_bytes=[sum(rank.buffer_bytes.values()) for rank in plan.ranks],
         memory_bytes=plan.memory_bytes,
-        ranks_per_memory=plan.topology.ranks_per_pool,
+        ranks_per_memory=plan.topology.ranks_per_memory_domain,
         exchange_bytes=asdict(plan.exchange_bytes),
         tables={table.name: {"type": table.type, "ranks": table.ranks} for table in plan.tables},
         step_seconds=plan.step.parts,
@@ -57,7 +57,7 @@ def tell_plan(reporter: Reporter, plan: Answer) -> None:
     )
 
 
-def _types_in_words(plan: Answer) -> str:
+def _types_in_words(plan: PlanReport) -> str:
     numbers = Counter(table.type for table in plan.tables)
     return ", ".join(f"{number} {kind}" for kind, number in numbers.most_common()) or "no tables"
 

@@ -17,10 +17,10 @@ from dlrm.optimizers import StepRates, set_batch_fraction, set_learning_rate
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass
 from dlrm.train.part_clock import PartClock
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import NO_WISHES, Wishes, agree
-from sharding.embedding import PooledBatch, SentBatch, ShardedTables
+from sharding.comm.step_vote import DEFAULT_VOTE, StepVote, all_reduce_votes
+from sharding.embedding import BatchInputDist, PooledBatch, ShardedTables
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TrainingStep:
 
     dense_pass: DensePass
     tables: ShardedTables
-    sums: FlatSums
+    sums: GradientBuffer
     optimizer: Optimizer
     reduction: VarianceReduction | None
     layer_noise: LayerNoise
@@ -67,12 +67,12 @@ class TrainingStep:
     """Of the training rows."""
     clock: PartClock
 
-    def send(self, batch: DeviceBatch) -> SentBatch:
+    def send(self, batch: DeviceBatch) -> BatchInputDist:
         """Bring the ids of a batch on their way, while the one before it trains."""
-        return self.tables.send(batch.ids, batch.lengths)
+        return self.tables.start_input_dist(batch.ids, batch.lengths)
 
     def __call__(
-        self, batch: DeviceBatch, rates: StepRates, wishes: Wishes = NO_WISHES, sent: SentBatch | None = None
+        self, batch: DeviceBatch, rates: StepRates, wishes: StepVote = DEFAULT_VOTE, sent: BatchInputDist | None = None
     ) -> StepResult:
         """wishes: of this rank, for after the step. sent: the ids of the batch, which else are sent now.
 
@@ -90,11 +90,11 @@ class TrainingStep:
         with self.clock.part("agree"):
             # One transfer from the device.
             loss, total = torch.stack([loss_sum, self.sums.total().double()]).tolist()
-            agreement = agree(self.ranks, wishes, is_finite=math.isfinite(loss + total), loss_sum=loss)
+            agreement = all_reduce_votes(self.ranks, wishes, is_finite=math.isfinite(loss + total), loss_sum=loss)
         if agreement.is_finite:
             updated = self._update(pooled, batch, divisor, rates)
         else:
-            pooled.drop()
+            pooled.discard()
             updated = Updated()
         return StepResult(
             loss=agreement.loss_sum / (batch.num_valid * self.mean_weight),
@@ -112,9 +112,9 @@ class TrainingStep:
 
     def _update(self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates) -> Updated:
         with self.clock.part("wait_for_sum"):
-            dense_sum = self.sums.start(with_extra=self.dense_pass.estimator.is_measuring)
+            dense_sum = self.sums.start_all_reduce(with_extra_sums=self.dense_pass.estimator.is_measuring)
         with self.clock.part("table_update"):
-            pooled.update()
+            pooled.apply_update()
         with self.clock.part("wait_for_sum"):
             dense_sum.wait()
         with self.clock.part("optimizer"):

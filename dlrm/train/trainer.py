@@ -25,7 +25,7 @@ from dlrm.train.progress import Progress
 from dlrm.train.run_events import tell_advice, tell_data_and_plan, tell_length, tell_parts, tell_warnings
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import on_all
+from sharding.comm.step_vote import run_on_all_ranks
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _planned(resolved: ResolvedJob, dataset: Dataset, ranks: Ranks) -> PlannedTa
     def plan() -> PlannedTables | None:
         return plan_tables(resolved, dataset.schema) if ranks.rank == 0 else None
 
-    tables = on_all(ranks.background_group, plan, DataError)[0]
+    tables = run_on_all_ranks(ranks.background_group, plan, DataError)[0]
     assert tables is not None, "the first rank makes one"
     return tables
 

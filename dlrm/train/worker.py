@@ -58,12 +58,12 @@ def _run_rank(directory: RunDirectory, attempt: AttemptDirectory, reporter: Repo
     from dlrm.config import ResolvedJob
     from dlrm.train.allocator import keep_freed_memory
     from dlrm.train.run import run
-    from sharding.comm.process_groups import joined_ranks
+    from sharding.comm.process_groups import join_process_groups
 
     keep_freed_memory()
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     torch.set_num_threads(resolved.job.resources.threads_per_worker)
-    with joined_ranks() as ranks:
+    with join_process_groups() as ranks:
         return _stopped_early(ranks, stop) or run(resolved, directory, attempt.profile, ranks, reporter, stop)
 
 
@@ -97,9 +97,9 @@ def _is_lost_peer(error: Exception) -> bool:
 
 def _stopped_early(ranks: "Ranks", stop: StopRequest) -> Outcome | None:
     """The outcome where some rank was asked to stop before there is anything to lose. Collective."""
-    from sharding.comm.step_vote import Wishes, agree
+    from sharding.comm.step_vote import StepVote, all_reduce_votes
 
-    if not agree(ranks, Wishes(is_stop_requested=stop.is_requested)).is_stop_requested:
+    if not all_reduce_votes(ranks, StepVote(is_stop_requested=stop.is_requested)).is_stop_requested:
         return None
     return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message="stopped before the data was read")
 

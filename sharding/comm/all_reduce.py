@@ -8,17 +8,17 @@ import torch
 import torch.distributed as dist
 
 from sharding.comm.process_groups import Ranks
-from sharding.comm.shared_memory import LINE_BYTES, shared_by_all, whole_lines
+from sharding.comm.shared_memory import CACHE_LINE_BYTES, round_up_to_cache_line, share_buffers
 
 
-class Pending(Protocol):
+class AllReduceWork(Protocol):
     """A sum on its way."""
 
     def wait(self) -> object:
         """Until the buffer holds it. Collective."""
 
 
-class Adder(Protocol):
+class AllReducer(Protocol):
     """Adds up what all ranks hold in their buffers."""
 
     @property
@@ -26,40 +26,43 @@ class Adder(Protocol):
         """[n] This rank's, zeros at first."""
         ...
 
-    def start(self, num_elements: int) -> Pending:
+    def start(self, num_elements: int) -> AllReduceWork:
         """Of so many from the beginning on, which nobody touches before they have come. Collective; an agreement of all
         ranks must lie between the last change of anybody's buffer and this."""
         ...
 
 
-def make_adder(ranks: Ranks, num_elements: int, dtype: torch.dtype, *, is_in_memory: bool) -> Adder:
+def make_all_reducer(ranks: Ranks, num_elements: int, dtype: torch.dtype, *, is_in_memory: bool) -> AllReducer:
     """is_in_memory: all ranks share one. Collective."""
     if is_in_memory and ranks.world_size > 1:
-        return InMemory(ranks, num_elements, dtype)
-    return OverNetwork(ranks, num_elements, dtype)
+        return SharedMemoryAllReduce(ranks, num_elements, dtype)
+    return ProcessGroupAllReduce(ranks, num_elements, dtype)
 
 
-class OverNetwork:
+class ProcessGroupAllReduce:
     """By all-reduce."""
 
     def __init__(self, ranks: Ranks, num_elements: int, dtype: torch.dtype) -> None:
         self._group = ranks.dense_group
         self.buffer = torch.zeros(num_elements, dtype=dtype, device=ranks.device)
 
-    def start(self, num_elements: int) -> Pending:
+    def start(self, num_elements: int) -> AllReduceWork:
         work = dist.all_reduce(self.buffer[:num_elements], group=self._group, async_op=True)
         assert work is not None, "an asynchronous collective returns its work"
         return work
 
 
-class InMemory:
+class SharedMemoryAllReduce:
     """Over ranks that share memory: each adds one part up for all. Nothing is sent."""
 
     def __init__(self, ranks: Ranks, num_elements: int, dtype: torch.dtype) -> None:
         """Collective."""
         self._ranks = ranks
-        num_bytes, num_added = whole_lines(num_elements * dtype.itemsize), self._largest_part(num_elements, dtype)
-        buffers = shared_by_all(ranks.dense_group, num_bytes + num_added * dtype.itemsize)
+        num_bytes, num_added = (
+            round_up_to_cache_line(num_elements * dtype.itemsize),
+            self._largest_part(num_elements, dtype),
+        )
+        buffers = share_buffers(ranks.dense_group, num_bytes + num_added * dtype.itemsize)
         self._given = [buffer.tensor(dtype, (num_elements,)) for buffer in buffers]
         """By rank, what it brings; another one reads its part of it until the barrier."""
         self._added = [buffer.tensor(dtype, (num_added,), num_bytes) for buffer in buffers]
@@ -70,7 +73,7 @@ class InMemory:
     def buffer(self) -> torch.Tensor:
         return self._given[self._ranks.rank]
 
-    def start(self, num_elements: int) -> Pending:
+    def start(self, num_elements: int) -> AllReduceWork:
         parts = self._parts(num_elements)
         own = parts[self._ranks.rank]
         first, second, *others = (given[own] for given in self._given)
@@ -79,11 +82,11 @@ class InMemory:
             added += other
         all_added = dist.barrier(self._ranks.dense_group, async_op=True)
         assert all_added is not None, "an asynchronous collective returns its work"
-        return _Added(all_added, [self.buffer[part] for part in parts], self._added)
+        return _SharedMemoryWork(all_added, [self.buffer[part] for part in parts], self._added)
 
     def _largest_part(self, num_elements: int, dtype: torch.dtype) -> int:
         """Elements of a rank's part: whole lines of the cache, so that none is written by two."""
-        line = LINE_BYTES // dtype.itemsize
+        line = CACHE_LINE_BYTES // dtype.itemsize
         return -(-num_elements // (line * self._ranks.world_size)) * line
 
     def _parts(self, num_elements: int) -> list[slice]:
@@ -94,7 +97,7 @@ class InMemory:
 
 
 @dataclass(frozen=True)
-class _Added:
+class _SharedMemoryWork:
     """All parts, once every rank is through with its own."""
 
     all_added: dist.Work

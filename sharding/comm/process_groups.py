@@ -9,7 +9,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-TIMEOUT = timedelta(minutes=30)
+COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """Longest wait for another rank; loading of data differs between ranks by minutes at most."""
 
 
@@ -31,7 +31,7 @@ class Ranks:
 
 
 @contextmanager
-def joined_ranks() -> Iterator[Ranks]:
+def join_process_groups() -> Iterator[Ranks]:
     """Join the process group that the elastic launch describes in the environment; leave it at a good end.
 
     After an error the group is left to the end of the process: NCCL waits for the other ranks before it lets go.
@@ -43,7 +43,7 @@ def joined_ranks() -> Iterator[Ranks]:
         torch.cuda.set_device(device)
     else:
         device = torch.device("cpu")
-    dist.init_process_group("nccl" if use_cuda else "gloo", timeout=TIMEOUT)
+    dist.init_process_group("nccl" if use_cuda else "gloo", timeout=COLLECTIVE_TIMEOUT)
     yield make_ranks(device)
     dist.destroy_process_group()
 
@@ -65,7 +65,7 @@ def make_ranks(device: torch.device) -> Ranks:
 
 def _new_group(backend: str | None = None) -> dist.ProcessGroup:
     """Of all ranks. backend: that of the default group, where none is named."""
-    group = dist.new_group(backend=backend, timeout=TIMEOUT)
+    group = dist.new_group(backend=backend, timeout=COLLECTIVE_TIMEOUT)
     assert isinstance(group, dist.ProcessGroup), "every rank is a member"
     return group
 

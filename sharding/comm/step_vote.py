@@ -9,11 +9,11 @@ import torch.distributed as dist
 
 from sharding.comm.process_groups import Ranks
 
-Said = TypeVar("Said")
+T = TypeVar("Said")
 
 
 @dataclass(frozen=True)
-class Agreement:
+class StepDecision:
     """The same on every rank."""
 
     is_finite: bool
@@ -27,7 +27,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class StepVote:
     """What one rank would have happen after a step."""
 
     is_stop_requested: bool = False
@@ -36,10 +36,10 @@ class Wishes:
     """A checkpoint is due, and this rank can begin one: on all ranks, if each of them can."""
 
 
-NO_WISHES = Wishes()
+DEFAULT_VOTE = StepVote()
 
 
-def agree(ranks: Ranks, wishes: Wishes, *, is_finite: bool = True, loss_sum: float = 0.0) -> Agreement:
+def all_reduce_votes(ranks: Ranks, wishes: StepVote, *, is_finite: bool = True, loss_sum: float = 0.0) -> StepDecision:
     """One tiny blocking all-reduce of four numbers."""
     said = torch.tensor(
         [not is_finite, wishes.is_stop_requested, not wishes.is_ready_to_save, loss_sum if is_finite else 0.0],
@@ -48,7 +48,7 @@ def agree(ranks: Ranks, wishes: Wishes, *, is_finite: bool = True, loss_sum: flo
     )
     dist.all_reduce(said, group=ranks.dense_group)
     num_not_finite, num_stops, num_not_ready, total = said.tolist()
-    return Agreement(
+    return StepDecision(
         is_finite=num_not_finite == 0,
         is_stop_requested=num_stops > 0,
         is_save_due=num_not_ready == 0,
@@ -56,33 +56,33 @@ def agree(ranks: Ranks, wishes: Wishes, *, is_finite: bool = True, loss_sum: flo
     )
 
 
-def told_by_first(ranks: Ranks, said: Said) -> Said:
+def broadcast_from_rank0(ranks: Ranks, said: T) -> T:
     """Rank 0's `said`, on every rank; of the training's own thread."""
     told = [said]
     dist.broadcast_object_list(told, src=0, group=ranks.dense_group, device=ranks.device)
     return told[0]
 
 
-def told_by_all(group: dist.ProcessGroup, said: Said) -> list[Said]:
+def all_gather_object(group: dist.ProcessGroup, said: T) -> list[T]:
     """What every rank says, by rank, on every rank. group: over gloo, used by one thread at a time."""
-    told: list[Said] = [said] * group.size()
+    told: list[T] = [said] * group.size()
     dist.all_gather_object(told, said, group=group)
     return told
 
 
-def on_all(
-    group: dist.ProcessGroup, work: Callable[[], Said], errors: type[Exception] | tuple[type[Exception], ...]
-) -> list[Said]:
+def run_on_all_ranks(
+    group: dist.ProcessGroup, work: Callable[[], T], errors: type[Exception] | tuple[type[Exception], ...]
+) -> list[T]:
     """What `work` answers on every rank, by rank, on every rank. Collective, as `told_by_all`.
 
     errors: where it raises one of them on some ranks, the first one is raised on all, and nobody waits for ever.
     """
-    answer: Said | Exception
+    answer: T | Exception
     try:
         answer = work()
     except errors as error:
         answer = error
-    answers = told_by_all(group, answer)
+    answers = all_gather_object(group, answer)
     for told in answers:
         if isinstance(told, errors):
             raise told

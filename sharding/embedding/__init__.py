@@ -3,7 +3,7 @@
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.make_transport import TransportError
 from sharding.embedding.pooled import PooledBatch
-from sharding.embedding.shard import Place, Shard
-from sharding.embedding.sharded_tables import SentBatch, ShardedTables
+from sharding.embedding.shard import Shard, ShardSpec
+from sharding.embedding.sharded_tables import BatchInputDist, ShardedTables
 
-__all__ = ["Place", "PooledBatch", "SentBatch", "Shard", "ShardedTables", "TableOptimizer", "TransportError"]
+__all__ = ["BatchInputDist", "PooledBatch", "Shard", "ShardSpec", "ShardedTables", "TableOptimizer", "TransportError"]

@@ -11,12 +11,12 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocati
 from fbgemm_gpu.split_table_batched_embeddings_ops_training import ComputeDevice, SplitTableBatchedEmbeddingBagsCodegen
 
 from sharding.embedding.fused_optimizer import EPS, TableOptimizer
-from sharding.embedding.input_dist import Arrived
+from sharding.embedding.input_dist import InputDistOutput
 from sharding.embedding.jagged import offsets_of
-from sharding.embedding.lookup import OwnedBatch
-from sharding.embedding.shard import Place, Shard, places_on
+from sharding.embedding.lookup import LookupBatch
+from sharding.embedding.shard import Shard, ShardSpec, shard_specs_on
 from sharding.embedding.slices import Slices
-from sharding.embedding.transport import Terms
+from sharding.embedding.transport import FusedUpdateParams
 from sharding.planner import Plan
 
 OPTIMIZERS = {
@@ -26,24 +26,24 @@ OPTIMIZERS = {
 }
 
 
-class FbgemmOwner:
+class FbgemmLookup:
     """The shards of this rank in one module of FBGEMM's."""
 
     def __init__(
         self, plan: Plan, optimizer: TableOptimizer, rank: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         """dtype: of the exchange; here gradients are fp32."""
-        places = places_on(plan, rank, replicated=False)
+        places = shard_specs_on(plan, rank, replicated=False)
         # It cannot be made of no tables.
         self.module = _module(places, optimizer, device) if places else None
         self.shards = _shards(places, self.module, optimizer) if self.module is not None else []
         self.dtype = dtype
 
-    def batch(self, arrived: Arrived, slices: Slices, terms: Terms) -> OwnedBatch:
+    def batch(self, arrived: InputDistOutput, slices: Slices, terms: FusedUpdateParams) -> LookupBatch:
         if self.module is None:
             return _NoBatch(arrived, self.dtype)
         # Noted by the lookup, and used by its backward pass.
-        self.module.set_learning_rate(terms.rate)
+        self.module.set_learning_rate(terms.learning_rate)
         return _FbgemmBatch(self.module, len(self.shards), arrived, slices, terms, self.dtype)
 
 
@@ -52,9 +52,9 @@ class _FbgemmBatch:
         self,
         module: SplitTableBatchedEmbeddingBagsCodegen,
         num_shards: int,
-        arrived: Arrived,
+        arrived: InputDistOutput,
         slices: Slices,
-        terms: Terms,
+        terms: FusedUpdateParams,
         dtype: torch.dtype,
     ) -> None:
         self._slices, self._terms, self._dtype = slices, terms, dtype
@@ -75,8 +75,8 @@ class _FbgemmBatch:
             number, gradient = self._arriving.popitem()
             self._rows(number).copy_(gradient)
         gradients = self._block.detach()
-        if self._terms.factor != 1.0:
-            gradients *= self._terms.factor
+        if self._terms.gradient_multiplier != 1.0:
+            gradients *= self._terms.gradient_multiplier
         self._block.backward(gradients)
 
     def _rows(self, number: int) -> torch.Tensor:
@@ -86,7 +86,7 @@ class _FbgemmBatch:
 class _NoBatch:
     """Of a rank without shards."""
 
-    def __init__(self, arrived: Arrived, dtype: torch.dtype) -> None:
+    def __init__(self, arrived: InputDistOutput, dtype: torch.dtype) -> None:
         self._nothing = arrived.ids[0].new_empty(0, 0, dtype=dtype)
 
     def pooled(self, number: int) -> torch.Tensor:  # noqa: ARG002
@@ -99,7 +99,7 @@ class _NoBatch:
         pass
 
 
-def _by_shard(arrived: Arrived, num_shards: int, slices: Slices) -> tuple[torch.Tensor, torch.Tensor]:
+def _by_shard(arrived: InputDistOutput, num_shards: int, slices: Slices) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and lengths as FBGEMM takes them: shard by shard, within one by slice, by source rank, by sample."""
     # The places at which slices begin and end, on the host at once.
     ends = torch.stack([arrived.bounds_of(source, num_shards, slices) for source in range(len(arrived.ids))]).tolist()
@@ -115,7 +115,7 @@ def _by_shard(arrived: Arrived, num_shards: int, slices: Slices) -> tuple[torch.
 
 
 def _module(
-    places: list[Place], optimizer: TableOptimizer, device: torch.device
+    places: list[ShardSpec], optimizer: TableOptimizer, device: torch.device
 ) -> SplitTableBatchedEmbeddingBagsCodegen:
     on_gpu = device.type == "cuda"
     location = EmbeddingLocation.DEVICE if on_gpu else EmbeddingLocation.HOST
@@ -132,7 +132,7 @@ def _module(
 
 
 def _shards(
-    places: list[Place], module: SplitTableBatchedEmbeddingBagsCodegen, optimizer: TableOptimizer
+    places: list[ShardSpec], module: SplitTableBatchedEmbeddingBagsCodegen, optimizer: TableOptimizer
 ) -> list[Shard]:
     weights = module.split_embedding_weights()
     if optimizer.name == "sgd":

@@ -18,7 +18,7 @@ class TableOptimizer:
     """S, a power of two: tables are updated with S times the true gradient. Adagrad does not see S; SGD's rate is
     divided by it."""
 
-    def rate(self, learning_rate: float) -> float:
+    def scaled_learning_rate(self, learning_rate: float) -> float:
         """What S times the gradient is stepped by, for the learning rate of the true gradient."""
         return learning_rate / self.gradient_scale if self.name == "sgd" else learning_rate
 
@@ -28,7 +28,7 @@ class TableOptimizer:
             return None
         return (num_rows,) if self.name == "rowwise_adagrad" else (num_rows, num_columns)
 
-    def step_whole(self, weights: torch.Tensor, state: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
+    def update_all_rows(self, weights: torch.Tensor, state: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
         """Update every row of a table, in place; one whose gradient is zero stays.
 
         weights, gradient: [R, C]; state: as `state_shape`, or empty.

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from sharding.embedding.jagged import Bags, offsets_of
-from sharding.embedding.shard import Place
+from sharding.embedding.jagged import JaggedIds, offsets_of
+from sharding.embedding.shard import ShardSpec
 from sharding.embedding.slices import Slices
 
 
 @dataclass(frozen=True)
-class Arrived:
+class InputDistOutput:
     """What this rank is to look up: for each of its shards the bags of all ranks' samples."""
 
     ids: list[torch.Tensor]
@@ -33,7 +33,7 @@ class Arrived:
         return self.offsets[source][(shards + starts).to(self.offsets[source].device)]
 
 
-def exchange_ids(bags: Bags, places: list[list[Place]], group: dist.ProcessGroup) -> Arrived:
+def all_to_all_ids(bags: JaggedIds, places: list[list[ShardSpec]], group: dist.ProcessGroup) -> InputDistOutput:
     """Send every rank the ids of its shards, and take in those of one's own. Collective.
 
     places: of every rank's shards. group: used by nobody else meanwhile.
@@ -41,20 +41,20 @@ def exchange_ids(bags: Bags, places: list[list[Place]], group: dist.ProcessGroup
     rank, size = group.rank(), bags.num_samples
     parts = _Selection(bags)
     going = [[parts.of(place) for place in of_rank] for of_rank in places]
-    lengths = _exchange(
+    lengths = _all_to_all(
         torch.cat([part.lengths for of_rank in going for part in of_rank] or [bags.lengths.new_empty(0)]),
         [len(of_rank) * size for of_rank in places],
         [len(places[rank]) * size] * len(places),
         group,
     )
     arriving = lengths.view(len(places), -1)  # [W, shards * b]
-    ids = _exchange(
+    ids = _all_to_all(
         torch.cat([part.ids for of_rank in going for part in of_rank] or [bags.ids.new_empty(0)]),
         [sum(len(part.ids) for part in of_rank) for of_rank in going],
         arriving.sum(dim=1).tolist(),
         group,
     )
-    return Arrived(
+    return InputDistOutput(
         ids=list(ids.split(arriving.sum(dim=1).tolist())),
         offsets=[offsets_of(of_source) for of_source in arriving],
         num_samples=size,
@@ -62,7 +62,7 @@ def exchange_ids(bags: Bags, places: list[list[Place]], group: dist.ProcessGroup
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ShardIds:
     """What one shard gets of a share: an entry of `lengths` [b] a sample, and the rows."""
 
     lengths: torch.Tensor
@@ -72,23 +72,23 @@ class _Part:
 class _Selection:
     """The bags of a share, piece by piece."""
 
-    def __init__(self, bags: Bags) -> None:
+    def __init__(self, bags: JaggedIds) -> None:
         self._lengths = bags.lengths.view(bags.num_features, -1)
         self._ids = bags.ids.split(self._lengths.sum(dim=1).tolist())
 
-    def of(self, place: Place) -> _Part:
+    def of(self, place: ShardSpec) -> _ShardIds:
         lengths, ids = self._lengths[place.feature], self._ids[place.feature]
         block = place.block
         if block.num_rows == place.table.num_rows:
-            return _Part(lengths, ids)
+            return _ShardIds(lengths, ids)
         rows = ids - block.first_row
         is_here = (rows >= 0) & (rows < block.num_rows)
         num_before = offsets_of(is_here)
         ends = num_before[offsets_of(lengths)]
-        return _Part(ends.diff().to(lengths.dtype), rows[is_here])
+        return _ShardIds(ends.diff().to(lengths.dtype), rows[is_here])
 
 
-def _exchange(
+def _all_to_all(
     going: torch.Tensor, going_sizes: list[int], arriving_sizes: list[int], group: dist.ProcessGroup
 ) -> torch.Tensor:
     if group.size() == 1:

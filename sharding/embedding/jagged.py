@@ -6,7 +6,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Bags:
+class JaggedIds:
     """Ids of F features x b samples, feature by feature, row by row."""
 
     ids: torch.Tensor

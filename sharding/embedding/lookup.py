@@ -6,14 +6,14 @@ import torch
 
 from sharding.embedding import native_ops as native
 from sharding.embedding.fused_optimizer import TableOptimizer
-from sharding.embedding.input_dist import Arrived
-from sharding.embedding.shard import Shard, make_shard, places_on, side_by_side
+from sharding.embedding.input_dist import InputDistOutput
+from sharding.embedding.shard import Shard, column_ranges, make_shard, shard_specs_on
 from sharding.embedding.slices import Slices
-from sharding.embedding.transport import Terms
+from sharding.embedding.transport import FusedUpdateParams
 from sharding.planner import Plan
 
 
-class OwnedBatch(Protocol):
+class LookupBatch(Protocol):
     """The bags of all ranks in this rank's shards. A slice is [W * m, C]: by rank, by sample, the columns of the
     shards side by side."""
 
@@ -30,33 +30,33 @@ class OwnedBatch(Protocol):
         ...
 
 
-class Owner(Protocol):
+class EmbeddingLookup(Protocol):
     """The shards of this rank, and the kernels that work on them."""
 
     shards: list[Shard]
 
-    def batch(self, arrived: Arrived, slices: Slices, terms: Terms) -> OwnedBatch:
+    def batch(self, arrived: InputDistOutput, slices: Slices, terms: FusedUpdateParams) -> LookupBatch:
         """The bags of one batch."""
         ...
 
 
-class NativeOwner:
+class NativeLookup:
     """By the own operators: rows are looked up slice by slice, so that of the block there are gradients alone."""
 
     def __init__(self, plan: Plan, optimizer: TableOptimizer, rank: int, dtype: torch.dtype) -> None:
         """dtype: of the exchange, which gradients are kept in as well."""
-        places = places_on(plan, rank, replicated=False)
+        places = shard_specs_on(plan, rank, replicated=False)
         self.shards = [make_shard(place, optimizer, torch.empty(place.shape)) for place in places]
         self.optimizer, self.dtype = optimizer, dtype
 
-    def batch(self, arrived: Arrived, slices: Slices, terms: Terms) -> OwnedBatch:
+    def batch(self, arrived: InputDistOutput, slices: Slices, terms: FusedUpdateParams) -> LookupBatch:
         return _NativeBatch(self, arrived, slices, terms)
 
 
 class _NativeBatch:
-    def __init__(self, owner: NativeOwner, arrived: Arrived, slices: Slices, terms: Terms) -> None:
+    def __init__(self, owner: NativeLookup, arrived: InputDistOutput, slices: Slices, terms: FusedUpdateParams) -> None:
         self._owner, self._arrived, self._slices, self._terms = owner, arrived, slices, terms
-        self._num_columns, self._columns = side_by_side([shard.place for shard in owner.shards])
+        self._num_columns, self._columns = column_ranges([shard.spec for shard in owner.shards])
         self._gradients: torch.Tensor | None = None
 
     def pooled(self, number: int) -> torch.Tensor:
@@ -86,4 +86,4 @@ class _NativeBatch:
                     ids.append(of_source)
                     offsets.append(self._arrived.offsets_of(source, index, start, end))
                     gradients.append(self.gradient(number)[first : first + end - start, columns])
-            native.update(shard, 0, ids, offsets, gradients, self._owner.optimizer, self._terms)
+            native.apply_update(shard, 0, ids, offsets, gradients, self._owner.optimizer, self._terms)

@@ -5,11 +5,11 @@ from typing import Literal
 import torch
 
 from sharding.comm.process_groups import Ranks
-from sharding.comm.shared_memory import is_one_machine
-from sharding.comm.step_vote import told_by_all
+from sharding.comm.shared_memory import can_share_memory
+from sharding.comm.step_vote import all_gather_object
 from sharding.embedding import native_ops as native
 from sharding.embedding.fused_optimizer import TableOptimizer
-from sharding.embedding.lookup import NativeOwner, Owner
+from sharding.embedding.lookup import EmbeddingLookup, NativeLookup
 from sharding.embedding.transport import Transport
 from sharding.planner import Plan
 
@@ -18,7 +18,7 @@ class TransportError(RuntimeError):
     """The transport that was asked for does not work here; says why, and what would."""
 
 
-def takes_memory(asked: Literal["auto", "memory", "network"], ranks: Ranks) -> bool:
+def uses_shared_memory(asked: Literal["auto", "memory", "network"], ranks: Ranks) -> bool:
     """Whether ranks reach each other by memory that all share, unless the network is asked for.
 
     Collective; the same on all ranks. Raises TransportError.
@@ -42,12 +42,12 @@ def make_transport(
         return MemoryTransport(plan, optimizer, ranks, dtype)
     from sharding.embedding.network_transport import NetworkTransport
 
-    owner = _make_owner(plan, optimizer, ranks, dtype)
+    owner = _make_lookup(plan, optimizer, ranks, dtype)
     return NetworkTransport(plan, owner, ranks, dtype, chunk_size)
 
 
 def _is_native(ranks: Ranks) -> bool:
-    return ranks.device.type == "cpu" and all(told_by_all(ranks.background_group, native.is_built()))
+    return ranks.device.type == "cpu" and all(all_gather_object(ranks.background_group, native.is_built()))
 
 
 def _why_no_memory(ranks: Ranks) -> str | None:
@@ -55,15 +55,15 @@ def _why_no_memory(ranks: Ranks) -> str | None:
         return "is for ranks on CPUs, and these have GPUs"
     if not _is_native(ranks):
         return f"needs the own operators: {native.why_not_built()}"
-    if not is_one_machine(ranks.background_group):
+    if not can_share_memory(ranks.background_group):
         return "needs all ranks on one machine"
     return None
 
 
-def _make_owner(plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype) -> Owner:
+def _make_lookup(plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype) -> EmbeddingLookup:
     if _is_native(ranks):
-        return NativeOwner(plan, optimizer, ranks.rank, dtype)
+        return NativeLookup(plan, optimizer, ranks.rank, dtype)
     # Late: it takes seconds to load.
-    from sharding.embedding.fbgemm_lookup import FbgemmOwner
+    from sharding.embedding.fbgemm_lookup import FbgemmLookup
 
-    return FbgemmOwner(plan, optimizer, ranks.rank, ranks.device, dtype)
+    return FbgemmLookup(plan, optimizer, ranks.rank, ranks.device, dtype)

@@ -11,21 +11,21 @@ import torch
 import torch.distributed as dist
 
 from sharding.comm.process_groups import Ranks
-from sharding.comm.shared_memory import SharedBuffer, shared_by_all, whole_lines
+from sharding.comm.shared_memory import SharedBuffer, round_up_to_cache_line, share_buffers
 from sharding.embedding import native_ops as native
 from sharding.embedding.fused_optimizer import TableOptimizer
-from sharding.embedding.jagged import Bags
-from sharding.embedding.shard import Place, Shard, make_shard, places_on
-from sharding.embedding.shared_batch_buffer import Desk
-from sharding.embedding.transport import Terms
+from sharding.embedding.jagged import JaggedIds
+from sharding.embedding.shard import Shard, ShardSpec, make_shard, shard_specs_on
+from sharding.embedding.shared_batch_buffer import SharedBatchBuffer
+from sharding.embedding.transport import FusedUpdateParams
 from sharding.planner import Plan
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _VisibleShard:
     """A piece of a table, of any rank, as this one sees it."""
 
-    place: Place
+    spec: ShardSpec
     weights: torch.Tensor
     """[R, C]"""
 
@@ -38,59 +38,63 @@ class MemoryTransport:
         self._optimizer = optimizer
         self._ranks = ranks
         self._gradient_dtype = gradient_dtype
-        places = [places_on(plan, rank, replicated=False) for rank in range(ranks.world_size)]
-        num_bytes = sum(whole_lines(place.block.weight_bytes) for place in places[ranks.rank])
-        buffers = shared_by_all(ranks.table_group, num_bytes)
-        by_rank = [_pieces(of_rank, buffer) for of_rank, buffer in zip(places, buffers, strict=True)]
-        self.shards = [make_shard(piece.place, optimizer, piece.weights) for piece in by_rank[ranks.rank]]
-        self._pieces = sorted((piece for pieces in by_rank for piece in pieces), key=lambda piece: piece.place.order)
-        self._features = sorted({piece.place.feature for piece in self._pieces})
+        places = [shard_specs_on(plan, rank, replicated=False) for rank in range(ranks.world_size)]
+        num_bytes = sum(round_up_to_cache_line(place.block.weight_bytes) for place in places[ranks.rank])
+        buffers = share_buffers(ranks.table_group, num_bytes)
+        by_rank = [_visible_shards(of_rank, buffer) for of_rank, buffer in zip(places, buffers, strict=True)]
+        self.shards = [make_shard(piece.spec, optimizer, piece.weights) for piece in by_rank[ranks.rank]]
+        self._visible_shards = sorted(
+            (piece for pieces in by_rank for piece in pieces), key=lambda piece: piece.spec.order
+        )
+        self._features = sorted({piece.spec.feature for piece in self._visible_shards})
         self._dim = plan.tables[0].table.embedding_dim
-        self._desks: list[Desk] | None = None
+        self._batch_buffers: list[SharedBatchBuffer] | None = None
 
-    def send(self, bags: Bags) -> Bags:
+    def start_input_dist(self, bags: JaggedIds) -> JaggedIds:
         """Nothing travels."""
         return bags
 
-    def lookup(self, sent: Bags, terms: Terms) -> "_Share":
+    def lookup(self, sent: JaggedIds, terms: FusedUpdateParams) -> "_PooledShare":
         """Collective where gradients are wanted."""
         if not torch.is_grad_enabled():
-            return _Share(self._pieces, sent.ids, sent.offsets(), sent.num_samples)
-        desks = self._desks_of(sent)
+            return _PooledShare(self._visible_shards, sent.ids, sent.offsets(), sent.num_samples)
+        desks = self._batch_buffers_for(sent)
         own = desks[self._ranks.rank]
-        own.put(sent)
-        update = _Update(self._features, self.shards, desks, self._optimizer, terms, self._ranks)
-        return _Share(self._pieces, own.ids(), own.offsets, sent.num_samples, update)
+        own.write_ids(sent)
+        update = _FusedUpdate(self._features, self.shards, desks, self._optimizer, terms, self._ranks)
+        return _PooledShare(self._visible_shards, own.ids(), own.offsets, sent.num_samples, update)
 
-    def _desks_of(self, sent: Bags) -> list[Desk]:
+    def _batch_buffers_for(self, sent: JaggedIds) -> list[SharedBatchBuffer]:
         """One of every rank, made for shares of this size."""
-        if self._desks is None or self._desks[0].num_samples != sent.num_samples:
-            self._desks = None
+        if self._batch_buffers is None or self._batch_buffers[0].num_samples != sent.num_samples:
+            self._batch_buffers = None
             shape = (len(self._features), sent.num_samples, self._dim)
-            own_bytes = Desk.num_bytes(sent.num_features, shape, self._gradient_dtype) + sent.ids.nbytes
-            buffers = shared_by_all(self._ranks.table_group, own_bytes)
-            self._desks = [Desk(buffer, sent.num_features, shape, self._gradient_dtype) for buffer in buffers]
-        return self._desks
+            own_bytes = SharedBatchBuffer.num_bytes(sent.num_features, shape, self._gradient_dtype) + sent.ids.nbytes
+            buffers = share_buffers(self._ranks.table_group, own_bytes)
+            self._batch_buffers = [
+                SharedBatchBuffer(buffer, sent.num_features, shape, self._gradient_dtype) for buffer in buffers
+            ]
+        return self._batch_buffers
 
 
-class _Share:
+class _PooledShare:
     """Pooled embeddings of one rank's share, made as they are asked for."""
 
     def __init__(
         self,
-        pieces: list[_Piece],
+        pieces: list[_VisibleShard],
         ids: torch.Tensor,
         offsets: torch.Tensor,
         num_samples: int,
-        update: "_Update | None" = None,
+        apply_update: "_FusedUpdate | None" = None,
     ) -> None:
         """update: that its gradients are for; None where there is none to come."""
         self._pieces, self._ids, self._offsets, self._num_samples = pieces, ids, offsets, num_samples
-        self._update = update
+        self._update = apply_update
 
-    def fill(self, start: int, end: int, out: torch.Tensor) -> None:
+    def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
         for piece in self._pieces:
-            place = piece.place
+            place = piece.spec
             first = place.feature * self._num_samples
             native.pool(
                 piece.weights,
@@ -101,11 +105,11 @@ class _Share:
                 accumulate=place.block.first_row > 0,
             )
 
-    def take(self, start: int, end: int, gradient: torch.Tensor) -> None:
+    def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
         assert self._update is not None, "gradients were wanted when it was looked up"
-        self._update.take(start, end, gradient)
+        self._update.write_gradient(start, end, gradient)
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         pass
 
     def update(self) -> None:
@@ -114,23 +118,23 @@ class _Share:
         self._update()
 
 
-class _Update:
+class _FusedUpdate:
     """Of the shards of one rank, from the desks of all."""
 
     def __init__(
         self,
         features: list[int],
         shards: list[Shard],
-        desks: list[Desk],
+        desks: list[SharedBatchBuffer],
         optimizer: TableOptimizer,
-        terms: Terms,
+        terms: FusedUpdateParams,
         ranks: Ranks,
     ) -> None:
         """features: that the gradients on the desks are of, in their order."""
         self._features, self._shards, self._desks = features, shards, desks
         self._optimizer, self._terms, self._ranks = optimizer, terms, ranks
 
-    def take(self, start: int, end: int, gradient: torch.Tensor) -> None:
+    def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
         if len(self._features) < gradient.shape[1]:
             gradient = gradient[:, self._features]
         self._desks[self._ranks.rank].gradients[:, start:end].copy_(gradient.transpose(0, 1))
@@ -138,9 +142,9 @@ class _Update:
     def __call__(self) -> None:
         ids = [desk.ids() for desk in self._desks]
         for shard in self._shards:
-            place = shard.place
+            place = shard.spec
             row = self._features.index(place.feature)
-            native.update(
+            native.apply_update(
                 shard,
                 place.block.first_row,
                 ids,
@@ -153,11 +157,11 @@ class _Update:
         dist.barrier(self._ranks.table_group)
 
 
-def _pieces(places: list[Place], buffer: SharedBuffer) -> list[_Piece]:
+def _visible_shards(places: list[ShardSpec], buffer: SharedBuffer) -> list[_VisibleShard]:
     """Of one rank, one behind the other in its buffer."""
-    pieces: list[_Piece] = []
+    pieces: list[_VisibleShard] = []
     first_byte = 0
     for place in places:
-        pieces.append(_Piece(place, buffer.tensor(torch.float32, place.shape, first_byte)))
-        first_byte += whole_lines(place.block.weight_bytes)
+        pieces.append(_VisibleShard(place, buffer.tensor(torch.float32, place.shape, first_byte)))
+        first_byte += round_up_to_cache_line(place.block.weight_bytes)
     return pieces

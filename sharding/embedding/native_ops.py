@@ -6,7 +6,7 @@ import torch
 
 from sharding.embedding.fused_optimizer import EPS, TableOptimizer
 from sharding.embedding.shard import Shard
-from sharding.embedding.transport import Terms
+from sharding.embedding.transport import FusedUpdateParams
 from sharding.native import load_library, why_not
 
 
@@ -35,14 +35,14 @@ def pool(
     torch.ops.dlrm_tables.pool(weights, ids, offsets, first_row, out, accumulate)
 
 
-def update(
+def apply_update(
     shard: Shard,
     first_row: int,
     ids: Sequence[torch.Tensor],
     offsets: Sequence[torch.Tensor],
     gradients: Sequence[torch.Tensor],
     optimizer: TableOptimizer,
-    terms: Terms,
+    terms: FusedUpdateParams,
 ) -> None:
     """One step of the rows of `shard` that the bags of all sources name; its own first row is `first_row`.
 
@@ -56,13 +56,13 @@ def update(
         gradients,
         first_row,
         optimizer.name,
-        terms.rate,
+        terms.learning_rate,
         EPS,
-        terms.factor,
+        terms.gradient_multiplier,
     )
 
 
-def descend(
+def apply_plain_sgd(
     weights: torch.Tensor, ids: torch.Tensor, offsets: torch.Tensor, gradients: torch.Tensor, *, rate: float
 ) -> None:
     """Plain gradient descent of a whole table [R, C], from one source."""

@@ -20,16 +20,16 @@ class PooledBatch:
     lengths: torch.Tensor | None
     """[F, b] int32, ids of each bag, where sums are made means; an empty bag gives zeros."""
 
-    def chunk(self, start: int, end: int) -> torch.Tensor:
+    def read_chunk(self, start: int, end: int) -> torch.Tensor:
         """[c, F, D], good until the next chunk is asked for; [c, 0, 0] where there are no features."""
         chunk = self.buffer.of(end - start)
         for share in self.shares:
-            share.fill(start, end, chunk)
+            share.read_chunk(start, end, chunk)
         if self.lengths is not None:
             chunk /= self._num_ids(start, end)
         return chunk
 
-    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor:
+    def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor:
         """gradient: [c, F, D], `scale` times the true one, of the samples from `start` to `end`.
 
         Returns 0, or NaN where some of it is not finite, or too large for the exchange's number format.
@@ -38,18 +38,18 @@ class PooledBatch:
             gradient = gradient / self._num_ids(start, end)
         gradient = gradient.to(self.dtype)
         for share in self.shares:
-            share.take(start, end, gradient)
+            share.write_gradient(start, end, gradient)
         return 0.0 * gradient.sum(dtype=torch.float32)
 
-    def update(self) -> None:
+    def apply_update(self) -> None:
         """Of every table, when all chunks have had their gradient, and all ranks have agreed on that. Collective."""
         for share in self.shares:
-            share.update()
+            share.apply_update()
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Instead of an update, where a step was not sound."""
         for share in self.shares:
-            share.drop()
+            share.discard()
 
     def _num_ids(self, start: int, end: int) -> torch.Tensor:
         """[c, F, 1] What a sum over a bag is divided by; that of an empty one is zero and stays it."""

@@ -9,7 +9,7 @@ from sharding.planner import Block, Plan, Table
 
 
 @dataclass(frozen=True)
-class Place:
+class ShardSpec:
     """Which piece of which table."""
 
     feature: int
@@ -35,17 +35,17 @@ class Place:
 class Shard:
     """A piece of a table, and what its optimizer keeps of it."""
 
-    place: Place
+    spec: ShardSpec
     weights: torch.Tensor
     """[R, C] fp32, contiguous."""
     state: torch.Tensor
     """As `TableOptimizer.state_shape` says; [0] where there is none."""
 
 
-def places_on(plan: Plan, rank: int, *, replicated: bool) -> list[Place]:
+def shard_specs_on(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSpec]:
     """Pieces on `rank`, in the order of the tables: the replicated ones, or all others."""
     return [
-        Place(feature, planned.table, block)
+        ShardSpec(feature, planned.table, block)
         for feature, planned in enumerate(plan.tables)
         if planned.is_replicated == replicated
         for block in planned.blocks
@@ -53,14 +53,14 @@ def places_on(plan: Plan, rank: int, *, replicated: bool) -> list[Place]:
     ]
 
 
-def make_shard(place: Place, optimizer: TableOptimizer, weights: torch.Tensor) -> Shard:
+def make_shard(place: ShardSpec, optimizer: TableOptimizer, weights: torch.Tensor) -> Shard:
     """With the state of rows that were never updated. weights: [R, C], not yet drawn."""
     shape = optimizer.state_shape(*place.shape)
     state = weights.new_zeros(0 if shape is None else shape)
     return Shard(place, weights, state)
 
 
-def side_by_side(places: list[Place]) -> tuple[int, list[slice]]:
+def column_ranges(places: list[ShardSpec]) -> tuple[int, list[slice]]:
     """Columns of all `places` in one row, and which of them are whose."""
     columns: list[slice] = []
     first = 0

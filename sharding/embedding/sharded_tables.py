@@ -10,26 +10,26 @@ import torch.distributed as dist
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.initial_weights import fill_uniform
-from sharding.embedding.jagged import Bags
-from sharding.embedding.make_transport import make_transport, takes_memory
+from sharding.embedding.jagged import JaggedIds
+from sharding.embedding.make_transport import make_transport, uses_shared_memory
 from sharding.embedding.pooled import ChunkBuffer, PooledBatch
-from sharding.embedding.replicated_transport import ReplicatedTables
+from sharding.embedding.replicated_transport import ReplicatedTransport
 from sharding.embedding.shard import Shard
-from sharding.embedding.state_dict import State, state_of
-from sharding.embedding.transport import Sent, Terms, Transport
+from sharding.embedding.state_dict import TableState, table_state
+from sharding.embedding.transport import FusedUpdateParams, InputDistHandle, Transport
 from sharding.planner import Plan
 
 
 @dataclass(frozen=True)
-class SentBatch:
+class BatchInputDist:
     """Ids of a batch, on their way to the rows."""
 
-    bags: Bags
-    by_transport: list[Sent]
+    bags: JaggedIds
+    handles: list[InputDistHandle]
 
     def wait(self) -> None:
         """Until nothing is on its way any more."""
-        for sent in self.by_transport:
+        for sent in self.handles:
             sent.wait()
 
 
@@ -58,7 +58,7 @@ class ShardedTables:
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._dtype = torch.float16 if exchange_dtype == "fp16" else torch.float32
-        self.is_in_memory = takes_memory(transport, ranks)
+        self.is_in_memory = uses_shared_memory(transport, ranks)
         """Whether ranks reach each other by memory that all share, tables or none."""
         self._transports: list[Transport] = []
         if any(not planned.is_replicated for planned in plan.tables):
@@ -66,21 +66,21 @@ class ShardedTables:
                 make_transport(plan, optimizer, ranks, self._dtype, chunk_size, is_in_memory=self.is_in_memory)
             )
         if any(planned.is_replicated for planned in plan.tables):
-            self._transports.append(ReplicatedTables(plan, optimizer, ranks))
+            self._transports.append(ReplicatedTransport(plan, optimizer, ranks))
         dim = plan.tables[0].table.embedding_dim if plan.tables else 0
         self._chunks = ChunkBuffer(len(plan.tables), dim, ranks.device)
         self._initialise(seed)
 
-    def send(self, ids: torch.Tensor, lengths: torch.Tensor) -> SentBatch:
+    def start_input_dist(self, ids: torch.Tensor, lengths: torch.Tensor) -> BatchInputDist:
         """Bring the ids of this rank's share of a batch on their way; goes on behind the caller.
 
         ids: [sum of lengths] int64, feature by feature, row by row. lengths: [F * b] int32, ids of each bag, in the
         same order; 0 is an empty bag, whose pooled embedding is zero.
         """
-        bags = Bags(ids, lengths, len(self._plan.tables))
-        return SentBatch(bags, [transport.send(bags) for transport in self._transports])
+        bags = JaggedIds(ids, lengths, len(self._plan.tables))
+        return BatchInputDist(bags, [transport.start_input_dist(bags) for transport in self._transports])
 
-    def lookup(self, sent: SentBatch, num_rows: int, learning_rate: float = 0.0) -> PooledBatch:
+    def lookup(self, sent: BatchInputDist, num_rows: int, learning_rate: float = 0.0) -> PooledBatch:
         """Look up the pooled embeddings of the share that was sent.
 
         num_rows: what the sum of the samples' gradients is to be divided by, the rows of a full global batch.
@@ -89,19 +89,22 @@ class ShardedTables:
         # Batches of few rows, in an epoch shorter than a batch: S / rows times their gradients would not fit fp16. They
         # travel at a scale of their own, a power of two like S, so that nothing is rounded.
         scale = min(self._optimizer.gradient_scale, float(2 ** round(math.log2(num_rows))))
-        terms = Terms(rate=self._optimizer.rate(learning_rate), factor=self._optimizer.gradient_scale / scale)
+        terms = FusedUpdateParams(
+            learning_rate=self._optimizer.scaled_learning_rate(learning_rate),
+            gradient_multiplier=self._optimizer.gradient_scale / scale,
+        )
         shares = [
             transport.lookup(of_transport, terms)
-            for transport, of_transport in zip(self._transports, sent.by_transport, strict=True)
+            for transport, of_transport in zip(self._transports, sent.handles, strict=True)
         ]
         lengths = sent.bags.lengths
         has_means = self._pooling == "mean" and not bool((lengths == 1).all())
         of_bags = lengths.view(sent.bags.num_features, -1) if has_means else None
         return PooledBatch(shares, scale, self._dtype, self._chunks, of_bags)
 
-    def state(self) -> State:
+    def state(self) -> TableState:
         """Weights and optimizer state as torch.distributed.checkpoint saves and loads them, in place."""
-        return state_of(self._plan, self.shards(), self._optimizer, self._ranks.table_group)
+        return table_state(self._plan, self.shards(), self._optimizer, self._ranks.table_group)
 
     def shards(self) -> list[Shard]:
         """This rank's pieces of tables, not copied."""
@@ -110,7 +113,7 @@ class ShardedTables:
     def _initialise(self, seed: int) -> None:
         """U(-1/sqrt(rows), 1/sqrt(rows)), as DLRM's reference implementation draws tables."""
         for shard in self.shards():
-            table, block = shard.place.table, shard.place.block
+            table, block = shard.spec.table, shard.spec.block
             with torch.no_grad():
                 fill_uniform(
                     shard.weights,

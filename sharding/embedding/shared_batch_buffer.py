@@ -2,13 +2,13 @@
 
 import torch
 
-from sharding.comm.shared_memory import SharedBuffer, whole_lines
-from sharding.embedding.jagged import Bags
+from sharding.comm.shared_memory import SharedBuffer, round_up_to_cache_line
+from sharding.embedding.jagged import JaggedIds
 
 INDEX = torch.int64
 
 
-class Desk:
+class SharedBatchBuffer:
     """One shared buffer: the offsets of bags, the gradients, and the ids, which may become more from batch to batch.
 
     Written by its rank between the lookup and the agreement of a step, read by all between the agreement and the end of
@@ -32,18 +32,18 @@ class Desk:
         """Without ids."""
         num_split, num_samples, dim = gradient_shape
         gradient_bytes = num_split * num_samples * dim * dtype.itemsize
-        return _offset_bytes(num_features * num_samples + 1) + whole_lines(gradient_bytes)
+        return _offset_bytes(num_features * num_samples + 1) + round_up_to_cache_line(gradient_bytes)
 
-    def put(self, bags: Bags) -> None:
+    def write_ids(self, bags: JaggedIds) -> None:
         """Of the rank itself."""
-        self._buffer.reach(self._first_id_byte + bags.ids.nbytes, is_owner=True)
+        self._buffer.map_at_least(self._first_id_byte + bags.ids.nbytes, is_owner=True)
         torch.cumsum(bags.lengths, 0, out=self.offsets[1:])
         self.ids().copy_(bags.ids)
 
     def ids(self) -> torch.Tensor:
         """[n] int64, as they lie there now."""
         num_ids = int(self.offsets[-1])
-        self._buffer.reach(self._first_id_byte + num_ids * INDEX.itemsize)
+        self._buffer.map_at_least(self._first_id_byte + num_ids * INDEX.itemsize)
         return self._buffer.tensor(INDEX, (num_ids,), self._first_id_byte)
 
     def offsets_of(self, feature: int) -> torch.Tensor:
@@ -53,4 +53,4 @@ class Desk:
 
 
 def _offset_bytes(num_offsets: int) -> int:
-    return whole_lines(num_offsets * INDEX.itemsize)
+    return round_up_to_cache_line(num_offsets * INDEX.itemsize)

@@ -11,17 +11,17 @@ from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.shard import Shard
 from sharding.planner import Block, Plan, TablePlan
 
-State = dict[str, dict[str, torch.Tensor | ShardedTensor]]
+TableState = dict[str, dict[str, torch.Tensor | ShardedTensor]]
 
 
-def state_of(plan: Plan, shards: list[Shard], optimizer: TableOptimizer, group: ProcessGroup) -> State:
+def table_state(plan: Plan, shards: list[Shard], optimizer: TableOptimizer, group: ProcessGroup) -> TableState:
     """Weights and optimizer state by the table's name, of the tables that this rank has a piece of.
 
     Those alone: torch takes a state with others in it for one of an older format.
     """
-    state: State = {"weights": {}, "optimizer": {}}
+    state: TableState = {"weights": {}, "optimizer": {}}
     for feature, planned in enumerate(plan.tables):
-        own = [shard for shard in shards if shard.place.feature == feature]
+        own = [shard for shard in shards if shard.spec.feature == feature]
         if not own:
             continue
         table = planned.table
@@ -41,7 +41,7 @@ def _whole(
     size = torch.Size([planned.table.num_rows, planned.table.embedding_dim][:num_dims])
     by_block = {block: _metadata(block, num_dims, device) for block in planned.blocks}
     whole = ShardedTensorMetadata(list(by_block.values()), size, TensorProperties(dtype=tensors[0].dtype))
-    pieces = [TensorShard(tensor, by_block[shard.place.block]) for tensor, shard in zip(tensors, own, strict=True)]
+    pieces = [TensorShard(tensor, by_block[shard.spec.block]) for tensor, shard in zip(tensors, own, strict=True)]
     return ShardedTensor._init_from_local_shards_and_global_metadata(pieces, whole, group)
 
 

@@ -5,21 +5,21 @@ from typing import Any, Protocol
 
 import torch
 
-from sharding.embedding.jagged import Bags
+from sharding.embedding.jagged import JaggedIds
 from sharding.embedding.shard import Shard
 
 
 @dataclass(frozen=True)
-class Terms:
+class FusedUpdateParams:
     """Of the update of one batch."""
 
-    rate: float
+    learning_rate: float
     """That S times the true gradient is stepped by."""
-    factor: float
+    gradient_multiplier: float
     """Takes the gradients that arrive to S times the true ones."""
 
 
-class Sent(Protocol):
+class InputDistHandle(Protocol):
     """Ids on their way."""
 
     def wait(self) -> None:
@@ -30,19 +30,19 @@ class Sent(Protocol):
 class PooledShare(Protocol):
     """Of one batch, for this rank's share of it. Chunks come in the order of the samples."""
 
-    def fill(self, start: int, end: int, out: torch.Tensor) -> None:
+    def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
         """Write the pooled embeddings of samples from `start` to `end` into `out` [c, F, D], as far as they are its."""
         ...
 
-    def take(self, start: int, end: int, gradient: torch.Tensor) -> None:
+    def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
         """Keep what concerns its features of the gradient [c, F, D] of what these samples were given."""
         ...
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Instead of an update: wait for what is on its way, and forget it."""
         ...
 
-    def update(self) -> None:
+    def apply_update(self) -> None:
         """Move every table once, when all ranks have agreed that all chunks have had their gradient. All ranks call
         it: it may be collective."""
         ...
@@ -54,10 +54,10 @@ class Transport(Protocol):
     shards: list[Shard]
     """That this rank holds, in the order of the tables."""
 
-    def send(self, bags: Bags) -> Sent:
+    def start_input_dist(self, bags: JaggedIds) -> InputDistHandle:
         """Bring ids on their way; the result is for `lookup`. Collective, and may go on behind the caller."""
         ...
 
-    def lookup(self, sent: Any, terms: Terms) -> PooledShare:
+    def lookup(self, sent: Any, terms: FusedUpdateParams) -> PooledShare:
         """Collective. Under `torch.no_grad` there is no update to come."""
         ...

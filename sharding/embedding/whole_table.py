@@ -34,7 +34,7 @@ def sum_rows(ids: torch.Tensor, offsets: torch.Tensor, gradients: torch.Tensor, 
     """
     if is_native(out):
         # Plain descent from zero, at rate -1.
-        native.descend(out.zero_(), ids, offsets, gradients, rate=-1.0)
+        native.apply_plain_sgd(out.zero_(), ids, offsets, gradients, rate=-1.0)
         return
     # In float64: one row may have most of a batch, and torch adds them up one by one.
     sums = torch.zeros(out.shape, dtype=torch.float64, device=out.device)

@@ -4,7 +4,7 @@
 """
 
 from sharding.planner.errors import PlanError
-from sharding.planner.planner import plan_of
+from sharding.planner.planner import make_plan
 from sharding.planner.request import Dense, PlanRequest, Rule
 from sharding.planner.topology import Topology, Transport
 from sharding.planner.types import Block, Plan, ShardingType, Table, TableOptimizerName, TablePlan
@@ -22,5 +22,5 @@ __all__ = [
     "TablePlan",
     "Topology",
     "Transport",
-    "plan_of",
+    "make_plan",
 ]

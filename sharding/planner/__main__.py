@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from sharding.planner.check import faults_of
+from sharding.planner.check import find_faults
 from sharding.planner.errors import PlanError
-from sharding.planner.planner import plan_of
-from sharding.planner.report import answer_of
+from sharding.planner.planner import make_plan
+from sharding.planner.report import report_plan
 from sharding.planner.request import PlanRequest
 
 EXIT_REFUSED = 64
@@ -27,10 +27,10 @@ def answer_to(text: str | bytes) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors()[0]
         raise PlanError(first["msg"], field=".".join(map(str, first["loc"]))) from None
-    plan = plan_of(request)
-    faults = faults_of(request, plan)
+    plan = make_plan(request)
+    faults = find_faults(request, plan)
     assert not faults, f"a plan that is not sound was made: {faults}"
-    return answer_of(request, plan).as_json()
+    return report_plan(request, plan).as_json()
 
 
 def main() -> int:

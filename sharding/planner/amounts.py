@@ -12,7 +12,7 @@ UNITS: dict[Device, tuple[tuple[str, int], ...]] = {
 """Memory of machines, and of GPUs, as each is sold."""
 LARGE = 10
 """Of a unit, from which on one decimal is enough; fewer have two."""
-LEAST_PART = 100
+MIN_SHARE = 100
 """What is less than one in so many of a sum is told with the rest of it."""
 
 Rounding = Literal["up", "nearest", "down"]
@@ -47,7 +47,7 @@ def as_written_at_most(num_bytes: int, device: Device) -> int:
 def sum_in_words(parts: Sequence[tuple[str, int]], device: Device) -> str:
     """Of what a sum consists, the most first, in figures that add up to the sum as `in_sentence` has it."""
     total = sum(num_bytes for _, num_bytes in parts)
-    large = sorted((part for part in parts if part[1] * LEAST_PART >= total), key=lambda part: -part[1])
+    large = sorted((part for part in parts if part[1] * MIN_SHARE >= total), key=lambda part: -part[1])
     told = [*large, ("the rest", total - sum(num_bytes for _, num_bytes in large))]
     name, size, grain = _unit(total, device)
     steps = [divmod(num_bytes * 100, size * grain) for _, num_bytes in told]

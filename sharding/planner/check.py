@@ -7,12 +7,12 @@ was sought; a test holds that against the tensors of a real batch.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sharding.planner.memory_estimator import Memory
+from sharding.planner.memory_estimator import MemoryEstimator
 from sharding.planner.request import PlanRequest
 from sharding.planner.types import COLUMN_TYPES, Block, Plan, TablePlan
 
 
-def faults_of(request: PlanRequest, plan: Plan) -> list[str]:
+def find_faults(request: PlanRequest, plan: Plan) -> list[str]:
     """What is wrong with `plan`; nothing where every cell of each table is on exactly one rank (or on all, once each),
     the optimizer allows how rows are split, and everything fits where it is."""
     if [table.table for table in plan.tables] != list(request.tables):
@@ -20,19 +20,19 @@ def faults_of(request: PlanRequest, plan: Plan) -> list[str]:
     if faults := [fault for table in plan.tables for fault in _faults_of_table(request, table)]:
         return faults
     topology = request.topology
-    for pool, num_bytes in enumerate(memory_of_pools(request, plan)):
+    for pool, num_bytes in enumerate(bytes_by_memory(request, plan)):
         if num_bytes > topology.memory_bytes:
             what = "rank" if topology.device == "cuda" else "node"
             faults.append(f"{what} {pool} needs {num_bytes:,} bytes and has {topology.memory_bytes:,}")
     return faults
 
 
-def memory_of_pools(request: PlanRequest, plan: Plan) -> list[int]:
+def bytes_by_memory(request: PlanRequest, plan: Plan) -> list[int]:
     """Bytes on each rank (on CPUs: on each node), counted block by block."""
-    memory, topology = Memory.of_plan(request, plan.tables), request.topology
+    memory, topology = MemoryEstimator.of_plan(request, plan.tables), request.topology
     on_every_rank = sum(memory.everywhere(table.table for table in plan.tables if table.is_replicated).values())
     on_every_rank += sum(memory.split(table.table, table.blocks) for table in plan.tables if not table.is_replicated)
-    pools = [on_every_rank * topology.ranks_per_pool] * topology.num_pools
+    pools = [on_every_rank * topology.ranks_per_memory_domain] * topology.num_memory_domains
     for table in plan.tables:
         for part in table.blocks:
             buffers = (
@@ -40,7 +40,7 @@ def memory_of_pools(request: PlanRequest, plan: Plan) -> list[int]:
                 if table.is_replicated
                 else memory.block_buffers(table.table, part.num_rows, part.num_columns)
             )
-            pools[topology.pool(part.rank)] += _kept_bytes(request, part) + buffers
+            pools[topology.memory_domain(part.rank)] += _kept_bytes(request, part) + buffers
     return pools
 
 

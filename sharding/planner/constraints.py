@@ -7,13 +7,13 @@ from typing import Literal
 
 from sharding.planner.blocks import COLUMN_STEP, by_columns, by_grid, by_rows, replicated, whole
 from sharding.planner.errors import PlanError
-from sharding.planner.partitioner import Split
+from sharding.planner.partitioner import ShardingOption
 from sharding.planner.request import PlanRequest, Rule
 from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES, Block, ShardingType, Table
 
-LEAST_COLUMNS = 32
+MIN_COLUMNS = 32
 """Of a part, where nobody says on how many ranks a table is: narrower rows are slow to read."""
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 """Names of tables, in a refusal."""
 
 
@@ -32,7 +32,7 @@ def rules_by_table(request: PlanRequest) -> list[int | None]:
             raise PlanError(
                 f"{rule.pattern!r} claims no table: none has such a name, or rules before it claim them"
                 f"{_in_another_case(rule.pattern, names)}",
-                valid=[f"a pattern of {_few(names)}"],
+                valid=[f"a pattern of {_list_some(names)}"],
                 field=f"rules.{number}.pattern",
             )
     return claims
@@ -43,12 +43,12 @@ def _in_another_case(pattern: str, names: Sequence[str]) -> str:
     if any(fnmatchcase(name, pattern) for name in names):
         return ""
     meant = [name for name in names if fnmatchcase(name.casefold(), pattern.casefold())]
-    return f"; upper and lower case differ: did you mean {_few(meant)}?" if meant else ""
+    return f"; upper and lower case differ: did you mean {_list_some(meant)}?" if meant else ""
 
 
-def _few(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:MOST_SHOWN])
-    return f"{listed}, … ({len(names):,} in all)" if len(names) > MOST_SHOWN else listed
+def _list_some(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:MAX_SHOWN])
+    return f"{listed}, … ({len(names):,} in all)" if len(names) > MAX_SHOWN else listed
 
 
 def types_by_table(request: PlanRequest) -> list[ShardingType | Literal["auto"]]:
@@ -56,7 +56,7 @@ def types_by_table(request: PlanRequest) -> list[ShardingType | Literal["auto"]]
     return [request.plan if number is None else request.rules[number].type for number in rules_by_table(request)]
 
 
-def fixed_split(request: PlanRequest, table: Table, rule: Rule, field: str) -> Split:
+def fixed_option(request: PlanRequest, table: Table, rule: Rule, field: str) -> ShardingOption:
     """rule: of this table, with a type that is not auto. field: `plan`, or `rules.<number>`. Raises PlanError."""
     kind = rule.type
     assert kind != "auto", "somebody has fixed it"
@@ -69,24 +69,26 @@ def fixed_split(request: PlanRequest, table: Table, rule: Rule, field: str) -> S
             if len(ranks) < topology.world_size:
                 valid = ["leave ranks out", "another type"]
                 raise PlanError(f"a copy of {table.name} is on every rank", valid, f"{field}.ranks", table.name)
-            return Split(table, kind, replicated(table, topology.world_size), ranks, is_fixed=True, reason=reason)
+            return ShardingOption(
+                table, kind, replicated(table, topology.world_size), ranks, is_fixed=True, reason=reason
+            )
         case "table_wise":
-            return Split(table, kind, whole(table, 0), ranks, reason=reason)
+            return ShardingOption(table, kind, whole(table, 0), ranks, reason=reason)
         case "row_wise":
-            return Split(table, kind, by_rows(table, ranks), ranks, is_fixed=True, reason=reason)
+            return ShardingOption(table, kind, by_rows(table, ranks), ranks, is_fixed=True, reason=reason)
         case "column_wise":
             if rule.ranks is not None:
-                return Split(table, kind, by_columns(table, ranks), ranks, is_fixed=True, reason=reason)
+                return ShardingOption(table, kind, by_columns(table, ranks), ranks, is_fixed=True, reason=reason)
             parts = by_columns(table, range(num_column_parts(table, len(ranks))))
-            return Split(table, kind, parts, ranks, reason=reason)
+            return ShardingOption(table, kind, parts, ranks, reason=reason)
         case "grid":
             parts = by_grid(table, [list(of_node) for _, of_node in groupby(ranks, topology.node)])
-            return Split(table, kind, parts, ranks, is_fixed=True, reason=reason)
+            return ShardingOption(table, kind, parts, ranks, is_fixed=True, reason=reason)
         case "table_row_wise" | "table_column_wise":
             return _on_one_node(request, table, rule, ranks, field)
 
 
-def _on_one_node(request: PlanRequest, table: Table, rule: Rule, ranks: Sequence[int], field: str) -> Split:
+def _on_one_node(request: PlanRequest, table: Table, rule: Rule, ranks: Sequence[int], field: str) -> ShardingOption:
     topology = request.topology
     kind: ShardingType = "table_row_wise" if rule.type == "table_row_wise" else "table_column_wise"
     divide = by_rows if kind == "table_row_wise" else by_columns
@@ -95,16 +97,16 @@ def _on_one_node(request: PlanRequest, table: Table, rule: Rule, ranks: Sequence
             valid = [f"ranks of one node, such as {list(topology.ranks_of_node(topology.node(ranks[0])))}"]
             message = f"{kind} keeps {table.name} on one node, and {list(ranks)} are on several"
             raise PlanError(message, valid, f"{field}.ranks", table.name)
-        return Split(table, kind, divide(table, ranks), ranks, is_fixed=True, reason="as asked")
+        return ShardingOption(table, kind, divide(table, ranks), ranks, is_fixed=True, reason="as asked")
     num_parts = topology.ranks_per_node
     if kind == "table_column_wise":
         num_parts = num_column_parts(table, num_parts)
-    return Split(table, kind, divide(table, range(num_parts)), ranks, is_on_one_node=True, reason="as asked")
+    return ShardingOption(table, kind, divide(table, range(num_parts)), ranks, is_on_one_node=True, reason="as asked")
 
 
 def num_column_parts(table: Table, most: int) -> int:
     """Into how many runs of columns a table goes where nobody says it."""
-    return max(1, min(most, max(2, table.embedding_dim // LEAST_COLUMNS), table.embedding_dim // COLUMN_STEP))
+    return max(1, min(most, max(2, table.embedding_dim // MIN_COLUMNS), table.embedding_dim // COLUMN_STEP))
 
 
 def check_optimizer(request: PlanRequest, table: Table, kind: ShardingType, field: str) -> None:

@@ -28,7 +28,7 @@ SUM_PASSES = 4
 adds up, and all parts, which are copied back."""
 
 
-class Load(NamedTuple):
+class StepTime(NamedTuple):
     """Seconds of one rank in a step, by term."""
 
     ids: float = 0.0
@@ -52,11 +52,11 @@ class Load(NamedTuple):
     def seconds(self) -> float:
         return sum(self)
 
-    def plus(self, other: "Load") -> "Load":
-        return Load(*(a + b for a, b in zip(self, other, strict=True)))
+    def plus(self, other: "StepTime") -> "StepTime":
+        return StepTime(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-NO_LOAD = Load()
+NO_TIME = StepTime()
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Traffic:
         return Traffic(**{name: sum(getattr(part, name) for part in listed) for name in Traffic.__dataclass_fields__})
 
 
-class Costs:
+class CostEstimator:
     """Of the blocks of one request's tables."""
 
     def __init__(self, request: PlanRequest) -> None:
@@ -87,7 +87,7 @@ class Costs:
         self._size = request.global_size
         self._share = request.share_size
 
-    def block(self, table: Table, num_rows: int, num_columns: int) -> Load:
+    def block(self, table: Table, num_rows: int, num_columns: int) -> StepTime:
         """Of the rank that owns such a block."""
         num_ids = self._size * table.ids_per_sample
         num_own = num_ids * num_rows / table.num_rows
@@ -95,15 +95,15 @@ class Costs:
         update = self._update(num_own, num_rows, num_columns, state)
         if self._request.transport == "memory":
             # Owners look through the ids of all ranks for their own.
-            return Load(update=update + num_ids * ID_BYTES / self._bandwidth)
+            return StepTime(update=update + num_ids * ID_BYTES / self._bandwidth)
         pooled = self._size * num_columns
         read = num_own * (num_columns * FLOAT_BYTES / self._row_bandwidth + self._lookup_seconds)
         read += pooled * FLOAT_BYTES / self._bandwidth
         if not self._request.is_exchanged:
-            return Load(lookup=read, update=update)
+            return StepTime(lookup=read, update=update)
         topology = self._request.topology
         travel = topology.seconds_to_all(pooled * self._request.exchange_bytes)
-        return Load(topology.seconds_to_all(num_own * ID_BYTES), read, travel, 0.0, travel, update)
+        return StepTime(topology.seconds_to_all(num_own * ID_BYTES), read, travel, 0.0, travel, update)
 
     def _update(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
         """Of the gradients of so many ids, each added to its row once."""
@@ -113,25 +113,25 @@ class Costs:
         rows = 2 * num_distinct * row_bytes / self._row_bandwidth
         return gradients / self._bandwidth + rows + num_ids * self._update_seconds
 
-    def everywhere(self, table: Table, num_row_parts: int) -> Load:
+    def everywhere(self, table: Table, num_row_parts: int) -> StepTime:
         """Of every rank, owner or not: in one memory all look their own samples up, in each range of rows,
         and lay gradients down."""
         if self._request.transport != "memory":
-            return NO_LOAD
+            return NO_TIME
         num_ids = self._share * table.ids_per_sample
         scan = num_row_parts * num_ids * ID_BYTES / self._bandwidth
         numbers = self._share * table.embedding_dim
         given_back = numbers * (FLOAT_BYTES + self._request.exchange_bytes) / self._bandwidth
-        return Load(lookup=self._own_lookup(table) + scan, backward=given_back)
+        return StepTime(lookup=self._own_lookup(table) + scan, backward=given_back)
 
-    def replicated(self, table: Table) -> Load:
+    def replicated(self, table: Table) -> StepTime:
         """Of every rank, where each has a copy: it sums the gradients of its samples row by row, and updates all of the
         table from the sum over ranks."""
         num_bytes, dim = table.weight_bytes, table.embedding_dim
         state = state_bytes(self._request.optimizer, table.num_rows, dim)
         update = self._update(self._share * table.ids_per_sample, table.num_rows, dim, 0)
         update += (COPY_PASSES * num_bytes + 2 * state) / self._bandwidth
-        return Load(
+        return StepTime(
             lookup=self._own_lookup(table),
             backward=2 * self._share * dim * FLOAT_BYTES / self._bandwidth,
             update=update,
@@ -144,10 +144,10 @@ class Costs:
         return self._share * (read + row_bytes / self._bandwidth)
 
     @property
-    def dense(self) -> Load:
+    def dense(self) -> StepTime:
         """Of every rank, for what is not a table."""
         dense, flops = self._request.dense, self._request.topology.flops
-        return Load(
+        return StepTime(
             dense=dense.flops / flops if flops else 0.0,
             all_reduce=self._seconds_to_sum(dense.sum_bytes),
         )

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from sharding.planner import blocks as parts_of
 from sharding.planner.blocks import COLUMN_STEP, by_columns, by_rows, replicated
-from sharding.planner.cost_estimator import Costs
-from sharding.planner.partitioner import Split
+from sharding.planner.cost_estimator import CostEstimator
+from sharding.planner.partitioner import ShardingOption
 from sharding.planner.request import PlanRequest
 from sharding.planner.types import Table
 
@@ -17,63 +17,67 @@ FOR_ROOM = "to find room beside other tables"
 """Why a table is in parts that was to be whole."""
 
 
-class Choices:
+class Enumerator:
     """Of one request."""
 
-    def __init__(self, request: PlanRequest, costs: Costs) -> None:
+    def __init__(self, request: PlanRequest, costs: CostEstimator) -> None:
         self._request = request
         self._costs = costs
         self._world_size = request.topology.world_size
 
-    def first(self, table: Table, ranks: Sequence[int]) -> Split:
+    def initial_option(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
         """What the search begins with: whole, or a copy on every rank where that is cheaper on average."""
         owned = self._costs.block(table, table.num_rows, table.embedding_dim).seconds / self._world_size
         owned += self._costs.everywhere(table, 1).seconds
         is_cheaper = self._costs.replicated(table).seconds < owned
-        return self._copied(table, ranks) if is_cheaper and self.may_copy(table, ranks) else self.whole(table, ranks)
+        return (
+            self._replicate(table, ranks)
+            if is_cheaper and self.may_replicate(table, ranks)
+            else self.table_wise(table, ranks)
+        )
 
-    def all(self, table: Table, ranks: Sequence[int]) -> Iterator[Split]:
+    def all_options(self, table: Table, ranks: Sequence[int]) -> Iterator[ShardingOption]:
         """Every way, the plainest first."""
-        yield self.whole(table, ranks)
-        if self.may_copy(table, ranks):
-            yield self._copied(table, ranks)
-        for num_parts in _counts(len(ranks)):
-            yield from self._in_parts(table, ranks, num_parts)
+        yield self.table_wise(table, ranks)
+        if self.may_replicate(table, ranks):
+            yield self._replicate(table, ranks)
+        for num_parts in _shard_counts(len(ranks)):
+            yield from self._split(table, ranks, num_parts)
 
-    def finer(self, split: Split) -> Split | None:
+    def finer_option(self, split: ShardingOption) -> ShardingOption | None:
         """For a table that finds no room: the same in more and smaller parts; None where there is no such way."""
         if split.type == "data_parallel":
-            return self.whole(split.table, split.ranks)
-        for num_parts in _counts(len(split.ranks)):
-            if num_parts > len(split.parts):
-                for finer in self._in_parts(split.table, split.ranks, num_parts):
-                    if len(finer.parts) > len(split.parts):
+            return self.table_wise(split.table, split.ranks)
+        for num_parts in _shard_counts(len(split.ranks)):
+            if num_parts > len(split.blocks):
+                for finer in self._split(split.table, split.ranks, num_parts):
+                    if len(finer.blocks) > len(split.blocks):
                         return replace(finer, reason=FOR_ROOM)
         return None
 
-    def whole(self, table: Table, ranks: Sequence[int]) -> Split:
-        return Split(table, "table_wise", parts_of.whole(table, 0), ranks)
+    def table_wise(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
+        return ShardingOption(table, "table_wise", parts_of.whole(table, 0), ranks)
 
-    def may_copy(self, table: Table, ranks: Sequence[int]) -> bool:
+    def may_replicate(self, table: Table, ranks: Sequence[int]) -> bool:
         """Only where it saves an exchange, and costs every rank less than the whole table costs one."""
         if not self._request.is_exchanged or len(ranks) < self._world_size:
             return False
         owned = self._costs.block(table, table.num_rows, table.embedding_dim)
         return self._costs.replicated(table).seconds < owned.seconds
 
-    def _copied(self, table: Table, ranks: Sequence[int]) -> Split:
+    def _replicate(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
         parts = replicated(table, self._world_size)
-        return Split(table, "data_parallel", parts, ranks, is_fixed=True)
+        return ShardingOption(table, "data_parallel", parts, ranks, is_fixed=True)
 
-    def _in_parts(self, table: Table, ranks: Sequence[int], num_parts: int) -> Iterator[Split]:
+    def _split(self, table: Table, ranks: Sequence[int], num_parts: int) -> Iterator[ShardingOption]:
         if self._request.optimizer != "rowwise_adagrad" and table.embedding_dim >= num_parts * COLUMN_STEP:
-            yield Split(table, "column_wise", by_columns(table, range(num_parts)), ranks)
+            yield ShardingOption(table, "column_wise", by_columns(table, range(num_parts)), ranks)
         parts = by_rows(table, range(num_parts))
         if len(parts) == num_parts:
-            yield Split(table, "row_wise", parts, ranks)
+            yield ShardingOption(table, "row_wise", parts, ranks)
 
 
-def _counts(most: int) -> list[int]:
+def _shard_counts(most: int) -> list[int]:
     """2, 3, 4, 6, 8, 12 and so on, and `most` itself."""
     counts = {most}
     power = 2

@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 
 from sharding.planner.request import PlanRequest
 from sharding.planner.slice_size import SLICES_IN_FLIGHT, slice_size
-from sharding.planner.types import FLOAT_BYTES, Block, Table, TablePlan, kept_bytes
+from sharding.planner.types import FLOAT_BYTES, Block, Table, TablePlan, weight_and_state_bytes
 
 ID_BYTES = 8
 LENGTH_BYTES = 4
-ARRIVED = 2
+NUM_ID_BATCHES = 2
 """Batches whose ids are with the owners of their rows: this one's and the next one's."""
 SORTED_BYTES = {"cpu": 16, "cuda": 40}
 """Of one id while an update sorts."""
 
 
-class Memory:
+class MemoryEstimator:
     """Of the blocks of one request's tables."""
 
     def __init__(self, request: PlanRequest, split_columns: int) -> None:
@@ -30,14 +30,14 @@ class Memory:
         self._in_flight = self._samples_in_flight(split_columns)
 
     @classmethod
-    def of_plan(cls, request: PlanRequest, tables: Sequence[TablePlan]) -> "Memory":
+    def of_plan(cls, request: PlanRequest, tables: Sequence[TablePlan]) -> "MemoryEstimator":
         """Exactly of one plan."""
         columns = sum(block.num_columns for plan in tables if not plan.is_replicated for block in plan.blocks)
         return cls(request, columns)
 
     def block(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Bytes of a block on its owner."""
-        kept = kept_bytes(self._request.optimizer, num_rows, num_columns)
+        kept = weight_and_state_bytes(self._request.optimizer, num_rows, num_columns)
         return kept + self.block_buffers(table, num_rows, num_columns)
 
     def block_buffers(self, table: Table, num_rows: int, num_columns: int) -> int:
@@ -46,7 +46,7 @@ class Memory:
         if request.transport == "memory":
             return 0
         num_ids = request.global_size * table.ids_per_sample * num_rows / table.num_rows
-        ids = ARRIVED * ID_BYTES * (num_ids + request.global_size)
+        ids = NUM_ID_BATCHES * ID_BYTES * (num_ids + request.global_size)
         leaving = self._in_flight * request.topology.world_size
         wire_bytes, is_narrow = request.exchange_bytes, request.exchange_bytes < FLOAT_BYTES
         if self._is_fbgemm:
@@ -61,7 +61,7 @@ class Memory:
 
     def copy(self, table: Table) -> int:
         """Bytes of a copy on each rank."""
-        kept = kept_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
+        kept = weight_and_state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
         return kept + self.copy_buffers(table)
 
     def copy_buffers(self, table: Table) -> int:

@@ -8,24 +8,24 @@ from typing import Any
 from sharding.planner import proposals, shortage
 from sharding.planner.amounts import as_written
 from sharding.planner.constraints import types_by_table
-from sharding.planner.cost_estimator import Costs
+from sharding.planner.cost_estimator import CostEstimator
 from sharding.planner.errors import PlanError
-from sharding.planner.memory_estimator import Memory
-from sharding.planner.partitioner import NoRoomError, Placement, Split
+from sharding.planner.memory_estimator import MemoryEstimator
+from sharding.planner.partitioner import NoRoomError, PlacementState, ShardingOption
 from sharding.planner.proposer import find_placement
 from sharding.planner.request import PlanRequest
-from sharding.planner.types import kept_bytes
+from sharding.planner.types import weight_and_state_bytes
 
-MOST_GROWTH = 8
+MAX_NODE_GROWTH = 8
 """Of the nodes, in a proposal."""
-LEAST_STEP = 8
+MIN_NODE_STEP = 8
 """Nodes are tried in steps of at least this part of what they are."""
 FIRST_MARGIN = 64
 """Memory is first tried with this part of it above what tables need at least, then with twice as much, and so on."""
 
 GRAIN = 128
 """The least is found to this part of it."""
-LEAST_CHUNK = 256
+MIN_CHUNK = 256
 """Of samples, in a proposal: fewer are slow."""
 ACTIVATIONS = "activations"
 """Of `Dense.memory_bytes`, what is in proportion to the samples of a chunk."""
@@ -33,7 +33,9 @@ ACTIVATIONS = "activations"
 IsPossible = Callable[[PlanRequest], bool]
 
 
-def refusal(request: PlanRequest, splits: Sequence[Split], failed: Split, is_possible: IsPossible) -> PlanError:
+def refusal(
+    request: PlanRequest, splits: Sequence[ShardingOption], failed: ShardingOption, is_possible: IsPossible
+) -> PlanError:
     """The error for a request without a plan.
 
     splits: of every table, as the search began with them. failed: of the first table that found no room.
@@ -79,7 +81,7 @@ def _alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[It
 def _with_smaller_chunks(request: PlanRequest) -> Iterator[PlanRequest]:
     """Half the samples of a chunk, and half of those."""
     chunk_size = _chunk_size(request) // 2
-    while chunk_size >= LEAST_CHUNK:
+    while chunk_size >= MIN_CHUNK:
         yield _with_chunk(request, chunk_size)
         chunk_size //= 2
 
@@ -90,10 +92,10 @@ def _with_more_nodes(request: PlanRequest) -> Iterator[PlanRequest]:
     if topology.device == "cpu":
         return
     bar = topology.num_nodes + 1
-    for num_nodes in range(bar, MOST_GROWTH * topology.num_nodes + 1):
+    for num_nodes in range(bar, MAX_NODE_GROWTH * topology.num_nodes + 1):
         if num_nodes >= bar and request.global_size % (num_nodes * topology.ranks_per_node) == 0:
             yield _chunk_in_share(request, topology=replace(topology, num_nodes=num_nodes))
-            bar = num_nodes + max(1, num_nodes // LEAST_STEP)
+            bar = num_nodes + max(1, num_nodes // MIN_NODE_STEP)
 
 
 def _with_smaller_batches(request: PlanRequest) -> Iterator[PlanRequest]:
@@ -124,18 +126,18 @@ def _chunk_size(request: PlanRequest) -> int:
 
 
 def _least_memory(
-    request: PlanRequest, splits: Sequence[Split], is_automatic: Sequence[bool]
-) -> tuple[int, Placement] | None:
+    request: PlanRequest, splits: Sequence[ShardingOption], is_automatic: Sequence[bool]
+) -> tuple[int, PlacementState] | None:
     """Bytes with which there is a plan, as a document says them, the fewest but for GRAIN, and where tables are then;
     None where even room for everything on each rank (on CPUs: each node) is not enough."""
     topology = request.topology
-    needed = sum(kept_bytes(request.optimizer, of.table.num_rows, of.table.embedding_dim) for of in splits)
-    least, most = max(needed // topology.num_pools, topology.memory_bytes), _everything_on_one(request, splits)
+    needed = sum(weight_and_state_bytes(request.optimizer, of.table.num_rows, of.table.embedding_dim) for of in splits)
+    least, most = max(needed // topology.num_memory_domains, topology.memory_bytes), _everything_on_one(request, splits)
 
-    def placed(num_bytes: int) -> Placement | None:
+    def placed(num_bytes: int) -> PlacementState | None:
         tried = _with_memory(request, num_bytes)
         try:
-            return find_placement(tried, Costs(tried), splits, is_automatic, is_improved=False)
+            return find_placement(tried, CostEstimator(tried), splits, is_automatic, is_improved=False)
         except NoRoomError:
             return None
 
@@ -159,16 +161,16 @@ def _least_memory(
     return enough, found
 
 
-def _everything_on_one(request: PlanRequest, splits: Sequence[Split]) -> int:
+def _everything_on_one(request: PlanRequest, splits: Sequence[ShardingOption]) -> int:
     """Bytes of all tables, as the search began with them, in one memory; no placement needs more."""
-    memory, num_ranks = _memory(request), request.topology.ranks_per_pool
+    memory, num_ranks = _memory(request), request.topology.ranks_per_memory_domain
     copied = [split.table for split in splits if split.type == "data_parallel"]
     everywhere = sum(memory.everywhere(copied).values()) + sum(map(memory.copy, copied))
     parts = 0
     for split in splits:
         if split.type != "data_parallel":
-            everywhere += memory.split(split.table, split.parts)
-            parts += sum(memory.block(split.table, part.num_rows, part.num_columns) for part in split.parts)
+            everywhere += memory.split(split.table, split.blocks)
+            parts += sum(memory.block(split.table, part.num_rows, part.num_columns) for part in split.blocks)
     return parts + everywhere * num_ranks
 
 
@@ -176,6 +178,6 @@ def _with_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
     return replace(request, topology=replace(request.topology, memory_bytes=num_bytes))
 
 
-def _memory(request: PlanRequest) -> Memory:
+def _memory(request: PlanRequest) -> MemoryEstimator:
     """With slices as large as they can be: never less than what is counted while a plan is sought."""
-    return Memory(request, split_columns=0)
+    return MemoryEstimator(request, split_columns=0)

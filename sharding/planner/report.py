@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sharding.planner.cost_estimator import NO_LOAD, Costs, Load, Traffic
-from sharding.planner.memory_estimator import Memory
+from sharding.planner.cost_estimator import NO_TIME, CostEstimator, StepTime, Traffic
+from sharding.planner.memory_estimator import MemoryEstimator
 from sharding.planner.request import PlanRequest
 from sharding.planner.topology import Topology
 from sharding.planner.types import Plan, TablePlan, state_bytes
@@ -24,7 +24,7 @@ PART_OF_TERM = {
 
 
 @dataclass(frozen=True)
-class TableAnswer:
+class TableReport:
     """One table. Lists go with `ranks`."""
 
     name: str
@@ -44,7 +44,7 @@ class TableAnswer:
 
 
 @dataclass(frozen=True)
-class RankAnswer:
+class RankReport:
     """One rank."""
 
     weight_bytes: int
@@ -58,7 +58,7 @@ class RankAnswer:
 
 
 @dataclass(frozen=True)
-class StepAnswer:
+class StepReport:
     """The estimated step: that of the slowest rank."""
 
     rank: int
@@ -73,7 +73,7 @@ class StepAnswer:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlanReport:
     """A plan and what it comes to."""
 
     world_size: int
@@ -82,8 +82,8 @@ class Answer:
     optimizer: str
     global_size: int
     topology: Topology
-    tables: list[TableAnswer]
-    ranks: list[RankAnswer]
+    tables: list[TableReport]
+    ranks: list[RankReport]
     memory_bytes: int
     """What a rank may use on GPUs; on CPUs the ranks of a node together."""
     largest_bytes: int
@@ -94,7 +94,7 @@ class Answer:
     """Of the seconds that tables take: the slowest rank over the mean."""
     imbalance_of_bytes: float
     """Of weights: the largest rank over the mean."""
-    step: StepAnswer
+    step: StepReport
 
     def as_json(self) -> dict[str, Any]:
         found = asdict(self)
@@ -102,17 +102,17 @@ class Answer:
         return found
 
 
-def answer_of(request: PlanRequest, plan: Plan) -> Answer:
+def report_plan(request: PlanRequest, plan: Plan) -> PlanReport:
     """Counted from the blocks of `plan` alone."""
-    costs, memory = Costs(request), Memory.of_plan(request, plan.tables)
+    costs, memory = CostEstimator(request), MemoryEstimator.of_plan(request, plan.tables)
     tables = [_table(request, costs, memory, table) for table in plan.tables]
     ranks = _ranks(request, costs, memory, plan, tables)
     topology = request.topology
-    pools = [0] * topology.num_pools
+    pools = [0] * topology.num_memory_domains
     for number, rank in enumerate(ranks):
-        pools[topology.pool(number)] += rank.total_bytes
+        pools[topology.memory_domain(number)] += rank.total_bytes
     dense = Traffic(all_reduce=_sum_traffic(request))
-    return Answer(
+    return PlanReport(
         world_size=topology.world_size,
         transport=request.transport,
         exchange_dtype=request.exchange_dtype,
@@ -130,14 +130,14 @@ def answer_of(request: PlanRequest, plan: Plan) -> Answer:
     )
 
 
-def seconds_of_tables(terms: dict[str, float], costs: Costs) -> float:
+def seconds_of_tables(terms: dict[str, float], costs: CostEstimator) -> float:
     """Of a rank's terms, without what is not a table."""
     return sum(terms.values()) - costs.dense.seconds
 
 
-def rank_loads(request: PlanRequest, costs: Costs, tables: Sequence[TablePlan]) -> list[Load]:
+def rank_loads(request: PlanRequest, costs: CostEstimator, tables: Sequence[TablePlan]) -> list[StepTime]:
     """Of each rank, what is not a table included."""
-    common, own = costs.dense, [NO_LOAD] * request.topology.world_size
+    common, own = costs.dense, [NO_TIME] * request.topology.world_size
     for table in tables:
         if table.is_replicated:
             common = common.plus(costs.replicated(table.table))
@@ -148,7 +148,7 @@ def rank_loads(request: PlanRequest, costs: Costs, tables: Sequence[TablePlan]) 
     return [common.plus(load) for load in own]
 
 
-def _table(request: PlanRequest, costs: Costs, memory: Memory, plan: TablePlan) -> TableAnswer:
+def _table(request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, plan: TablePlan) -> TableReport:
     table, ranks = plan.table, list(plan.ranks)
     place = {rank: number for number, rank in enumerate(ranks)}
     weights, states, buffers = ([0] * len(ranks) for _ in range(3))
@@ -161,7 +161,7 @@ def _table(request: PlanRequest, costs: Costs, memory: Memory, plan: TablePlan) 
         else:
             buffers[at] += memory.block_buffers(table, block.num_rows, block.num_columns)
     blocks = [(b.rank, b.first_row, b.num_rows, b.first_column, b.num_columns) for b in plan.blocks]
-    return TableAnswer(
+    return TableReport(
         name=table.name,
         num_rows=table.num_rows,
         embedding_dim=table.embedding_dim,
@@ -178,8 +178,8 @@ def _table(request: PlanRequest, costs: Costs, memory: Memory, plan: TablePlan) 
 
 
 def _ranks(
-    request: PlanRequest, costs: Costs, memory: Memory, plan: Plan, tables: Sequence[TableAnswer]
-) -> list[RankAnswer]:
+    request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, plan: Plan, tables: Sequence[TableReport]
+) -> list[RankReport]:
     world_size = request.topology.world_size
     weights, states, of_tables = ([0] * world_size for _ in range(3))
     for table in tables:
@@ -191,21 +191,21 @@ def _ranks(
     # Of all tables: in one memory gradients, which owners read, else what arrives of pooled embeddings and goes back.
     of_split = "gradients" if request.transport == "memory" else "slices"
     everywhere = memory.everywhere(of.table for of in plan.tables if of.is_replicated)
-    found: list[RankAnswer] = []
+    found: list[RankReport] = []
     for rank, load in enumerate(rank_loads(request, costs, plan.tables)):
         buffers = {"tables": of_tables[rank], of_split: split, **everywhere}
         total = weights[rank] + states[rank] + sum(buffers.values())
-        found.append(RankAnswer(weights[rank], states[rank], buffers, total, load._asdict(), load.seconds))
+        found.append(RankReport(weights[rank], states[rank], buffers, total, load._asdict(), load.seconds))
     return found
 
 
-def _step(request: PlanRequest, ranks: Sequence[RankAnswer]) -> StepAnswer:
+def _step(request: PlanRequest, ranks: Sequence[RankReport]) -> StepReport:
     slowest = max(range(len(ranks)), key=lambda rank: ranks[rank].seconds)
     terms, seconds = ranks[slowest].terms, ranks[slowest].seconds
     parts: dict[str, float] = {}
     for term, part in PART_OF_TERM.items():
         parts[part] = parts.get(part, 0.0) + terms[term]
-    return StepAnswer(
+    return StepReport(
         rank=slowest,
         terms=terms,
         parts=parts,

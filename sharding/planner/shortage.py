@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from sharding.planner.amounts import as_written_at_most, in_sentence, sum_in_words
 from sharding.planner.constraints import rules_by_table, types_by_table
-from sharding.planner.cost_estimator import Costs
-from sharding.planner.enumerator import Choices
-from sharding.planner.memory_estimator import Memory
-from sharding.planner.partitioner import Placement, Split
+from sharding.planner.cost_estimator import CostEstimator
+from sharding.planner.enumerator import Enumerator
+from sharding.planner.memory_estimator import MemoryEstimator
+from sharding.planner.partitioner import PlacementState, ShardingOption
 from sharding.planner.request import PlanRequest
-from sharding.planner.types import Table, kept_bytes
+from sharding.planner.types import Table, weight_and_state_bytes
 
 NEAR = 32
 """Memories that lack less than this part of the most are as full: the one that rules burden most tells more."""
@@ -34,26 +34,28 @@ class Uses:
         return self.kept + sum(self.buffers) + sum(self.exchanged) + sum(self.others.values())
 
 
-def all_uses(request: PlanRequest, placement: Placement) -> list[Uses]:
+def all_uses(request: PlanRequest, placement: PlacementState) -> list[Uses]:
     """Of each memory."""
     topology = request.topology
-    splits = [split for _, split in sorted(placement.splits.items())]
+    splits = [split for _, split in sorted(placement.options.items())]
     exchanged = [placement.common_bytes([split]) for split in splits]
     # None of it depends on how many columns are split.
-    on_rank = Memory(request, split_columns=0).everywhere(of.table for of in splits if of.type == "data_parallel")
-    others = {name: num_bytes * topology.ranks_per_pool for name, num_bytes in on_rank.items()}
-    kept = [0] * topology.num_pools
+    on_rank = MemoryEstimator(request, split_columns=0).everywhere(
+        of.table for of in splits if of.type == "data_parallel"
+    )
+    others = {name: num_bytes * topology.ranks_per_memory_domain for name, num_bytes in on_rank.items()}
+    kept = [0] * topology.num_memory_domains
     buffers = [[0] * len(splits) for _ in kept]
     for number in range(len(splits)):
-        for part in placement.parts_of(number):
-            pool = topology.pool(part.rank)
-            of_block = kept_bytes(request.optimizer, part.block.num_rows, part.block.num_columns)
+        for part in placement.shards_of(number):
+            pool = topology.memory_domain(part.rank)
+            of_block = weight_and_state_bytes(request.optimizer, part.block.num_rows, part.block.num_columns)
             kept[pool] += of_block
             buffers[pool][number] += part.num_bytes - of_block
     return [Uses(*of_pool, exchanged, others) for of_pool in zip(kept, buffers, strict=True)]
 
 
-def fullest(request: PlanRequest, splits: Sequence[Split], uses: Sequence[Uses]) -> Uses:
+def fullest(request: PlanRequest, splits: Sequence[ShardingOption], uses: Sequence[Uses]) -> Uses:
     """splits: of every table, as somebody has fixed them."""
     dear = [number for tables in _dear_tables(request, splits).values() for number in tables]
     most = max(of.num_bytes for of in uses)
@@ -81,7 +83,7 @@ def in_words(request: PlanRequest, uses: Uses, memory_bytes: int) -> str:
     )
 
 
-def rule_to_blame(request: PlanRequest, splits: Sequence[Split], uses: Uses) -> tuple[str, str] | None:
+def rule_to_blame(request: PlanRequest, splits: Sequence[ShardingOption], uses: Uses) -> tuple[str, str] | None:
     """A table of the rule whose buffers take more than anything else, and what is to blame; None where there is none.
 
     splits: of every table. Whole tables, and those in runs of columns, have the buffers that they need anyhow.
@@ -98,7 +100,7 @@ def rule_to_blame(request: PlanRequest, splits: Sequence[Split], uses: Uses) -> 
         return None
     kind = splits[tables[0]].type
     who = f"plan {kind}" if rule is None else f"rule {request.rules[rule].pattern!r}, {kind},"
-    most = max(len(splits[number].parts) for number in tables)
+    most = max(len(splits[number].blocks) for number in tables)
     parts = f"with copies on {most} ranks" if kind == "data_parallel" else f"in up to {most} parts each"
     amount = in_sentence(of_rule, request.topology.device)
     blame = f"the {who} takes {amount} for buffers of its tables ({len(tables)}, {parts})"
@@ -107,37 +109,40 @@ def rule_to_blame(request: PlanRequest, splits: Sequence[Split], uses: Uses) -> 
 
 def is_innocent(request: PlanRequest, table: Table, short_bytes: int) -> bool:
     """Whether others would have no room either without it."""
-    return len(request.tables) > 1 and kept_bytes(request.optimizer, table.num_rows, table.embedding_dim) < short_bytes
+    return (
+        len(request.tables) > 1
+        and weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim) < short_bytes
+    )
 
 
-def table_in_words(request: PlanRequest, split: Split, is_automatic: bool) -> str:
+def table_in_words(request: PlanRequest, split: ShardingOption, is_automatic: bool) -> str:
     """That it finds no room: whole, and in the smallest parts that it may be in."""
     device, table = request.topology.device, split.table
-    size = in_sentence(kept_bytes(request.optimizer, table.num_rows, table.embedding_dim), device)
+    size = in_sentence(weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim), device)
     if is_automatic:
-        split = _finest(Choices(request, Costs(request)), split)
+        split = _finest(Enumerator(request, CostEstimator(request)), split)
     if split.type == "data_parallel":
         size += ", with a copy on every rank"
-    elif len(split.parts) == 1:
+    elif len(split.blocks) == 1:
         size += ", whole on one rank"
     else:
-        on_rank = kept_bytes(request.optimizer, split.parts[0].num_rows, split.parts[0].num_columns)
+        on_rank = weight_and_state_bytes(request.optimizer, split.blocks[0].num_rows, split.blocks[0].num_columns)
         may_be = "it may be split: " if is_automatic else ""
-        size = f"{may_be}{size} whole, {in_sentence(on_rank, device)} a rank in {len(split.parts)} parts"
+        size = f"{may_be}{size} whole, {in_sentence(on_rank, device)} a rank in {len(split.blocks)} parts"
     return f"table {table.name} ({size}) finds no room"
 
 
-def _dear_tables(request: PlanRequest, splits: Sequence[Split]) -> dict[int | None, list[int]]:
+def _dear_tables(request: PlanRequest, splits: Sequence[ShardingOption]) -> dict[int | None, list[int]]:
     """Those whose fixed type has more buffers than others have, by the number of their rule."""
     by_rule: dict[int | None, list[int]] = {}
     for number, (rule, kind) in enumerate(zip(rules_by_table(request), types_by_table(request), strict=True)):
-        is_by_rows = request.transport == "network" and splits[number].num_row_parts > 1
+        is_by_rows = request.transport == "network" and splits[number].num_row_ranges > 1
         if kind == "data_parallel" or (kind != "auto" and is_by_rows):
             by_rule.setdefault(rule, []).append(number)
     return by_rule
 
 
-def _finest(choices: Choices, split: Split) -> Split:
-    while (finer := choices.finer(split)) is not None:
+def _finest(choices: Enumerator, split: ShardingOption) -> ShardingOption:
+    while (finer := choices.finer_option(split)) is not None:
         split = finer
     return split

@@ -43,17 +43,17 @@ class Topology:
         return self.num_nodes * self.ranks_per_node
 
     @property
-    def ranks_per_pool(self) -> int:
+    def ranks_per_memory_domain(self) -> int:
         """Ranks that share one memory."""
         return self.ranks_per_node if self.device == "cpu" else 1
 
     @property
-    def num_pools(self) -> int:
-        return self.world_size // self.ranks_per_pool
+    def num_memory_domains(self) -> int:
+        return self.world_size // self.ranks_per_memory_domain
 
-    def pool(self, rank: int) -> int:
+    def memory_domain(self, rank: int) -> int:
         """The memory of a rank, counted from 0."""
-        return rank // self.ranks_per_pool
+        return rank // self.ranks_per_memory_domain
 
     def node(self, rank: int) -> int:
         return rank // self.ranks_per_node

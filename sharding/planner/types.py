@@ -57,7 +57,7 @@ def state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) 
             return 0
 
 
-def kept_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
+def weight_and_state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
     """Of so many weights, and of what `optimizer` keeps for them."""
     return num_rows * num_columns * FLOAT_BYTES + state_bytes(optimizer, num_rows, num_columns)
 

@@ -12,7 +12,7 @@ from dlrm.model import make_dense_part
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass
 from dlrm.train.part_clock import PartClock
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 
 NUM_DENSE, NUM_FEATURES = 5, 3
@@ -92,7 +92,7 @@ class PlainBlock:
 def measure(ranks: Ranks, given: Given) -> Measured:
     model = given.build()
     parameters = list(model.parameters())
-    sums = FlatSums(parameters, ranks, num_extra=given.moments.num_extra_sums)
+    sums = GradientBuffer(parameters, ranks, num_extra_sums=given.moments.num_extra_sums)
     estimator: Estimator
     if given.moments.estimator == "groups":
         estimator = GroupMoments(given.moments, sums, given.chunk_size, 1)
@@ -105,14 +105,14 @@ def measure(ranks: Ranks, given: Given) -> Measured:
     batch = DeviceBatch(0, dense, none, none, labels, weights, weights, given.num_valid)
     divisor = given.num_valid * given.mean_weight
     DensePass(PartClock(), model, estimator, given.is_bf16)(batch, PlainBlock(pooled), share, divisor, is_whole=False)
-    sums.start(with_extra=estimator.is_measuring).wait()
+    sums.start_all_reduce(with_extra_sums=estimator.is_measuring).wait()
     sums.gradient /= divisor
     moments = estimator.moments(given.num_valid, given.mean_weight)
     assert moments is not None
     return Measured(
-        [part.clone() for part in sums.shaped(moments.mean)],
-        [part.clone() for part in sums.shaped(moments.mean_square)],
-        [part.clone() for part in sums.shaped(moments.measured_mean)],
+        [part.clone() for part in sums.unflatten(moments.mean)],
+        [part.clone() for part in sums.unflatten(moments.mean_square)],
+        [part.clone() for part in sums.unflatten(moments.measured_mean)],
         moments.num_samples,
         moments.num_compared,
         moments.variance(),

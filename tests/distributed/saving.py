@@ -18,7 +18,7 @@ from dlrm.train.batch import to_device
 from dlrm.train.build import Parts
 from dlrm.train.progress import Progress
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import Wishes
+from sharding.comm.step_vote import StepVote
 from tests.distributed.reference import GlobalBatch
 from tests.distributed.training import Setting
 
@@ -51,7 +51,7 @@ class Trainer:
     def step(self, batch: GlobalBatch, ranks: Ranks) -> float:
         share = replace(batch.share(ranks.rank, ranks.world_size), index=self.progress.step)
         result = self.parts.step(
-            to_device(share, ranks.device), self.rates, Wishes(is_ready_to_save=self.saver.is_ready)
+            to_device(share, ranks.device), self.rates, StepVote(is_ready_to_save=self.saver.is_ready)
         )
         self.progress.step += 1
         self.progress.num_samples += batch.num_valid

@@ -25,7 +25,7 @@ from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDire
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import told_by_first
+from sharding.comm.step_vote import broadcast_from_rank0
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.reference import GlobalBatch, random_batches
@@ -224,7 +224,7 @@ def test_room_for_a_copy_is_what_the_largest_step_so_far_leaves(rank_pools: Rank
     def run(ranks: Ranks) -> bool:
         forget_peak()
         trainer = trainer_in(ranks, tmp_path, LARGE, NEVER)
-        free = told_by_first(ranks, free_bytes(2**40))
+        free = broadcast_from_rank0(ranks, free_bytes(2**40))
         used = 2**40 - free
         room = SaveSettings(1e-9, 3, memory_bytes=used + 2 * LARGE_BYTES)
         trainer.saver = trainer_in(ranks, tmp_path, LARGE, room).saver
@@ -246,7 +246,7 @@ def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, 
         trainer = trainer_in(ranks, tmp_path, LARGE, NEVER)
         gc.collect()
         forget_peak()
-        used = 2**40 - told_by_first(ranks, free_bytes(2**40))
+        used = 2**40 - broadcast_from_rank0(ranks, free_bytes(2**40))
         room = SaveSettings(1e9, 3, memory_bytes=used + int(1.7 * LARGE_BYTES))
         run_directory, label = RunDirectory(tmp_path), label_of(LARGE, ranks.world_size)
         parts = trainer.parts

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from sharding.comm.all_reduce import InMemory, OverNetwork, make_adder
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.all_reduce import ProcessGroupAllReduce, SharedMemoryAllReduce, make_all_reducer
+from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import NO_WISHES, agree
+from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from tests.distributed.rank_pool import RankPools
 
 SHAPES = [(7, 5), (1,), (300, 11)]
@@ -34,23 +34,23 @@ def is_dropped(step: int) -> bool:
 def added_up(ranks: Ranks, is_in_memory: bool, dtype: torch.dtype) -> list[tuple[torch.Tensor, list[torch.Tensor]]]:
     """All that the sums hold after each step, and the parameters' gradients; ranks are slow in turns."""
     parameters = [nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in SHAPES]
-    sums = FlatSums(parameters, ranks, num_extra=2, is_in_memory=is_in_memory)
+    sums = GradientBuffer(parameters, ranks, num_extra_sums=2, is_in_memory=is_in_memory)
     results: list[tuple[torch.Tensor, list[torch.Tensor]]] = []
     for step in range(8):
         sums.zero()
-        for flat, of_rank in zip((sums.gradient, *sums.extra), given(ranks.rank, step).chunk(3), strict=True):
+        for flat, of_rank in zip((sums.gradient, *sums.extra_sums), given(ranks.rank, step).chunk(3), strict=True):
             flat.add_(of_rank.to(dtype))
-        agree(ranks, NO_WISHES)
+        all_reduce_votes(ranks, DEFAULT_VOTE)
         if is_dropped(step):
             continue
         if step % ranks.world_size == ranks.rank:
             time.sleep(0.02)
-        pending = sums.start(with_extra=has_extra(step))
+        pending = sums.start_all_reduce(with_extra_sums=has_extra(step))
         if (step + 1) % ranks.world_size == ranks.rank:
             time.sleep(0.02)
         pending.wait()
         gradients = [parameter.grad.clone() for parameter in parameters if parameter.grad is not None]
-        results.append((torch.cat([sums.gradient, *sums.extra]), gradients))
+        results.append((torch.cat([sums.gradient, *sums.extra_sums]), gradients))
     return results
 
 
@@ -76,18 +76,20 @@ def test_every_rank_has_the_sums_of_all_step_after_step(
 
 
 def ways_taken(ranks: Ranks) -> list[type]:
-    return [type(make_adder(ranks, 4, torch.float32, is_in_memory=is_in_memory)) for is_in_memory in (True, False)]
+    return [
+        type(make_all_reducer(ranks, 4, torch.float32, is_in_memory=is_in_memory)) for is_in_memory in (True, False)
+    ]
 
 
 def test_a_rank_alone_shares_memory_with_nobody(rank_pools: RankPools):
-    assert rank_pools.of(2).run(ways_taken) == [[InMemory, OverNetwork]] * 2
-    assert rank_pools.of(1).run(ways_taken) == [[OverNetwork] * 2]
+    assert rank_pools.of(2).run(ways_taken) == [[SharedMemoryAllReduce, ProcessGroupAllReduce]] * 2
+    assert rank_pools.of(1).run(ways_taken) == [[ProcessGroupAllReduce] * 2]
 
 
 def in_few_elements(ranks: Ranks, num_elements: int) -> list[float]:
-    adder = make_adder(ranks, num_elements, torch.float32, is_in_memory=True)
+    adder = make_all_reducer(ranks, num_elements, torch.float32, is_in_memory=True)
     adder.buffer.add_(1.0)
-    agree(ranks, NO_WISHES)
+    all_reduce_votes(ranks, DEFAULT_VOTE)
     adder.start(num_elements).wait()
     return adder.buffer.tolist()
 

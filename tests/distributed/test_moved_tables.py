@@ -8,7 +8,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import NO_WISHES, agree
+from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
 from sharding.planner import ShardingType
 from tests.distributed.plans import plan_of, types_for
@@ -43,13 +43,13 @@ def step_from_to(
         )
         if before is not None:
             dcp.load({"tables": tables.state()}, checkpoint_id=before, process_group=ranks.background_group)
-            agree(ranks, NO_WISHES)
-        pooled = tables.lookup(tables.send(*bags.share(ranks.rank, ranks.world_size)), bags.num_valid, RATE)
+            all_reduce_votes(ranks, DEFAULT_VOTE)
+        pooled = tables.lookup(tables.start_input_dist(*bags.share(ranks.rank, ranks.world_size)), bags.num_valid, RATE)
         size = GLOBAL_SIZE // ranks.world_size
-        pooled.chunk(0, size)
-        pooled.set_gradient(0, size, bags.gradient.split(size)[ranks.rank] * pooled.scale)
-        agree(ranks, NO_WISHES)
-        pooled.update()
+        pooled.read_chunk(0, size)
+        pooled.write_gradient(0, size, bags.gradient.split(size)[ranks.rank] * pooled.scale)
+        all_reduce_votes(ranks, DEFAULT_VOTE)
+        pooled.apply_update()
         dcp.save({"tables": tables.state()}, checkpoint_id=after, process_group=ranks.background_group)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dlrm.config import MomentsConfig, VarianceReductionConfig
-from sharding.comm.all_reduce import Adder, make_adder
+from sharding.comm.all_reduce import AllReducer, make_all_reducer
 from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches, with_lists_and_weights
@@ -21,8 +21,8 @@ SLICE_BYTES = 300 * len(ROWS) * SETTING.model.embedding_dim * 4
 """300 samples, so that slices end within chunks, and a share has several."""
 
 
-def adder_in_memory(ranks: Ranks, num_elements: int, dtype: torch.dtype, **_: bool) -> Adder:
-    return make_adder(ranks, num_elements, dtype, is_in_memory=True)
+def adder_in_memory(ranks: Ranks, num_elements: int, dtype: torch.dtype, **_: bool) -> AllReducer:
+    return make_all_reducer(ranks, num_elements, dtype, is_in_memory=True)
 
 
 def train_in_slices(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained:

@@ -11,7 +11,7 @@ from dlrm.config import MomentsConfig
 from dlrm.data.order import BLOCKS_PER_WINDOW, MIN_WINDOW_ROWS, SampleOrder
 from dlrm.gradient_stats import Estimator, ExactMoments, GroupMoments, Share
 from dlrm.gradient_stats.noise import LayerNoise, StepNoise
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 
@@ -37,7 +37,7 @@ class FrozenLayer:
     ) -> None:
         model = nn.ModuleDict({"layer": nn.Linear(num_inputs, 1, bias=False)})
         self._layer = model["layer"]
-        self._sums = FlatSums(list(model.parameters()), ranks, num_extra=config.num_extra_sums + has_halves)
+        self._sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=config.num_extra_sums + has_halves)
         self._estimator: Estimator
         if config.estimator == "groups":
             self._estimator = GroupMoments(config, self._sums, chunk_size, 1, has_halves=has_halves)
@@ -53,7 +53,7 @@ class FrozenLayer:
         self._sums.zero()
         for start, end in self._estimator.chunks(share, len(self._steps), is_whole=False):
             self._layer(samples[start:end]).sum().backward()
-        self._sums.start(with_extra=True).wait()
+        self._sums.start_all_reduce(with_extra_sums=True).wait()
         self._sums.gradient /= share.num_valid
         moments = self._estimator.moments(share.num_valid, 1.0)
         assert moments is not None

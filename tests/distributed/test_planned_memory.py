@@ -18,16 +18,16 @@ from dlrm.config import MomentsConfig, VarianceReductionConfig
 from dlrm.optimizers import StepRates
 from dlrm.planning.dense_size import dense_size, parameter_bytes
 from dlrm.train.batch import to_device
-from sharding.comm.all_reduce import InMemory
+from sharding.comm.all_reduce import SharedMemoryAllReduce
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import NO_WISHES, agree
+from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
 from sharding.embedding import native_ops as native
 from sharding.embedding.slices import Slices
 from sharding.planner import Plan, PlanRequest, ShardingType, Table, slice_size
 from sharding.planner import memory_estimator as planned
-from sharding.planner.memory_estimator import Memory
-from sharding.planner.report import answer_of
+from sharding.planner.memory_estimator import MemoryEstimator
+from sharding.planner.report import report_plan
 from tests.distributed.plans import plan_of
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches
@@ -109,23 +109,23 @@ def most_kept(ranks: Ranks, plan: Plan, exchange_dtype: Literal["fp32", "fp16"],
         gradient = torch.ones(CHUNK_SIZE, len(TABLES), DIM)
         watch = Watch()
         with (
-            mock.patch.object(native, "update", watch.before(native.update)),
+            mock.patch.object(native, "update", watch.before(native.apply_update)),
             mock.patch.object(dist, "all_reduce", watch.before(dist.all_reduce)),
         ):
-            ahead = tables.send(*bags(0, share))
+            ahead = tables.start_input_dist(*bags(0, share))
             for seed in (1, 2):
-                sent, ahead = ahead, tables.send(*bags(seed, share))
+                sent, ahead = ahead, tables.start_input_dist(*bags(seed, share))
                 # What it takes on its way is not looked at: that is another thread's.
                 ahead.wait()
                 pooled = tables.lookup(sent, GLOBAL_SIZE, 0.1)
                 for start in range(0, share, CHUNK_SIZE):
-                    pooled.chunk(start, start + CHUNK_SIZE)
+                    pooled.read_chunk(start, start + CHUNK_SIZE)
                     watch.look()
-                    pooled.set_gradient(start, start + CHUNK_SIZE, gradient)
+                    pooled.write_gradient(start, start + CHUNK_SIZE, gradient)
                     watch.look()
                 # As a step does it: nobody updates from what others have yet to write.
-                agree(ranks, NO_WISHES)
-                pooled.update()
+                all_reduce_votes(ranks, DEFAULT_VOTE)
+                pooled.apply_update()
                 watch.wait_for_others()
             ahead.wait()
     gc.unfreeze()
@@ -153,7 +153,7 @@ def planned_buffers(plan: Plan, exchange_dtype: Literal["fp32", "fp16"], transpo
         mock.patch.object(slice_size, "SLICE_BYTES", SLICE_BYTES),
         mock.patch.dict(planned.SORTED_BYTES, dict.fromkeys(planned.SORTED_BYTES, 0)),
     ):
-        return [sum(rank.buffer_bytes.values()) for rank in answer_of(request, plan).ranks]
+        return [sum(rank.buffer_bytes.values()) for rank in report_plan(request, plan).ranks]
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def bytes_of_dense_part(ranks: Ranks, setting: Setting, batches: list[GlobalBatc
     for keeper in (parts.step.sums, parts.step.dense_pass.estimator):
         kept += [tensor for tensor in vars(keeper).values() if isinstance(tensor, torch.Tensor)]
     kept += parts.reduction.state_dict().values() if parts.reduction else []
-    if isinstance(parts.step.sums._adder, InMemory):
-        kept.append(parts.step.sums._adder._added[ranks.rank])
+    if isinstance(parts.step.sums._all_reducer, SharedMemoryAllReduce):
+        kept.append(parts.step.sums._all_reducer._added[ranks.rank])
     # Beside them are counters.
     return sum(tensor_bytes([tensor for tensor in kept if tensor.dim() > 0]).values())
 
@@ -231,4 +231,4 @@ def test_slices_are_counted_as_they_are_cut(share: int, chunk_size: int, columns
     request = PlanRequest((), plain_topology(1, 1), share, chunk_size, exchange_dtype=exchange_dtype)
     cut = Slices.of(share, columns * request.exchange_bytes, chunk_size)
     in_flight = sum(end - start for start, end in list(cut)[: slice_size.SLICES_IN_FLIGHT])
-    assert Memory(request, columns)._in_flight == in_flight
+    assert MemoryEstimator(request, columns)._in_flight == in_flight

@@ -234,8 +234,8 @@ def step_with_nan_weight(ranks: Ranks, setting: Setting, batches: list[GlobalBat
         if where == "table":
             row = int(batches[1].bags.values[0])
             for shard in parts.tables.shards():
-                block = shard.place.block
-                if shard.place.feature == 0 and block.first_row <= row < block.first_row + block.num_rows:
+                block = shard.spec.block
+                if shard.spec.feature == 0 and block.first_row <= row < block.first_row + block.num_rows:
                     shard.weights[row - block.first_row, 0] = torch.nan
         elif ranks.rank == 0:
             dict(parts.model.named_parameters())[where].view(-1)[0] = torch.nan

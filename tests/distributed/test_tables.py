@@ -14,7 +14,7 @@ from dlrm.checkpoint.write import write_checkpoint
 from dlrm.gradient_stats.positions import chunks_of
 from dlrm.train.progress import Progress
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import NO_WISHES, agree
+from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
 from sharding.planner import Plan, ShardingType
 from tests.distributed.plans import mixed_plan, plan_of, types_for
@@ -77,7 +77,7 @@ class Made:
 
 def weights_of(tables: ShardedTables) -> dict[tuple[str, int, int], torch.Tensor]:
     return {
-        (shard.place.table.name, shard.place.block.first_row, shard.place.block.first_column): shard.weights.clone()
+        (shard.spec.table.name, shard.spec.block.first_row, shard.spec.block.first_column): shard.weights.clone()
         for shard in tables.shards()
     }
 
@@ -89,19 +89,19 @@ def look_up_and_update(ranks: Ranks, how: How, batches: list[Bags]) -> Made:
         tables = how.make(ranks)
         made = Made(weights_of(tables), {}, [], [])
         # As in training, the ids of a batch travel while the one before it is updated.
-        sent = [tables.send(*batches[0].share(ranks.rank, ranks.world_size))]
+        sent = [tables.start_input_dist(*batches[0].share(ranks.rank, ranks.world_size))]
         for number, bags in enumerate(batches):
             if number + 1 < len(batches):
-                sent.append(tables.send(*batches[number + 1].share(ranks.rank, ranks.world_size)))
+                sent.append(tables.start_input_dist(*batches[number + 1].share(ranks.rank, ranks.world_size)))
             made.evaluated.append(evaluated(tables, bags, ranks))
             pooled = tables.lookup(sent[number], bags.num_valid, RATE)
             gradient = bags.gradient.split(size)[ranks.rank]
             chunks: list[torch.Tensor] = []
             for start, end in chunks_of(0, size, CHUNK_SIZE):
-                chunks.append(pooled.chunk(start, end).clone())
-                assert pooled.set_gradient(start, end, gradient[start:end] * pooled.scale) == 0.0
-            agree(ranks, NO_WISHES)
-            pooled.update()
+                chunks.append(pooled.read_chunk(start, end).clone())
+                assert pooled.write_gradient(start, end, gradient[start:end] * pooled.scale) == 0.0
+            all_reduce_votes(ranks, DEFAULT_VOTE)
+            pooled.apply_update()
             made.pooled.append(torch.cat(chunks))
         made.after.update(weights_of(tables))
         return made
@@ -109,9 +109,9 @@ def look_up_and_update(ranks: Ranks, how: How, batches: list[Bags]) -> Made:
 
 @torch.no_grad()
 def evaluated(tables: ShardedTables, bags: Bags, ranks: Ranks) -> torch.Tensor:
-    pooled = tables.lookup(tables.send(*bags.share(ranks.rank, ranks.world_size)), bags.num_valid)
+    pooled = tables.lookup(tables.start_input_dist(*bags.share(ranks.rank, ranks.world_size)), bags.num_valid)
     size = GLOBAL_SIZE // ranks.world_size
-    return torch.cat([pooled.chunk(start, end).clone() for start, end in chunks_of(0, size, CHUNK_SIZE)])
+    return torch.cat([pooled.read_chunk(start, end).clone() for start, end in chunks_of(0, size, CHUNK_SIZE)])
 
 
 def whole(by_rank: list[dict[tuple[str, int, int], torch.Tensor]]) -> dict[str, torch.Tensor]:
@@ -214,15 +214,17 @@ def gradients_too_large(ranks: Ranks, how: How) -> list[float]:
         told: list[float] = []
         for bad in (1e6, torch.inf, torch.nan):
             size = GLOBAL_SIZE // ranks.world_size
-            pooled = tables.lookup(tables.send(*bags.share(ranks.rank, ranks.world_size)), bags.num_valid, RATE)
+            pooled = tables.lookup(
+                tables.start_input_dist(*bags.share(ranks.rank, ranks.world_size)), bags.num_valid, RATE
+            )
             gradient = torch.zeros(CHUNK_SIZE, len(ROWS), DIM)
             gradient[3, 2, 1] = bad
             for start, end in chunks_of(0, size, CHUNK_SIZE):
-                pooled.chunk(start, end)
-                of_chunk = pooled.set_gradient(start, end, gradient[: end - start])
+                pooled.read_chunk(start, end)
+                of_chunk = pooled.write_gradient(start, end, gradient[: end - start])
                 if start == 0:
                     told.append(of_chunk.item())
-            pooled.drop()
+            pooled.discard()
         return told
 
 
@@ -245,14 +247,14 @@ def no_tables(ranks: Ranks) -> ShardedTables:
 
 def step_without_tables(ranks: Ranks) -> tuple[torch.Size, torch.Tensor | None, list[Any]]:
     tables = no_tables(ranks)
-    sent = tables.send(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int32))
+    sent = tables.start_input_dist(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int32))
     pooled = tables.lookup(sent, GLOBAL_SIZE, RATE)
-    chunk = pooled.chunk(0, 4).requires_grad_()
+    chunk = pooled.read_chunk(0, 4).requires_grad_()
     dense = torch.ones(4, 3)
     torch.cat([dense, chunk.flatten(1)], dim=1).sum().backward()
     assert chunk.grad is not None
-    pooled.set_gradient(0, 4, chunk.grad * pooled.scale)
-    pooled.update()
+    pooled.write_gradient(0, 4, chunk.grad * pooled.scale)
+    pooled.apply_update()
     return chunk.shape, chunk.grad, tables.shards()
 
 

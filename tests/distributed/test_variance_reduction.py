@@ -12,7 +12,7 @@ from dlrm.config import DenseOptimizerConfig, MomentsConfig, VarianceReductionCo
 from dlrm.gradient_stats import ExactMoments, Moments
 from dlrm.gradient_stats.variance_reduction import AtBounds, VarianceReduction
 from dlrm.optimizers import make_dense_optimizer, set_learning_rate
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches
@@ -145,7 +145,7 @@ def step_on(
 ) -> Reduced:
     generator = torch.Generator().manual_seed(0)
     parameters = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
-    sums = FlatSums(parameters, ranks, num_extra=0)
+    sums = GradientBuffer(parameters, ranks, num_extra_sums=0)
     optimizer = make_dense_optimizer(
         DenseOptimizerConfig(name="sgd"), [(f"p{number}", parameter) for number, parameter in enumerate(parameters)]
     )
@@ -304,7 +304,7 @@ def test_a_parameter_that_no_estimator_covers_is_refused(rank_pools: RankPools):
 def refusal_of_an_uncovered_parameter(ranks: Ranks) -> str:
     model = nn.ModuleDict({"top": nn.Linear(2, 1)})
     model["top"].register_parameter("scale", nn.Parameter(torch.ones(1)))
-    sums = FlatSums(list(model.parameters()), ranks, num_extra=1)
+    sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=1)
     try:
         ExactMoments(EXACT, model, sums, 8, 1, is_bf16=False)
     except ValueError as error:

@@ -109,7 +109,7 @@ def train(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained
 def copied_shards(tables: ShardedTables) -> list[tuple[str, int, int, torch.Tensor]]:
     """Table, first row, first column and weights of this rank's pieces."""
     return [
-        (shard.place.table.name, shard.place.block.first_row, shard.place.block.first_column, shard.weights.clone())
+        (shard.spec.table.name, shard.spec.block.first_row, shard.spec.block.first_column, shard.weights.clone())
         for shard in tables.shards()
     ]
 

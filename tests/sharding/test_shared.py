@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from sharding.comm.shared_memory import Handle, SharedBuffer
-from sharding.embedding.jagged import Bags
-from sharding.embedding.shared_batch_buffer import Desk
+from sharding.comm.shared_memory import SharedBuffer, SharedBufferHandle
+from sharding.embedding.jagged import JaggedIds
+from sharding.embedding.shared_batch_buffer import SharedBatchBuffer
 
 
 def test_what_one_writes_the_other_reads_without_a_copy():
-    made = SharedBuffer.made(1 << 20)
-    opened = SharedBuffer.opened(made.handle)
+    made = SharedBuffer.create(1 << 20)
+    opened = SharedBuffer.open(made.handle)
     made.tensor(torch.float32, (3, 4), first_byte=64).copy_(torch.arange(12.0).view(3, 4))
     assert torch.equal(opened.tensor(torch.float32, (12,), first_byte=64), torch.arange(12.0))
     opened.tensor(torch.float32, (12,), first_byte=64)[5] = 7.5
@@ -19,13 +19,13 @@ def test_what_one_writes_the_other_reads_without_a_copy():
 
 
 def test_a_buffer_that_its_owner_made_larger_is_as_large_for_those_who_opened_it_before():
-    made = SharedBuffer.made(4096)
-    opened = SharedBuffer.opened(made.handle)
+    made = SharedBuffer.create(4096)
+    opened = SharedBuffer.open(made.handle)
     from_before = made.tensor(torch.int64, (4,))
     from_before.copy_(torch.arange(4))
-    made.reach(1_000_000, is_owner=True)
+    made.map_at_least(1_000_000, is_owner=True)
     made.tensor(torch.int64, (100_000,))[-1] = 5
-    opened.reach(800_000)
+    opened.map_at_least(800_000)
     read = opened.tensor(torch.int64, (100_000,))
     assert read[-1] == 5
     assert torch.equal(read[:4], torch.arange(4))
@@ -39,8 +39,8 @@ def test_memory_and_descriptors_are_given_back_with_the_last_tensor():
         return len(list(Path("/proc/self/fd").iterdir()))
 
     before = num_open()
-    made = SharedBuffer.made(1 << 20)
-    opened = SharedBuffer.opened(made.handle)
+    made = SharedBuffer.create(1 << 20)
+    opened = SharedBuffer.open(made.handle)
     tensor = opened.tensor(torch.float32, (8,))
     del made, opened
     tensor.fill_(3.0)
@@ -51,18 +51,18 @@ def test_memory_and_descriptors_are_given_back_with_the_last_tensor():
 
 def test_a_handle_of_nothing_is_refused():
     with pytest.raises(OSError, match="No such file"):
-        SharedBuffer.opened(Handle(process=1 << 22, descriptor=3))
+        SharedBuffer.open(SharedBufferHandle(process=1 << 22, descriptor=3))
 
 
 def test_a_desk_shows_others_the_ids_and_gradients_of_batches_of_any_length():
     shape = (2, 3, 4)
-    own = SharedBuffer.made(Desk.num_bytes(2, shape, torch.float16))
-    desk = Desk(own, 2, shape, torch.float16)
-    seen = Desk(SharedBuffer.opened(own.handle), 2, shape, torch.float16)
+    own = SharedBuffer.create(SharedBatchBuffer.num_bytes(2, shape, torch.float16))
+    desk = SharedBatchBuffer(own, 2, shape, torch.float16)
+    seen = SharedBatchBuffer(SharedBuffer.open(own.handle), 2, shape, torch.float16)
     for lengths in ([1, 0, 2, 3, 1, 0], [0] * 6, [900] * 6):
         counts = torch.tensor(lengths, dtype=torch.int32)
         ids = torch.randint(0, 1000, (sum(lengths),))
-        desk.put(Bags(ids, counts, num_features=2))
+        desk.write_ids(JaggedIds(ids, counts, num_features=2))
         gradients = torch.randn(shape).half()
         desk.gradients.copy_(gradients)
         assert torch.equal(seen.ids(), ids)

@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 from dlrm.config import VarianceReductionConfig
 from dlrm.gradient_stats import Moments
 from dlrm.gradient_stats.variance_reduction.factors import AtBounds, Factors
-from sharding.comm.gradient_buffer import FlatSums
+from sharding.comm.gradient_buffer import GradientBuffer
 
 
 class VarianceReduction:
@@ -20,7 +20,7 @@ class VarianceReduction:
         config: VarianceReductionConfig,
         optimizer: Optimizer,
         parameters: list[torch.nn.Parameter],
-        sums: FlatSums,
+        sums: GradientBuffer,
         *,
         layer_sizes: list[int],
         is_smoothed: bool,
@@ -81,5 +81,5 @@ class VarianceReduction:
     def _scale_update(self, factor: torch.Tensor) -> None:
         before = [parameter.clone() for parameter in self._parameters]
         self._optimizer.step()
-        for parameter, old, part in zip(self._parameters, before, self._sums.shaped(factor), strict=True):
+        for parameter, old, part in zip(self._parameters, before, self._sums.unflatten(factor), strict=True):
             torch.lerp(old, parameter, part, out=parameter)

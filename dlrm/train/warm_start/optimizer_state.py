@@ -109,9 +109,9 @@ def _fill_tables(shards: list[Shard], saved: _Saved, factor: float) -> None:
     for shard in shards:
         if not shard.state.numel():
             continue
-        block = shard.place.block
-        rows = saved.read_rows(f"tables.optimizer.{shard.place.table.name}", block.first_row, block.num_rows)
-        of_shard = rows if rows.dim() == 1 else rows[:, shard.place.columns]
+        block = shard.spec.block
+        rows = saved.read_rows(f"tables.optimizer.{shard.spec.table.name}", block.first_row, block.num_rows)
+        of_shard = rows if rows.dim() == 1 else rows[:, shard.spec.columns]
         shard.state[: len(rows)].copy_(of_shard.mul_(factor))
 
 

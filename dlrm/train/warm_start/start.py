@@ -15,7 +15,7 @@ from dlrm.train.warm_start.source import FIELD, find_source, record_of
 from dlrm.train.warm_start.vocabulary import how_to_extend
 from dlrm.train.warm_start.weights import copy_weights
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import on_all
+from sharding.comm.step_vote import run_on_all_ranks
 
 
 def start_warm(
@@ -30,7 +30,7 @@ def start_warm(
     if warm_start is None:
         return
     reporter.progress("building", f"reading the model in {warm_start.source}")
-    on_ranks = partial(on_all, ranks.background_group, errors=DataError)
+    on_ranks = partial(run_on_all_ranks, ranks.background_group, errors=DataError)
     source = on_ranks(lambda: find_source(resolved, directory))[0]
     assert source is not None, "there is a warm start"
     on_ranks(lambda: _check_whole(source) if ranks.rank == 0 else None)

@@ -22,16 +22,16 @@ def copy_weights(parts: Parts, model: Path) -> None:
     """
     with safe_open(model / WEIGHTS, framework="pt") as weights:
         for shard in parts.tables.shards():
-            _copy_rows(weights.get_slice(f"tables.{shard.place.table.name}.weight"), shard)
+            _copy_rows(weights.get_slice(f"tables.{shard.spec.table.name}.weight"), shard)
         for name, parameter in parts.model.state_dict().items():
             parameter.copy_(weights.get_tensor(f"dense.{name}"))
 
 
 def _copy_rows(saved: Any, shard: Shard) -> None:
     """saved: a table, to be sliced."""
-    block = shard.place.block
+    block = shard.spec.block
     behind = min(saved.get_shape()[0], block.first_row + block.num_rows)
     for start in range(block.first_row, behind, ROWS_PER_READ):
         end = min(start + ROWS_PER_READ, behind)
         rows = slice(start - block.first_row, end - block.first_row)
-        shard.weights[rows].copy_(saved[start:end, shard.place.columns])
+        shard.weights[rows].copy_(saved[start:end, shard.spec.columns])

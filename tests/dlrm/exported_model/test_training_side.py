@@ -30,7 +30,7 @@ from dlrm.train.batch import to_device
 from dlrm.train.build import TrainRows, build_parts, plan_tables
 from dlrm.train.evaluator import Evaluator
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import Wishes
+from sharding.comm.step_vote import StepVote
 from tests.distributed.rank_pool import RankPools
 from tests.dlrm.exported_model.conftest import Made
 from tests.dlrm.exported_model.made_models import SIZES, job_of
@@ -63,7 +63,7 @@ def trained_and_evaluated(
     size, job = resolved.job.batch.global_size, resolved.job
     with TrainBatches(dataset.train, size, ranks.rank, ranks.world_size, seed=0, num_epochs=job.run.epochs) as batches:
         for batch in batches:
-            parts.step(to_device(batch, ranks.device), StepRates(0.3, 0.3), Wishes())
+            parts.step(to_device(batch, ranks.device), StepRates(0.3, 0.3), StepVote())
     dict(parts.model.named_parameters())[OUTPUT_BIAS].data += bias
     state = {"tables": parts.tables.state(), "dense": parts.model.state_dict()}
     save(state, storage_writer=FileSystemWriter(checkpoint), process_group=ranks.dense_group)

@@ -15,7 +15,7 @@ from dlrm.planning.request import UnsoundPlanError, planned, request_of
 from dlrm.planning.sizes import UnknownSizesError, sizes_of
 from dlrm.train.build import plan_tables
 from sharding.native import load_library
-from sharding.planner import Plan, PlanError, PlanRequest, Table, plan_of
+from sharding.planner import Plan, PlanError, PlanRequest, Table, make_plan
 from sharding.planner.machine import Speeds
 
 SPEEDS = Speeds(one_copy=1e10, all_copies=1.6e10, loopback=2e9, flops=1e11, flops_bf16=4e11)
@@ -98,7 +98,7 @@ def test_this_machine_is_asked_once_for_all_that_a_plan_depends_on():
 
 def test_a_plan_that_does_not_hold_is_no_plan(monkeypatch: pytest.MonkeyPatch):
     def without_its_last_block(request: PlanRequest) -> Plan:
-        plan = plan_of(request)
+        plan = make_plan(request)
         last = replace(plan.tables[-1], blocks=plan.tables[-1].blocks[:-1])
         return replace(plan, tables=(*plan.tables[:-1], last))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sharding.planner import Plan, PlanRequest, Table, Topology, plan_of
+from sharding.planner import Plan, PlanRequest, Table, Topology, make_plan
 from sharding.planner.types import TableOptimizerName
 from tests.sharding.planner.made_requests import topology_of
 
@@ -33,4 +33,4 @@ def plain_plan(
         transport="memory" if topology.num_nodes == 1 else "network",
         plan=choice,  # pyright: ignore[reportArgumentType]
     )
-    return plan_of(request)
+    return make_plan(request)

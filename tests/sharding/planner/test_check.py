@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sharding.planner import Block, Plan, PlanRequest, TablePlan, plan_of
-from sharding.planner.check import faults_of, memory_of_pools
-from sharding.planner.memory_estimator import Memory
+from sharding.planner import Block, Plan, PlanRequest, TablePlan, make_plan
+from sharding.planner.check import bytes_by_memory, find_faults
+from sharding.planner.memory_estimator import MemoryEstimator
 from tests.sharding.planner.made_requests import request_of, tables_of, topology_of
 
 REQUEST = request_of(tables_of([100, 40], 8), topology_of(2, 2, device="cuda"), optimizer="sgd", plan="row_wise")
@@ -14,7 +14,7 @@ REQUEST = request_of(tables_of([100, 40], 8), topology_of(2, 2, device="cuda"), 
 
 def with_blocks(*blocks: Block, kind: str = "row_wise") -> Plan:
     """A sound plan but for its first table."""
-    plan = plan_of(REQUEST)
+    plan = make_plan(REQUEST)
     changed = TablePlan(plan.tables[0].table, kind, blocks)  # pyright: ignore[reportArgumentType]
     return replace(plan, tables=(changed, *plan.tables[1:]))
 
@@ -33,18 +33,18 @@ def with_blocks(*blocks: Block, kind: str = "row_wise") -> Plan:
     ],
 )
 def test_a_plan_that_is_not_sound_is_told(plan: Plan, fault: str):
-    assert any(fault in found for found in faults_of(REQUEST, plan))
+    assert any(fault in found for found in find_faults(REQUEST, plan))
 
 
 def test_blocks_of_other_columns_in_other_rows_share_nothing():
     """A pinwheel: no cut goes from one side of the table to the other."""
     blocks = [(0, 40, 0, 6), (0, 70, 6, 2), (70, 30, 2, 6), (40, 60, 0, 2), (40, 30, 2, 4)]
-    assert faults_of(REQUEST, with_blocks(*(Block(0, *of) for of in blocks), kind="table_wise")) == []
+    assert find_faults(REQUEST, with_blocks(*(Block(0, *of) for of in blocks), kind="table_wise")) == []
 
 
 def test_a_table_in_very_many_blocks_is_checked():
     request = request_of(tables_of([2**20] * 20, 8), topology_of(512, 8), plan="row_wise", global_size=2**13)
-    assert faults_of(request, plan_of(request)) == []
+    assert find_faults(request, make_plan(request)) == []
 
 
 @pytest.mark.parametrize(("optimizer", "of_row"), [("sgd", 32), ("rowwise_adagrad", 36), ("adagrad", 64)])
@@ -52,25 +52,25 @@ def test_weights_and_state_are_counted_whatever_the_placement_went_by(
     optimizer: str, of_row: int, monkeypatch: pytest.MonkeyPatch
 ):
     request = request_of(tables_of([1000], 8), topology_of(1, 1), optimizer=optimizer, plan="table_wise")
-    plan = plan_of(request)
-    (counted,) = memory_of_pools(request, plan)
-    monkeypatch.setattr(Memory, "block_buffers", lambda *_: 0)
-    monkeypatch.setattr(Memory, "block", lambda *_: 0)
-    (without,) = memory_of_pools(request, plan)
+    plan = make_plan(request)
+    (counted,) = bytes_by_memory(request, plan)
+    monkeypatch.setattr(MemoryEstimator, "block_buffers", lambda *_: 0)
+    monkeypatch.setattr(MemoryEstimator, "block", lambda *_: 0)
+    (without,) = bytes_by_memory(request, plan)
     more_rows = replace(plan.tables[0], blocks=(Block(0, 0, 1001, 0, 8),))
-    (one_more,) = memory_of_pools(request, replace(plan, tables=(more_rows,)))
+    (one_more,) = bytes_by_memory(request, replace(plan, tables=(more_rows,)))
     assert one_more - without == of_row
     assert counted > without >= 1000 * of_row
 
 
 def test_a_rank_without_room_is_told():
-    plan = plan_of(REQUEST)
+    plan = make_plan(REQUEST)
     small = replace(REQUEST, topology=replace(REQUEST.topology, memory_bytes=100_000))
-    assert any(found.startswith("rank 0 needs") for found in faults_of(small, plan))
+    assert any(found.startswith("rank 0 needs") for found in find_faults(small, plan))
 
 
 def test_split_rows_under_an_optimizer_of_whole_rows_are_told():
     request: PlanRequest = replace(REQUEST, plan="column_wise")
-    plan = plan_of(request)
-    assert faults_of(request, plan) == []
-    assert any("goes not with" in found for found in faults_of(replace(request, optimizer="rowwise_adagrad"), plan))
+    plan = make_plan(request)
+    assert find_faults(request, plan) == []
+    assert any("goes not with" in found for found in find_faults(replace(request, optimizer="rowwise_adagrad"), plan))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharding.planner import Dense, PlanRequest, Rule, Table, plan_of
-from sharding.planner.check import faults_of, memory_of_pools
+from sharding.planner import Dense, PlanRequest, Rule, Table, make_plan
+from sharding.planner.check import bytes_by_memory, find_faults
 from sharding.planner.constraints import allowed_ranks
-from sharding.planner.report import answer_of
+from sharding.planner.report import report_plan
 from sharding.planner.types import SHARDING_TYPES
 from tests.sharding.planner.made_requests import request_of, requests, tables_of, topology_of
 from tests.sharding.planner.plain import plain_plan
@@ -22,13 +22,13 @@ SIZES = st.lists(st.integers(1, 1_000_000), min_size=1, max_size=30)
 @settings(max_examples=150, deadline=None)
 @given(request=requests())
 def test_every_cell_of_every_table_is_on_one_rank_or_copied_to_all_and_every_rank_has_room(request: PlanRequest):
-    assert faults_of(request, plan_of(request)) == []
+    assert find_faults(request, make_plan(request)) == []
 
 
 @settings(max_examples=20, deadline=None)
 @given(request=requests())
 def test_the_same_request_gets_the_same_plan(request: PlanRequest):
-    assert plan_of(request) == plan_of(request)
+    assert make_plan(request) == make_plan(request)
 
 
 @given(sizes=SIZES, world_size=st.integers(1, 8), choice=st.sampled_from(["auto", "table_wise", "row_wise"]))
@@ -66,15 +66,15 @@ def test_one_rank_splits_nothing():
 def test_small_tables_are_copied_where_that_saves_an_exchange():
     tables = tables_of([100, *[2_000_000] * 8], 64)
     request = request_of(tables, topology_of(2, 4), global_size=65_536)
-    plan = plan_of(request)
+    plan = make_plan(request)
     assert [table.sharding_type for table in plan.tables[:2]] == ["data_parallel", "table_wise"]
     one_memory = replace(request, topology=topology_of(1, 8), transport="memory")
-    assert plan_of(one_memory).tables[0].sharding_type != "data_parallel"
+    assert make_plan(one_memory).tables[0].sharding_type != "data_parallel"
 
 
 def test_a_table_larger_than_a_gpu_is_split_by_rows():
     topology = topology_of(2, 4, device="cuda", memory_bytes=10**9)
-    plan = plan_of(request_of(tables_of([20_000_000, 1000, 1000], 32), topology))
+    plan = make_plan(request_of(tables_of([20_000_000, 1000, 1000], 32), topology))
     assert plan.tables[0].sharding_type in ("row_wise", "table_row_wise")
     assert len(plan.tables[0].blocks) >= 3
 
@@ -91,7 +91,7 @@ def test_a_table_larger_than_a_gpu_is_split_by_rows():
 )
 def test_a_table_in_parts_tells_why(num_rows: list[int], memory_bytes: int, reason: str):
     topology = topology_of(1, 4, device="cuda", memory_bytes=memory_bytes)
-    plan = plan_of(request_of(tables_of(num_rows, 64), topology, optimizer="adagrad"))
+    plan = make_plan(request_of(tables_of(num_rows, 64), topology, optimizer="adagrad"))
     reasons = {table.reason.partition(" parts: ")[2] for table in plan.tables if len(table.ranks) > 1}
     assert reason in reasons
 
@@ -105,7 +105,7 @@ def test_very_many_ranks_are_listed_once_for_all_tables():
 def test_ranks_of_one_machine_share_its_memory():
     """Of two tables of 1.28 GB each, one rank may hold more than half of the machine's memory."""
     request = request_of(tables_of([20_000_000, 10], 16), topology_of(1, 2, memory_bytes=2 * 10**9), plan="table_wise")
-    assert faults_of(request, plan_of(request)) == []
+    assert find_faults(request, make_plan(request)) == []
 
 
 @pytest.mark.parametrize(("num_rows", "expected"), [(10, [3, 3, 3, 1]), (4, [1, 1, 1, 1]), (8, [2, 2, 2, 2])])
@@ -145,7 +145,7 @@ def test_a_grid_has_columns_over_nodes_and_rows_within_them():
 
 def test_the_first_rule_that_matches_a_table_claims_it():
     rules = (Rule("t1", "data_parallel"), Rule("t*", "row_wise", (0, 2)))
-    plan = plan_of(request_of(tables_of([50, 60, 70]), topology_of(2, 2), rules=rules, plan="table_wise"))
+    plan = make_plan(request_of(tables_of([50, 60, 70]), topology_of(2, 2), rules=rules, plan="table_wise"))
     assert [(table.sharding_type, table.ranks) for table in plan.tables] == [
         ("row_wise", (0, 2)),
         ("data_parallel", (0, 1, 2, 3)),
@@ -155,7 +155,7 @@ def test_the_first_rule_that_matches_a_table_claims_it():
 
 @pytest.mark.parametrize("kind", ["auto", "table_wise"])
 def test_a_rule_may_leave_the_type_open_and_name_ranks(kind: str):
-    plan = plan_of(request_of(tables_of([500] * 6), topology_of(2, 2), rules=(Rule("*", kind, (1, 3)),)))
+    plan = make_plan(request_of(tables_of([500] * 6), topology_of(2, 2), rules=(Rule("*", kind, (1, 3)),)))
     assert {rank for table in plan.tables for rank in table.ranks} == {1, 3}
 
 
@@ -169,9 +169,9 @@ def test_no_tables_are_spread_perfectly():
 @pytest.mark.parametrize("kind", SHARDING_TYPES)
 def test_what_an_answer_says_of_ranks_is_what_the_blocks_come_to(kind: str):
     request = request_of(tables_of([1000, 50_000, 7]), topology_of(2, 2, device="cuda"), plan=kind, optimizer="adagrad")
-    plan = plan_of(request)
-    answer = answer_of(request, plan)
-    counted = memory_of_pools(request, plan)
+    plan = make_plan(request)
+    answer = report_plan(request, plan)
+    counted = bytes_by_memory(request, plan)
     assert [rank.total_bytes for rank in answer.ranks] == pytest.approx(counted, abs=20)
     assert [rank.weight_bytes for rank in answer.ranks] == [plan.weight_bytes(rank) for rank in range(4)]
     for table in answer.tables:
@@ -182,17 +182,17 @@ def test_what_an_answer_says_of_ranks_is_what_the_blocks_come_to(kind: str):
 
 def test_sums_of_copies_count_to_the_update_and_dense_ones_to_the_wait():
     request = request_of(tables_of([1000, 50_000]), topology_of(2, 2), plan="data_parallel")
-    step = answer_of(request, plan_of(request)).step
+    step = report_plan(request, make_plan(request)).step
     assert step.terms["copies_sum"] > step.terms["all_reduce"] > 0.0
     assert step.parts["table_update"] == step.terms["update"] + step.terms["copies_sum"]
     assert step.parts["wait_for_sum"] == step.terms["all_reduce"]
     whole = replace(request, plan="table_wise")
-    assert answer_of(whole, plan_of(whole)).step.terms["copies_sum"] == 0.0
+    assert report_plan(whole, make_plan(whole)).step.terms["copies_sum"] == 0.0
 
 
 def test_in_one_memory_nothing_travels():
     request = request_of(tables_of([1000, 50_000]), topology_of(1, 2), transport="memory")
-    answer = answer_of(request, plan_of(request))
+    answer = report_plan(request, make_plan(request))
     assert set(vars(answer.exchange_bytes).values()) == {0.0}
     assert answer.step.terms["forward"] == answer.step.terms["ids"] == 0.0
 
@@ -200,14 +200,14 @@ def test_in_one_memory_nothing_travels():
 @pytest.mark.parametrize(("ranks", "num_passes"), [(1, 0), (2, 4)])
 def test_in_one_memory_dense_sums_are_passes_over_it_and_alone_nothing(ranks: int, num_passes: int):
     request = request_of(tables_of([1000]), topology_of(1, ranks), transport="memory", dense=Dense(sum_bytes=10**6))
-    summed = answer_of(request, plan_of(request)).step.terms["all_reduce"]
+    summed = report_plan(request, make_plan(request)).step.terms["all_reduce"]
     assert summed == pytest.approx(num_passes * 10**6 / request.topology.memory_bandwidth)
 
 
 def test_half_the_number_format_is_half_the_traffic():
     request = request_of(tables_of([1000, 50_000]), topology_of(1, 2), plan="table_wise")
     wide, narrow = (
-        answer_of(of, plan_of(of)).exchange_bytes for of in (request, replace(request, exchange_dtype="fp16"))
+        report_plan(of, make_plan(of)).exchange_bytes for of in (request, replace(request, exchange_dtype="fp16"))
     )
     assert (narrow.forward, narrow.backward, narrow.ids) == (wide.forward / 2, wide.backward / 2, wide.ids)
     assert wide.forward == 2 * 16 * 4 * 4096 / 2

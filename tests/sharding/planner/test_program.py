@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sharding.planner import PlanError, plan_of
+from sharding.planner import PlanError, make_plan
 from sharding.planner.__main__ import REQUEST, answer_to
 from tests.sharding.planner.made_requests import request_of, tables_of, topology_of
 
@@ -30,7 +30,7 @@ def test_a_request_in_json_is_the_request():
 def test_the_answer_is_one_line_of_json():
     code, answer = run(json.dumps(asdict(ASKED)))
     assert code == 0
-    plan = plan_of(ASKED)
+    plan = make_plan(ASKED)
     assert [(table["name"], table["type"], table["ranks"]) for table in answer["tables"]] == [
         (table.table.name, table.sharding_type, list(table.ranks)) for table in plan.tables
     ]

@@ -14,8 +14,8 @@ from pydantic import ByteSize, TypeAdapter
 from dlrm.config import parse_job, resolve
 from dlrm.planning.here import Here
 from dlrm.planning.request import request_of as request_from_job
-from sharding.planner import Dense, PlanError, PlanRequest, Rule, Table, plan_of
-from sharding.planner.check import faults_of, memory_of_pools
+from sharding.planner import Dense, PlanError, PlanRequest, Rule, Table, make_plan
+from sharding.planner.check import bytes_by_memory, find_faults
 from sharding.planner.machine import Speeds
 from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES
 from tests.sharding.planner.made_requests import request_of, requests, tables_of, topology_of
@@ -29,7 +29,7 @@ BYTES = TypeAdapter(ByteSize)
 
 def refusal_of(request: PlanRequest) -> PlanError:
     with pytest.raises(PlanError) as caught:
-        plan_of(request)
+        make_plan(request)
     return caught.value
 
 
@@ -81,7 +81,7 @@ def assert_all_do(request: PlanRequest, error: PlanError) -> None:
     for proposal in error.valid:
         proposed = as_proposed(request, proposal)
         assert proposed != request, proposal
-        assert faults_of(proposed, plan_of(proposed)) == []
+        assert find_faults(proposed, make_plan(proposed)) == []
 
 
 def amount_of(text: str) -> Fraction:
@@ -120,9 +120,9 @@ def test_too_little_memory_names_the_table_the_bytes_and_what_would_fit():
 @given(drawn=requests(), share=st.sampled_from([64, 4096]), part=st.floats(0.1, 0.9))
 def test_whatever_is_proposed_does(drawn: PlanRequest, share: int, part: float):
     whole = replace(drawn, global_size=share * drawn.topology.world_size, chunk_size=min(512, share))
-    tight = with_memory(whole, int(part * max(memory_of_pools(whole, plan_of(whole)))))
+    tight = with_memory(whole, int(part * max(bytes_by_memory(whole, make_plan(whole)))))
     try:
-        plan_of(tight)
+        make_plan(tight)
     except PlanError as refused:
         error = refused
     else:
@@ -196,7 +196,7 @@ def test_the_memory_that_there_is_is_told_as_it_was_written(device: str, written
 def test_a_little_too_little_is_not_told_to_be_much():
     tables = tables_of([3_000_000] * 8, 64)
     request = request_of(tables, topology_of(1, 1, memory_bytes=2**40), plan="table_wise")
-    (needed,) = memory_of_pools(request, plan_of(request))
+    (needed,) = bytes_by_memory(request, make_plan(request))
     short = refusal_of(with_memory(request, needed - 1)).short_bytes
     assert short is not None
     assert 1 <= short <= needed / 100
@@ -206,7 +206,7 @@ def test_the_number_of_nodes_that_is_named_does_and_divides_the_batch():
     request = replace(TOO_MUCH, global_size=4 * 5 * 7 * 101, chunk_size=512)
     error = refusal_of(request)
     (named,) = (settings_of(valid) for valid in error.valid if "resources.nodes" in valid)
-    plan_of(replace(request, topology=replace(request.topology, num_nodes=4)))
+    make_plan(replace(request, topology=replace(request.topology, num_nodes=4)))
     assert named["resources.nodes"] == 5
     assert_all_do(request, error)
 
@@ -219,7 +219,7 @@ def test_where_no_number_of_nodes_divides_the_batch_none_is_named():
 def test_a_smaller_batch_is_named_with_the_chunk_that_it_allows():
     tables = tables_of([100_000] * 4, 64)
     wide = request_of(tables, topology_of(2, 3, device="cuda"), global_size=6 * 5 * 2**14, plan="table_wise")
-    most = max(memory_of_pools(wide, plan_of(wide)))
+    most = max(bytes_by_memory(wide, make_plan(wide)))
     request = replace(with_memory(wide, most // 3), chunk_size=5 * 2**14)
     error = refusal_of(request)
     (named,) = (settings_of(valid) for valid in error.valid if "batch.global_size" in valid)
@@ -264,7 +264,7 @@ def test_half_the_number_format_is_named_where_it_keeps_less():
     for device, would_do in (("cpu", True), ("cuda", False)):
         on_device = replace(request, topology=replace(request.topology, device=device))
         (wide, *_), (narrow, *_) = (
-            memory_of_pools(of, plan_of(of)) for of in (on_device, replace(on_device, exchange_dtype="fp16"))
+            bytes_by_memory(of, make_plan(of)) for of in (on_device, replace(on_device, exchange_dtype="fp16"))
         )
         assert (narrow < wide) == would_do
         tight = with_memory(on_device, wide - 1)
@@ -304,8 +304,8 @@ def test_a_smaller_chunk_alone_is_named_first_where_it_would_do(device: str):
     topology = topology_of(1, 2, device=device)
     activations = Dense({"activations": 4096 * 2**20, "program": 2**28})
     wide = request_of(tables_of([100_000] * 4, 64), topology, global_size=2**14, chunk_size=4096, dense=activations)
-    most = max(memory_of_pools(wide, plan_of(wide)))
-    request = with_memory(wide, most - 5 * 2**29 * topology.ranks_per_pool)
+    most = max(bytes_by_memory(wide, make_plan(wide)))
+    request = with_memory(wide, most - 5 * 2**29 * topology.ranks_per_memory_domain)
     error = refusal_of(request)
     # Half is not enough.
     assert settings_of(error.valid[0]) == {"batch.chunk_size": 1024}
@@ -319,7 +319,7 @@ def test_no_chunk_is_named_that_is_too_small_to_be_fast():
     error = refusal_of(request)
     assert not any(set(settings_of(valid)) == {"batch.chunk_size"} for valid in error.valid)
     # 128 samples and the table are no more than this.
-    plan_of(with_chunk(with_memory(request, 2**27 + 2**24), 128))
+    make_plan(with_chunk(with_memory(request, 2**27 + 2**24), 128))
     assert_all_do(request, error)
 
 
@@ -342,13 +342,13 @@ def request_of_job(**batch: Any) -> PlanRequest:
 def test_a_job_with_the_chunk_that_is_named_has_a_plan():
     """What a proposal takes for its activations is what a job with such a document asks for."""
     wide = request_of_job(chunk_size=8192)
-    (needed,) = set(memory_of_pools(wide, plan_of(wide)))
-    saved = wide.dense.memory_bytes["activations"] // 2 * wide.topology.ranks_per_pool
+    (needed,) = set(bytes_by_memory(wide, make_plan(wide)))
+    saved = wide.dense.memory_bytes["activations"] // 2 * wide.topology.ranks_per_memory_domain
     error = refusal_of(with_memory(wide, needed - saved + 2**20))
     assert settings_of(error.valid[0]) == {"batch.chunk_size": 4096}
     asked = request_of_job(chunk_size=4096)
     assert with_chunk(wide, 4096) == asked
-    plan_of(with_memory(asked, needed - saved + 2**20))
+    make_plan(with_memory(asked, needed - saved + 2**20))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
@@ -378,7 +378,7 @@ def test_a_rule_whose_buffers_take_the_most_is_named_and_no_innocent_table(plan:
 
 def test_a_small_table_is_not_blamed_for_what_all_of_them_and_the_dense_part_take():
     wide = request_of_job(chunk_size=8192)
-    error = refusal_of(with_memory(wide, max(memory_of_pools(wide, plan_of(wide))) // 2))
+    error = refusal_of(with_memory(wide, max(bytes_by_memory(wide, make_plan(wide))) // 2))
     assert error.message.startswith("the 20 tables find no room together: the fullest node needs ")
     assert re.search(
         r"[\d.]+ MiB program, [\d.]+ MiB activations, |GiB program, [\d.]+ GiB activations, ", error.message
@@ -390,7 +390,7 @@ def test_a_rule_that_costs_nothing_is_not_blamed():
     """In one memory gradients take as much whatever the type."""
     tables = tables_of([10] * 8, 64)
     request = request_of(tables, topology_of(1, 2), global_size=2**20, plan="row_wise", transport="memory")
-    (needed,) = memory_of_pools(request, plan_of(request))
+    (needed,) = bytes_by_memory(request, make_plan(request))
     error = refusal_of(with_memory(request, needed // 2))
     assert error.message.startswith("table t")
     assert " GiB gradients of pooled embeddings" in error.message

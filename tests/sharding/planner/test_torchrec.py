@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from sharding.planner import PlanRequest, Table, Topology, plan_of
-from sharding.planner.check import faults_of, memory_of_pools
-from sharding.planner.report import answer_of
+from sharding.planner import PlanRequest, Table, Topology, make_plan
+from sharding.planner.check import bytes_by_memory, find_faults
+from sharding.planner.report import report_plan
 
 NUM_CASES = 20
 SHARE = 4096
@@ -37,15 +37,15 @@ def test_steps_are_within_a_tenth_of_those_of_the_better_plan():
     for seed in range(NUM_CASES):
         request = random_request(seed)
         theirs = TorchRecPlanner(request).plan()
-        assert faults_of(request, theirs) == []
-        seconds, others = (answer_of(request, plan).step.seconds for plan in (plan_of(request), theirs))
+        assert find_faults(request, theirs) == []
+        seconds, others = (report_plan(request, plan).step.seconds for plan in (make_plan(request), theirs))
         ratios.append(seconds / others)
     assert max(ratios) <= 1.1, ratios
 
 
 def with_little_memory(request: PlanRequest) -> PlanRequest | None:
     """Half as much again as a rank needs on average; None where the best plan is within that."""
-    needed = memory_of_pools(request, plan_of(request))
+    needed = bytes_by_memory(request, make_plan(request))
     memory_bytes = int(1.5 * sum(needed) / len(needed))
     if max(needed) <= memory_bytes:
         return None
@@ -59,9 +59,11 @@ def test_steps_are_within_a_tenth_where_memory_stands_in_the_way_of_the_best_pla
 
     ratios: list[float] = []
     for request in filter(None, map(with_little_memory, map(random_request, range(NUM_CASES)))):
-        plan = plan_of(request)
-        assert faults_of(request, plan) == []
-        seconds, others = (answer_of(request, found).step.seconds for found in (plan, TorchRecPlanner(request).plan()))
+        plan = make_plan(request)
+        assert find_faults(request, plan) == []
+        seconds, others = (
+            report_plan(request, found).step.seconds for found in (plan, TorchRecPlanner(request).plan())
+        )
         ratios.append(seconds / others)
     assert len(ratios) >= NUM_CASES // 3
     assert max(ratios) <= 1.1, ratios
@@ -75,6 +77,6 @@ def test_plans_are_as_good_as_torchrecs_by_its_own_estimate_on_the_whole():
     for seed in range(NUM_CASES):
         request = random_request(seed)
         planner = TorchRecPlanner(request)
-        ours += planner.seconds(plan_of(request))
+        ours += planner.seconds(make_plan(request))
         theirs += planner.seconds(planner.plan())
     assert ours <= 1.1 * theirs, (ours, theirs)
