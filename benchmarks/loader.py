@@ -98,7 +98,7 @@ def write_rows(directory: Path, num_rows: int) -> PackedMeta:
     """Synthetic rows over and over, as a preparation leaves them, but for the encoders and evaluation rows."""
     source = SyntheticRows(SyntheticConfig(num_rows=MADE_ROWS, num_ids=1_000_000))
     rows = source.read(np.arange(min(MADE_ROWS, num_rows), dtype=np.int64))
-    arrays = {LABELS: rows.labels, DENSE: rows.dense, IDS: np.ascontiguousarray(rows.ids.T.astype(np.int32))}
+    arrays = {LABELS: rows.labels, DENSE: rows.dense, IDS: np.ascontiguousarray(rows.id_matrix.T.astype(np.int32))}
     split = directory / "train"
     split.mkdir()
     for name, array in arrays.items():

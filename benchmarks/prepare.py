@@ -67,10 +67,10 @@ def _columns(rows: Rows) -> pl.DataFrame:
             pl.Series(delivered < 0), None
         )
     for place, column in enumerate(CRITEO_SCHEMA.categorical):
-        distinct, codes = np.unique(rows.ids[place], return_inverse=True)
+        distinct, codes = np.unique(rows.id_matrix[place], return_inverse=True)
         ids = random_bits(stream_key(0, place), distinct) >> np.uint64(32)
         texts = pl.Series([f"{int(row_id):08x}" for row_id in ids])
-        columns[column.name] = texts.gather(codes).set(pl.Series(rows.ids[place] == 0), None)
+        columns[column.name] = texts.gather(codes).set(pl.Series(rows.id_matrix[place] == 0), None)
     return pl.DataFrame(columns)
 
 

@@ -16,8 +16,9 @@ from benchmarks.memory import peak_memory
 from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape, on_ranks
 from dlrm.config import ConfigError
 from dlrm.train.build import Parts
+from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import StepVote, all_gather_object
+from sharding.comm.step_vote import StepVote
 
 NUM_WARM, MIN_STEPS = 2, 2
 

@@ -21,8 +21,8 @@ from benchmarks.training import RATES, on_ranks
 from dlrm.optimizers import StepRates
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.build import Parts
+from sharding.comm.collectives import all_gather_object, broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import all_gather_object, broadcast_from_rank0
 
 Engine = Literal["ours", "torchrec", "torchrec_fp16_wire"]
 ENGINES = get_args(Engine)

@@ -10,8 +10,8 @@ from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.label import Label
 from dlrm.record import CheckpointDirectory, CheckpointFaultError, CheckpointFile, CheckpointManifest, checkpoints_in
 from dlrm.reporting.reporter import Reporter
+from sharding.comm.collectives import all_gather_object, run_on_all_ranks
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import all_gather_object, run_on_all_ranks
 
 Result = TypeVar("Result")
 

@@ -17,8 +17,8 @@ from dlrm.checkpoint.write import write_checkpoint
 from dlrm.record import CheckpointManifest, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.progress import Progress
+from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import all_gather_object
 
 LOST_PEER_SECONDS = 10.0
 """What a writing thread gets to end when the run ends in an error, in which the other ranks may be gone."""

@@ -19,7 +19,7 @@ from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.tensors import num_bytes_in
 from dlrm.record import CheckpointFile, CheckpointManifest
 from dlrm.train.progress import Progress
-from sharding.comm.step_vote import run_on_all_ranks
+from sharding.comm.collectives import run_on_all_ranks
 
 Result = TypeVar("Result")
 

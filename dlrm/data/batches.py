@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dlrm.data.order import BlockHalves, SampleOrder
 from dlrm.data.prefetch import prefetched
-from dlrm.data.rows import Bags, RowSource
+from dlrm.data.rows import NumpyIds, RowSource
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -22,7 +22,7 @@ class Batch:
     """Of the global batch, counted from 0 through all epochs."""
     dense: NDArray[np.float32]
     """[b, N]."""
-    bags: Bags
+    ids: NumpyIds
     """Of F features over b rows; those of empty rows are empty."""
     labels: NDArray[np.float32]
     """[b]."""
@@ -145,7 +145,7 @@ def _read(
     return Batch(
         index=index,
         dense=_filled(rows.dense, num_empty),
-        bags=rows.bags.padded(num_empty),
+        ids=rows.ids.padded(num_empty),
         labels=_filled(rows.labels, num_empty),
         mask=_filled(np.ones(rows.num_rows, dtype=np.float32), num_empty),
         weights=None if rows.weights is None else _filled(rows.weights, num_empty),

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sharding.jagged import JaggedIds
 
 
 @dataclass(frozen=True)
@@ -26,34 +28,30 @@ class DataSchema:
     features: tuple[Feature, ...]
 
 
-@dataclass(frozen=True)
-class Bags:
-    """The ids of F features over n rows, as a KeyedJaggedTensor holds them: a bag for every feature and row."""
+NumpyIds = JaggedIds[NDArray[Any]]
+"""Ids of rows as arrays of numpy."""
 
-    values: NDArray[np.int64]
-    """[sum of lengths], rows of the tables; feature by feature, row by row."""
-    lengths: NDArray[np.int32]
-    """[F, n], ids of each bag."""
 
-    @classmethod
-    def single(cls, ids: NDArray[np.int64]) -> "Bags":
-        """Bags of one id each, from ids [F, n]."""
-        return cls(ids.reshape(-1), np.ones(ids.shape, dtype=np.int32))
+def single_ids(matrix: NDArray[np.int64]) -> NumpyIds:
+    """Make bags of one id each from ids [F, n]."""
+    return JaggedIds(matrix.reshape(-1), np.ones(matrix.shape, dtype=np.int32))
 
-    def padded(self, num_empty: int) -> "Bags":
-        """The same with `num_empty` rows of empty bags behind them."""
-        if num_empty == 0:
-            return self
-        return Bags(self.values, np.pad(self.lengths, [(0, 0), (0, num_empty)]))
 
-    def pieces(self, num_rows: int) -> "Iterator[Bags]":
-        """The same in pieces of `num_rows` rows, of which the last may be short."""
-        ends = np.cumsum(self.lengths, axis=None, dtype=np.int64).reshape(self.lengths.shape)
-        for start in range(0, self.lengths.shape[1], num_rows):
-            lengths = self.lengths[:, start : start + num_rows]
-            firsts, lasts = ends[:, start] - lengths[:, 0], ends[:, start + lengths.shape[1] - 1]
-            values = [self.values[first:last] for first, last in zip(firsts, lasts, strict=True)]
-            yield Bags(np.concatenate([self.values[:0], *values]), lengths)
+def pad_with_empty_bags(ids: NumpyIds, num_empty: int) -> NumpyIds:
+    """Add `num_empty` samples of empty bags behind the others; nothing is copied where there are none to add."""
+    if num_empty == 0:
+        return ids
+    return JaggedIds(ids.values, np.pad(ids.lengths, [(0, 0), (0, num_empty)]))
+
+
+def split_ids(ids: NumpyIds, num_samples: int) -> Iterator[NumpyIds]:
+    """Cut ids into pieces of `num_samples` samples, of which the last may be short."""
+    ends = np.cumsum(ids.lengths, axis=None, dtype=np.int64).reshape(ids.lengths.shape)
+    for start in range(0, ids.num_samples, num_samples):
+        lengths = ids.lengths[:, start : start + num_samples]
+        first, last = ends[:, start] - lengths[:, 0], ends[:, start + lengths.shape[1] - 1]
+        values = [ids.values[begin:end] for begin, end in zip(first, last, strict=True)]
+        yield JaggedIds(np.concatenate([ids.values[:0], *values]), lengths)
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Rows:
     """[n], 0 or 1."""
     dense: NDArray[np.float32]
     """[n, N], finite."""
-    bags: Bags
+    ids: NumpyIds
     weights: NDArray[np.float32] | None = None
     """[n], how much each counts, at least 0; None: all the same."""
 
@@ -73,17 +71,17 @@ class Rows:
         return len(self.labels)
 
     @property
-    def ids(self) -> NDArray[np.int64]:
+    def id_matrix(self) -> NDArray[np.int64]:
         """[F, n], where every bag holds one id; ValueError where one does not."""
-        return self.bags.values.reshape(self.bags.lengths.shape)
+        return self.ids.values.reshape(self.ids.lengths.shape)
 
     def pieces(self, num_rows: int) -> "Iterator[Rows]":
         """The same in pieces of `num_rows` rows, of which the last may be short."""
         starts = range(0, self.num_rows, num_rows)
-        for start, bags in zip(starts, self.bags.pieces(num_rows), strict=True):
+        for start, ids in zip(starts, split_ids(self.ids, num_rows), strict=True):
             piece = slice(start, start + num_rows)
             weights = None if self.weights is None else self.weights[piece]
-            yield Rows(self.labels[piece], self.dense[piece], bags, weights)
+            yield Rows(self.labels[piece], self.dense[piece], ids, weights)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def score(model: PlainModel, rows: Rows) -> NDArray[np.float32]:
     scores = np.empty(rows.num_rows, dtype=np.float32)
     start = 0
     for piece in rows.pieces(CHUNK_ROWS):
-        arrays = (piece.dense, piece.bags.values, piece.bags.lengths)
+        arrays = (piece.dense, piece.ids.values, piece.ids.lengths)
         scores[start : start + piece.num_rows] = model(*(torch.from_numpy(array) for array in arrays)).numpy()
         start += piece.num_rows
     return scores

@@ -1,73 +1,110 @@
-"""What the training step asks of an estimator of moments."""
+"""What the dense pass asks of an estimator of moments, and which samples of a batch a rank has."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from dlrm.data.order import BlockHalves
 from dlrm.gradient_stats.moments import HalfMean, Moments
-from dlrm.gradient_stats.positions import Share, chunks_of
 from sharding.comm.gradient_buffer import GradientBuffer
 
 
-class Estimator(ABC):
-    """Takes the squares that it needs out of the backward passes of the chunks, into `sums.extra`."""
+@dataclass(frozen=True)
+class Share:
+    """The samples of one global batch that a rank trains on: those at positions rank, rank + W, rank + 2 W, ...
+
+    So the first samples of a global batch are spread evenly over all ranks, and which they are depends on neither the
+    number of ranks nor the chunk.
+    """
+
+    rank: int
+    world_size: int
+    size: int
+    """b, samples of the share; the valid ones come first."""
+    num_valid: int
+    """n, valid samples of the GLOBAL batch, which come first in it."""
+    is_short: bool = False
+    """Whether this is the short batch at the end of a run, which is not measured."""
+    halves: BlockHalves | None = None
+    """How the GLOBAL batch draws on the blocks of the data; None where it draws on all of them."""
+
+    def num_among_first(self, count: int) -> int:
+        """Count the samples of this share among the first `count` of the global batch."""
+        return count_positions(self.rank, self.world_size, count)
+
+
+def count_positions(remainder: int, modulus: int, count: int) -> int:
+    """Count the positions i below `count` with i mod modulus = remainder."""
+    return max(0, -(-(count - remainder) // modulus))
+
+
+def _do_nothing() -> None: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """Samples of a share that are trained on in a row, from the end of the run before up to `end`."""
+
+    end: int
+    at_end: Callable[[], None] = _do_nothing
+    """Hook that the dense pass calls after the last sample of the run."""
+
+
+class Estimator:
+    """Takes what it needs of the gradient while the dense pass goes through a batch. This base class measures nothing."""
 
     is_measuring: bool = False
-    """Whether the batch that `chunks` went through last has squares."""
+    """Whether the batch of the last `begin_batch` is measured."""
 
-    def __init__(self, sums: GradientBuffer, chunk_size: int) -> None:
-        self._sums = sums
-        self._chunk_size = chunk_size
+    def begin_batch(self, share: Share, index: int, *, is_whole: bool) -> list[Run]:  # noqa: ARG002
+        """Prepare for a batch, and cut this rank's share into runs; the last one ends with the share.
 
-    @abstractmethod
-    def chunks(self, share: Share, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:
-        """Yield the chunks of a batch, as positions in the share, in their order: pooled embeddings arrive in that.
+        The dense pass makes the forward and backward passes of each run's samples, with the gradient of the loss sum,
+        and then calls `at_end`. After the last run the gradient buffer holds this rank's sums.
 
-        index: batches before this one. is_whole: all samples are to be measured, not a share of them: variance
-        reduction has nothing older to go by.
-
-        The caller makes the forward and backward pass of each before it asks for the next, with the gradient of the
-        loss sum; at the end `sums` holds this rank's sums.
+        index: number of batches before this one. is_whole: measure all samples, not a part of them: variance reduction
+        has no older measurement to go by.
         """
+        return [Run(share.size)]
 
-    @abstractmethod
-    def moments(self, num_valid: int, mean_weight: float) -> Moments | None:
-        """Of the batch; None where nothing was measured, or can be compared.
+    def moments(self, num_valid: int, mean_weight: float) -> Moments | None:  # noqa: ARG002
+        """Compute the moments of the batch; None where it was not measured, or has fewer than two parts to compare.
 
-        From the sums over all ranks, whose gradient has been divided by n = num_valid and the mean weight of a sample
-        already. Asked once a batch: the moments are these sums, scaled in place, and good until they are cleared.
+        Called once a batch, when the gradient buffer holds the sums over all ranks, with a gradient that is divided by
+        n = num_valid and by the mean weight of a sample already. The moments are these sums, scaled in place: they are
+        valid until the buffer is zeroed.
         """
+        return None
 
 
 class MeasuringEstimator(Estimator):
-    """Measures full batches every so many steps, and the gradient of their first half where they have halves."""
+    """Measures one in so many full batches, and the gradient of their first half where batches have halves."""
 
-    def __init__(self, sums: GradientBuffer, chunk_size: int, every: int, *, has_halves: bool = False) -> None:
-        """every: steps from one measurement to the next. has_halves: batches come with halves, whose first one's
-        gradient takes the last of `sums.extra`."""
-        super().__init__(sums, chunk_size)
+    def __init__(self, gradients: GradientBuffer, every: int, *, has_halves: bool = False) -> None:
+        """Take the last of the buffer's extra sums for the first half. every: steps from one measurement to the next.
+
+        has_halves: whether batches come with halves, each drawn from blocks of the data of its own.
+        """
+        self._gradients = gradients
         self._every = every
-        self._sum_of_first_half = sums.extra_sums[-1] if has_halves else None
-        """[P]"""
+        self._sum_of_first_half = gradients.extra_sums[-1] if has_halves else None
+        """[P] gradient summed over the first half of the batch."""
         self._halves: BlockHalves | None = None
-        """Of the batch that `chunks` went through last."""
+        """Halves of the batch of the last `begin_batch`."""
 
-    def chunks(self, share: Share, index: int, *, is_whole: bool) -> Iterator[tuple[int, int]]:
+    def begin_batch(self, share: Share, index: int, *, is_whole: bool) -> list[Run]:
         self.is_measuring = index % self._every == 0 and not share.is_short
         self._halves = None if self._sum_of_first_half is None else share.halves
-        if self.is_measuring:
-            yield from self._measured_chunks(share, is_whole=is_whole)
-        else:
-            yield from chunks_of(0, share.size, self._chunk_size)
+        return self._begin_measured_batch(share, is_whole=is_whole) if self.is_measuring else [Run(share.size)]
 
     @abstractmethod
-    def _measured_chunks(self, share: Share, *, is_whole: bool) -> Iterator[tuple[int, int]]:
-        """Yield the chunks of a batch that is measured; see `chunks`."""
+    def _begin_measured_batch(self, share: Share, *, is_whole: bool) -> list[Run]:
+        """Cut the share of a batch that is measured; see `begin_batch`."""
 
     def _first_half(self, num_valid: int, mean_weight: float) -> HalfMean | None:
-        """Make the mean gradient of the first half of the samples, in place; None where the batch has no halves."""
+        """Turn the first half's sum into its mean, in place; None where the batch has no halves."""
         if self._halves is None or self._sum_of_first_half is None:
             return None
         num_first = self._halves.num_first

@@ -1,57 +1,56 @@
 """Moments over single samples, without a backward pass for each."""
 
 import math
-from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import nn
 
 from dlrm.config import MomentsConfig
-from dlrm.gradient_stats.estimator import MeasuringEstimator
+from dlrm.gradient_stats.estimator import MeasuringEstimator, Run, Share
 from dlrm.gradient_stats.moments import Moments
-from dlrm.gradient_stats.positions import Share, chunks_of
-from dlrm.gradient_stats.squares import squared_gradient
-from dlrm.model.linear import Linear
+from dlrm.model.mlp import Linear
 from dlrm.model.products import has_own_products, weight_gradient
+from dlrm.native import has_own_operators
 from sharding.comm.gradient_buffer import GradientBuffer
 
 
 class ExactMoments(MeasuringEstimator):
-    """Sums the squared gradients of the samples of every `nn.Linear` that is used once a sample.
+    """Sums the squared gradients of single samples of every `nn.Linear` that is used once a sample.
 
     A sample's gradient of a weight is d x^T, with the layer's input x and the gradient d of its output, so that the sum
     of its square over samples is (d^2)^T (x^2): one more matrix product (Goodfellow 2015, arXiv 1510.01799, whose norms
     are the sums of these elements). Under bf16 autocast the squares are bf16, their sums fp32.
 
-    Where a share of the batch is measured, these are its first samples, which all ranks have evenly, whatever their
-    number and the chunk; their gradient is summed apart.
+    Where a part of the batch is measured, these are its first samples, of which all ranks have the same number, give or
+    take one, whatever the number of ranks and the chunk. Their gradient is summed apart.
     """
 
     def __init__(
         self,
         config: MomentsConfig,
         model: nn.Module,
-        sums: GradientBuffer,
-        chunk_size: int,
+        gradients: GradientBuffer,
         every: int,
         *,
         is_bf16: bool,
         has_halves: bool = False,
     ) -> None:
-        """model: its parameters are those of `sums`. Others: see `MeasuringEstimator`.
+        """Hook into the linear layers of `model`, whose parameters are those of `gradients`.
 
-        Raises ValueError for a parameter that no linear layer has.
+        Others: as for `MeasuringEstimator`. Raises ValueError for a parameter that no linear layer has.
         """
-        super().__init__(sums, chunk_size, every, has_halves=has_halves)
+        super().__init__(gradients, every, has_halves=has_halves)
         self._is_bf16 = is_bf16
         self._is_watching = False
+        """Whether the hooks add squares: only while samples that are measured are trained on."""
         self._fraction = config.fraction
         self._num_measured = 0
-        """Of the batch that is measured now, over all ranks."""
-        self._sum_of_measured = sums.extra_sums[1] if config.has_own_sum else None
-        """[P] Where only some samples are measured."""
+        """Measured samples of the present batch, over all ranks."""
+        self._sum_of_measured = gradients.extra_sums[1] if config.has_own_sum else None
+        """[P] gradient summed over the measured samples, where these are a part of the batch."""
         names = [name for name, _ in model.named_parameters()]
-        self._squares = dict(zip(names, sums.unflatten(sums.extra_sums[0]), strict=True))
+        self._squares = dict(zip(names, gradients.unflatten(gradients.extra_sums[0]), strict=True))
         covered: set[str] = set()
         for name, layer in model.named_modules():
             if isinstance(layer, nn.Linear):
@@ -61,38 +60,38 @@ class ExactMoments(MeasuringEstimator):
         if missing:
             raise ValueError(f"no estimator of exact moments for {missing[0]}: it is no parameter of an nn.Linear")
 
-    def _measured_chunks(self, share: Share, *, is_whole: bool) -> Iterator[tuple[int, int]]:
+    def _begin_measured_batch(self, share: Share, *, is_whole: bool) -> list[Run]:
         is_all = is_whole or self._sum_of_measured is None
         wanted = share.num_valid if is_all else max(2, math.ceil(self._fraction * share.num_valid))
-        num_measured = min(wanted, share.num_valid)
-        self._num_measured = num_measured
-        measured_end = share.size if is_all else share.num_among_first(num_measured)
+        self._num_measured = min(wanted, share.num_valid)
+        measured_end = share.size if is_all else share.num_among_first(self._num_measured)
         half_end = 0 if self._halves is None else share.num_among_first(self._halves.num_first)
-        start = 0
-        for end in sorted({measured_end, half_end, share.size}):
-            self._is_watching = end <= measured_end
-            yield from chunks_of(start, end, self._chunk_size)
-            # The gradient is now that of all samples before `end`.
-            if end == measured_end and self._sum_of_measured is not None:
-                self._sum_of_measured.copy_(self._sums.gradient)
-            if end == half_end and self._sum_of_first_half is not None:
-                self._sum_of_first_half.copy_(self._sums.gradient)
-            start = end
-        self._is_watching = False
+        ends = sorted({measured_end, half_end, share.size})
+        self._is_watching = ends[0] <= measured_end
+        return [Run(end, partial(self._end_run, end, measured_end, half_end)) for end in ends]
+
+    def _end_run(self, end: int, measured_end: int, half_end: int) -> None:
+        """Keep the gradient as it is now, the sum over all samples before `end`, where one of the parts ends here."""
+        if end == measured_end and self._sum_of_measured is not None:
+            self._sum_of_measured.copy_(self._gradients.gradient)
+        if end == half_end and self._sum_of_first_half is not None:
+            self._sum_of_first_half.copy_(self._gradients.gradient)
+        self._is_watching = end < measured_end
 
     def moments(self, num_valid: int, mean_weight: float) -> Moments | None:
         num_measured = self._num_measured
         if not self.is_measuring or num_measured < 2:
             return None
-        mean = measured_mean = self._sums.gradient
+        mean = measured_mean = self._gradients.gradient
         # In place: the next batch begins with zeros anyway.
-        mean_square = self._sums.extra_sums[0].div_(num_measured * mean_weight**2)
+        mean_square = self._gradients.extra_sums[0].div_(num_measured * mean_weight**2)
         if self._sum_of_measured is not None and num_measured < num_valid:
             measured_mean = self._sum_of_measured.div_(num_measured * mean_weight)
         first_half = self._first_half(num_valid, mean_weight)
         return Moments(mean, mean_square, measured_mean, num_valid, num_measured, num_measured, first_half)
 
     def _watch(self, name: str, layer: nn.Linear) -> None:
+        """Have the forward pass of `layer` hook into the gradient of its output, as long as samples are measured."""
         weight_squares = self._squares[f"{name}.weight"]
         bias_squares = self._squares.get(f"{name}.bias")
         is_activated = isinstance(layer, Linear) and layer.is_activated
@@ -103,12 +102,12 @@ class ExactMoments(MeasuringEstimator):
                 if x.dim() != 2:
                     raise ValueError(f"{name} has inputs {list(x.shape)}, and exact moments need one a sample")
                 x, y = x.detach(), output.detach() if is_activated else None
-                output.register_hook(lambda d: self._add(x, d, y, weight_squares, bias_squares))
+                output.register_hook(lambda d: self._add_squares(x, d, y, weight_squares, bias_squares))
 
         layer.register_forward_hook(watch)
 
     @torch.no_grad()
-    def _add(
+    def _add_squares(
         self,
         x: torch.Tensor,
         d: torch.Tensor,
@@ -116,10 +115,39 @@ class ExactMoments(MeasuringEstimator):
         weight_squares: torch.Tensor,
         bias_squares: torch.Tensor | None,
     ) -> None:
-        """x [c, inputs], d and y [c, outputs]"""
+        """Add the squares of a chunk. x: [c, inputs]. d, y: [c, outputs], y None where no ReLU follows."""
         dtype = torch.bfloat16 if self._is_bf16 else weight_squares.dtype
-        x_squared, d_squared = x.to(dtype).square(), squared_gradient(d, y, bias_squares, dtype)
+        x_squared, d_squared = x.to(dtype).square(), square_output_gradient(d, y, bias_squares, dtype)
+        # (d^2)^T (x^2) summed over the c samples; the hidden factor of both is one sample's gradient d x^T.
         if has_own_products(x.device, dtype):
             weight_squares += weight_gradient(d_squared, x_squared)
         else:
             weight_squares += d_squared.T @ x_squared
+
+
+def square_output_gradient(
+    d: torch.Tensor, y: torch.Tensor | None, bias_squares: torch.Tensor | None, dtype: torch.dtype
+) -> torch.Tensor:
+    """Square the gradient of a linear layer's output, sample by sample: [c, outputs] of `dtype`.
+
+    d: gradient of y, the output behind the layer's ReLU; y is None where it has none. bias_squares: [outputs], to which
+    the sums over the samples are added: the gradient of the bias is that of the output.
+    """
+    if _fits_own_operator(d, y, bias_squares, dtype):
+        return torch.ops.dlrm_dense.square_gradient(d, y, bias_squares)
+    if y is not None:
+        d = torch.ops.aten.threshold_backward(d, y, 0)
+    d_squared = d.to(dtype).square()
+    if bias_squares is not None:
+        bias_squares += d_squared.sum(dim=0, dtype=bias_squares.dtype)
+    return d_squared
+
+
+def _fits_own_operator(
+    d: torch.Tensor, y: torch.Tensor | None, bias_squares: torch.Tensor | None, dtype: torch.dtype
+) -> bool:
+    """Whether the own operator takes these: all of one dtype that it knows, and sums in fp32."""
+    is_one_dtype = d.dtype == dtype and (y is None or y.dtype == dtype)
+    is_known = dtype in (torch.float32, torch.bfloat16)
+    are_sums_fp32 = bias_squares is None or bias_squares.dtype == torch.float32
+    return d.device.type == "cpu" and is_one_dtype and is_known and are_sums_fp32 and has_own_operators()

@@ -6,7 +6,7 @@ import torch
 
 from dlrm.native import fits_own_fp32
 
-LEAST_VARIANCE = 2.0**-20
+MIN_VARIANCE_SHARE = 2.0**-20
 """Least variance of an element, as a share of its mean square: below it fp32 differences are rounding."""
 
 
@@ -48,8 +48,8 @@ class Moments:
     def variance(self) -> torch.Tensor:
         """[P] Of the gradients of single samples, unbiased but for the least one; 0 where no gradient was seen."""
         variance = torch.addcmul(self.mean_square, self.measured_mean, self.measured_mean, value=-1.0)
-        least = self.mean_square * LEAST_VARIANCE
-        return torch.maximum(variance, least, out=least).mul_(self.to_single_samples)
+        least = self.mean_square * MIN_VARIANCE_SHARE
+        return torch.maximum(variance, least, out=least).mul_(self.per_sample_scale)
 
     def noise(self, sizes: list[int]) -> tuple[list[float], list[float]] | None:
         """Estimate tr(Sigma) and |G|^2 of each part of the parameters, both without bias.
@@ -70,7 +70,7 @@ class Moments:
             return None
         # In one transfer from the device.
         squares, squared_norms, measured_norms = self._sums(sizes).cpu()
-        traces = self.to_single_samples * (squares - measured_norms)
+        traces = self.per_sample_scale * (squares - measured_norms)
         true_norms = squared_norms - traces / self.num_samples
         if half is not None:
             true_norms = half.coverage * true_norms + (1 - half.coverage) * self._products(half, squared_norms, sizes)
@@ -93,7 +93,7 @@ class Moments:
         return squared_norms + (1 - rest) * along - rest * _squared_norms(difference, sizes).cpu()
 
     @property
-    def to_single_samples(self) -> float:
+    def per_sample_scale(self) -> float:
         """m / (k - 1): what makes a mean of squared deviations a variance of single samples."""
         return self.num_measured / (self.num_compared - 1)
 

@@ -1,12 +1,14 @@
 """DLRM: perceptrons around the dot products of all pairs of feature vectors."""
 
+from typing import Any
+
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from dlrm.config import ModelConfig
-from dlrm.model.interaction import Interaction
-from dlrm.model.perceptron import Perceptron
-from dlrm.model.vectors import make_bottom
+from dlrm.model.mlp import Perceptron, make_bottom
+from dlrm.native import fits_own_fp32
 
 
 class DLRM(nn.Module):
@@ -17,7 +19,7 @@ class DLRM(nn.Module):
     """
 
     def __init__(self, config: ModelConfig, num_dense: int, num_features: int, seed: int) -> None:
-        """num_dense: N. num_features: F. The initial weights are a function of `seed` and the shapes alone."""
+        """Draw the weights, a function of `seed` and the shapes alone. num_dense: N. num_features: F."""
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.bottom = make_bottom(config, num_dense, generator)
@@ -28,6 +30,64 @@ class DLRM(nn.Module):
         self.interaction = Interaction(num_vectors)
 
     def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
-        """dense [c, N], pooled [c, F, D] -> logits [c]"""
+        """Map dense [c, N] and pooled [c, F, D] to logits [c]."""
         bottom = None if self.bottom is None else self.bottom(dense)  # [c, D]
         return self.top(self.interaction(bottom, pooled)).squeeze(1)
+
+
+class Interaction(nn.Module):
+    """The input of a DLRM's top: the bottom's output, then the dot products of all V (V - 1) / 2 pairs of vectors.
+
+    Without a bottom it begins with the pooled embeddings, all of them. Pairs come in the order (1, 0), (2, 0), (2, 1),
+    …, the bottom's output being vector 0.
+    """
+
+    lower_triangle: torch.Tensor
+    """[V (V - 1) / 2] places of the pairs in a flat V x V matrix."""
+
+    def __init__(self, num_vectors: int) -> None:
+        """Number the pairs. num_vectors: V."""
+        super().__init__()
+        row, column = torch.tril_indices(num_vectors, num_vectors, offset=-1)
+        self.register_buffer("lower_triangle", row * num_vectors + column, persistent=False)
+
+    def forward(self, bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
+        """Map bottom [c, D] and pooled [c, F, D] to [c, beside + V (V - 1) / 2], in the dtype of the bottom."""
+        if pooled.numel() > 0 and fits_own_fp32(pooled):
+            return _OwnInteraction.apply(_empty_bottom(pooled) if bottom is None else bottom, pooled)
+        return self._in_plain_torch(bottom, pooled)
+
+    def _in_plain_torch(self, bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
+        vectors = concatenate_vectors(bottom, pooled)  # [c, V, D]
+        products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)  # [c, V^2]
+        pairs = products.index_select(1, self.lower_triangle)  # [c, V (V - 1) / 2]
+        beside = pooled.flatten(1) if bottom is None else bottom
+        return torch.cat([beside, pairs], dim=1)
+
+
+def concatenate_vectors(bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
+    """Join bottom [c, D] and pooled [c, F, D] to [c, V, D], the bottom first; not both may be missing."""
+    if bottom is None:
+        return pooled
+    first = bottom.unsqueeze(1)
+    return torch.cat([first, pooled.to(bottom.dtype)], dim=1) if pooled.shape[1] else first
+
+
+def _empty_bottom(pooled: torch.Tensor) -> torch.Tensor:
+    """Make a bottom [c, 0] of the dtype that a bottom would have."""
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else pooled.dtype
+    return pooled.new_empty(len(pooled), 0, dtype=dtype)
+
+
+class _OwnInteraction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, bottom: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(bottom, pooled)
+        return torch.ops.dlrm_dense.interact(bottom, pooled)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grad_outputs: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.ops.dlrm_dense.interact_backward(*grad_outputs, *ctx.saved_tensors)

@@ -7,14 +7,26 @@ from torch import nn
 
 from dlrm.config import ModelConfig
 from dlrm.model.dense_part import make_dense_part
-from dlrm.model.names import table_name
+
+
+_TAKEN = nn.ModuleDict()
+"""Attributes of its own, such as `type` and `keys`, cannot be names of modules."""
+
+
+def table_name(feature: str) -> str:
+    """Return the name of a feature's table in models and checkpoints: percent-encoded where torch does not allow its own.
+
+    torch keeps modules as attributes, by names without a dot. Different features have different names.
+    """
+    name = feature.replace("%", "%25").replace(".", "%2E")
+    return f"%{ord(name[0]):02X}{name[1:]}" if hasattr(_TAKEN, name) else name
 
 
 class PlainModel(nn.Module):
-    """Tables by name and the dense part; scores what the sharded model scores."""
+    """The dense part and the tables by name; its scores are those of the sharded model."""
 
     def __init__(self, config: ModelConfig, num_dense: int, table_rows: Mapping[str, int]) -> None:
-        """table_rows: rows of each feature's table, in the order of the features."""
+        """Make the modules, with tables that have no weights yet. table_rows: rows by feature, in their order."""
         super().__init__()
         self.tables = nn.ModuleDict(
             {table_name(feature): _table(num_rows, config) for feature, num_rows in table_rows.items()}
@@ -23,14 +35,14 @@ class PlainModel(nn.Module):
         self._embedding_dim = config.embedding_dim
 
     def forward(self, dense: torch.Tensor, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """dense [n, N], ids [sum of lengths] feature by feature and row by row, lengths [F, n] -> logits [n]
+        """Map dense [n, N], ids [sum of lengths] feature by feature and row by row, and lengths [F, n] to logits [n].
 
         The embeddings of a bag are pooled as the configuration says; an empty bag gives zeros.
         """
         return self.dense(dense, self._pooled(ids, lengths))
 
     def _pooled(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """[n, F, D]"""
+        """Look up and pool the embeddings [n, F, D]."""
         if not self.tables:
             return torch.empty(lengths.shape[1], 0, self._embedding_dim)
         ids_by_feature = ids.split(lengths.sum(dim=1).tolist())
@@ -40,6 +52,6 @@ class PlainModel(nn.Module):
 
 
 def _table(num_rows: int, config: ModelConfig) -> nn.EmbeddingBag:
-    """Without weights yet. Made from none rather than by its size: drawing some would load half of torch's compiler."""
+    """Make a table without weights. From no weights rather than by its size: drawing some loads torch's compiler."""
     none = torch.empty(num_rows, config.embedding_dim, device="meta")
     return nn.EmbeddingBag.from_pretrained(none, freeze=False, mode=config.pooling)

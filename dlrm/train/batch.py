@@ -36,7 +36,7 @@ class DeviceBatch:
 
 def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     """Move a batch of numpy arrays to `device`."""
-    bags = batch.bags
+    bags = batch.ids
     arrays = (batch.dense, bags.values, bags.lengths.reshape(-1), batch.labels, batch.mask)
     dense, ids, lengths, labels, mask = (_moved(array, device) for array in arrays)
     weights = mask if batch.weights is None else _moved(batch.weights, device)

@@ -17,8 +17,9 @@ from dlrm.record import EvaluationReport
 from dlrm.stop import StopRequest
 from dlrm.train.batch import to_device
 from dlrm.train.divergence import DivergedError
+from sharding.comm.collectives import broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import StepVote, all_reduce_votes, broadcast_from_rank0
+from sharding.comm.step_vote import StepVote, all_reduce_votes
 from sharding.embedding import ShardedTables
 
 MAX_SHARE_SIZE = 65_536

@@ -24,8 +24,8 @@ from dlrm.train.profiler import make_profiler
 from dlrm.train.progress import Progress
 from dlrm.train.run_events import tell_advice, tell_data_and_plan, tell_length, tell_parts, tell_warnings
 from dlrm.train.warm_start.start import start_warm
+from sharding.comm.collectives import run_on_all_ranks
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import run_on_all_ranks
 
 
 @dataclass(frozen=True)

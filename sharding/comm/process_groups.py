@@ -1,4 +1,4 @@
-"""The processes of one run: who this one is, and the groups it talks in."""
+"""The ranks of one run: which one this process is, and its process groups."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
-"""Longest wait for another rank; loading of data differs between ranks by minutes at most."""
+"""Longest wait of a collective for another rank. Loading of data differs between ranks by minutes at most."""
 
 
 @dataclass(frozen=True)
@@ -21,23 +21,22 @@ class Ranks:
     world_size: int
     device: torch.device
     table_group: dist.ProcessGroup
-    """Pooled embeddings and their gradients."""
+    """Process group of pooled embeddings and their gradients."""
     ids_group: dist.ProcessGroup
-    """Ids of the next batch; over gloo by a thread of their own while this one trains."""
+    """Process group of the next batch's ids: over gloo a thread of their own uses it while this batch trains."""
     dense_group: dist.ProcessGroup
-    """Sums of the dense gradients and agreements; apart, so that they fly beside the tables' exchange."""
+    """Process group of the dense gradients' sums and of votes, apart from the tables' so that both travel at once."""
     background_group: dist.ProcessGroup
-    """Over gloo, of what is not a step: checkpoints are written over it by a thread of their own."""
+    """Process group over gloo for all that is not a step: a thread of its own writes checkpoints over it."""
 
 
 @contextmanager
-def join_process_groups() -> Iterator[Ranks]:
-    """Join the process group that the elastic launch describes in the environment; leave it at a good end.
+def join_process_groups(*, use_cuda: bool = False) -> Iterator[Ranks]:
+    """Join the process group that torch elastic describes in the environment; leave it after a good end.
 
     After an error the group is left to the end of the process: NCCL waits for the other ranks before it lets go.
-    CUDA over NCCL where the launch gave this rank a GPU (`LOCAL_RANK` under `CUDA_VISIBLE_DEVICES`), else gloo.
+    use_cuda: whether this rank has a GPU, number `LOCAL_RANK` of those it may see; then over NCCL, else over gloo.
     """
-    use_cuda = os.environ.get("DLRM_DEVICE", "cpu") == "cuda"
     if use_cuda:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
@@ -49,7 +48,7 @@ def join_process_groups() -> Iterator[Ranks]:
 
 
 def make_ranks(device: torch.device) -> Ranks:
-    """The groups of an initialised default process group. Collective: every rank calls it."""
+    """Make the process groups of an initialised default group. Collective: every rank calls it."""
     table_group = dist.group.WORLD
     assert table_group is not None, "the default process group is initialised"
     return Ranks(
@@ -64,13 +63,13 @@ def make_ranks(device: torch.device) -> Ranks:
 
 
 def _new_group(backend: str | None = None) -> dist.ProcessGroup:
-    """Of all ranks. backend: that of the default group, where none is named."""
+    """Make a group of all ranks. backend: that of the default group where none is named."""
     group = dist.new_group(backend=backend, timeout=COLLECTIVE_TIMEOUT)
     assert isinstance(group, dist.ProcessGroup), "every rank is a member"
     return group
 
 
 def is_lost_peer(error: Exception) -> bool:
-    """Whether a collective failed because another rank is gone, and not of itself."""
+    """Whether a collective failed because another rank is gone, and not by a fault of its own."""
     # gloo's errors are plain RuntimeErrors that name its source files.
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error).lower())

@@ -1,4 +1,4 @@
-"""Memory that the ranks of one machine map."""
+"""Memory that all ranks of one machine map."""
 
 import mmap
 import os
@@ -10,14 +10,15 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from sharding.comm.step_vote import all_gather_object
+from sharding.comm.collectives import all_gather_object
 
 CACHE_LINE_BYTES = 64
+"""Bytes that a core takes from memory at once; two cores that write one line slow each other down."""
 
 
 @dataclass(frozen=True)
 class SharedBufferHandle:
-    """What another process opens a buffer by."""
+    """The address by which another process opens a buffer."""
 
     process: int
     descriptor: int
@@ -28,24 +29,24 @@ class SharedBufferHandle:
 
 
 class SharedBuffer:
-    """Bytes in memory, with no name and no file: they are gone when the last process that maps them is."""
+    """Bytes of memory without a name or a file: they are freed when the last process that maps them has ended."""
 
     def __init__(self, descriptor: int) -> None:
-        """descriptor: of an open file in memory, which the buffer closes when nobody refers to it any more."""
+        """Map an open memory file. descriptor: closed when nobody refers to the buffer any more."""
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)
         self._map = _map_file(descriptor)
 
     @classmethod
     def create(cls, num_bytes: int) -> "SharedBuffer":
-        """Zeros; pages are taken as they are first touched."""
+        """Make a buffer of zeros, whose pages are taken when they are first touched."""
         descriptor = os.memfd_create("dlrm")
         os.ftruncate(descriptor, max(num_bytes, mmap.PAGESIZE))
         return cls(descriptor)
 
     @classmethod
     def open(cls, handle: SharedBufferHandle) -> "SharedBuffer":
-        """Raises OSError where the process is of another machine or user."""
+        """Open another process's buffer. Raises OSError where it is of another machine or user."""
         return cls(os.open(handle.path, os.O_RDWR | os.O_CLOEXEC))
 
     @property
@@ -53,9 +54,9 @@ class SharedBuffer:
         return SharedBufferHandle(os.getpid(), self._descriptor)
 
     def map_at_least(self, num_bytes: int, *, is_owner: bool = False) -> None:
-        """Map at least so many bytes. The owner makes the buffer that large; the others find that it has grown.
+        """Map at least `num_bytes`. The owner makes the buffer that large; others map what it has grown to.
 
-        Tensors from before keep the bytes that they had.
+        Tensors that were made before stay valid.
         """
         if num_bytes <= len(self._map):
             return
@@ -64,7 +65,7 @@ class SharedBuffer:
         self._map = _map_file(self._descriptor)
 
     def tensor(self, dtype: torch.dtype, shape: tuple[int, ...], first_byte: int = 0) -> torch.Tensor:
-        """A view; its memory lives as long as it."""
+        """View the bytes from `first_byte` on as a tensor, which keeps their memory alive."""
         num_elements = 1
         for size in shape:
             num_elements *= size
@@ -74,9 +75,9 @@ class SharedBuffer:
 
 
 def share_buffers(group: dist.ProcessGroup, num_bytes: int) -> list[SharedBuffer]:
-    """A buffer of every rank, by rank, on every rank. Collective. num_bytes: of this rank's own.
+    """Make a buffer on every rank, and open those of all ranks: one a rank, in their order. Collective.
 
-    Raises OSError where some rank cannot be reached so; see `is_one_machine`.
+    num_bytes: of this rank's own. Raises OSError where ranks are not on one machine; see `can_share_memory`.
     """
     own = SharedBuffer.create(num_bytes)
     handles = all_gather_object(group, own.handle)
@@ -87,13 +88,13 @@ def share_buffers(group: dist.ProcessGroup, num_bytes: int) -> list[SharedBuffer
 
 
 def can_share_memory(group: dist.ProcessGroup) -> bool:
-    """Whether every rank can map every other's memory. Collective; the same answer on all."""
+    """Whether every rank can map every other rank's memory. Collective; the same answer on all ranks."""
     token = SharedBuffer.create(mmap.PAGESIZE)
     own = token.tensor(torch.int64, (1,))
     own[0] = int.from_bytes(os.urandom(7), "little")
-    told = all_gather_object(group, (socket.gethostname(), token.handle, own.item()))
-    reached = all(host == socket.gethostname() and _can_read(handle, number) for host, handle, number in told)
-    return all(all_gather_object(group, reached))
+    gathered = all_gather_object(group, (socket.gethostname(), token.handle, own.item()))
+    can_reach = all(host == socket.gethostname() and _can_read(handle, number) for host, handle, number in gathered)
+    return all(all_gather_object(group, can_reach))
 
 
 def _can_read(handle: SharedBufferHandle, number: int | float) -> bool:
@@ -104,7 +105,7 @@ def _can_read(handle: SharedBufferHandle, number: int | float) -> bool:
 
 
 def round_up_to_cache_line(num_bytes: int) -> int:
-    """Rounded up to whole lines of the cache, so that what comes behind begins with one."""
+    """Round `num_bytes` up to whole cache lines, so that what follows begins with a line of its own."""
     return -(-num_bytes // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
 
 

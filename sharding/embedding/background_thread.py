@@ -1,4 +1,4 @@
-"""A thread for work that goes on behind its caller, in the order in which it was handed over."""
+"""A thread that works in the background, in the order in which work is handed over."""
 
 import queue
 import threading
@@ -7,24 +7,25 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
-class Background:
-    """Works off what it is given, one thing after the other.
+class BackgroundThread:
+    """Runs one piece of work after the other.
 
     Its thread does not keep the process alive: it may wait for a rank that is gone.
     """
 
     def __init__(self, name: str) -> None:
+        """Start no thread yet; the first piece of work does."""
         self._name = name
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         weakref.finalize(self, self._tasks.put, None)
 
-    def submit(self, work: Callable[[], Answer]) -> Future[Answer]:
-        """What `work` answers or raises, when its turn has come."""
-        future: Future[Answer] = Future()
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Queue `work`; the future holds what it returns or raises."""
+        future: Future[T] = Future()
 
         def run() -> None:
             try:
@@ -34,13 +35,14 @@ class Background:
 
         self._tasks.put(run)
         if self._thread is None:
-            self._thread = threading.Thread(target=_work_off, args=(self._tasks,), name=self._name, daemon=True)
+            self._thread = threading.Thread(target=_run_tasks, args=(self._tasks,), name=self._name, daemon=True)
             self._thread.start()
         return future
 
 
-def _work_off(tasks: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
-    """Until nobody can hand over any more."""
+def _run_tasks(tasks: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
+    """Run tasks until nobody is left to hand over any."""
     while (task := tasks.get()) is not None:
         task()
+        # Let go of its result before the next wait.
         del task

@@ -1,4 +1,4 @@
-"""The optimizer that is fused into the update of tables."""
+"""The optimizer that is fused into the update of embedding tables."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,38 +6,43 @@ from typing import Literal
 import torch
 
 EPS = 1e-8
-"""Of both Adagrads; FBGEMM's own."""
+"""Added to the square root in both Adagrads, as FBGEMM does."""
 
 
 @dataclass(frozen=True)
 class TableOptimizer:
-    """How rows move. Both Adagrads sum squares: of a row, its mean over columns, or element by element."""
+    """How the rows of tables move.
+
+    Both Adagrads sum squared gradients: `rowwise_adagrad` the mean over a row's columns, `adagrad` each element.
+    """
 
     name: Literal["sgd", "rowwise_adagrad", "adagrad"]
     gradient_scale: float
-    """S, a power of two: tables are updated with S times the true gradient. Adagrad does not see S; SGD's rate is
-    divided by it."""
+    """S, a power of two near the batch: tables are updated with S times the true gradient, which would flush to zero in
+    fp16. Adagrad does not depend on S; the learning rate of SGD is divided by it."""
 
     def scaled_learning_rate(self, learning_rate: float) -> float:
-        """What S times the gradient is stepped by, for the learning rate of the true gradient."""
+        """Convert the learning rate of the true gradient to that of S times the gradient."""
         return learning_rate / self.gradient_scale if self.name == "sgd" else learning_rate
 
     def state_shape(self, num_rows: int, num_columns: int) -> tuple[int, ...] | None:
-        """Of the sums of a shard; None where there are none."""
+        """Return the shape of a shard's optimizer state; None where the optimizer keeps none."""
         if self.name == "sgd":
             return None
         return (num_rows,) if self.name == "rowwise_adagrad" else (num_rows, num_columns)
 
-    def update_all_rows(self, weights: torch.Tensor, state: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        """Update every row of a table, in place; one whose gradient is zero stays.
+    def update_all_rows(
+        self, weights: torch.Tensor, state: torch.Tensor, gradient: torch.Tensor, learning_rate: float
+    ) -> None:
+        """Update every row of a table in place; a row whose gradient is zero stays.
 
-        weights, gradient: [R, C]; state: as `state_shape`, or empty.
+        weights, gradient: [R, C]. state: of `state_shape`, or empty. learning_rate: for this gradient.
         """
         if self.name == "sgd":
-            weights.sub_(gradient, alpha=rate)
+            weights.sub_(gradient, alpha=learning_rate)
         elif self.name == "adagrad":
             state.addcmul_(gradient, gradient)
-            weights.addcdiv_(gradient, state.sqrt().add_(EPS), value=-rate)
+            weights.addcdiv_(gradient, state.sqrt().add_(EPS), value=-learning_rate)
         else:
             state.add_(gradient.square().mean(dim=1))
-            weights.addcdiv_(gradient, state.sqrt().add_(EPS).unsqueeze(1), value=-rate)
+            weights.addcdiv_(gradient, state.sqrt().add_(EPS).unsqueeze(1), value=-learning_rate)

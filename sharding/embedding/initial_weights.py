@@ -5,7 +5,7 @@ import hashlib
 import torch
 
 ROWS_PER_BLOCK = 4096
-"""Rows drawn from one generator; a shard draws the blocks that it touches."""
+"""Rows that one generator draws; a shard draws every block of rows that it touches."""
 
 
 def fill_uniform(
@@ -20,8 +20,8 @@ def fill_uniform(
 ) -> None:
     """Fill `shard` [rows, columns] of a table with numbers from U(-bound, bound).
 
-    A weight depends on the seed, the table's name and its place in the whole table, and on nothing else.
-    row_offset, column_offset: place of the shard in the table; num_columns: D of the whole table.
+    A weight depends on the seed, the table's name and its row and column in the whole table, and on nothing else.
+    row_offset, column_offset: first row and column of the shard in the table. num_columns: D of the whole table.
     """
     end_row = row_offset + shard.shape[0]
     for block in range(row_offset // ROWS_PER_BLOCK, -(-end_row // ROWS_PER_BLOCK)):

@@ -1,85 +1,92 @@
-"""Which ids go to which rank, and what arrives: the ids' way of the network transport."""
+"""The input dist of the network transport: which ids go to which rank, and what arrives there."""
 
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 
-from sharding.embedding.jagged import JaggedIds, offsets_of
+from sharding.embedding.offsets import offsets_of
 from sharding.embedding.shard import ShardSpec
 from sharding.embedding.slices import Slices
+from sharding.jagged import JaggedIds
 
 
 @dataclass(frozen=True)
 class InputDistOutput:
-    """What this rank is to look up: for each of its shards the bags of all ranks' samples."""
+    """What this rank looks up: for each of its shards the bags of all ranks' samples."""
 
     ids: list[torch.Tensor]
-    """By source rank: [n] int64, rows of its shards, shard by shard, sample by sample."""
+    """Ids of every source rank: [n] int64, rows of this rank's shards, shard by shard, sample by sample."""
     offsets: list[torch.Tensor]
-    """By source rank: [shards * b + 1] int64, places in its ids."""
+    """Where bags begin in the ids of every source rank: [shards * b + 1] int64."""
     num_samples: int
-    """b of every rank."""
+    """b, the same on every rank."""
 
     def offsets_of(self, source: int, shard: int, start: int, end: int) -> torch.Tensor:
-        """[end - start + 1] Of the bags of some samples of `source` in one of the shards."""
+        """View the offsets [end - start + 1] of samples [start, end) of rank `source` in one shard."""
         first = shard * self.num_samples
         return self.offsets[source][first + start : first + end + 1]
 
-    def bounds_of(self, source: int, num_shards: int, slices: Slices) -> torch.Tensor:
-        """[shards, slices + 1] Where the slices of each shard begin in the ids of `source`, and the last one ends."""
+    def slice_bounds_of(self, source: int, num_shards: int, slices: Slices) -> torch.Tensor:
+        """Find where the slices of each shard begin in the ids of `source`: [shards, slices + 1], with the last end."""
         starts = torch.tensor([*(start for start, _ in slices), self.num_samples])
         shards = torch.arange(num_shards).unsqueeze(1) * self.num_samples
         return self.offsets[source][(shards + starts).to(self.offsets[source].device)]
 
 
-def all_to_all_ids(bags: JaggedIds, places: list[list[ShardSpec]], group: dist.ProcessGroup) -> InputDistOutput:
-    """Send every rank the ids of its shards, and take in those of one's own. Collective.
+def all_to_all_ids(
+    ids: JaggedIds[torch.Tensor], specs: list[list[ShardSpec]], group: dist.ProcessGroup
+) -> InputDistOutput:
+    """Send every rank the ids of its shards, and receive those of this rank's shards: two all-to-alls. Collective.
 
-    places: of every rank's shards. group: used by nobody else meanwhile.
+    specs: shards of every rank. group: used by nobody else meanwhile.
     """
-    rank, size = group.rank(), bags.num_samples
-    parts = _Selection(bags)
-    going = [[parts.of(place) for place in of_rank] for of_rank in places]
+    rank, size = group.rank(), ids.num_samples
+    selection = _Selection(ids)
+    to_send = [[selection.of_shard(spec) for spec in of_rank] for of_rank in specs]
     lengths = _all_to_all(
-        torch.cat([part.lengths for of_rank in going for part in of_rank] or [bags.lengths.new_empty(0)]),
-        [len(of_rank) * size for of_rank in places],
-        [len(places[rank]) * size] * len(places),
+        torch.cat([of_shard.lengths for of_rank in to_send for of_shard in of_rank] or [ids.lengths.new_empty(0)]),
+        [len(of_rank) * size for of_rank in specs],
+        [len(specs[rank]) * size] * len(specs),
         group,
     )
-    arriving = lengths.view(len(places), -1)  # [W, shards * b]
-    ids = _all_to_all(
-        torch.cat([part.ids for of_rank in going for part in of_rank] or [bags.ids.new_empty(0)]),
-        [sum(len(part.ids) for part in of_rank) for of_rank in going],
-        arriving.sum(dim=1).tolist(),
+    received_lengths = lengths.view(len(specs), -1)  # [W, shards * b]
+    num_received = received_lengths.sum(dim=1).tolist()
+    received = _all_to_all(
+        torch.cat([of_shard.ids for of_rank in to_send for of_shard in of_rank] or [ids.values.new_empty(0)]),
+        [sum(len(of_shard.ids) for of_shard in of_rank) for of_rank in to_send],
+        num_received,
         group,
     )
     return InputDistOutput(
-        ids=list(ids.split(arriving.sum(dim=1).tolist())),
-        offsets=[offsets_of(of_source) for of_source in arriving],
+        ids=list(received.split(num_received)),
+        offsets=[offsets_of(of_source) for of_source in received_lengths],
         num_samples=size,
     )
 
 
 @dataclass(frozen=True)
 class _ShardIds:
-    """What one shard gets of a share: an entry of `lengths` [b] a sample, and the rows."""
+    """What one shard gets of a share."""
 
     lengths: torch.Tensor
+    """[b]"""
     ids: torch.Tensor
+    """Rows of the shard."""
 
 
 class _Selection:
-    """The bags of a share, piece by piece."""
+    """Picks the bags of a share that concern a shard."""
 
-    def __init__(self, bags: JaggedIds) -> None:
-        self._lengths = bags.lengths.view(bags.num_features, -1)
-        self._ids = bags.ids.split(self._lengths.sum(dim=1).tolist())
+    def __init__(self, ids: JaggedIds[torch.Tensor]) -> None:
+        self._lengths = ids.lengths
+        self._ids = ids.values.split(ids.lengths.sum(dim=1).tolist())
 
-    def of(self, place: ShardSpec) -> _ShardIds:
-        lengths, ids = self._lengths[place.feature], self._ids[place.feature]
-        block = place.block
-        if block.num_rows == place.table.num_rows:
+    def of_shard(self, spec: ShardSpec) -> _ShardIds:
+        """Pick the ids that lie in the shard's rows, numbered from its first row."""
+        lengths, ids = self._lengths[spec.feature], self._ids[spec.feature]
+        block = spec.block
+        if block.num_rows == spec.table.num_rows:
             return _ShardIds(lengths, ids)
         rows = ids - block.first_row
         is_here = (rows >= 0) & (rows < block.num_rows)
@@ -89,10 +96,10 @@ class _Selection:
 
 
 def _all_to_all(
-    going: torch.Tensor, going_sizes: list[int], arriving_sizes: list[int], group: dist.ProcessGroup
+    to_send: torch.Tensor, send_sizes: list[int], receive_sizes: list[int], group: dist.ProcessGroup
 ) -> torch.Tensor:
     if group.size() == 1:
-        return going
-    arriving = going.new_empty(sum(arriving_sizes))
-    dist.all_to_all_single(arriving, going, arriving_sizes, going_sizes, group=group)
-    return arriving
+        return to_send
+    received = to_send.new_empty(sum(receive_sizes))
+    dist.all_to_all_single(received, to_send, receive_sizes, send_sizes, group=group)
+    return received

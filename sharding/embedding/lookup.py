@@ -1,10 +1,10 @@
-"""What an owner of shards does for one batch of the network transport: pools slices for all ranks, and updates."""
+"""The lookup of the network transport: what the owner of shards does for one batch, for all ranks."""
 
 from typing import Protocol
 
 import torch
 
-from sharding.embedding import native_ops as native
+from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.input_dist import InputDistOutput
 from sharding.embedding.shard import Shard, column_ranges, make_shard, shard_specs_on
@@ -14,19 +14,21 @@ from sharding.planner import Plan
 
 
 class LookupBatch(Protocol):
-    """The bags of all ranks in this rank's shards. A slice is [W * m, C]: by rank, by sample, the columns of the
-    shards side by side."""
+    """One batch on its way through this rank's shards, slice by slice.
 
-    def pooled(self, number: int) -> torch.Tensor:
-        """Of slice `number`, in the exchange's number format."""
+    A slice is [W * m, C]: by rank, by sample, the columns of the shards side by side.
+    """
+
+    def pooled_slice(self, number: int) -> torch.Tensor:
+        """Pool the embeddings of slice `number`, in the dtype of the exchange."""
         ...
 
-    def gradient(self, number: int) -> torch.Tensor:
-        """Where the gradient of slice `number` is to be written."""
+    def gradient_slice(self, number: int) -> torch.Tensor:
+        """Return the memory that the gradient of slice `number` is to be written to."""
         ...
 
-    def update(self) -> None:
-        """Move all shards, once every slice has its gradient."""
+    def apply_update(self, params: FusedUpdateParams) -> None:
+        """Update all shards, once every slice has its gradient."""
         ...
 
 
@@ -35,55 +37,61 @@ class EmbeddingLookup(Protocol):
 
     shards: list[Shard]
 
-    def batch(self, arrived: InputDistOutput, slices: Slices, terms: FusedUpdateParams) -> LookupBatch:
-        """The bags of one batch."""
+    def start_batch(self, ids: InputDistOutput, slices: Slices, learning_rate: float) -> LookupBatch:
+        """Take over the ids of one batch. learning_rate: as for `Transport.lookup`."""
         ...
 
 
 class NativeLookup:
-    """By the own operators: rows are looked up slice by slice, so that of the block there are gradients alone."""
+    """Lookup by the own operators.
+
+    Rows are pooled slice by slice, so that of the whole batch only the gradients are in memory.
+    """
 
     def __init__(self, plan: Plan, optimizer: TableOptimizer, rank: int, dtype: torch.dtype) -> None:
-        """dtype: of the exchange, which gradients are kept in as well."""
-        places = shard_specs_on(plan, rank, replicated=False)
-        self.shards = [make_shard(place, optimizer, torch.empty(place.shape)) for place in places]
+        """Allocate the shards of `rank`. dtype: of the exchange; gradients wait for the update in it."""
+        specs = shard_specs_on(plan, rank, replicated=False)
+        self.shards = [make_shard(spec, optimizer, torch.empty(spec.shape)) for spec in specs]
         self.optimizer, self.dtype = optimizer, dtype
 
-    def batch(self, arrived: InputDistOutput, slices: Slices, terms: FusedUpdateParams) -> LookupBatch:
-        return _NativeBatch(self, arrived, slices, terms)
+    def start_batch(self, ids: InputDistOutput, slices: Slices, learning_rate: float) -> LookupBatch:  # noqa: ARG002
+        """Take over the ids of one batch; the learning rate comes with the update."""
+        return _NativeBatch(self, ids, slices)
 
 
 class _NativeBatch:
-    def __init__(self, owner: NativeLookup, arrived: InputDistOutput, slices: Slices, terms: FusedUpdateParams) -> None:
-        self._owner, self._arrived, self._slices, self._terms = owner, arrived, slices, terms
-        self._num_columns, self._columns = column_ranges([shard.spec for shard in owner.shards])
+    def __init__(self, lookup: NativeLookup, ids: InputDistOutput, slices: Slices) -> None:
+        self._lookup, self._ids, self._slices = lookup, ids, slices
+        self._num_columns, self._columns = column_ranges([shard.spec for shard in lookup.shards])
         self._gradients: torch.Tensor | None = None
+        """[W * b, C], by slice, by rank, by sample; allocated with the first gradient."""
 
-    def pooled(self, number: int) -> torch.Tensor:
+    def pooled_slice(self, number: int) -> torch.Tensor:
         start, end = self._slices.bounds(number)
-        pooled = torch.empty(len(self._arrived.ids) * (end - start), self._num_columns)
+        pooled = torch.empty(len(self._ids.ids) * (end - start), self._num_columns)
         for source, of_source in enumerate(pooled.split(end - start)):
-            for index, (shard, columns) in enumerate(zip(self._owner.shards, self._columns, strict=True)):
-                offsets = self._arrived.offsets_of(source, index, start, end)
-                native.pool(shard.weights, self._arrived.ids[source], offsets, 0, of_source[:, columns])
-        return pooled.to(self._owner.dtype)
+            for index, (shard, columns) in enumerate(zip(self._lookup.shards, self._columns, strict=True)):
+                offsets = self._ids.offsets_of(source, index, start, end)
+                native_ops.pool(shard.weights, self._ids.ids[source], offsets, 0, of_source[:, columns])
+        return pooled.to(self._lookup.dtype)
 
-    def gradient(self, number: int) -> torch.Tensor:
+    def gradient_slice(self, number: int) -> torch.Tensor:
         if self._gradients is None:
-            num_rows = len(self._arrived.ids) * self._arrived.num_samples
-            self._gradients = torch.empty(num_rows, self._num_columns, dtype=self._owner.dtype)
+            num_rows = len(self._ids.ids) * self._ids.num_samples
+            self._gradients = torch.empty(num_rows, self._num_columns, dtype=self._lookup.dtype)
         return self._slices.rows(self._gradients, number)
 
-    def update(self) -> None:
-        for index, (shard, columns) in enumerate(zip(self._owner.shards, self._columns, strict=True)):
+    def apply_update(self, params: FusedUpdateParams) -> None:
+        for index, (shard, columns) in enumerate(zip(self._lookup.shards, self._columns, strict=True)):
             ids: list[torch.Tensor] = []
             offsets: list[torch.Tensor] = []
             gradients: list[torch.Tensor] = []
-            # Rank after rank, in the order of their samples, as over memory: both ways add up alike to the bit.
-            for source, of_source in enumerate(self._arrived.ids):
+            # Rank after rank, in the order of their samples, as the memory transport does: sums of both are equal to
+            # the bit.
+            for source, of_source in enumerate(self._ids.ids):
                 for number, (start, end) in enumerate(self._slices):
                     first = source * (end - start)
                     ids.append(of_source)
-                    offsets.append(self._arrived.offsets_of(source, index, start, end))
-                    gradients.append(self.gradient(number)[first : first + end - start, columns])
-            native.apply_update(shard, 0, ids, offsets, gradients, self._owner.optimizer, self._terms)
+                    offsets.append(self._ids.offsets_of(source, index, start, end))
+                    gradients.append(self.gradient_slice(number)[first : first + end - start, columns])
+            native_ops.apply_update(shard, 0, ids, offsets, gradients, self._lookup.optimizer, params)

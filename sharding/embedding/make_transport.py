@@ -1,13 +1,13 @@
-"""Which way the tables of a run are reached."""
+"""Chooses the transport of a run's sharded tables."""
 
 from typing import Literal
 
 import torch
 
+from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
 from sharding.comm.shared_memory import can_share_memory
-from sharding.comm.step_vote import all_gather_object
-from sharding.embedding import native_ops as native
+from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.lookup import EmbeddingLookup, NativeLookup
 from sharding.embedding.transport import Transport
@@ -15,46 +15,50 @@ from sharding.planner import Plan
 
 
 class TransportError(RuntimeError):
-    """The transport that was asked for does not work here; says why, and what would."""
+    """The memory transport was asked for and does not work here; the message says why."""
 
 
 def uses_shared_memory(asked: Literal["auto", "memory", "network"], ranks: Ranks) -> bool:
-    """Whether ranks reach each other by memory that all share, unless the network is asked for.
+    """Decide whether ranks read each other's memory. Collective; the same answer on all ranks.
 
-    Collective; the same on all ranks. Raises TransportError.
+    asked: "auto" takes memory where it works. Raises TransportError where "memory" does not work.
     """
     if asked == "network":
         return False
     why_not = _why_no_memory(ranks)
     if why_not is not None and asked == "memory":
-        raise TransportError(f'sharding.transport: "memory" {why_not} (valid: "auto", "network")')
+        raise TransportError(why_not)
     return why_not is None
 
 
 def make_transport(
     plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype, chunk_size: int, *, is_in_memory: bool
 ) -> Transport:
-    """dtype: of pooled embeddings and gradients between ranks. chunk_size: c at most. is_in_memory: what `takes_memory`
-    said. Collective."""
+    """Make the transport of sharded tables. Collective.
+
+    dtype: of pooled embeddings and gradients between ranks. chunk_size: c at most. is_in_memory: what
+    `uses_shared_memory` has decided.
+    """
     if is_in_memory:
         from sharding.embedding.memory_transport import MemoryTransport
 
         return MemoryTransport(plan, optimizer, ranks, dtype)
     from sharding.embedding.network_transport import NetworkTransport
 
-    owner = _make_lookup(plan, optimizer, ranks, dtype)
-    return NetworkTransport(plan, owner, ranks, dtype, chunk_size)
+    lookup = _make_lookup(plan, optimizer, ranks, dtype)
+    return NetworkTransport(plan, lookup, ranks, dtype, chunk_size)
 
 
 def _is_native(ranks: Ranks) -> bool:
-    return ranks.device.type == "cpu" and all(all_gather_object(ranks.background_group, native.is_built()))
+    return ranks.device.type == "cpu" and all(all_gather_object(ranks.background_group, native_ops.is_built()))
 
 
 def _why_no_memory(ranks: Ranks) -> str | None:
+    """Say why ranks cannot share memory, behind the name of the transport; None where they can."""
     if ranks.device.type != "cpu":
         return "is for ranks on CPUs, and these have GPUs"
     if not _is_native(ranks):
-        return f"needs the own operators: {native.why_not_built()}"
+        return f"needs the own operators: {native_ops.why_not_built()}"
     if not can_share_memory(ranks.background_group):
         return "needs all ranks on one machine"
     return None

@@ -1,8 +1,8 @@
 """Tables of ranks that share one machine's memory: nothing is exchanged.
 
-Each rank looks rows up in every rank's shards, a chunk at a time, and writes the gradients of what it pooled where the
-others can read them. Once all have agreed on the step, every rank updates its own shards from the ids and gradients of
-all: tables do not change while anybody reads them, and a batch has one update.
+Each rank looks rows up in every rank's shards, a chunk at a time, and writes the gradients of its pooled embeddings
+where the other ranks can read them. After the vote of a step every rank updates its own shards from the ids and
+gradients of all ranks: tables do not change while somebody reads them, and a batch makes one update.
 """
 
 from dataclasses import dataclass
@@ -12,156 +12,211 @@ import torch.distributed as dist
 
 from sharding.comm.process_groups import Ranks
 from sharding.comm.shared_memory import SharedBuffer, round_up_to_cache_line, share_buffers
-from sharding.embedding import native_ops as native
+from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import TableOptimizer
-from sharding.embedding.jagged import JaggedIds
+from sharding.embedding.offsets import offsets_of
+from sharding.embedding.ready_ids import ReadyIds
 from sharding.embedding.shard import Shard, ShardSpec, make_shard, shard_specs_on
-from sharding.embedding.shared_batch_buffer import SharedBatchBuffer
 from sharding.embedding.transport import FusedUpdateParams
+from sharding.jagged import JaggedIds
 from sharding.planner import Plan
+
+INDEX = torch.int64
+"""Dtype of ids and offsets."""
 
 
 @dataclass(frozen=True)
 class _VisibleShard:
-    """A piece of a table, of any rank, as this one sees it."""
+    """Weights of a shard of any rank, mapped into this process."""
 
     spec: ShardSpec
     weights: torch.Tensor
     """[R, C]"""
 
 
+class SharedBatchBuffer:
+    """What the other ranks need of one rank for their updates: offsets of its bags, gradients, ids.
+
+    Lies in one shared buffer, ids last, since their number changes from batch to batch. Its rank writes it between the
+    lookup and the vote of a step; all ranks read it between the vote and the end of the update.
+    """
+
+    def __init__(
+        self, buffer: SharedBuffer, num_features: int, gradient_shape: tuple[int, int, int], dtype: torch.dtype
+    ) -> None:
+        """Lay out `buffer`. gradient_shape: (features whose tables are sharded, b, D). dtype: of the gradients."""
+        self.num_samples = gradient_shape[1]
+        self._buffer = buffer
+        self._first_id_byte = self.num_bytes(num_features, gradient_shape, dtype)
+        self.offsets = buffer.tensor(INDEX, (num_features * self.num_samples + 1,))
+        """[F * b + 1] where each bag begins in the ids."""
+        self.gradients = buffer.tensor(dtype, gradient_shape, _offset_bytes(num_features * self.num_samples + 1))
+        """[features, b, D]: feature first, so that the gradients of one table lie together."""
+
+    @staticmethod
+    def num_bytes(num_features: int, gradient_shape: tuple[int, int, int], dtype: torch.dtype) -> int:
+        """Count the bytes of a buffer without ids."""
+        num_sharded, num_samples, dim = gradient_shape
+        gradient_bytes = num_sharded * num_samples * dim * dtype.itemsize
+        return _offset_bytes(num_features * num_samples + 1) + round_up_to_cache_line(gradient_bytes)
+
+    def write_ids(self, ids: JaggedIds[torch.Tensor]) -> None:
+        """Write ids and offsets of a batch. Only the rank that owns the buffer calls it."""
+        self._buffer.map_at_least(self._first_id_byte + ids.values.nbytes, is_owner=True)
+        torch.cumsum(ids.lengths.flatten(), 0, out=self.offsets[1:])
+        self.ids().copy_(ids.values)
+
+    def ids(self) -> torch.Tensor:
+        """View the ids [n] int64 that were written last."""
+        num_ids = int(self.offsets[-1])
+        self._buffer.map_at_least(self._first_id_byte + num_ids * INDEX.itemsize)
+        return self._buffer.tensor(INDEX, (num_ids,), self._first_id_byte)
+
+    def offsets_of(self, feature: int) -> torch.Tensor:
+        """View the offsets [b + 1] of one feature's bags, which are places among the ids of all features."""
+        first = feature * self.num_samples
+        return self.offsets[first : first + self.num_samples + 1]
+
+
 class MemoryTransport:
-    """The tables that are split, over the ranks of one machine."""
+    """The sharded tables of ranks on one machine."""
 
     def __init__(self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, gradient_dtype: torch.dtype) -> None:
-        """Collective. gradient_dtype: that gradients are kept in until the update."""
-        self._optimizer = optimizer
-        self._ranks = ranks
-        self._gradient_dtype = gradient_dtype
-        places = [shard_specs_on(plan, rank, replicated=False) for rank in range(ranks.world_size)]
-        num_bytes = sum(round_up_to_cache_line(place.block.weight_bytes) for place in places[ranks.rank])
+        """Allocate this rank's shards, and map those of all ranks. Collective.
+
+        gradient_dtype: in which gradients wait for the update.
+        """
+        self._optimizer, self._ranks, self._gradient_dtype = optimizer, ranks, gradient_dtype
+        specs = [shard_specs_on(plan, rank, replicated=False) for rank in range(ranks.world_size)]
+        num_bytes = sum(round_up_to_cache_line(spec.block.weight_bytes) for spec in specs[ranks.rank])
         buffers = share_buffers(ranks.table_group, num_bytes)
-        by_rank = [_visible_shards(of_rank, buffer) for of_rank, buffer in zip(places, buffers, strict=True)]
-        self.shards = [make_shard(piece.spec, optimizer, piece.weights) for piece in by_rank[ranks.rank]]
+        by_rank = [_visible_shards(of_rank, buffer) for of_rank, buffer in zip(specs, buffers, strict=True)]
+        self.shards = [make_shard(shard.spec, optimizer, shard.weights) for shard in by_rank[ranks.rank]]
         self._visible_shards = sorted(
-            (piece for pieces in by_rank for piece in pieces), key=lambda piece: piece.spec.order
+            (shard for of_rank in by_rank for shard in of_rank), key=lambda shard: shard.spec.sort_key
         )
-        self._features = sorted({piece.spec.feature for piece in self._visible_shards})
+        self._features = sorted({shard.spec.feature for shard in self._visible_shards})
         self._dim = plan.tables[0].table.embedding_dim
         self._batch_buffers: list[SharedBatchBuffer] | None = None
 
-    def start_input_dist(self, bags: JaggedIds) -> JaggedIds:
-        """Nothing travels."""
-        return bags
+    def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> ReadyIds:
+        """Return the ids as they are: every rank reads all tables."""
+        return ReadyIds(ids)
 
-    def lookup(self, sent: JaggedIds, terms: FusedUpdateParams) -> "_PooledShare":
-        """Collective where gradients are wanted."""
+    def lookup(self, handle: ReadyIds, learning_rate: float) -> "_PooledShare":  # noqa: ARG002
+        """Prepare to read chunks; see `Transport.lookup`. Collective where gradients are wanted."""
+        ids = handle.ids
         if not torch.is_grad_enabled():
-            return _PooledShare(self._visible_shards, sent.ids, sent.offsets(), sent.num_samples)
-        desks = self._batch_buffers_for(sent)
-        own = desks[self._ranks.rank]
-        own.write_ids(sent)
-        update = _FusedUpdate(self._features, self.shards, desks, self._optimizer, terms, self._ranks)
-        return _PooledShare(self._visible_shards, own.ids(), own.offsets, sent.num_samples, update)
+            return _PooledShare(self._visible_shards, ids.values, offsets_of(ids.lengths), ids.num_samples)
+        buffers = self._batch_buffers_for(ids)
+        own = buffers[self._ranks.rank]
+        own.write_ids(ids)
+        update = _FusedUpdate(self._features, self.shards, buffers, self._optimizer, self._ranks)
+        return _PooledShare(self._visible_shards, own.ids(), own.offsets, ids.num_samples, update)
 
-    def _batch_buffers_for(self, sent: JaggedIds) -> list[SharedBatchBuffer]:
-        """One of every rank, made for shares of this size."""
-        if self._batch_buffers is None or self._batch_buffers[0].num_samples != sent.num_samples:
+    def _batch_buffers_for(self, ids: JaggedIds[torch.Tensor]) -> list[SharedBatchBuffer]:
+        """Return one buffer of every rank, made anew where the share has another size than the last one."""
+        if self._batch_buffers is None or self._batch_buffers[0].num_samples != ids.num_samples:
             self._batch_buffers = None
-            shape = (len(self._features), sent.num_samples, self._dim)
-            own_bytes = SharedBatchBuffer.num_bytes(sent.num_features, shape, self._gradient_dtype) + sent.ids.nbytes
+            shape = (len(self._features), ids.num_samples, self._dim)
+            own_bytes = SharedBatchBuffer.num_bytes(ids.num_features, shape, self._gradient_dtype) + ids.values.nbytes
             buffers = share_buffers(self._ranks.table_group, own_bytes)
             self._batch_buffers = [
-                SharedBatchBuffer(buffer, sent.num_features, shape, self._gradient_dtype) for buffer in buffers
+                SharedBatchBuffer(buffer, ids.num_features, shape, self._gradient_dtype) for buffer in buffers
             ]
         return self._batch_buffers
 
 
 class _PooledShare:
-    """Pooled embeddings of one rank's share, made as they are asked for."""
+    """Pools embeddings of one rank's share when a chunk is read."""
 
     def __init__(
         self,
-        pieces: list[_VisibleShard],
+        shards: list[_VisibleShard],
         ids: torch.Tensor,
         offsets: torch.Tensor,
         num_samples: int,
-        apply_update: "_FusedUpdate | None" = None,
+        update: "_FusedUpdate | None" = None,
     ) -> None:
-        """update: that its gradients are for; None where there is none to come."""
-        self._pieces, self._ids, self._offsets, self._num_samples = pieces, ids, offsets, num_samples
-        self._update = apply_update
+        """Keep what `read_chunk` needs. update: takes the gradients; None where no update is to come."""
+        self._shards, self._ids, self._offsets, self._num_samples = shards, ids, offsets, num_samples
+        self._update = update
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
-        for piece in self._pieces:
-            place = piece.spec
-            first = place.feature * self._num_samples
-            native.pool(
-                piece.weights,
+        for shard in self._shards:
+            spec = shard.spec
+            first = spec.feature * self._num_samples
+            # Shards of the same columns come by rows: the first one writes, the others add.
+            native_ops.pool(
+                shard.weights,
                 self._ids,
                 self._offsets[first + start : first + end + 1],
-                place.block.first_row,
-                out[:, place.feature, place.columns],
-                accumulate=place.block.first_row > 0,
+                spec.block.first_row,
+                out[:, spec.feature, spec.columns],
+                accumulate=spec.block.first_row > 0,
             )
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
-        assert self._update is not None, "gradients were wanted when it was looked up"
+        assert self._update is not None, "the lookup was made for an update"
         self._update.write_gradient(start, end, gradient)
 
     def discard(self) -> None:
         pass
 
-    def update(self) -> None:
-        """Collective."""
-        assert self._update is not None, "gradients were wanted when it was looked up"
-        self._update()
+    def apply_update(self, params: FusedUpdateParams) -> None:
+        assert self._update is not None, "the lookup was made for an update"
+        self._update.apply(params)
 
 
 class _FusedUpdate:
-    """Of the shards of one rank, from the desks of all."""
+    """The update of one rank's shards from the batch buffers of all ranks."""
 
     def __init__(
         self,
         features: list[int],
         shards: list[Shard],
-        desks: list[SharedBatchBuffer],
+        buffers: list[SharedBatchBuffer],
         optimizer: TableOptimizer,
-        terms: FusedUpdateParams,
         ranks: Ranks,
     ) -> None:
-        """features: that the gradients on the desks are of, in their order."""
-        self._features, self._shards, self._desks = features, shards, desks
-        self._optimizer, self._terms, self._ranks = optimizer, terms, ranks
+        """Keep what the update needs. features: whose gradients the buffers hold, in this order."""
+        self._features, self._shards, self._buffers = features, shards, buffers
+        self._optimizer, self._ranks = optimizer, ranks
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
+        """Copy the gradient [c, F, D] of samples [start, end) into this rank's buffer, feature first."""
         if len(self._features) < gradient.shape[1]:
             gradient = gradient[:, self._features]
-        self._desks[self._ranks.rank].gradients[:, start:end].copy_(gradient.transpose(0, 1))
+        self._buffers[self._ranks.rank].gradients[:, start:end].copy_(gradient.transpose(0, 1))
 
-    def __call__(self) -> None:
-        ids = [desk.ids() for desk in self._desks]
+    def apply(self, params: FusedUpdateParams) -> None:
+        """Update this rank's shards, and wait for all other ranks to have updated theirs. Collective."""
+        ids = [buffer.ids() for buffer in self._buffers]
         for shard in self._shards:
-            place = shard.spec
-            row = self._features.index(place.feature)
-            native.apply_update(
+            spec = shard.spec
+            row = self._features.index(spec.feature)
+            native_ops.apply_update(
                 shard,
-                place.block.first_row,
+                spec.block.first_row,
                 ids,
-                [desk.offsets_of(place.feature) for desk in self._desks],
-                [desk.gradients[row, :, place.columns] for desk in self._desks],
+                [buffer.offsets_of(spec.feature) for buffer in self._buffers],
+                [buffer.gradients[row, :, spec.columns] for buffer in self._buffers],
                 self._optimizer,
-                self._terms,
+                params,
             )
-        # Before anybody reads them again.
+        # Nobody reads a table of the next batch before all are updated.
         dist.barrier(self._ranks.table_group)
 
 
-def _visible_shards(places: list[ShardSpec], buffer: SharedBuffer) -> list[_VisibleShard]:
-    """Of one rank, one behind the other in its buffer."""
-    pieces: list[_VisibleShard] = []
+def _visible_shards(specs: list[ShardSpec], buffer: SharedBuffer) -> list[_VisibleShard]:
+    """View one rank's shards, which lie one after the other in its buffer."""
+    shards: list[_VisibleShard] = []
     first_byte = 0
-    for place in places:
-        pieces.append(_VisibleShard(place, buffer.tensor(torch.float32, place.shape, first_byte)))
-        first_byte += round_up_to_cache_line(place.block.weight_bytes)
-    return pieces
+    for spec in specs:
+        shards.append(_VisibleShard(spec, buffer.tensor(torch.float32, spec.shape, first_byte)))
+        first_byte += round_up_to_cache_line(spec.block.weight_bytes)
+    return shards
+
+
+def _offset_bytes(num_offsets: int) -> int:
+    return round_up_to_cache_line(num_offsets * INDEX.itemsize)

@@ -1,4 +1,4 @@
-"""The own operators of tables on the CPU, in the words of shards."""
+"""The own operators of embedding tables on the CPU."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,12 @@ from sharding.native import load_library, why_not
 
 
 def is_built() -> bool:
-    """Whether they are there."""
+    """Whether the operators are there."""
     return load_library("tables")
 
 
 def why_not_built() -> str:
+    """Say in a sentence why the operators are not there, on this rank or another one."""
     return why_not("tables") or "on some rank they are not built"
 
 
@@ -28,9 +29,10 @@ def pool(
     *,
     accumulate: bool = False,
 ) -> None:
-    """Write the sum of each bag's rows that lie in `weights` [R, C], those from `first_row` on, into `out` [m, C].
+    """Write for each of m bags the sum of its rows into `out` [m, C]; rows that `weights` does not hold count as 0.
 
-    offsets: [m + 1] places in `ids`. accumulate: add to what is there.
+    weights: [R, C], rows [first_row, first_row + R) of a table. offsets: [m + 1] places in `ids` where bags begin.
+    accumulate: add to what `out` holds.
     """
     torch.ops.dlrm_tables.pool(weights, ids, offsets, first_row, out, accumulate)
 
@@ -42,11 +44,12 @@ def apply_update(
     offsets: Sequence[torch.Tensor],
     gradients: Sequence[torch.Tensor],
     optimizer: TableOptimizer,
-    terms: FusedUpdateParams,
+    params: FusedUpdateParams,
 ) -> None:
-    """One step of the rows of `shard` that the bags of all sources name; its own first row is `first_row`.
+    """Make one step of the rows of `shard` that the bags of all sources name.
 
-    For each source its ids, the places of its bags in them, and the gradients [m, C] of what was pooled of them.
+    first_row: of the shard in its table. ids, offsets, gradients: of each source its ids, where its m bags begin in
+    them, and the gradients [m, C] of the bags' pooled embeddings. A row that several bags name moves once, by the sum.
     """
     torch.ops.dlrm_tables.update(
         shard.weights,
@@ -56,15 +59,15 @@ def apply_update(
         gradients,
         first_row,
         optimizer.name,
-        terms.learning_rate,
+        params.learning_rate,
         EPS,
-        terms.gradient_multiplier,
+        params.gradient_multiplier,
     )
 
 
 def apply_plain_sgd(
-    weights: torch.Tensor, ids: torch.Tensor, offsets: torch.Tensor, gradients: torch.Tensor, *, rate: float
+    weights: torch.Tensor, ids: torch.Tensor, offsets: torch.Tensor, gradients: torch.Tensor, *, learning_rate: float
 ) -> None:
-    """Plain gradient descent of a whole table [R, C], from one source."""
+    """Make one step of gradient descent of a whole table [R, C], from the bags of one source."""
     nothing = torch.empty(0)
-    torch.ops.dlrm_tables.update(weights, nothing, [ids], [offsets], [gradients], 0, "sgd", rate, 0.0, 1.0)
+    torch.ops.dlrm_tables.update(weights, nothing, [ids], [offsets], [gradients], 0, "sgd", learning_rate, 0.0, 1.0)

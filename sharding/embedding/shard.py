@@ -1,6 +1,7 @@
-"""The pieces of tables that one rank holds."""
+"""Shards: the pieces of tables that one rank holds."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -10,40 +11,42 @@ from sharding.planner import Block, Plan, Table
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """Which piece of which table."""
+    """Which block of which table a shard holds."""
 
     feature: int
     """Number of the table, and of the feature that reads it."""
     table: Table
     block: Block
 
-    @property
+    @cached_property
     def columns(self) -> slice:
+        """Columns of the table that are in the shard."""
         return slice(self.block.first_column, self.block.first_column + self.block.num_columns)
 
     @property
     def shape(self) -> tuple[int, int]:
+        """[R, C] of the shard."""
         return self.block.num_rows, self.block.num_columns
 
     @property
-    def order(self) -> tuple[int, int, int]:
-        """By which the pieces that share columns come first rows first."""
+    def sort_key(self) -> tuple[int, int, int]:
+        """Key that sorts shards of the same columns by their first row."""
         return self.feature, self.block.first_column, self.block.first_row
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A piece of a table, and what its optimizer keeps of it."""
+    """A piece of a table with its optimizer state."""
 
     spec: ShardSpec
     weights: torch.Tensor
     """[R, C] fp32, contiguous."""
     state: torch.Tensor
-    """As `TableOptimizer.state_shape` says; [0] where there is none."""
+    """Optimizer state of the shape `TableOptimizer.state_shape`; [0] where the optimizer keeps none."""
 
 
 def shard_specs_on(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSpec]:
-    """Pieces on `rank`, in the order of the tables: the replicated ones, or all others."""
+    """List the shards of `rank` in the order of the tables: those of replicated tables, or those of all others."""
     return [
         ShardSpec(feature, planned.table, block)
         for feature, planned in enumerate(plan.tables)
@@ -53,19 +56,19 @@ def shard_specs_on(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSpec
     ]
 
 
-def make_shard(place: ShardSpec, optimizer: TableOptimizer, weights: torch.Tensor) -> Shard:
-    """With the state of rows that were never updated. weights: [R, C], not yet drawn."""
-    shape = optimizer.state_shape(*place.shape)
+def make_shard(spec: ShardSpec, optimizer: TableOptimizer, weights: torch.Tensor) -> Shard:
+    """Make a shard whose rows were never updated. weights: [R, C], not initialised yet."""
+    shape = optimizer.state_shape(*spec.shape)
     state = weights.new_zeros(0 if shape is None else shape)
-    return Shard(place, weights, state)
+    return Shard(spec, weights, state)
 
 
-def column_ranges(places: list[ShardSpec]) -> tuple[int, list[slice]]:
-    """Columns of all `places` in one row, and which of them are whose."""
-    columns: list[slice] = []
-    first = 0
-    for place in places:
-        behind = first + place.block.num_columns
-        columns.append(slice(first, behind))
-        first = behind
-    return first, columns
+def column_ranges(specs: list[ShardSpec]) -> tuple[int, list[slice]]:
+    """Put the columns of all shards side by side: how many there are, and which of them each shard has."""
+    ranges: list[slice] = []
+    start = 0
+    for spec in specs:
+        end = start + spec.block.num_columns
+        ranges.append(slice(start, end))
+        start = end
+    return start, ranges

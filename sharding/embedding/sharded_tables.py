@@ -1,4 +1,4 @@
-"""Embedding tables spread over ranks: pooled lookup, and one fused update for the global batch."""
+"""Embedding tables sharded over ranks: pooled lookup, and one fused update for the global batch."""
 
 import math
 from dataclasses import dataclass
@@ -10,33 +10,33 @@ import torch.distributed as dist
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.initial_weights import fill_uniform
-from sharding.embedding.jagged import JaggedIds
 from sharding.embedding.make_transport import make_transport, uses_shared_memory
-from sharding.embedding.pooled import ChunkBuffer, PooledBatch
 from sharding.embedding.replicated_transport import ReplicatedTransport
 from sharding.embedding.shard import Shard
 from sharding.embedding.state_dict import TableState, table_state
-from sharding.embedding.transport import FusedUpdateParams, InputDistHandle, Transport
+from sharding.embedding.transport import FusedUpdateParams, InputDistHandle, PooledShare, Transport
+from sharding.jagged import JaggedIds
 from sharding.planner import Plan
 
 
 @dataclass(frozen=True)
 class BatchInputDist:
-    """Ids of a batch, on their way to the rows."""
+    """The input dist of one batch, over all transports."""
 
-    bags: JaggedIds
+    ids: JaggedIds[torch.Tensor]
     handles: list[InputDistHandle]
+    """One a transport."""
 
     def wait(self) -> None:
-        """Until nothing is on its way any more."""
-        for sent in self.handles:
-            sent.wait()
+        """Wait until no id is in flight."""
+        for handle in self.handles:
+            handle.wait()
 
 
 class ShardedTables:
-    """Tables on all ranks, one feature a table. All ranks make the same calls in the same order.
+    """Embedding tables on all ranks, one feature a table. All ranks make the same calls in the same order.
 
-    There may be none: then nothing is exchanged, updated or kept.
+    There may be no table: then nothing is exchanged, updated or saved.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class ShardedTables:
         pooling: Literal["sum", "mean"] = "sum",
         transport: Literal["auto", "memory", "network"] = "auto",
     ) -> None:
-        """chunk_size: c at most, samples whose pooled embeddings are asked for at a time. pooling: of the embeddings of
-        a bag; means are taken on the rank of the sample, where the lengths are: they depend on neither plan nor kernel.
+        """Allocate and initialise the shards of this rank. Collective. Raises TransportError.
 
-        Raises TransportError.
+        chunk_size: c at most, samples that are read at a time. pooling: of the embeddings of a bag; means are taken on
+        the rank of the sample, where the lengths are, so that they depend on neither plan nor kernel.
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._dtype = torch.float16 if exchange_dtype == "fp16" else torch.float32
         self.is_in_memory = uses_shared_memory(transport, ranks)
-        """Whether ranks reach each other by memory that all share, tables or none."""
+        """Whether all ranks share memory, tables or none."""
         self._transports: list[Transport] = []
         if any(not planned.is_replicated for planned in plan.tables):
             self._transports.append(
@@ -68,50 +68,38 @@ class ShardedTables:
         if any(planned.is_replicated for planned in plan.tables):
             self._transports.append(ReplicatedTransport(plan, optimizer, ranks))
         dim = plan.tables[0].table.embedding_dim if plan.tables else 0
-        self._chunks = ChunkBuffer(len(plan.tables), dim, ranks.device)
+        self._chunk_buffer = _ChunkBuffer(len(plan.tables), dim, ranks.device)
         self._initialise(seed)
 
-    def start_input_dist(self, ids: torch.Tensor, lengths: torch.Tensor) -> BatchInputDist:
-        """Bring the ids of this rank's share of a batch on their way; goes on behind the caller.
+    def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> BatchInputDist:
+        """Start to send the ids of this rank's share of a batch; the handle is for `lookup`. Collective."""
+        return BatchInputDist(ids, [transport.start_input_dist(ids) for transport in self._transports])
 
-        ids: [sum of lengths] int64, feature by feature, row by row. lengths: [F * b] int32, ids of each bag, in the
-        same order; 0 is an empty bag, whose pooled embedding is zero.
+    def lookup(self, handle: BatchInputDist, num_rows: int, learning_rate: float = 0.0) -> "PooledBatch":
+        """Look up the embeddings of an input dist. Collective.
+
+        num_rows: rows of a full global batch, which the sum of the samples' gradients is divided by. learning_rate: of
+        the update to come, for kernels that fix it here (FBGEMM's). Under `torch.no_grad` nothing is kept for one.
         """
-        bags = JaggedIds(ids, lengths, len(self._plan.tables))
-        return BatchInputDist(bags, [transport.start_input_dist(bags) for transport in self._transports])
-
-    def lookup(self, sent: BatchInputDist, num_rows: int, learning_rate: float = 0.0) -> PooledBatch:
-        """Look up the pooled embeddings of the share that was sent.
-
-        num_rows: what the sum of the samples' gradients is to be divided by, the rows of a full global batch.
-        learning_rate: of the update to come, for the true gradient. Under `torch.no_grad` nothing is kept for one.
-        """
-        # Batches of few rows, in an epoch shorter than a batch: S / rows times their gradients would not fit fp16. They
-        # travel at a scale of their own, a power of two like S, so that nothing is rounded.
-        scale = min(self._optimizer.gradient_scale, float(2 ** round(math.log2(num_rows))))
-        terms = FusedUpdateParams(
-            learning_rate=self._optimizer.scaled_learning_rate(learning_rate),
-            gradient_multiplier=self._optimizer.gradient_scale / scale,
-        )
+        scaled_rate = self._optimizer.scaled_learning_rate(learning_rate)
         shares = [
-            transport.lookup(of_transport, terms)
-            for transport, of_transport in zip(self._transports, sent.handles, strict=True)
+            transport.lookup(of_transport, scaled_rate)
+            for transport, of_transport in zip(self._transports, handle.handles, strict=True)
         ]
-        lengths = sent.bags.lengths
-        has_means = self._pooling == "mean" and not bool((lengths == 1).all())
-        of_bags = lengths.view(sent.bags.num_features, -1) if has_means else None
-        return PooledBatch(shares, scale, self._dtype, self._chunks, of_bags)
+        has_means = self._pooling == "mean" and not bool((handle.ids.lengths == 1).all())
+        lengths = handle.ids.lengths if has_means else None
+        return PooledBatch(shares, self._optimizer, num_rows, self._dtype, self._chunk_buffer, lengths)
 
     def state(self) -> TableState:
-        """Weights and optimizer state as torch.distributed.checkpoint saves and loads them, in place."""
+        """Return weights and optimizer state as torch.distributed.checkpoint saves them, and loads them in place."""
         return table_state(self._plan, self.shards(), self._optimizer, self._ranks.table_group)
 
     def shards(self) -> list[Shard]:
-        """This rank's pieces of tables, not copied."""
+        """List this rank's shards; nothing is copied."""
         return [shard for transport in self._transports for shard in transport.shards]
 
     def _initialise(self, seed: int) -> None:
-        """U(-1/sqrt(rows), 1/sqrt(rows)), as DLRM's reference implementation draws tables."""
+        """Draw weights from U(-1/sqrt(rows), 1/sqrt(rows)), as DLRM's reference implementation does. Collective."""
         for shard in self.shards():
             table, block = shard.spec.table, shard.spec.block
             with torch.no_grad():
@@ -124,5 +112,88 @@ class ShardedTables:
                     num_columns=table.embedding_dim,
                     bound=1 / math.sqrt(table.num_rows),
                 )
-        # Others may look at them at once.
+        # In shared memory other ranks read them at once.
         dist.barrier(self._ranks.table_group)
+
+
+class PooledBatch:
+    """Pooled embeddings of this rank's share of a batch, read chunk by chunk, and the way back for their gradients."""
+
+    def __init__(
+        self,
+        shares: list[PooledShare],
+        optimizer: TableOptimizer,
+        num_rows: int,
+        dtype: torch.dtype,
+        buffer: "_ChunkBuffer",
+        lengths: torch.Tensor | None,
+    ) -> None:
+        """Keep what reading needs. num_rows: as for `lookup`. dtype: of the exchange.
+
+        lengths: [F, b] int32, where sums of bags are made means.
+        """
+        self._shares, self._optimizer = shares, optimizer
+        self._dtype, self._buffer, self._lengths = dtype, buffer, lengths
+        # Where an epoch has fewer rows than a batch, S / num_rows times their gradients would not fit fp16. They travel
+        # at a scale of their own, a power of two like S, so that nothing is rounded.
+        self.scale = min(optimizer.gradient_scale, float(2 ** round(math.log2(num_rows))))
+        """Scale of the gradients on their way: `write_gradient` takes so many times d(mean loss) / d(pooled)."""
+
+    def read_chunk(self, start: int, end: int) -> torch.Tensor:
+        """Return the pooled embeddings [c, F, D] of samples [start, end), [c, 0, 0] where there are no features.
+
+        They are good until the next chunk is read.
+        """
+        chunk = self._buffer.view(end - start)
+        for share in self._shares:
+            share.read_chunk(start, end, chunk)
+        if self._lengths is not None:
+            chunk /= self._num_ids(start, end)
+        return chunk
+
+    def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor:
+        """Store the gradient [c, F, D] of samples [start, end), at `scale` times the true one.
+
+        Returns 0, or NaN where some of it is not finite, or too large for the dtype of the exchange.
+        """
+        if self._lengths is not None:
+            gradient = gradient / self._num_ids(start, end)
+        gradient = gradient.to(self._dtype)
+        for share in self._shares:
+            share.write_gradient(start, end, gradient)
+        return 0.0 * gradient.sum(dtype=torch.float32)
+
+    def apply_update(self, learning_rate: float) -> None:
+        """Update every table, after a vote that every chunk of every rank has its gradient. Collective.
+
+        learning_rate: of the true gradient, the same that `lookup` was given.
+        """
+        params = FusedUpdateParams(
+            learning_rate=self._optimizer.scaled_learning_rate(learning_rate),
+            gradient_multiplier=self._optimizer.gradient_scale / self.scale,
+        )
+        for share in self._shares:
+            share.apply_update(params)
+
+    def discard(self) -> None:
+        """Give up the update of a step that was not finite."""
+        for share in self._shares:
+            share.discard()
+
+    def _num_ids(self, start: int, end: int) -> torch.Tensor:
+        """[c, F, 1] number of ids that each sum is divided by; 1 for an empty bag, whose sum is zero."""
+        assert self._lengths is not None, "the caller wants means"
+        return self._lengths[:, start:end].t().clamp(min=1).unsqueeze(2)
+
+
+class _ChunkBuffer:
+    """Memory of one chunk, kept from batch to batch: new memory is slow to touch."""
+
+    def __init__(self, num_features: int, dim: int, device: torch.device) -> None:
+        self._buffer = torch.empty(0, num_features, dim, device=device)
+
+    def view(self, num_samples: int) -> torch.Tensor:
+        """Return [c, F, D] with any content; the same memory every time."""
+        if len(self._buffer) < num_samples:
+            self._buffer = self._buffer.new_empty(num_samples, *self._buffer.shape[1:])
+        return self._buffer[:num_samples].detach()

@@ -1,4 +1,4 @@
-"""The slices of a share: what is exchanged at a time."""
+"""The slices of a share: what one all-to-all exchanges."""
 
 import math
 from collections.abc import Iterator
@@ -11,14 +11,16 @@ from sharding.planner.slice_size import slice_size
 
 @dataclass(frozen=True)
 class Slices:
-    """Equal runs of the b samples of every rank; the last may be short. The same on every rank."""
+    """Equal runs of the b samples of every rank, the same on every rank; the last one may be short."""
 
     num_samples: int
+    """b"""
     size: int
+    """Samples of a slice but the last."""
 
     @classmethod
     def of(cls, num_samples: int, sample_bytes: int, chunk_size: int) -> "Slices":
-        """See `slice_size`."""
+        """Cut a share; see `slice_size` for the arguments."""
         return cls(num_samples, slice_size(num_samples, sample_bytes, chunk_size))
 
     def __len__(self) -> int:
@@ -28,16 +30,16 @@ class Slices:
         return (self.bounds(number) for number in range(len(self)))
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """First sample of a slice, and the one behind its last."""
+        """Return the samples [start, end) of slice `number`."""
         start = number * self.size
         return start, min(start + self.size, self.num_samples)
 
     def number_of(self, sample: int) -> int:
-        """Of the slice that has it."""
+        """Return the number of the slice that holds `sample`."""
         return sample // self.size
 
     def rows(self, block: torch.Tensor, number: int) -> torch.Tensor:
-        """Those of slice `number` in a block [W * b, C] that is ordered by slice, by rank, by sample."""
+        """View the rows of slice `number` in a block [W * b, C] that is ordered by slice, by rank, by sample."""
         start, end = self.bounds(number)
         num_sources = len(block) // self.num_samples
         return block[num_sources * start : num_sources * end]

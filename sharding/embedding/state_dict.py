@@ -1,4 +1,4 @@
-"""Tables as torch.distributed.checkpoint saves and loads them, in place and whatever the plan."""
+"""Tables as torch.distributed.checkpoint saves and loads them, in place and under any plan."""
 
 import torch
 from torch.distributed import ProcessGroup
@@ -12,12 +12,13 @@ from sharding.embedding.shard import Shard
 from sharding.planner import Block, Plan, TablePlan
 
 TableState = dict[str, dict[str, torch.Tensor | ShardedTensor]]
+"""By "weights" and "optimizer", then by the table's name."""
 
 
 def table_state(plan: Plan, shards: list[Shard], optimizer: TableOptimizer, group: ProcessGroup) -> TableState:
-    """Weights and optimizer state by the table's name, of the tables that this rank has a piece of.
+    """Collect weights and optimizer state of the tables that this rank has a shard of.
 
-    Those alone: torch takes a state with others in it for one of an older format.
+    Only of those: torch takes a state that names others for one of an older format.
     """
     state: TableState = {"weights": {}, "optimizer": {}}
     for feature, planned in enumerate(plan.tables):
@@ -25,27 +26,27 @@ def table_state(plan: Plan, shards: list[Shard], optimizer: TableOptimizer, grou
         if not own:
             continue
         table = planned.table
-        state["weights"][table.name] = _whole(planned, [shard.weights for shard in own], own, group)
+        state["weights"][table.name] = _sharded_tensor(planned, [shard.weights for shard in own], own, group)
         if optimizer.state_shape(table.num_rows, table.embedding_dim) is not None:
-            state["optimizer"][table.name] = _whole(planned, [shard.state for shard in own], own, group)
+            state["optimizer"][table.name] = _sharded_tensor(planned, [shard.state for shard in own], own, group)
     return state
 
 
-def _whole(
+def _sharded_tensor(
     planned: TablePlan, tensors: list[torch.Tensor], own: list[Shard], group: ProcessGroup
 ) -> torch.Tensor | ShardedTensor:
-    """A tensor of the table's shape, or of its rows, of which this rank has `tensors`."""
+    """Make a tensor of the table's shape [R, C], or of its rows [R], of which this rank holds `tensors`."""
     if planned.is_replicated:
         return tensors[0]
     num_dims, device = tensors[0].dim(), tensors[0].device
     size = torch.Size([planned.table.num_rows, planned.table.embedding_dim][:num_dims])
-    by_block = {block: _metadata(block, num_dims, device) for block in planned.blocks}
-    whole = ShardedTensorMetadata(list(by_block.values()), size, TensorProperties(dtype=tensors[0].dtype))
-    pieces = [TensorShard(tensor, by_block[shard.spec.block]) for tensor, shard in zip(tensors, own, strict=True)]
-    return ShardedTensor._init_from_local_shards_and_global_metadata(pieces, whole, group)
+    by_block = {block: _shard_metadata(block, num_dims, device) for block in planned.blocks}
+    metadata = ShardedTensorMetadata(list(by_block.values()), size, TensorProperties(dtype=tensors[0].dtype))
+    local = [TensorShard(tensor, by_block[shard.spec.block]) for tensor, shard in zip(tensors, own, strict=True)]
+    return ShardedTensor._init_from_local_shards_and_global_metadata(local, metadata, group)
 
 
-def _metadata(block: Block, num_dims: int, device: torch.device) -> ShardMetadata:
+def _shard_metadata(block: Block, num_dims: int, device: torch.device) -> ShardMetadata:
     placement = f"rank:{block.rank}/{device}"
     offsets = [block.first_row, block.first_column][:num_dims]
     return ShardMetadata(offsets, [block.num_rows, block.num_columns][:num_dims], placement)

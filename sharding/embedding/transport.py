@@ -1,63 +1,81 @@
-"""What a way between ranks and tables must offer. There are three: memory, network, and copies on every rank."""
+"""What a transport between ranks and embedding tables must offer.
+
+The life of a batch, in the words of TorchRec: input dist (ids go to the ranks that own their rows), lookup (rows are
+read and pooled), output dist (pooled embeddings come to the ranks of their samples), and back: the gradient of the
+pooled embeddings goes to the owners, which make one fused update of their rows.
+
+There are three transports: `memory_transport` (all ranks read one memory: nothing is exchanged), `network_transport`
+(all-to-all) and `replicated_transport` (small tables of which every rank has a copy).
+"""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from sharding.embedding.jagged import JaggedIds
 from sharding.embedding.shard import Shard
+from sharding.jagged import JaggedIds
 
 
 @dataclass(frozen=True)
 class FusedUpdateParams:
-    """Of the update of one batch."""
+    """Numbers that the fused update of one batch needs."""
 
     learning_rate: float
-    """That S times the true gradient is stepped by."""
+    """Learning rate for gradients at scale S (`TableOptimizer.gradient_scale`)."""
     gradient_multiplier: float
-    """Takes the gradients that arrive to S times the true ones."""
+    """Factor that takes the gradients as they arrive to scale S."""
 
 
 class InputDistHandle(Protocol):
-    """Ids on their way."""
+    """An input dist in flight."""
 
     def wait(self) -> None:
-        """Until nothing is on its way any more."""
+        """Wait until no id is in flight."""
         ...
 
 
 class PooledShare(Protocol):
-    """Of one batch, for this rank's share of it. Chunks come in the order of the samples."""
+    """Pooled embeddings of this rank's share of one batch, read chunk by chunk in the order of the samples."""
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
-        """Write the pooled embeddings of samples from `start` to `end` into `out` [c, F, D], as far as they are its."""
+        """Write the pooled embeddings of samples [start, end) into `out` [c, F, D].
+
+        Columns of features that other transports hold are left as they are.
+        """
         ...
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
-        """Keep what concerns its features of the gradient [c, F, D] of what these samples were given."""
+        """Store the gradient [c, F, D] of samples [start, end); columns of other transports' features are ignored."""
         ...
 
     def discard(self) -> None:
-        """Instead of an update: wait for what is on its way, and forget it."""
+        """Give up the update: wait for what is in flight, and forget it."""
         ...
 
-    def apply_update(self) -> None:
-        """Move every table once, when all ranks have agreed that all chunks have had their gradient. All ranks call
-        it: it may be collective."""
+    def apply_update(self, params: FusedUpdateParams) -> None:
+        """Update every table once. May be collective: all ranks call it, after a vote that every chunk of every rank
+        has its gradient.
+        """
         ...
 
 
 class Transport(Protocol):
-    """Tables of a plan, and the way to them."""
+    """Shards of a plan's tables, and the way to them."""
 
     shards: list[Shard]
-    """That this rank holds, in the order of the tables."""
+    """Shards that this rank holds, in the order of the tables."""
 
-    def start_input_dist(self, bags: JaggedIds) -> InputDistHandle:
-        """Bring ids on their way; the result is for `lookup`. Collective, and may go on behind the caller."""
+    def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> InputDistHandle:
+        """Start to send the ids of this rank's share to the owners of their rows. Collective; returns at once where it
+        can, with a handle for `lookup`.
+        """
         ...
 
-    def lookup(self, sent: Any, terms: FusedUpdateParams) -> PooledShare:
-        """Collective. Under `torch.no_grad` there is no update to come."""
+    def lookup(self, handle: Any, learning_rate: float) -> PooledShare:
+        """Look up the ids of an input dist that this transport has started. Collective.
+
+        learning_rate: of the update to come, at scale S, for kernels that fix it in their forward pass. Under
+        `torch.no_grad` nothing is kept for an update.
+        """
         ...

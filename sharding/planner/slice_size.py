@@ -1,15 +1,15 @@
-"""How large the slices of an exchange are: what plans count with, and tables exchange by. Imports no torch."""
+"""The size of the slices of an exchange, for plans that count memory and tables that exchange. Imports no torch."""
 
 SLICE_BYTES = 32 * 2**20
-"""Of one rank's pooled embeddings in a slice: large enough to fly fast, small beside the block."""
+"""Bytes of a slice of one rank's pooled embeddings: large enough to travel fast, small beside the whole share."""
 SLICES_IN_FLIGHT = 2
-"""Whose pooled embeddings are here or on their way, for a chunk is in two at most; and as many with gradients on their
-way back."""
+"""Slices per direction that may be resident or in flight: a chunk spans at most two."""
 
 
 def slice_size(num_samples: int, sample_bytes: int, chunk_size: int) -> int:
-    """Samples of a slice, of the `num_samples` of a rank's share.
+    """Compute the samples of a slice of a rank's share of `num_samples`.
 
-    sample_bytes: of what arrives of a sample. chunk_size: c at most; a chunk is in two slices at most.
+    sample_bytes: of the pooled embeddings of one sample. chunk_size: c at most, no more than a slice, so that a chunk
+    spans at most two slices.
     """
     return min(num_samples, max(chunk_size, SLICE_BYTES // max(1, sample_bytes)))

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
 from dlrm.data.batches import Batch
-from dlrm.data.rows import Bags
+from dlrm.data.rows import NumpyIds, single_ids
 from dlrm.model import make_dense_part
+from sharding.jagged import JaggedIds
 
 MODEL = ModelConfig(embedding_dim=16, bottom_mlp=[32, 16], top_mlp=[32, 1])
 NUM_DENSE = 5
@@ -23,7 +24,7 @@ class GlobalBatch:
     """Rows of a whole global batch; the last `num_empty` only fill it."""
 
     dense: NDArray[np.float32]
-    bags: Bags
+    bags: NumpyIds
     """Of all rows; those that only fill have ids too, which nobody may see."""
     labels: NDArray[np.float32]
     num_empty: int = 0
@@ -42,21 +43,21 @@ class GlobalBatch:
         return Batch(
             index=0,
             dense=self.dense[rows],
-            bags=self.bags_of(valid).padded(len(rows) - len(valid)),
+            ids=self.bags_of(valid).padded(len(rows) - len(valid)),
             labels=self.labels[rows],
             mask=mask[rows],
             weights=None if self.weights is None else (self.weights * mask)[rows],
             num_valid=self.num_valid,
         )
 
-    def bags_of(self, row_numbers: NDArray[np.int64]) -> Bags:
+    def bags_of(self, row_numbers: NDArray[np.int64]) -> NumpyIds:
         """Of these rows, in their order."""
         wanted = [self.bags.values[:0]]
         for of_feature, lengths in zip(self.ids()[0], self.bags.lengths, strict=True):
             starts, taken = (np.cumsum(lengths) - lengths)[row_numbers], lengths[row_numbers]
             before = np.cumsum(taken) - taken
             wanted.append(of_feature[np.repeat(starts - before, taken) + np.arange(taken.sum())])
-        return Bags(np.concatenate(wanted), self.bags.lengths[:, row_numbers])
+        return JaggedIds(np.concatenate(wanted), self.bags.lengths[:, row_numbers])
 
     def ids(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
         """By feature: all ids, and the row of each."""
@@ -76,7 +77,7 @@ def random_batches(
         signal = dense[:, 0] + (ids[0] % 2) - 0.5 + dense[:, 1] * (ids[-1] % 3 - 1)
         labels = (random.random(global_size) < 1 / (1 + np.exp(-signal))).astype(np.float32)
         num_empty = num_empty_in_last if number == num_batches - 1 else 0
-        batches.append(GlobalBatch(dense, Bags.single(ids), labels, num_empty))
+        batches.append(GlobalBatch(dense, single_ids(ids), labels, num_empty))
     return batches
 
 
@@ -90,7 +91,7 @@ def with_lists_and_weights(batches: list[GlobalBatch], table_rows: Sequence[int]
         lengths = np.where(is_list, random.integers(0, 7, (len(table_rows), num_rows)), 1).astype(np.int32)
         values = [random.integers(0, rows, n) for rows, n in zip(table_rows, lengths.sum(axis=1), strict=True)]
         weights = (4 * random.random(num_rows) * (random.random(num_rows) < 0.9)).astype(np.float32)
-        changed.append(replace(batch, bags=Bags(np.concatenate(values), lengths), weights=weights))
+        changed.append(replace(batch, bags=JaggedIds(np.concatenate(values), lengths), weights=weights))
     return changed
 
 

@@ -24,8 +24,8 @@ from dlrm.data.errors import DataError
 from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDirectory, checkpoints_in
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.batch import to_device
+from sharding.comm.collectives import broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import broadcast_from_rank0
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.reference import GlobalBatch, random_batches

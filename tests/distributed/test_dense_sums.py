@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from sharding.comm.all_reduce import ProcessGroupAllReduce, SharedMemoryAllReduce, make_all_reducer
-from sharding.comm.gradient_buffer import GradientBuffer
+from sharding.comm.gradient_buffer import GradientBuffer, ProcessGroupAllReduce, SharedMemoryAllReduce, make_all_reducer
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from tests.distributed.rank_pool import RankPools

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dlrm.config import ModelConfig
-from dlrm.data.rows import Bags
+from sharding.jagged import JaggedIds
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, Reference, random_batches, with_lists_and_weights
 from tests.distributed.saving import Piece, train_on
@@ -31,7 +31,7 @@ def without_dense(batches: list[GlobalBatch]) -> list[GlobalBatch]:
 
 
 def without_ids(batches: list[GlobalBatch]) -> list[GlobalBatch]:
-    none = Bags(np.empty(0, dtype=np.int64), np.empty((0, 512), dtype=np.int32))
+    none = JaggedIds(np.empty(0, dtype=np.int64), np.empty((0, 512), dtype=np.int32))
     return [replace(batch, bags=none) for batch in batches]
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dlrm.config import MomentsConfig, VarianceReductionConfig
-from sharding.comm.all_reduce import AllReducer, make_all_reducer
+from sharding.comm.gradient_buffer import AllReducer, make_all_reducer
 from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches, with_lists_and_weights

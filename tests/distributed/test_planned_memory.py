@@ -18,7 +18,7 @@ from dlrm.config import MomentsConfig, VarianceReductionConfig
 from dlrm.optimizers import StepRates
 from dlrm.planning.dense_size import dense_size, parameter_bytes
 from dlrm.train.batch import to_device
-from sharding.comm.all_reduce import SharedMemoryAllReduce
+from sharding.comm.gradient_buffer import SharedMemoryAllReduce
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from sharding.embedding.jagged import JaggedIds
 
 from sharding.comm.shared_memory import SharedBuffer, SharedBufferHandle
-from sharding.embedding.jagged import JaggedIds
-from sharding.embedding.shared_batch_buffer import SharedBatchBuffer
+from sharding.embedding.memory_transport import SharedBatchBuffer
 
 
 def test_what_one_writes_the_other_reads_without_a_copy():

@@ -19,7 +19,8 @@ from dlrm.config import SchemaConfig
 from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
 from dlrm.data.raw.table import CategoricalValues, RawTable
-from dlrm.data.rows import Bags, DataSchema, Feature, Rows
+from dlrm.data.rows import DataSchema, Feature, Rows
+from sharding.jagged import JaggedIds
 
 FILE = "encoders.json"
 
@@ -48,7 +49,7 @@ class Encoders:
         ids = [self.ids(place, column) for place, column in enumerate(table.categorical)]
         ones = np.ones(table.num_rows, dtype=np.int32)
         lengths = [ones if column.lengths is None else column.lengths for column in table.categorical]
-        bags = Bags(
+        bags = JaggedIds(
             np.concatenate(ids) if ids else np.empty(0, dtype=np.int64),
             np.stack(lengths) if lengths else np.empty((0, table.num_rows), dtype=np.int32),
         )

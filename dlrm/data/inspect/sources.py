@@ -16,7 +16,7 @@ from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import blocks_of
 from dlrm.data.raw.table import CategoricalValues, RawTable
-from dlrm.data.rows import Bags, RowSource
+from dlrm.data.rows import NumpyIds, RowSource
 from dlrm.data.synthetic.criteo_shape import DENSE_NAMES
 
 _BLOCK_ROWS, _BLOCK_BYTES = 1 << 16, 32 << 20
@@ -67,10 +67,12 @@ def _parse(
     rows = source.read(np.arange(start, start + num_rows, dtype=np.int64))
     dense = [column.astype(np.float64) for column in rows.dense.T]
     is_multi_hot = [feature.is_multi_hot for feature in source.schema.features]
-    return Parsed(RawTable(rows.labels, rows.weights, dense, _columns(rows.bags, is_multi_hot, missing_ids)))
+    return Parsed(RawTable(rows.labels, rows.weights, dense, _columns(rows.ids, is_multi_hot, missing_ids)))
 
 
-def _columns(bags: Bags, is_multi_hot: Sequence[bool], missing_ids: Sequence[int | None]) -> list[CategoricalValues]:
+def _columns(
+    bags: NumpyIds, is_multi_hot: Sequence[bool], missing_ids: Sequence[int | None]
+) -> list[CategoricalValues]:
     ends = np.cumsum(bags.lengths.sum(axis=1, dtype=np.int64))
     columns: list[CategoricalValues] = []
     # What lies behind the last end is nothing.

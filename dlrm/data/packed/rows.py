@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import DENSE, IDS, LABELS, WEIGHTS, PackedMeta, Split, bag_offsets, bag_values
 from dlrm.data.packed.mapped import MappedArray
-from dlrm.data.rows import Bags, DataSchema, Rows, Runs
+from dlrm.data.rows import DataSchema, Rows, Runs
+from sharding.jagged import JaggedIds
 
 MAX_MAPPED_BYTES = 320 << 20
 """Of pages that stay mapped, which count as this process's memory: a little more than a window of the sample order."""
@@ -111,7 +112,7 @@ class PackedRows:
                 self._check_ids(feature, bag_values(feature), ids)
         for feature, ids in zip(self._single, single, strict=True):
             self._check_ids(feature, IDS, ids)
-        return Rows(labels, dense, Bags(self._in_order(single, lists), lengths), weights)
+        return Rows(labels, dense, JaggedIds(self._in_order(single, lists), lengths), weights)
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """See RowSource."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dlrm.config import SyntheticConfig
 from dlrm.data.encode.dense import MISSING_COUNT, log_of_counts
 from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
-from dlrm.data.rows import Bags, DataSchema, Feature, Rows, Runs
+from dlrm.data.rows import DataSchema, Feature, Rows, Runs, single_ids
 from dlrm.data.synthetic.criteo_shape import FEATURE_NAMES, NUM_DENSE, NUM_FEATURES
 from dlrm.data.synthetic.teacher import Teacher
 
@@ -82,7 +82,7 @@ class SyntheticRows:
             dense[block], ids[:, block] = block_dense, block_ids
             probabilities[block] = self.teacher.probabilities(block_dense, block_ids)
         labels = (random_units(self._label_key, row_numbers) < probabilities).astype(np.float32)
-        return Rows(labels, dense, Bags.single(ids)), probabilities
+        return Rows(labels, dense, single_ids(ids)), probabilities
 
     def _features(self, row_numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """dense [n, N] and ids [F, n]: the quantile that a row's random bits fall on."""

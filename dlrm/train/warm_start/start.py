@@ -14,8 +14,8 @@ from dlrm.train.warm_start.optimizer_state import take_over
 from dlrm.train.warm_start.source import FIELD, find_source, record_of
 from dlrm.train.warm_start.vocabulary import how_to_extend
 from dlrm.train.warm_start.weights import copy_weights
+from sharding.comm.collectives import run_on_all_ranks
 from sharding.comm.process_groups import Ranks
-from sharding.comm.step_vote import run_on_all_ranks
 
 
 def start_warm(

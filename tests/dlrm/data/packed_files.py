@@ -25,7 +25,8 @@ from dlrm.data.packed.layout import (
     bag_offsets,
     bag_values,
 )
-from dlrm.data.rows import Bags, Feature, Rows
+from dlrm.data.rows import Feature, Rows
+from sharding.jagged import JaggedIds
 
 ONE_ID = Feature("site", 1000)
 LISTS = Feature("tags", 50, is_multi_hot=True)
@@ -46,7 +47,7 @@ def random_rows(
     labels = (random.random(num_rows) < 0.5).astype(np.float32)
     weights = random.random(num_rows).astype(np.float32) if weighted else None
     ids = np.concatenate([np.empty(0, dtype=np.int64), *values])
-    return Rows(labels, dense, Bags(ids, lengths), weights)
+    return Rows(labels, dense, JaggedIds(ids, lengths), weights)
 
 
 def write_packed(
@@ -100,7 +101,7 @@ def _encoders(num_dense: int, features: Sequence[Feature]) -> Encoders:
 
 
 def _arrays(rows: Rows, features: Sequence[Feature], id_dtype: np.dtype) -> dict[str, np.ndarray]:
-    by_feature = np.split(rows.bags.values, np.cumsum(rows.bags.lengths.sum(axis=1)))[:-1]
+    by_feature = np.split(rows.ids.values, np.cumsum(rows.ids.lengths.sum(axis=1)))[:-1]
     single = [ids for ids, feature in zip(by_feature, features, strict=True) if not feature.is_multi_hot]
     arrays = {
         LABELS: rows.labels,
@@ -112,5 +113,5 @@ def _arrays(rows: Rows, features: Sequence[Feature], id_dtype: np.dtype) -> dict
     for place, feature in enumerate(features):
         if feature.is_multi_hot:
             arrays[bag_values(place)] = by_feature[place].astype(id_dtype)
-            arrays[bag_offsets(place)] = np.cumsum([0, *rows.bags.lengths[place]], dtype=np.int64)
+            arrays[bag_offsets(place)] = np.cumsum([0, *rows.ids.lengths[place]], dtype=np.int64)
     return arrays

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dlrm.data.batches import Batch, TrainBatches, evaluation_batches
 from dlrm.data.order import SampleOrder
 from dlrm.data.prefetch import prefetched
-from dlrm.data.rows import Bags, DataSchema, Feature, Rows, Runs
+from dlrm.data.rows import DataSchema, Feature, Rows, Runs, single_ids
 
 
 class NumberedRows:
@@ -29,7 +29,7 @@ class NumberedRows:
         dense = np.stack([numbers, -numbers], axis=1).astype(np.float32)
         weights = numbers.astype(np.float32)
         return Rows(
-            np.ones(len(numbers), dtype=np.float32), dense, Bags.single(np.stack([numbers, 2 * numbers])), weights
+            np.ones(len(numbers), dtype=np.float32), dense, single_ids(np.stack([numbers, 2 * numbers])), weights
         )
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
@@ -119,12 +119,12 @@ def test_a_short_last_batch_is_padded_with_masked_rows() -> None:
     assert last_of_rank_1.mask.tolist() == [1, 0, 0, 0]
     for batch in (last, last_of_rank_1):
         assert batch.dense.shape == (4, 2)
-        assert batch.bags.lengths.shape == (2, 4)
-        assert batch.bags.lengths.sum() == len(batch.bags.values)
+        assert batch.ids.lengths.shape == (2, 4)
+        assert batch.ids.lengths.sum() == len(batch.ids.values)
         assert batch.weights is not None
         empty = batch.mask == 0
         assert not batch.dense[empty].any()
-        assert not batch.bags.lengths[:, empty].any()
+        assert not batch.ids.lengths[:, empty].any()
         assert not batch.labels[empty].any()
         assert not batch.weights[empty].any()
         np.testing.assert_array_equal(batch.weights[~empty], batch.dense[~empty, 0])

@@ -29,12 +29,12 @@ def test_a_row_is_the_same_in_any_order_and_any_chunk(numbers: list[int], chunk_
     wanted = np.array(numbers, dtype=np.int64)
     whole = source.read(wanted)
     backwards = source.read(wanted[::-1])
-    np.testing.assert_array_equal(whole.ids, backwards.ids[:, ::-1])
+    np.testing.assert_array_equal(whole.id_matrix, backwards.id_matrix[:, ::-1])
     np.testing.assert_array_equal(whole.dense, backwards.dense[::-1])
     np.testing.assert_array_equal(whole.labels, backwards.labels[::-1])
     for start in range(0, min(len(wanted), 5 * chunk_size), chunk_size):
         part = source.read(wanted[start : start + chunk_size])
-        np.testing.assert_array_equal(whole.ids[:, start : start + chunk_size], part.ids)
+        np.testing.assert_array_equal(whole.id_matrix[:, start : start + chunk_size], part.id_matrix)
         np.testing.assert_array_equal(whole.dense[start : start + chunk_size], part.dense)
         np.testing.assert_array_equal(whole.labels[start : start + chunk_size], part.labels)
 
@@ -49,16 +49,16 @@ def test_one_row_alone_has_the_probability_it_has_among_others(source: Synthetic
 def test_rows_do_not_depend_on_how_many_there_are_but_on_the_seed(rows: Rows) -> None:
     few = SyntheticRows(SyntheticConfig(num_rows=1000)).read(NUMBERS[:1000])
     other = SyntheticRows(SyntheticConfig(num_rows=1000, seed=1)).read(NUMBERS[:1000])
-    np.testing.assert_array_equal(few.ids, rows.ids[:, :1000])
+    np.testing.assert_array_equal(few.id_matrix, rows.id_matrix[:, :1000])
     np.testing.assert_array_equal(few.labels, rows.labels[:1000])
-    assert not np.array_equal(few.ids, other.ids)
+    assert not np.array_equal(few.id_matrix, other.id_matrix)
     assert not np.array_equal(few.labels, other.labels)
 
 
 @pytest.mark.parametrize("num_ids", [4, 5, 1000, 2**31 - 1])
 def test_ids_stay_within_their_tables(num_ids: int) -> None:
     source = SyntheticRows(SyntheticConfig(num_ids=num_ids))
-    ids = source.read(NUMBERS[:50_000]).ids
+    ids = source.read(NUMBERS[:50_000]).id_matrix
     sizes = np.array([feature.num_ids for feature in source.schema.features])
     assert sizes.min() == 4
     assert sizes.max() == num_ids
@@ -70,7 +70,7 @@ def test_ids_stay_within_their_tables(num_ids: int) -> None:
 def test_present_ids_follow_zipfs_law(source: SyntheticRows, rows: Rows) -> None:
     largest = int(np.argmax([feature.num_ids for feature in source.schema.features]))
     num_ids = source.schema.features[largest].num_ids
-    present = rows.ids[largest][rows.ids[largest] > 0]
+    present = rows.id_matrix[largest][rows.id_matrix[largest] > 0]
     for low, high in ((1, 2), (2, 3), (3, 10), (10, 100), (100, 1000), (1000, num_ids)):
         expected = np.log(high / low) / np.log(num_ids)
         share = np.mean((present >= low) & (present < high))
@@ -78,7 +78,7 @@ def test_present_ids_follow_zipfs_law(source: SyntheticRows, rows: Rows) -> None
 
 
 def test_shares_of_missing_values_differ_up_to_two_fifths(rows: Rows) -> None:
-    for shares in (np.mean(rows.ids == 0, axis=1), np.mean(rows.dense == -1, axis=0)):
+    for shares in (np.mean(rows.id_matrix == 0, axis=1), np.mean(rows.dense == -1, axis=0)):
         assert shares.min() == 0
         assert 0.38 < shares.max() < 0.42
         assert len(set(shares.round(2))) >= 4
@@ -95,7 +95,7 @@ def test_dense_values_come_in_the_form_of_the_criteo_reader(rows: Rows) -> None:
 def test_a_quarter_is_positive_and_labels_are_draws_of_the_teacher(source: SyntheticRows, rows: Rows) -> None:
     probabilities = source.best_probabilities(NUMBERS)
     assert abs(rows.labels.mean() - 0.25) < 0.01
-    np.testing.assert_allclose(probabilities, source.teacher.probabilities(rows.dense, rows.ids))
+    np.testing.assert_allclose(probabilities, source.teacher.probabilities(rows.dense, rows.id_matrix))
     edges = np.quantile(probabilities, np.linspace(0, 1, 11)[1:-1])
     bucket = np.searchsorted(edges, probabilities)
     for number in range(10):
@@ -114,8 +114,8 @@ def test_the_best_possible_auc_is_about_four_fifths(seed: int, num_ids: int) -> 
 
 def test_no_additive_model_reaches_the_teacher(source: SyntheticRows, rows: Rows) -> None:
     """The best additive approximation of the logit, fitted to the logit itself by backfitting over all values."""
-    logits = source.teacher.logits(rows.dense, rows.ids).astype(np.float64)
-    columns = [np.unique(column, return_inverse=True)[1] for column in (*rows.dense.T, *rows.ids)]
+    logits = source.teacher.logits(rows.dense, rows.id_matrix).astype(np.float64)
+    columns = [np.unique(column, return_inverse=True)[1] for column in (*rows.dense.T, *rows.id_matrix)]
     counts = [np.bincount(column) for column in columns]
     residual = logits - logits.mean()
     for _ in range(3):

@@ -184,6 +184,6 @@ def test_rows_score_the_same_from_a_dictionary_a_file_and_prepared(
     parts = [source.read(np.arange(source.num_rows)) for source in (dataset.train, dataset.evaluation)]
     with torch.no_grad():
         logits = [
-            model.module(*map(torch.from_numpy, (part.dense, part.bags.values, part.bags.lengths))) for part in parts
+            model.module(*map(torch.from_numpy, (part.dense, part.ids.values, part.ids.lengths))) for part in parts
         ]
     np.testing.assert_allclose(torch.sigmoid(torch.cat(logits)).numpy(), of_rows, atol=1e-6)

@@ -137,7 +137,7 @@ def test_rows_whose_float32_probabilities_are_all_1_are_told_apart_in_training_a
     rows = dataset.evaluation.read(np.arange(dataset.evaluation.num_rows))
     assert rows.weights is not None
     module = load_saved_model(tmp_path / "model").module
-    arrays = (rows.dense, rows.bags.values, rows.bags.lengths)
+    arrays = (rows.dense, rows.ids.values, rows.ids.lengths)
     exported = module(*(torch.from_numpy(array) for array in arrays)).detach().numpy()
     check_metrics(json.loads(capsys.readouterr().out), exported, rows.labels, rows.weights)
 

@@ -48,8 +48,8 @@ def table() -> RawTable:
 def test_a_table_becomes_rows_feature_by_feature(encoders: Encoders, table: RawTable) -> None:
     rows = encoders.encode(table)
     hashed = int(encoders.vocabularies[2].encode(pl.Series(["b"]))[0])
-    assert rows.bags.lengths.tolist() == [[2, 0, 1], [1, 1, 1], [1, 1, 1]]
-    assert rows.bags.values.tolist() == [2, 0, 1, 3, 1, 0, 0, hashed, hashed]
+    assert rows.ids.lengths.tolist() == [[2, 0, 1], [1, 1, 1], [1, 1, 1]]
+    assert rows.ids.values.tolist() == [2, 0, 1, 3, 1, 0, 0, hashed, hashed]
     assert rows.dense.tolist() == [[1, 0, 0], [0, 1, -1], [0, 0, 0]]
     assert rows.labels.tolist() == [0, 1, 0]
     assert rows.weights is not None
@@ -72,7 +72,7 @@ def test_encoders_are_read_as_they_were_written(encoders: Encoders, table: RawTa
     loaded = Encoders.load(tmp_path / "one")
     assert loaded.schema == encoders.schema
     assert list(loaded.dense) == list(encoders.dense)
-    np.testing.assert_array_equal(loaded.encode(table).bags.values, encoders.encode(table).bags.values)
+    np.testing.assert_array_equal(loaded.encode(table).ids.values, encoders.encode(table).ids.values)
     np.testing.assert_array_equal(loaded.encode(table).dense, encoders.encode(table).dense)
     loaded.save(tmp_path / "two")
     for file in (tmp_path / "one").iterdir():
@@ -98,10 +98,10 @@ def test_a_table_without_dense_or_categorical_columns_is_encoded() -> None:
     labels = np.zeros(2, dtype=np.float32)
     dense_only = Encoders(SchemaConfig(dense=[SCHEMA.dense[1]]), [DenseEncoder(column=SCHEMA.dense[1])], [])
     rows = dense_only.encode(RawTable(labels, None, [np.zeros(2)], []))
-    assert (rows.dense.shape, rows.ids.shape) == ((2, 1), (0, 2))
+    assert (rows.dense.shape, rows.id_matrix.shape) == ((2, 1), (0, 2))
     ids_only = Encoders(
         SchemaConfig(categorical=[SCHEMA.categorical[2]]), [], [HashedVocabulary.of_column(0, hash_size=4)]
     )
     column = CategoricalValues(np.array([-1, -1], np.int32), pl.Series([], dtype=pl.String))
     rows = ids_only.encode(RawTable(labels, None, [], [column]))
-    assert (rows.dense.shape, rows.ids.tolist()) == ((2, 0), [[0, 0]])
+    assert (rows.dense.shape, rows.id_matrix.tolist()) == ((2, 0), [[0, 0]])

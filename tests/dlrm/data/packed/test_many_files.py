@@ -44,7 +44,7 @@ def test_rows_of_many_columns_are_prepared_and_read_whatever_the_limit_of_open_f
     prepare_all(data_config(schema, [table]), tmp_path / "packed")
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 200
     rows = open_packed(tmp_path / "packed").train.read(np.array([0, 1]))
-    assert rows.bags.lengths.shape == (NUM_COLUMNS, 2)
+    assert rows.ids.lengths.shape == (NUM_COLUMNS, 2)
 
 
 def test_more_files_than_may_ever_be_open_are_one_error(tmp_path: Path) -> None:

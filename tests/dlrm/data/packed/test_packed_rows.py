@@ -41,9 +41,9 @@ def copy(tmp_path: Path) -> Path:
 
 def bags_of(rows: Rows) -> list[list[list[int]]]:
     """Ids by feature and row."""
-    starts = np.cumsum([0, *rows.bags.lengths.reshape(-1)])
-    bags = [rows.bags.values[a:b].tolist() for a, b in itertools.pairwise(starts)]
-    return [bags[f * rows.num_rows : (f + 1) * rows.num_rows] for f in range(len(rows.bags.lengths))]
+    starts = np.cumsum([0, *rows.ids.lengths.reshape(-1)])
+    bags = [rows.ids.values[a:b].tolist() for a, b in itertools.pairwise(starts)]
+    return [bags[f * rows.num_rows : (f + 1) * rows.num_rows] for f in range(len(rows.ids.lengths))]
 
 
 def assert_rows(found: Rows, expected: Rows, numbers: list[int] | np.ndarray) -> None:
@@ -60,7 +60,7 @@ def assert_rows(found: Rows, expected: Rows, numbers: list[int] | np.ndarray) ->
 def test_any_rows_are_read_in_any_order(directory: Path, train: Rows, numbers: list[int]) -> None:
     found = open_packed(directory).train.read(np.array(numbers, dtype=np.int64))
     assert_rows(found, train, numbers)
-    assert (found.bags.values.dtype, found.bags.lengths.dtype) == (np.int64, np.int32)
+    assert (found.ids.values.dtype, found.ids.lengths.dtype) == (np.int64, np.int32)
 
 
 def test_a_read_of_many_pieces_is_whole(directory: Path, train: Rows) -> None:
@@ -103,15 +103,15 @@ def test_rows_without_dense_or_without_categorical_features_are_rows(
         with TrainBatches(data.train, 200, rank, 2, seed=0, num_epochs=1) as batches:
             full, short = batches
         assert full.dense.shape == short.dense.shape == (100, num_dense)
-        assert full.bags.lengths.shape == short.bags.lengths.shape == (len(features), 100)
+        assert full.ids.lengths.shape == short.ids.lengths.shape == (len(features), 100)
         assert short.num_valid == 100
         assert short.mask.sum() == 50
 
 
 def test_lists_that_are_all_empty_have_no_values(tmp_path: Path) -> None:
     rows = random_rows(10, (ONE_ID, FEATURES[0]))
-    rows.bags.lengths[1] = 0
-    emptied = Rows(rows.labels, rows.dense, type(rows.bags)(rows.bags.values[:10], rows.bags.lengths), rows.weights)
+    rows.ids.lengths[1] = 0
+    emptied = Rows(rows.labels, rows.dense, type(rows.ids)(rows.ids.values[:10], rows.ids.lengths), rows.weights)
     write_packed(tmp_path, emptied, emptied, (ONE_ID, FEATURES[0]))
     source = open_packed(tmp_path).train
     assert_rows(source.read(np.arange(10)), emptied, np.arange(10))

@@ -1,0 +1,210 @@
+"""Variance reduction (VRGD): a preconditioner between the backward pass and any optimizer.
+
+Scales each element of the gradient by its squared signal-to-noise ratio r = g^2 / sigma^2, divided by the mean of r over
+the layer and clipped to [gamma, 1] (arXiv 2309.13681, algorithms 1 to 5; docs/large-batch.md lists the differences).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dlrm.config import VarianceReductionConfig
+from dlrm.gradient_stats.moments import MIN_VARIANCE_SHARE, Moments
+from dlrm.native import fits_own_fp32
+from sharding.comm.gradient_buffer import GradientBuffer
+
+
+@dataclass(frozen=True)
+class ClippedShares:
+    """Shares of the elements of all dense parameters whose factor is at a bound."""
+
+    at_gamma: float
+    """Share of those with the least factor, gamma."""
+    at_one: float
+    """Share of those with factor 1, which are left as they are."""
+
+
+class VarianceReduction:
+    """Scales the gradient before the optimizer's step, or the step itself."""
+
+    def __init__(
+        self,
+        config: VarianceReductionConfig,
+        parameters: list[torch.nn.Parameter],
+        gradients: GradientBuffer,
+        *,
+        layer_sizes: list[int],
+        is_smoothed: bool,
+        seed: int,
+    ) -> None:
+        """Allocate variances and factors. parameters: those of `gradients`, in its order.
+
+        layer_sizes: number of elements of each layer (weight and bias together), in the same order; ratios are
+        normalised over a layer. is_smoothed: smooth factors over steps by beta3, as the paper does for Adam and LAMB.
+        seed: of the control "shuffled".
+        """
+        self._config = config
+        self._parameters = parameters
+        self._gradients = gradients
+        self._layer_sizes = layer_sizes
+        self._seed = seed
+        beta = config.beta3 if is_smoothed else 0.0
+        self._factors = Factors(torch.zeros_like(gradients.gradient), layer_sizes, config.gamma, beta)
+        self._update_factor: torch.Tensor | None = None
+        """[P] what `finish_update` scales the optimizer's step by, where it is the step that is scaled."""
+        self._before: list[torch.Tensor] = []
+        """The parameters before that step."""
+
+    def precondition(self, moments: Moments | None, index: int) -> ClippedShares | None:
+        """Update the factors by the moments of this step, and scale the gradient by them. The optimizer steps next.
+
+        Between measurements the last factors hold; before the first one the gradient stays as it is. index: number of
+        batches before this one. Returns the shares of this step's own factors, before they are smoothed; None where
+        nothing was measured.
+        """
+        clipped = None if moments is None else self._factors.update(moments)
+        self._update_factor = None
+        if not self.is_initialised:
+            return None
+        factor = self._apply_control(self._factors.corrected(), index)
+        if self._config.scale == "gradient":
+            self._gradients.gradient *= factor
+        else:
+            self._update_factor, self._before = factor, [parameter.detach().clone() for parameter in self._parameters]
+        return clipped
+
+    @torch.no_grad()
+    def finish_update(self) -> None:
+        """Scale the optimizer's step where `scale` says so. Called after each step of the optimizer."""
+        if self._update_factor is None:
+            return
+        factors = self._gradients.unflatten(self._update_factor)
+        for parameter, before, factor in zip(self._parameters, self._before, factors, strict=True):
+            torch.lerp(before, parameter, factor, out=parameter)
+        self._update_factor, self._before = None, []
+
+    @property
+    def is_initialised(self) -> bool:
+        """Whether a variance was measured."""
+        return self._factors.is_initialised
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint holds; tensors are not copied, and may be loaded in place."""
+        factors = self._factors
+        return {"variance": factors.variance, "smoothed": factors.smoothed, "num_measured": factors.num_updates}
+
+    def _apply_control(self, factor: torch.Tensor, index: int) -> torch.Tensor:
+        """Replace the factors [P] of each layer by their mean, or shuffle them: what they gain beyond that is their own."""
+        if self._config.control is None:
+            return factor
+        layers = factor.split(self._layer_sizes)
+        if self._config.control == "mean":
+            return torch.cat([layer.mean().expand_as(layer) for layer in layers])
+        # The same order on every rank, and in every attempt.
+        generator = torch.Generator().manual_seed((self._seed * 1_000_003 + index) % 2**63)
+        orders = [torch.randperm(len(layer), generator=generator).to(layer.device) for layer in layers]
+        return torch.cat([layer[order] for layer, order in zip(layers, orders, strict=True)])
+
+
+class Factors:
+    """Factors [P] on the elements of the dense parameters.
+
+    A factor is r = g^2 / sigma^2 over the mean of r in its layer, within [gamma, 1], smoothed over steps. g is the mean
+    gradient of this step; sigma^2 is the variance of about one batch of samples: a step that measures a share of its
+    batch moves the variance by that share. A small sample misses rare features: their variance reads about 0, their
+    ratio explodes and dominates the layer's mean.
+    """
+
+    def __init__(self, zeros: torch.Tensor, layer_sizes: list[int], gamma: float, beta: float) -> None:
+        """Begin without a variance. zeros: [P] of the parameters' dtype and device. beta: of the smoothing."""
+        self.variance = zeros
+        """[P] variance of the gradients of single samples."""
+        self.smoothed = zeros.clone()
+        """[P] smoothed factors, without bias correction."""
+        self.num_updates = torch.zeros((), dtype=torch.int64)
+        self._layer_sizes, self._gamma, self._beta = layer_sizes, gamma, beta
+
+    @property
+    def is_initialised(self) -> bool:
+        """Whether a variance was measured."""
+        return bool(self.num_updates)
+
+    def corrected(self) -> torch.Tensor:
+        """Return the smoothed factors [P] without the bias of their start, as Adam corrects its means."""
+        return self.smoothed / (1 - self._beta ** self.num_updates.item())
+
+    def update(self, moments: Moments) -> ClippedShares | None:
+        """Update variance and factors by the moments of one step, in place.
+
+        The variance moves by the share of the batch that was measured, the first time by all of it. Returns the shares
+        of this step's own factors, before they are smoothed; None, and nothing changes, as long as no sample had a
+        gradient, as in a batch whose weights are all 0.
+        """
+        if not self.is_initialised and not moments.mean_square.any():
+            return None
+        update = self._update_by_own_operator if fits_own_fp32(self.variance) else self._update_in_plain_torch
+        share = moments.num_measured / moments.num_samples
+        num_at_gamma, num_at_one = update(moments, share if self.is_initialised else 1.0)
+        self.num_updates += 1
+        num_elements = self.variance.numel()
+        return ClippedShares(num_at_gamma / num_elements, num_at_one / num_elements)
+
+    def _update_by_own_operator(self, moments: Moments, share: float) -> tuple[int, int]:
+        """Do what `_update_in_plain_torch` does, in two passes over the elements instead of about twenty."""
+        return torch.ops.dlrm_dense.move_factors(
+            self.variance,
+            self.smoothed,
+            moments.mean,
+            moments.mean_square,
+            moments.measured_mean,
+            self._layer_sizes,
+            moments.per_sample_scale,
+            MIN_VARIANCE_SHARE,
+            share,
+            self._gamma,
+            1 - self._beta,
+        )
+
+    def _update_in_plain_torch(self, moments: Moments, share: float) -> tuple[int, int]:
+        """Return how many factors are at gamma, and at 1."""
+        self._update_variance(moments, share)
+        # g^2 over at least 2^-20 g^2: r is at most 2^20, however few samples of an element were measured.
+        ratio = moments.mean.square()
+        variance = torch.maximum(self.variance, MIN_VARIANCE_SHARE * ratio)
+        # An element is alive (1, not 0) if it saw a gradient now and has a variance. By signs, here and below, since a
+        # `where` or a comparison takes as long as several such passes.
+        is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self.variance.sign())
+        # An element that is not finite counts as dead: it must not make the mean of its layer undefined.
+        is_alive.mul_(ratio.div_(variance).isfinite()).nan_to_num_(nan=0.0)
+        ratio.nan_to_num_(nan=0.0).mul_(is_alive)
+        for of_layer, is_layer_alive in zip(
+            ratio.split(self._layer_sizes), is_alive.split(self._layer_sizes), strict=True
+        ):
+            self._clip(of_layer, is_layer_alive)
+        factor = ratio
+        self.smoothed.lerp_(factor, 1 - self._beta)
+        num_at_gamma, num_at_one = torch.stack(
+            [torch.eq(factor, bound, out=is_alive).sum() for bound in (self._gamma, 1.0)]
+        ).tolist()
+        return num_at_gamma, num_at_one
+
+    def _update_variance(self, moments: Moments, share: float) -> None:
+        """Move the variance towards that of this step by `share`, the part of the batch that was measured.
+
+        Only of elements that saw a gradient: it is no news that a few samples miss some. An element that never saw one
+        before takes the variance of this step.
+        """
+        is_seen = moments.mean_square.sign()
+        # is_seen + (share - 1) is_seen is_known: 0 where not seen, `share` where the variance is known, else 1.
+        weight = torch.addcmul(is_seen, is_seen, self.variance.sign(), value=share - 1.0)
+        self.variance.lerp_(moments.variance(), weight)
+
+    def _clip(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> None:
+        """Turn the ratios of one layer into its factors, in place. is_alive: ones and zeros.
+
+        Dead elements count in no mean and get gamma; a layer of dead elements alone gets 1 and is left as it is.
+        """
+        mean_ratio = ratio.sum() / is_alive.sum()
+        # NaN is 0 / 0: of a layer without a live element, or with a mean of 0.
+        ratio.div_(mean_ratio).clamp_(self._gamma, 1.0).nan_to_num_(nan=1.0)

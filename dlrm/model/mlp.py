@@ -1,0 +1,113 @@
+"""Multilayer perceptrons: linear layers with their ReLU, and how their weights begin."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from dlrm.config import ModelConfig
+from dlrm.model.products import has_own_products, input_gradient, linear, weight_gradient
+
+
+class Linear(nn.Linear):
+    """`nn.Linear` with an optional ReLU behind it; both obey autocast as torch's own do."""
+
+    def __init__(self, num_inputs: int, num_outputs: int, *, bias: bool = True, is_activated: bool = False) -> None:
+        """Make the layer. is_activated: whether a ReLU follows."""
+        super().__init__(num_inputs, num_outputs, bias=bias)
+        self.is_activated = is_activated
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Map [c, num_inputs] to [c, num_outputs]."""
+        device = input.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
+        if input.dim() == 2 and has_own_products(input.device, dtype):
+            return _OwnLinear.apply(input, self.weight, self.bias, dtype, self.is_activated)
+        outputs = F.linear(input, self.weight, self.bias)
+        return torch.relu(outputs) if self.is_activated else outputs
+
+
+class Perceptron(nn.Module):
+    """Linear layers with ReLU between them and, where asked, after the last one."""
+
+    def __init__(
+        self, num_inputs: int, widths: Sequence[int], *, is_last_activated: bool, generator: torch.Generator
+    ) -> None:
+        """Make the layers. widths: outputs of each. generator: of the initial weights, on the CPU."""
+        super().__init__()
+        sizes = [num_inputs, *widths]
+        self.layers = nn.Sequential()
+        for number, (m, n) in enumerate(itertools.pairwise(sizes), start=1):
+            layer = Linear(m, n, is_activated=number < len(widths) or is_last_activated)
+            draw_weight(layer, generator)
+            draw_bias(layer, generator)
+            self.layers.append(layer)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Map [c, num_inputs] to [c, widths[-1]]."""
+        return self.layers(inputs)
+
+
+def make_bottom(config: ModelConfig, num_dense: int, generator: torch.Generator) -> Perceptron | None:
+    """Make the perceptron over the dense features; None where there are none."""
+    if num_dense == 0:
+        return None
+    return Perceptron(num_dense, config.bottom_mlp, is_last_activated=True, generator=generator)
+
+
+@torch.no_grad()
+def draw_weight(layer: nn.Linear, generator: torch.Generator) -> None:
+    """Draw weights from a normal distribution of variance 2 / (inputs + outputs) (Glorot and Bengio 2010)."""
+    layer.weight.normal_(std=math.sqrt(2 / (layer.in_features + layer.out_features)), generator=generator)
+
+
+@torch.no_grad()
+def draw_bias(layer: nn.Linear, generator: torch.Generator) -> None:
+    """Draw biases from a normal distribution of variance 1 / outputs (Naumov et al. 2019, reference implementation)."""
+    layer.bias.normal_(std=math.sqrt(1 / layer.out_features), generator=generator)
+
+
+class _OwnLinear(torch.autograd.Function):
+    """A linear layer with its ReLU by the products of `dlrm.model.products`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        dtype: torch.dtype,
+        is_activated: bool,
+    ) -> torch.Tensor:
+        rounded, rounded_weight = inputs.to(dtype), weight.to(dtype)
+        outputs = linear(rounded, rounded_weight, None if bias is None else bias.to(dtype))
+        if is_activated:
+            # Not as part of the product: oneDNN's ReLU turns NaN into 0, and nobody would learn of it.
+            torch.relu_(outputs)
+        ctx.save_for_backward(rounded, rounded_weight, outputs if is_activated else None)
+        ctx.dtypes = inputs.dtype, weight.dtype
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grad_outputs: torch.Tensor
+    ) -> tuple[torch.Tensor | None, ...]:
+        (gradient,) = grad_outputs
+        inputs, weight, outputs = ctx.saved_tensors
+        input_dtype, weight_dtype = ctx.dtypes
+        if outputs is not None:
+            gradient = torch.ops.aten.threshold_backward(gradient, outputs, 0)
+        needs_inputs, needs_weight, needs_bias, *_ = ctx.needs_input_grad
+        return (
+            input_gradient(gradient, weight).to(input_dtype) if needs_inputs else None,
+            weight_gradient(gradient, inputs).to(weight_dtype) if needs_weight else None,
+            gradient.sum(dim=0, dtype=weight_dtype) if needs_bias else None,
+            None,
+            None,
+        )

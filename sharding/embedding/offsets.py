@@ -1,0 +1,10 @@
+"""Where bags begin in a flat array of ids."""
+
+import torch
+
+
+def offsets_of(lengths: torch.Tensor) -> torch.Tensor:
+    """Sum up `lengths` of n bags, of any shape: [n + 1] int64, where each bag begins, and where the last one ends."""
+    offsets = torch.zeros(lengths.numel() + 1, dtype=torch.int64, device=lengths.device)
+    torch.cumsum(lengths.flatten(), 0, out=offsets[1:])
+    return offsets
