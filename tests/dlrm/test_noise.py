@@ -81,7 +81,7 @@ def test_a_gradient_lost_in_its_noise_has_no_upper_bound():
 def test_a_gradient_lost_in_its_noise_has_a_lower_bound_all_the_same():
     intervals = [state_of(*drawn(40, seed, relative_noise=50.0)).interval for seed in range(400)]
     lows = np.array([interval.low for interval in intervals if interval is not None])
-    # The gradient's squared norm is at most about twice its standard error, 0.1 / sqrt(22): 22 of 40 measurements count.
+    # The squared norm is at most about twice its standard error, 0.1 / sqrt(22): 22 of the 40 measurements count.
     assert np.median(lows) == pytest.approx(10 / (2 * 0.1 / math.sqrt(22)), rel=0.3)
     assert (lows <= 5000).mean() > 0.95
 
