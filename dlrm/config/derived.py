@@ -76,7 +76,6 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
         DerivedNumber(name="world_size", value=world_size, unit="ranks", reason="nodes x workers_per_node"),
         DerivedNumber(name="share_size", value=share_size, unit="samples", reason="global_size / world_size"),
         DerivedNumber(name="chunk_size", value=chunk_size, unit="samples", reason=chunk_reason),
-        DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason),
         DerivedNumber(
             name="gradient_scale",
             value=gradient_scale,
@@ -84,6 +83,8 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
             reason="power of two nearest the batch: keeps table gradients in fp16's range and above Adagrad's eps",
         ),
     ]
+    if job.moments is not None:
+        derived.append(DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason))
     warnings: list[DerivedWarning] = []
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
         derived += _numbers_of_schedule(name, optimizer, global_size)
@@ -107,7 +108,8 @@ def _moments_every(job: JobSpec) -> tuple[int, str]:
         return job.moments.every, "as asked"
     if job.variance_reduction is not None:
         return 1, "variance reduction takes the moments of every step"
-    return -(-WATCHED_SAMPLES // job.batch.global_size), f"once in {WATCHED_SAMPLES:,} samples: they are only watched"
+    every = -(-WATCHED_SAMPLES // job.batch.global_size)
+    return every, f"once in {every * job.batch.global_size:,} samples: they are only watched"
 
 
 def _numbers_of_schedule(

@@ -3,10 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from dlrm.gradient_stats import Moments
+if TYPE_CHECKING:
+    # Needs torch, and advice is given where it is not.
+    from dlrm.gradient_stats.moments import Moments
 
 RECENCY = 2
 """Exponent of the weight of a measurement: the i-th has i (i + 1), about i^2, so that half of all weight lies on the
@@ -34,8 +37,8 @@ class NoiseInterval:
     low: float
     value: float
     high: float
-    """The true one lies between `low` and `high` in about 95 of 100 runs; infinite where the noise hides the gradient.
-    """
+    """The true one lies between `low` and `high` in about 95 of 100 runs; infinite where the noise hides the gradient,
+    so that nothing bounds it from above."""
 
     @property
     def spread(self) -> float:
@@ -75,13 +78,14 @@ class Spread(BaseModel):
         of_trace = per_scatter * max(self.trace_squares - trace**2, 0.0)
         of_norm = per_scatter * max(self.norm_squares - norm**2, 0.0)
         of_both = per_scatter * (self.products - trace * norm)
-        # (norm^2 - of_norm) t^2 - 2 (trace norm - of_both) t + (trace^2 - of_trace) = 0
-        squared = norm**2 - of_norm
-        if norm <= 0 or squared <= 0:
-            return NoiseInterval(0.0, trace / norm if norm > 0 else math.inf, math.inf)
-        middle = (trace * norm - of_both) / squared
-        half = math.sqrt(max(middle**2 - (trace**2 - of_trace) / squared, 0.0))
-        return NoiseInterval(max(middle - half, 0.0), trace / norm, middle + half)
+        # The ratios that are not excluded: a t^2 - 2 b t + c <= 0.
+        a, b, c = norm**2 - of_norm, trace * norm - of_both, trace**2 - of_trace
+        root = math.sqrt(max(b**2 - a * c, 0.0))
+        value = trace / norm if norm > 0 else math.inf
+        # The lower root, or the positive one where the parabola opens downwards: then all above it is allowed.
+        low = c / (b + root) if c > 0 and b + root > 0 else 0.0
+        high = (b + root) / a if norm > 0 and a > 0 else math.inf
+        return NoiseInterval(low, value, high)
 
 
 def student_quantile(num_free: float) -> float:
@@ -123,8 +127,9 @@ class NoiseState(BaseModel):
 
     @property
     def noise_scale(self) -> float | None:
-        """tr(Sigma) / |G|^2, in samples; None before anything is known, and where the noise hides the gradient."""
-        return _ratio(sum(self.traces.values()), sum(self.squared_norms.values()))
+        """tr(Sigma) / |G|^2, in samples; None while measurements are too few to bound it, from above as well."""
+        interval = self.interval
+        return None if interval is None or math.isinf(interval.high) else interval.value
 
     @property
     def interval(self) -> NoiseInterval | None:
@@ -157,7 +162,7 @@ class LayerNoise:
         """Elements of each layer, in their order."""
         return list(self._sizes.values())
 
-    def __call__(self, moments: Moments) -> StepNoise | None:
+    def __call__(self, moments: "Moments") -> StepNoise | None:
         """Estimate the noise of each layer; None where the batch does not tell it."""
         noise = moments.noise(self.sizes)
         if noise is None:

@@ -8,7 +8,6 @@ from torch import nn
 from dlrm.config import ModelConfig
 from dlrm.model.dense_part import make_dense_part
 
-
 _TAKEN = nn.ModuleDict()
 """Attributes of its own, such as `type` and `keys`, cannot be names of modules."""
 

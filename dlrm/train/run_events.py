@@ -7,7 +7,7 @@ from dataclasses import asdict
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.batches import full_batch_rows
 from dlrm.data.dataset import Dataset
-from dlrm.gradient_stats.batch_advice import advise, settled_noise
+from dlrm.gradient_stats.batch_advice import advise, largest_useful_batch, settled_noise
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.record import BATCH_ADVICE, PLAN, STEP_PARTS, BatchAdvice
 from dlrm.reporting.reporter import Reporter
@@ -69,7 +69,7 @@ def tell_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows: 
     rest = (num_rows * job.run.epochs - progress.num_samples) % samples
     last = f", the last one of {rest:,}" if rest else ""
     behind = f"; {progress.step:,} of them were made before" if progress.step else ""
-    reporter.progress("training", f"{progress.num_steps} step(s) of {samples:,} samples{last}{behind}")
+    reporter.progress("training", f"{_counted(progress.num_steps, 'step')} of {samples:,} samples{last}{behind}")
     if num_rows < global_size:
         reporter.event(
             "short_epoch",
@@ -79,8 +79,8 @@ def tell_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows: 
     if progress.num_steps < FEW_STEPS:
         reporter.event(
             "few_steps",
-            f"{progress.num_steps} step(s) are too few to learn from: take a smaller batch.global_size than "
-            f"{job.batch.global_size:,}, or more run.epochs, for {num_rows:,} training rows",
+            f"the run has {_counted(progress.num_steps, 'step')}, which are few to learn in: take a smaller "
+            f"batch.global_size than {job.batch.global_size:,}, or more run.epochs, for {num_rows:,} training rows",
         )
 
 
@@ -113,8 +113,8 @@ def tell_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress, n
 def _in_words(advice: BatchAdvice, noise: NoiseInterval, progress: Progress) -> str:
     own = next(row for row in advice.table if row.batch == advice.batch)
     return (
-        f"the noise scale is {_number(noise.value)} samples ({_number(noise.low)} to {_number(noise.high)}, from "
-        f"{progress.noise.num_measured} measurements): batches are useful up to about "
+        f"the noise scale is {_number(noise.value)} samples (95 % interval {_number(noise.low)} to "
+        f"{_number(noise.high)}, from {progress.noise.num_measured} measurements): batches are useful up to about "
         f"{advice.largest_useful_batch:,}. This run's {advice.batch:,} takes {_number(own.steps_of_fewest)} times the "
         f"fewest steps and {_number(own.samples_of_fewest)} times the fewest samples. That is an estimate of the dense "
         "parameters alone, for the last steps, without curvature; another batch needs its own learning rate"
@@ -130,6 +130,16 @@ def _ways_to_measure_more(resolved: ResolvedJob) -> str:
     return f"a smaller moments.every, {ways}" if resolved.moments_every > 1 else ways
 
 
+def _ways_on(resolved: ResolvedJob, lowest_noise_scale: float) -> str:
+    if lowest_noise_scale > resolved.job.batch.global_size:
+        return f"A larger batch.global_size is useful, up to {largest_useful_batch(lowest_noise_scale):,} at least"
+    return f"Measure more, by {_ways_to_measure_more(resolved)}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _why_there_is_no_advice(resolved: ResolvedJob, progress: Progress) -> str:
     job = resolved.job
     noise, interval = progress.noise, progress.noise.interval
@@ -143,18 +153,20 @@ def _why_there_is_no_advice(resolved: ResolvedJob, progress: Progress) -> str:
         why = "the gradients of single samples do not differ, so that any batch is as good"
     elif interval is None:
         why = (
-            f"the noise scale comes from {noise.num_measured} measurement(s) alone. Measure at least "
+            f"the noise scale comes from {_counted(noise.num_measured, 'measurement')} alone. Measure at least "
             f"{MIN_MEASUREMENTS} times, by {_ways_to_measure_more(resolved)}"
         )
-    elif progress.is_no_better_than_constant:
+    elif progress.last_evaluation is not None and progress.is_no_better_than_constant:
+        last = progress.last_evaluation
         why = (
-            "the model is no better than the constant predictor, and the noise of such a model tells nothing of one "
-            "that learns"
+            f"the model's log-loss of {last.log_loss:.4f} is no better than the {last.constant_log_loss:.4f} of the "
+            "constant predictor, and the noise of such a model tells nothing of one that learns: take lower learning "
+            "rates, or fewer run.epochs where it was better before"
         )
     elif math.isinf(interval.high):
         why = (
-            f"the gradient of the last steps is lost in its noise. The noise scale is then far above this run's batch "
-            f"of {job.batch.global_size:,}: try a larger batch.global_size, or measure over more run.epochs"
+            f"the noise scale lies above {_number(interval.low)} samples, and the noise of "
+            f"{noise.num_measured} measurements hides how far above. {_ways_on(resolved, interval.low)}"
         )
     else:
         why = (

@@ -4,9 +4,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlrm.record import BatchAdvice, EventReport
+from dlrm.record import BATCH_ADVICE, BatchAdvice, EventReport
 from service.cli.consoles import print_heading
 from service.cli.words import printable
+from service.client import Client
 
 HEADINGS = ("batch", "steps", "samples", "steps/fewest", "samples/fewest", "")
 
@@ -18,6 +19,13 @@ def print_advice(console: Console, event: EventReport) -> None:
         print_heading(console, "batch: time against data")
         console.print(advice_table(advice))
     console.print(printable(event.message), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_advice_message(console: Console, client: Client, job_id: str) -> None:
+    """Print in words what a job of the service has learned about its batch, or why it has not."""
+    for event in client.events(job_id):
+        if event.name == BATCH_ADVICE:
+            console.print(printable(event.message or ""), markup=False, highlight=False, soft_wrap=True)
 
 
 def advice_table(advice: BatchAdvice) -> Table:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from dlrm.record import WARNINGS
+from service.cli.advice import print_advice_message
 from service.cli.consoles import console_on
 from service.cli.display import job_table
 from service.cli.documents import read_job
@@ -47,6 +48,7 @@ def submit(
             raise typer.Exit(EXIT_INTERRUPTED) from None
         print_warnings(console, [event.message or "" for event in client.events(ended.id) if event.name in WARNINGS])
         console.print(job_table(ended, client.attempts(ended.id)))
+        print_advice_message(console, client, ended.id)
     if ended.state != "SUCCEEDED":
         raise typer.Exit(EXIT_FAILED)
 

@@ -79,7 +79,7 @@ def _report(console: Console, client: Client, job: JobDetails, state_directory: 
         print_last_log_lines(console, client, job)
         return EXIT_FAILED
     console.print(f"{job.state}: {job.reason}", style="bold green", markup=False)
-    print_result(console, job, state_directory)
+    print_result(console, client, job, state_directory)
     return 0
 
 

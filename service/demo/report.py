@@ -5,6 +5,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from service.cli.advice import print_advice_message
 from service.cli.progress import duration
 from service.cli.words import figure
 from service.client import Client, JobDetails
@@ -14,8 +15,8 @@ MIN_SHARE_OF_BEST = 0.8
 LAST_LINES = 25
 
 
-def print_result(console: Console, job: JobDetails, state_directory: Path) -> None:
-    """The closing table."""
+def print_result(console: Console, client: Client, job: JobDetails, state_directory: Path) -> None:
+    """Print the closing table, and what the run has learned of its batch."""
     metrics = job.metrics
     best, constant = metrics.get("best_possible_auc"), metrics.get("constant_log_loss")
     table = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
@@ -26,9 +27,7 @@ def print_result(console: Console, job: JobDetails, state_directory: Path) -> No
         f"{_known(metrics.get('num_samples'), 'num_rows')} trained on, "
         f"{_known(metrics.get('num_rows'), 'num_rows')} held out",
     )
-    table.add_row(
-        "steps", f"{_known(job.progress.num_steps, 'num_steps')} of {job.spec['batch']['global_size']:,} samples"
-    )
+    table.add_row("steps", _steps(job))
     table.add_row("test AUC", _beside(metrics.get("auc"), best, "best possible"))
     table.add_row("log-loss", _beside(metrics.get("log_loss"), constant, "constant predictor"))
     table.add_row("samples/s", _known(metrics.get("samples_per_second"), "samples_per_second"))
@@ -42,6 +41,7 @@ def print_result(console: Console, job: JobDetails, state_directory: Path) -> No
     table.add_row("model", job.model_path or "none")
     table.add_row("dashboard", f"{_dlrm()} serve --state-directory {state_directory}   (prints a sign-in link)")
     console.print(table)
+    print_advice_message(console, client, job.id)
 
 
 def verdict(job: JobDetails) -> str | None:
@@ -66,6 +66,13 @@ def print_last_log_lines(console: Console, client: Client, job: JobDetails) -> N
                 f"last lines of the log of {rank if rank == 'launch' else 'rank 0'}", align="left", style="dim"
             )
             console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+
+
+def _steps(job: JobDetails) -> str:
+    size, num_steps, num_samples = job.spec["batch"]["global_size"], job.progress.num_steps, job.metrics["num_samples"]
+    last = int(num_samples or 0) - ((num_steps or 1) - 1) * size
+    short = f", the last one of {last:,}" if 0 < last < size else ""
+    return f"{_known(num_steps, 'num_steps')} of {size:,} samples{short}"
 
 
 def _known(value: float | None, name: str) -> str:

@@ -181,7 +181,8 @@ def test_what_a_plan_counts_is_what_a_batch_keeps(
 
 def bytes_of_dense_part(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> int:
     """That stay after some steps: parameters, sums, and what optimizer, moments and variance reduction keep."""
-    parts = setting.build(ranks)
+    # Plans count what moments keep of data with several shuffle windows.
+    parts = setting.build(ranks, num_windows=2)
     for batch in batches:
         share = to_device(setting.share(batch, ranks), ranks.device)
         parts.step(share, StepRates(dense=0.1, table=0.1))

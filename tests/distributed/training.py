@@ -73,10 +73,11 @@ class Setting:
         tables = [Table(name, rows, self.model.embedding_dim) for name, rows in self.table_rows]
         return plain_plan(tables, world_size, self.plan, optimizer=self.table_optimizer)  # pyright: ignore[reportArgumentType]
 
-    def build(self, ranks: Ranks) -> Parts:
+    def build(self, ranks: Ranks, num_windows: int = 1) -> Parts:
         resolved, plan = self.resolved(ranks.world_size), self.make_plan(ranks.world_size)
         # As many rows as fill a batch.
-        return build_parts(resolved, self.schema, plan, ranks, TrainRows(self.global_size, self.mean_weight))
+        rows = TrainRows(self.global_size, self.mean_weight, num_windows)
+        return build_parts(resolved, self.schema, plan, ranks, rows)
 
 
 @dataclass(frozen=True)

@@ -71,10 +71,19 @@ def test_more_measurements_make_the_bounds_closer():
 
 
 def test_a_gradient_lost_in_its_noise_has_no_upper_bound():
-    interval = state_of(*drawn(40, 4, relative_noise=50.0)).interval
-    assert interval is not None
-    assert interval.high == math.inf
-    assert interval.spread == math.inf
+    state = state_of(*drawn(40, 4, relative_noise=50.0))
+    assert state.interval is not None
+    assert state.interval.high == math.inf
+    assert state.interval.spread == math.inf
+    assert state.noise_scale is None
+
+
+def test_a_gradient_lost_in_its_noise_has_a_lower_bound_all_the_same():
+    intervals = [state_of(*drawn(40, seed, relative_noise=50.0)).interval for seed in range(400)]
+    lows = np.array([interval.low for interval in intervals if interval is not None])
+    # The squared norm is at most about twice its standard error, 0.1 / sqrt(22): 22 of the 40 measurements count.
+    assert np.median(lows) == pytest.approx(10 / (2 * 0.1 / math.sqrt(22)), rel=0.3)
+    assert (lows <= 5000).mean() > 0.95
 
 
 def test_few_measurements_tell_no_bounds():
@@ -86,7 +95,7 @@ def test_what_an_earlier_version_averaged_is_measured_anew():
     """It does not say how it scatters."""
     state = NoiseState.model_validate({"num_measured": 90, "traces": {"a": 1e6}, "squared_norms": {"a": 1.0}})
     assert state.interval is None
-    assert state.noise_scale == 1e6
+    assert state.noise_scale is None
     traces, norms = drawn(30, 6)
     for trace, norm in zip(traces, norms, strict=True):
         state.add(StepNoise({"a": trace}, {"a": norm}))

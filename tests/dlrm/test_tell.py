@@ -55,8 +55,8 @@ def measured(trace: float, squared_norm: float, scatter: float = 0.0, num_measur
 def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_and_this_runs_place(tmp_path: Path):
     event = told(tmp_path, measured(30_768.0, 1.0))
     assert event.message.startswith(
-        "the noise scale is 30,768 samples (30,768 to 30,768, from 50 measurements): batches are useful up to about "
-        "32,768. This run's 16,384 takes 2.88 times the fewest steps and 1.53 times the fewest samples."
+        "the noise scale is 30,768 samples (95 % interval 30,768 to 30,768, from 50 measurements): batches are useful "
+        "up to about 32,768. This run's 16,384 takes 2.88 times the fewest steps and 1.53 times the fewest samples."
     )
     for unknown in ("dense parameters", "without curvature", "its own learning rate"):
         assert unknown in event.message
@@ -76,10 +76,11 @@ def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_an
             measured(50.0, 1.0, num_measured=19),
             0.4,
             {},
-            "comes from 19 measurement(s) alone. Measure at least 20 times",
+            "comes from 19 measurements alone. Measure at least 20 times",
         ),
-        (measured(50.0, 1.0), 0.5, {}, "the model is no better than the constant predictor"),
-        (measured(1.0, -1e-9), 0.4, {}, "far above this run's batch of 16,384"),
+        (measured(50.0, 1.0), 0.5, {}, "log-loss of 0.5000 is no better than the 0.5000 of the constant"),
+        (measured(1.0, 0.0, 1e-9), 0.4, {}, "A larger batch.global_size is useful, up to"),
+        (measured(500.0, 1.0, 3.0), 0.4, {}, "hides how far above. Measure more, by"),
         (measured(500.0, 1.0, 2.0), 0.4, {}, "samples, which is too wide to go by, from 50 measurements. Measure more"),
         (measured(50.0, 1.0, num_measured=5), 0.4, {"batch": {"global_size": 256}}, "a smaller moments.every"),
     ],
@@ -90,6 +91,7 @@ def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_an
         "too seldom",
         "wrecked",
         "noise alone",
+        "noise alone, in a large batch",
         "too wide",
         "seldom",
     ],
@@ -171,14 +173,14 @@ def reports_of_length(directory: Path, num_rows: int, num_steps: int, epochs: in
 
 def test_the_short_batch_at_the_end_of_a_run_is_told_where_there_is_one(tmp_path: Path):
     (whole,) = reports_of_length(tmp_path / "whole", 20_500, 41, epochs=2)
-    assert whole.message == "41 step(s) of 1,000 samples"
+    assert whole.message == "41 steps of 1,000 samples"
     (with_rest,) = reports_of_length(tmp_path / "rest", 20_501, 42, epochs=2)
-    assert with_rest.message == "42 step(s) of 1,000 samples, the last one of 2"
+    assert with_rest.message == "42 steps of 1,000 samples, the last one of 2"
 
 
 def test_an_epoch_shorter_than_a_batch_is_told_with_a_batch_that_would_not_be(tmp_path: Path):
     progress, short = reports_of_length(tmp_path, 700, 40, epochs=40)
-    assert progress.message == "40 step(s) of 700 samples"
+    assert progress.message == "40 steps of 700 samples"
     assert short.name == "short_epoch"
     assert short.name in WARNINGS
     assert "700 training rows, fewer than batch.global_size 1,000" in short.message

@@ -72,6 +72,9 @@ class Unfinished:
         """Turn into the finished directory."""
         if self.stage.exists():
             shutil.rmtree(self.stage)
+        # Of a process that was killed while it wrote the last file.
+        for part in self.path.glob(".*.part"):
+            part.unlink()
         for directory in (*(entry for entry in self.path.iterdir() if entry.is_dir()), self.path):
             sync_directory(directory)
         self.path.rename(output)
