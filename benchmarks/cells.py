@@ -7,6 +7,7 @@ import torch
 
 from benchmarks.training import NUM_DENSE, Shape, draw_ids
 from dlrm.train.batch import DeviceBatch
+from sharding.jagged import JaggedIds
 
 Ids = Literal["zipf", "uniform"]
 Bags = Literal["one", "many"]
@@ -62,13 +63,13 @@ class Cell:
     def _batch(self, index: int, rank: int) -> DeviceBatch:
         generator = torch.Generator().manual_seed(index * self.world_size + rank)
         size = self.batch_size // self.world_size
-        num_bags = self.num_tables * size
         if self.bags == "one":
-            lengths = torch.ones(num_bags, dtype=torch.int32)
+            lengths = torch.ones((self.num_tables, size), dtype=torch.int32)
         else:
-            lengths = torch.randint(MANY.start, MANY.stop, (num_bags,), dtype=torch.int32, generator=generator)
+            shape = (self.num_tables, size)
+            lengths = torch.randint(MANY.start, MANY.stop, shape, dtype=torch.int32, generator=generator)
         ids = draw_ids(self.ids, int(lengths.sum()), self.rows_per_table, generator)
         dense = torch.rand(size, NUM_DENSE, generator=generator)
         labels = (torch.rand(size, generator=generator) < 0.25).float()
         ones = torch.ones(size)
-        return DeviceBatch(index, dense, ids, lengths, labels, ones, ones, self.batch_size)
+        return DeviceBatch(index, dense, JaggedIds(ids, lengths), labels, ones, ones, self.batch_size)

@@ -15,13 +15,13 @@ from pathlib import Path
 from benchmarks.training import RATES, Shape, on_ranks
 from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.label import Label
+from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
 from dlrm.record import AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.build import Parts
-from dlrm.train.progress import Progress
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote
 
@@ -70,7 +70,7 @@ def run_rank(ranks: Ranks, shape: Shape, num_rounds: int, memory_bytes: int, dir
         lines: list[str] = []
         for _ in range(num_rounds):
             progress.step += 1
-            saver.save_behind(progress)
+            saver.save_async(progress)
             during: list[float] = []
             is_written = False
             while not is_written:

@@ -15,8 +15,9 @@ from dlrm.data.prepare.cache import prepared
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from dlrm.stop import StopRequest
+from dlrm.train.context import RunContext
 from dlrm.train.run import run
+from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks, join_process_groups
 
 
@@ -74,7 +75,7 @@ def auc_of(resolved: ResolvedJob, data: Path | None, scratch: Path, ranks: Ranks
     attempt.create()
     if data is not None:
         PreparedData(directory=str(data), checksum="").write(directory.data)
-    outcome = run(resolved, directory, attempt.profile, ranks, Reporter(attempt, 0), StopRequest())
+    outcome = run(RunContext(resolved, directory, attempt.profile, ranks, Reporter(attempt, 0), StopRequest()))
     auc = outcome.metrics["auc"]
     assert auc is not None, "the evaluation rows have both labels"
     return auc

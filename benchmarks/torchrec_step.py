@@ -131,7 +131,7 @@ def _plan(
 
 
 def _batch(batch: DeviceBatch, names: list[str]) -> Batch:
-    features = KeyedJaggedTensor(keys=names, values=batch.ids, lengths=batch.lengths)
+    features = KeyedJaggedTensor(keys=names, values=batch.ids.values, lengths=batch.ids.lengths.flatten())
     return Batch(dense_features=batch.dense, sparse_features=features, labels=batch.labels)
 
 

@@ -20,6 +20,7 @@ from dlrm.train.allocator import keep_freed_memory
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.build import Parts, TrainRows, build_parts, plan_tables
 from sharding.comm.process_groups import Ranks, make_ranks
+from sharding.jagged import JaggedIds
 
 NUM_DENSE = 13
 RATES = StepRates(dense=0.0005, table=0.02)
@@ -102,13 +103,12 @@ class Shape:
         while True:
             ones = torch.ones(size)
             labels = (torch.rand(size) < 0.25).float()
-            lengths = torch.ones(num_ids, dtype=torch.int32)
+            lengths = torch.ones((self.num_tables, size), dtype=torch.int32)
             dense = torch.rand(size, NUM_DENSE)
             yield DeviceBatch(
                 index,
                 dense,
-                draw_ids(self.ids, num_ids, self.rows_per_table, torch.default_generator),
-                lengths,
+                JaggedIds(draw_ids(self.ids, num_ids, self.rows_per_table, torch.default_generator), lengths),
                 labels,
                 ones,
                 ones,

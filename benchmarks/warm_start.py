@@ -28,8 +28,9 @@ from dlrm.data.prepare.cache import prepared
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from dlrm.stop import StopRequest
+from dlrm.train.context import RunContext
 from dlrm.train.run import run
+from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 
 HELD_OUT_FRACTION, DAY_1_FRACTION = 0.1, 0.8
@@ -99,7 +100,9 @@ class Bench:
         data = self._prepared(way, resolved, seed)
         PreparedData(directory=str(data), checksum="").write(directory.data)
         started = time.monotonic()
-        metrics = run(resolved, directory, attempt.profile, self.ranks, Reporter(attempt, 0), StopRequest()).metrics
+        metrics = run(
+            RunContext(resolved, directory, attempt.profile, self.ranks, Reporter(attempt, 0), StopRequest())
+        ).metrics
         seconds = time.monotonic() - started
         auc, log_loss, samples = (metrics[name] for name in ("auc", "log_loss", "num_samples"))
         assert auc is not None, "the held-out rows have both labels"

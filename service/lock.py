@@ -1,12 +1,12 @@
 """One service at a time on a state directory."""
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import TextIO
 
+from hostinfo.file_lock import try_lock
 from service.state_directory import StateDirectoryError, make_state_directory
 
 
@@ -31,15 +31,13 @@ def exclusive(state_directory: Path) -> Generator[None]:
 
 
 def _lock(file: TextIO, state_directory: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(file.fileno()):
         file.seek(0)
         holder = file.read().strip() or "unknown"
         raise AlreadyServingError(
             f"another service (process {holder}) is using {state_directory}; stop it, or set "
             "DLRM_STATE_DIRECTORY to another directory"
-        ) from None
+        )
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()

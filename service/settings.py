@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from dlrm.config.patterns import is_remote, normal_uri
-from service.machine import measured_memory_bytes, measured_num_cores, measured_num_gpus
+from hostinfo import limits
 
 
 def _absolute(path: Path) -> Path:
@@ -67,11 +67,11 @@ class Settings(StateSettings):
     data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_roots)] = Field(default=["."], min_length=1)
     """Directories, and URIs such as s3://bucket/key, that the data of jobs must lie in; in the environment separated as
     in PATH."""
-    num_cores: int = Field(default_factory=measured_num_cores, ge=1)
+    num_cores: int = Field(default_factory=limits.num_cores, ge=1)
     """Cores that jobs may occupy."""
-    memory_bytes: int = Field(default_factory=measured_memory_bytes, ge=1)
+    memory_bytes: int = Field(default_factory=limits.memory_bytes, ge=1)
     """Memory that jobs may occupy."""
-    num_gpus: int = Field(default_factory=measured_num_gpus, ge=0)
+    num_gpus: int = Field(default_factory=limits.num_gpus, ge=0)
     """GPUs that jobs may occupy."""
     trainer_python: AbsolutePath = Path(sys.executable)
     """The interpreter that has the trainer installed."""

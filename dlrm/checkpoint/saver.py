@@ -10,13 +10,14 @@ from typing import Any, Self
 from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.keep import remove_others
 from dlrm.checkpoint.label import Label
-from dlrm.checkpoint.room import bytes_beyond_now, forget_peak, free_bytes
+from dlrm.checkpoint.memory_headroom import free_bytes
+from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.tensors import host_copy, host_view, num_bytes_in
 from dlrm.checkpoint.write import write_checkpoint
 from dlrm.record import CheckpointManifest, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from dlrm.train.progress import Progress
+from hostinfo.process_memory import bytes_below_peak, forget_peak
 from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
 
@@ -77,7 +78,7 @@ class Saver:
         self._settle()
         return self._writing is None
 
-    def save_behind(self, progress: Progress) -> None:
+    def save_async(self, progress: Progress) -> None:
         """Begin a checkpoint; the next one is due so many seconds from now. Collective.
 
         One that cannot be written is told, and training goes on.
@@ -129,7 +130,7 @@ class Saver:
     def _has_room(self, num_bytes: int) -> bool:
         """Whether a copy of so many bytes of this rank fits beside the largest of the steps and evaluations so far."""
         free = free_bytes(self._settings.memory_bytes) if self._ranks.rank == 0 else 0
-        told = all_gather_object(self._ranks.background_group, (num_bytes, bytes_beyond_now(), free))
+        told = all_gather_object(self._ranks.background_group, (num_bytes, bytes_below_peak(), free))
         copy_bytes = sum(of_rank for of_rank, _, _ in told)
         free = told[0][2] - sum(beyond for _, beyond, _ in told)
         if copy_bytes <= free:

@@ -11,8 +11,8 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.optim import Optimizer
 
 from dlrm.checkpoint.errors import checkpoint_errors
+from dlrm.checkpoint.progress import Progress
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
-from dlrm.train.progress import Progress
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
 

@@ -16,9 +16,9 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from dlrm.checkpoint.errors import CheckpointError, checkpoint_errors
 from dlrm.checkpoint.keep import remove
 from dlrm.checkpoint.label import Label
+from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.tensors import num_bytes_in
 from dlrm.record import CheckpointFile, CheckpointManifest
-from dlrm.train.progress import Progress
 from sharding.comm.collectives import run_on_all_ranks
 
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dlrm.data.order import BlockHalves, SampleOrder
 from dlrm.data.prefetch import prefetched
-from dlrm.data.rows import NumpyIds, RowSource
+from dlrm.data.rows import NumpyIds, RowSource, pad_with_empty_bags
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -145,7 +145,7 @@ def _read(
     return Batch(
         index=index,
         dense=_filled(rows.dense, num_empty),
-        ids=rows.ids.padded(num_empty),
+        ids=pad_with_empty_bags(rows.ids, num_empty),
         labels=_filled(rows.labels, num_empty),
         mask=_filled(np.ones(rows.num_rows, dtype=np.float32), num_empty),
         weights=None if rows.weights is None else _filled(rows.weights, num_empty),

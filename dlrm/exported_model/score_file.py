@@ -1,6 +1,5 @@
 """Where scores are written: a Parquet or CSV file that is there whole or not at all, or lines of a stream."""
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from pyarrow import csv, parquet
 
 from dlrm.data.errors import DataError
 from dlrm.record.files import sync_directory
+from hostinfo.file_lock import try_lock
 
 COLUMN = "probability"
 _SCHEMA = pa.schema([pa.field(COLUMN, pa.float32())])
@@ -93,10 +93,8 @@ def _opened(part: Path, path: Path) -> Iterator[BinaryIO]:
         valid = "a place where this user may make a file"
         raise DataError(f"cannot be made: {error.strerror}", path, field=_FIELD, valid=valid) from None
     with os.fdopen(descriptor, "wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(descriptor):
             message = "another process is writing it"
-            raise DataError(message, path, field=_FIELD, valid="another name, or wait for it") from None
+            raise DataError(message, path, field=_FIELD, valid="another name, or wait for it")
         file.truncate(0)
         yield file

@@ -13,9 +13,8 @@ many samples again; four times it, three eighths of them for two and a half time
 import math
 
 from dlrm.config import LARGEST_BATCH
-from dlrm.gradient_stats.noise import NoiseInterval
-from dlrm.record import BatchAdvice, Exchange
-from dlrm.train.progress import Progress
+from dlrm.gradient_stats.noise import NoiseInterval, NoiseState
+from dlrm.record import BatchAdvice, EvaluationReport, Exchange
 
 MAX_SPREAD = 4.0
 """Factor from the lower to the upper bound of a noise scale, above which it is no advice."""
@@ -30,15 +29,16 @@ def largest_useful_batch(noise_scale: float) -> int:
     return 2 ** max(exponent, 0)
 
 
-def settled_noise(progress: Progress) -> NoiseInterval | None:
-    """Pick the noise scale of a run where one can go by it.
+def settled_noise(noise: NoiseState, last_evaluation: EvaluationReport | None) -> NoiseInterval | None:
+    """Return the noise scale of a run where one can go by it.
 
-    None where its interval is wider than a factor of `MAX_SPREAD`, and where the model is no better than a constant.
+    None where its interval is wider than a factor of `MAX_SPREAD`, and where the model is no better than the constant
+    predictor.
     """
-    interval = progress.noise.interval
-    if interval is None or interval.spread > MAX_SPREAD or progress.is_no_better_than_constant:
+    interval = noise.interval
+    if interval is None or interval.spread > MAX_SPREAD:
         return None
-    return interval
+    return None if last_evaluation is not None and last_evaluation.is_no_better_than_constant else interval
 
 
 def advise(batch: int, noise: NoiseInterval | None) -> BatchAdvice:

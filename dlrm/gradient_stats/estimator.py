@@ -53,7 +53,7 @@ class Run:
 
 
 class Estimator:
-    """Takes what it needs of the gradient while the dense pass goes through a batch. This base class measures nothing."""
+    """Takes what it needs of the gradient while the dense pass goes on. The base class measures nothing."""
 
     is_measuring: bool = False
     """Whether the batch of the last `begin_batch` is measured."""

@@ -1,7 +1,8 @@
 """Variance reduction (VRGD): a preconditioner between the backward pass and any optimizer.
 
-Scales each element of the gradient by its squared signal-to-noise ratio r = g^2 / sigma^2, divided by the mean of r over
-the layer and clipped to [gamma, 1] (arXiv 2309.13681, algorithms 1 to 5; docs/large-batch.md lists the differences).
+Scales each element of the gradient by its squared signal-to-noise ratio r = g^2 / sigma^2, divided by the mean of r
+over the layer and clipped to [gamma, 1] (arXiv 2309.13681, algorithms 1 to 5; docs/large-batch.md lists the
+differences).
 """
 
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ class VarianceReduction:
         return {"variance": factors.variance, "smoothed": factors.smoothed, "num_measured": factors.num_updates}
 
     def _apply_control(self, factor: torch.Tensor, index: int) -> torch.Tensor:
-        """Replace the factors [P] of each layer by their mean, or shuffle them: what they gain beyond that is their own."""
+        """Replace the factors [P] of each layer by their mean, or shuffle them, for a comparison with the factors."""
         if self._config.control is None:
             return factor
         layers = factor.split(self._layer_sizes)

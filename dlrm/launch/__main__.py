@@ -1,6 +1,6 @@
 import sys
 
-from dlrm.stop import hold_stop_signals
+from hostinfo.stop_signals import hold_stop_signals
 
 # Before anything that takes its time: a signal from here on waits for the program.
 hold_stop_signals()

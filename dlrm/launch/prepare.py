@@ -6,7 +6,7 @@ import sys
 from dlrm.launch.child import child_command
 from dlrm.launch.endings import how_it_ended, stopped
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory
-from dlrm.stop import STOP_SIGNALS
+from hostinfo.stop_signals import STOP_SIGNALS
 
 STOPPED_CODES = frozenset({EXIT_STOPPED, *(-number for number in STOP_SIGNALS)})
 

@@ -30,7 +30,6 @@ def run_ranks(
 
     resources = resolved.job.resources
     os.environ["OMP_NUM_THREADS"] = str(resources.threads_per_worker)
-    os.environ["DLRM_DEVICE"] = "cuda" if resources.gpus_per_worker else "cpu"
     # One node: its ranks need no name of the machine that resolves, and no network.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     config = LaunchConfig(

@@ -8,7 +8,7 @@ import threading
 import psutil
 
 from dlrm.record import AttemptDirectory
-from dlrm.stop import STOP_SIGNALS
+from hostinfo.stop_signals import STOP_SIGNALS
 
 log = logging.getLogger(__name__)
 

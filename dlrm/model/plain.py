@@ -13,7 +13,7 @@ _TAKEN = nn.ModuleDict()
 
 
 def table_name(feature: str) -> str:
-    """Return the name of a feature's table in models and checkpoints: percent-encoded where torch does not allow its own.
+    """Return the name of a feature's table in models and checkpoints: its own, percent-encoded where torch needs that.
 
     torch keeps modules as attributes, by names without a dot. Different features have different names.
     """

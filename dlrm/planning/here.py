@@ -5,6 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from dlrm.config import JobSpec
 from dlrm.config.sharding import TopologyConfig
+from hostinfo import limits
 from sharding.native import why_not_built
 from sharding.planner import machine
 from sharding.planner.machine import Speeds
@@ -26,8 +27,8 @@ def find_here(job: JobSpec) -> Here:
     """Speeds are measured where nobody has yet, unless the job is on GPUs."""
     return Here(
         speeds=machine.ASSUMED if job.resources.gpus_per_worker else machine.speeds(),
-        num_cores=machine.num_cores(),
-        memory_bytes=machine.memory_bytes(),
+        num_cores=limits.num_cores(),
+        memory_bytes=limits.memory_bytes(),
         has_operators=_has_operators(),
     )
 

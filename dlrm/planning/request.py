@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlrm.config import FieldError, JobSpec, ResolvedJob
+from dlrm.config import JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
 from dlrm.planning.here import Here, is_meant_for_here, shares_memory
+from hostinfo import limits
 from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology, make_plan
-from sharding.planner import machine as this_machine
 from sharding.planner import topology as defaults
 from sharding.planner.check import find_faults
 
@@ -117,7 +117,7 @@ def _memory(job: JobSpec) -> tuple[int, str]:
         return job.resources.memory, "job"
     if job.sharding.topology.gpu_memory is not None:
         return job.sharding.topology.gpu_memory, "job"
-    if found := this_machine.gpu_memory_bytes():
+    if found := limits.gpu_memory_bytes():
         return min(found), "measured"
     valid = ['the bytes of one, such as "80GB"']
     raise PlanError("the memory of the GPUs is not known: this machine has none", valid, "topology.gpu_memory")
@@ -126,8 +126,3 @@ def _memory(job: JobSpec) -> tuple[int, str]:
 def field_of(error: PlanError) -> str:
     """Of the job document, for a field of the request."""
     return f"sharding.{error.field.replace('rules.', 'tables.', 1)}" if error.field else ""
-
-
-def field_error(error: PlanError) -> FieldError:
-    """The same as an error of the job document."""
-    return FieldError(error.field or "sharding", error.message, "; ".join(error.valid))

@@ -25,7 +25,7 @@ from dlrm.planning.request import planned
 from dlrm.planning.sizes import Sizes, UnknownSizesError, sizes_of
 from dlrm.record import EXIT_BAD_INPUT, PreparedData, RunDirectory
 from sharding.planner import PlanError
-from sharding.planner.report import PART_OF_TERM, PlanReport, report_plan
+from sharding.planner.report import PART_OF_TERM, PlanReport, make_plan_report
 
 NO_TRAINER = (
     "the trainer is not installed here, and reads how large tables are: pip install --no-deps -r requirements/cpu.txt "
@@ -86,7 +86,7 @@ def _planned(resolved: ResolvedJob, sizes: Sizes, here: Here) -> dict[str, Any]:
         request, plan = planned(resolved, sizes.tables, sizes.num_dense, here)
     except PlanError as error:
         return {"sizes_from": sizes.source, "refusal": error.as_dict()}
-    answer = report_plan(request, plan)
+    answer = make_plan_report(request, plan)
     return {
         "sizes_from": sizes.source,
         "plan": answer.as_json(),

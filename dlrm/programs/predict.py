@@ -34,9 +34,9 @@ from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.score import Piece, pieces_of_source, score_pieces
 from dlrm.exported_model.score_file import Write, score_file, score_lines
 from dlrm.exported_model.sources import open_alike
-from dlrm.peak_memory import peak_memory_bytes
 from dlrm.programs.json_lines import say, tell
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from hostinfo.process_memory import peak_memory_bytes
 
 
 @dataclass

@@ -29,9 +29,9 @@ from dlrm.data.packed.layout import PackedMeta, checksum
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.files import find_splits
-from dlrm.peak_memory import peak_memory_bytes
 from dlrm.programs.json_lines import say, tell
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from hostinfo.process_memory import peak_memory_bytes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,8 +22,8 @@ from dlrm.data.prepare.cache import prepared
 from dlrm.data.prepare.told import Moved, Noted
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, AttemptDirectory, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from dlrm.stop import end_on_stop_signals
 from dlrm.train.warm_start.vocabulary import how_to_extend, known_encoders
+from hostinfo.stop_signals import end_on_stop_signals
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,5 @@
 """One launch process at a time in a run directory."""
 
-import fcntl
 import os
 import time
 from collections.abc import Generator
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from dlrm.record.directory import RunDirectory
+from hostinfo.file_lock import try_lock
 
 PATIENCE_SECONDS = 1.0
 """How long a holder may take to let go: one that was killed a moment ago, or somebody who only looked."""
@@ -41,12 +41,9 @@ def run_lock(directory: RunDirectory) -> Generator[None]:
 def _lock(file: TextIO, directory: RunDirectory) -> None:
     give_up_at = time.monotonic() + PATIENCE_SECONDS
     while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= give_up_at:
-                file.seek(0)
-                raise RunInUseError(directory.path, file.read().strip() or "unknown") from None
-            time.sleep(RETRY_SECONDS)
-        else:
+        if try_lock(file.fileno()):
             return
+        if time.monotonic() >= give_up_at:
+            file.seek(0)
+            raise RunInUseError(directory.path, file.read().strip() or "unknown")
+        time.sleep(RETRY_SECONDS)

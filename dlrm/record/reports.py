@@ -82,6 +82,11 @@ class EvaluationReport(_Line):
     """AUC of the hidden teacher on the same rows; null on real data."""
     seconds: float
 
+    @property
+    def is_no_better_than_constant(self) -> bool:
+        """Whether the log-loss is no better than that of the constant predictor."""
+        return self.log_loss >= self.constant_log_loss
+
 
 class ProgressReport(_Line):
     """How far a phase before or after training has come."""

@@ -1,4 +1,4 @@
-"""A batch as the training step takes it: torch tensors on this rank's device."""
+"""A batch as the training step takes it: tensors on this rank's device."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,26 +8,25 @@ from numpy.typing import NDArray
 
 from dlrm.data.batches import Batch
 from dlrm.data.order import BlockHalves
+from sharding.jagged import JaggedIds
 
 
 @dataclass(frozen=True)
 class DeviceBatch:
-    """This rank's share of one global batch; rows of mask 0 fill a short one and have no ids, label or weight."""
+    """This rank's share of one global batch; rows of mask 0 fill up a short one and have no ids, label or weight."""
 
     index: int
-    """Of the global batch, counted from 0 through all epochs."""
+    """Number of the global batch, counted from 0 through all epochs."""
     dense: torch.Tensor
-    """[b, N] float32"""
-    ids: torch.Tensor
-    """[sum of lengths] int64, feature by feature, row by row"""
-    lengths: torch.Tensor
-    """[F * b] int32, ids of each bag, in the same order"""
+    """[b, N] float32 dense features."""
+    ids: JaggedIds[torch.Tensor]
+    """Ids of F features of b samples."""
     labels: torch.Tensor
-    """[b] float32"""
+    """[b] float32, 0 or 1."""
     mask: torch.Tensor
-    """[b] float32, which rows are valid"""
+    """[b] float32, 1 for valid rows and 0 for those that fill up the share."""
     weights: torch.Tensor
-    """[b] float32, how much each row counts; the mask itself where all count the same"""
+    """[b] float32, how much each row counts; the mask itself where all count the same."""
     num_valid: int
     """Valid rows of the GLOBAL batch."""
     halves: BlockHalves | None = None
@@ -35,15 +34,15 @@ class DeviceBatch:
 
 
 def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
-    """Move a batch of numpy arrays to `device`."""
-    bags = batch.ids
-    arrays = (batch.dense, bags.values, bags.lengths.reshape(-1), batch.labels, batch.mask)
-    dense, ids, lengths, labels, mask = (_moved(array, device) for array in arrays)
-    weights = mask if batch.weights is None else _moved(batch.weights, device)
-    return DeviceBatch(batch.index, dense, ids, lengths, labels, mask, weights, batch.num_valid, batch.halves)
+    """Copy a batch of numpy arrays to `device`; on a CPU share their memory."""
+    arrays = (batch.dense, batch.ids.values, batch.ids.lengths, batch.labels, batch.mask)
+    dense, values, lengths, labels, mask = (_to_tensor(array, device) for array in arrays)
+    weights = mask if batch.weights is None else _to_tensor(batch.weights, device)
+    ids = JaggedIds(values, lengths)
+    return DeviceBatch(batch.index, dense, ids, labels, mask, weights, batch.num_valid, batch.halves)
 
 
-def _moved(array: NDArray[Any], device: torch.device) -> torch.Tensor:
+def _to_tensor(array: NDArray[Any], device: torch.device) -> torch.Tensor:
     tensor = torch.from_numpy(array)
     if device.type == "cpu":
         return tensor

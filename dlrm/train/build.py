@@ -9,7 +9,9 @@ from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.batches import full_batch_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
-from dlrm.gradient_stats import make_estimator
+from dlrm.gradient_stats.estimator import Estimator
+from dlrm.gradient_stats.exact import ExactMoments
+from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.model import make_dense_part, table_name
@@ -18,18 +20,18 @@ from dlrm.planning.here import find_here
 from dlrm.planning.request import planned
 from dlrm.planning.sizes import tables_of
 from dlrm.train.dense_pass import DensePass
-from dlrm.train.part_clock import PartClock
+from dlrm.train.profiler import PartClock
 from dlrm.train.step import TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.embedding import ShardedTables, TableOptimizer, TransportError
 from sharding.planner import Plan, PlanError
-from sharding.planner.report import PlanReport, report_plan
+from sharding.planner.report import PlanReport, make_plan_report
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What is trained, and what trains it."""
+    """The model and what trains it."""
 
     model: nn.Module
     tables: ShardedTables
@@ -40,27 +42,27 @@ class Parts:
 
 @dataclass(frozen=True)
 class PlannedTables:
-    """Where the tables of a run lie, and what that is expected to take."""
+    """The plan of a run's tables, and what it is expected to take."""
 
     plan: Plan
-    """Its tables are named as in models."""
+    """The plan; its tables are named as in models."""
     answer: PlanReport
-    """Its tables are named as their columns."""
+    """Its estimates; tables are named as their columns."""
 
 
 def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
-    """One table a feature. By what is measured on this machine. Raises DataError."""
+    """Plan one table for each feature, by what is measured on this machine. Raises DataError."""
     try:
         tables = tables_of(schema.features, resolved.job.model.embedding_dim)
         request, plan = planned(resolved, tables, schema.num_dense, find_here(resolved.job))
     except PlanError as error:
         raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
-    return PlannedTables(plan.renamed(table_name), report_plan(request, plan))
+    return PlannedTables(plan.renamed(table_name), make_plan_report(request, plan))
 
 
 @dataclass(frozen=True)
 class TrainRows:
-    """What a training step must know of the rows that it trains on."""
+    """What a training step needs to know of the training rows."""
 
     num_rows: int
     mean_weight: float = 1.0
@@ -69,31 +71,25 @@ class TrainRows:
 
 
 def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ranks, rows: TrainRows) -> Parts:
-    """Everything in its initial state, a function of the job's seed alone. Collective."""
+    """Build all parts in their initial state, a function of the job's seed alone. Collective. Raises DataError."""
     job = resolved.job
     model = make_dense_part(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
-    tables = ShardedTables(
-        plan,
-        TableOptimizer(job.table_optimizer.name, resolved.gradient_scale),
-        ranks,
-        exchange_dtype=job.sharding.exchange_dtype,
-        seed=job.run.seed,
-        chunk_size=resolved.chunk_size,
-        pooling=job.model.pooling,
-        transport=job.sharding.transport,
-    )
+    tables = _make_tables(resolved, plan, ranks)
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     has_halves = rows.num_windows > 1
     num_extra = 0 if job.moments is None else job.moments.num_extra_sums + has_halves
-    sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=num_extra, is_in_memory=tables.is_in_memory)
+    gradients = GradientBuffer(
+        list(model.parameters()), ranks, num_extra_sums=num_extra, is_in_memory=tables.is_in_memory
+    )
     layer_noise = LayerNoise([(name, parameter.numel()) for name, parameter in model.named_parameters()])
-    reduction = _make_reduction(job, model, optimizer, sums, layer_noise.sizes)
-    estimator = make_estimator(resolved, model, sums, has_halves=has_halves)
+    reduction = _make_reduction(job, model, gradients, layer_noise.sizes)
+    estimator = make_estimator(resolved, model, gradients, has_halves=has_halves)
     clock = PartClock()
+    is_bf16 = job.precision == "bf16"
     step = TrainingStep(
-        dense_pass=DensePass(clock, model, estimator, is_bf16=job.precision == "bf16"),
+        dense_pass=DensePass(clock, model, estimator, chunk_size=resolved.chunk_size, is_bf16=is_bf16),
         tables=tables,
-        sums=sums,
+        gradients=gradients,
         optimizer=optimizer,
         reduction=reduction,
         layer_noise=layer_noise,
@@ -105,16 +101,51 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
     return Parts(model, tables, optimizer, reduction, step)
 
 
+def make_estimator(
+    resolved: ResolvedJob, model: nn.Module, gradients: GradientBuffer, *, has_halves: bool = False
+) -> Estimator:
+    """Make the estimator of moments that a job names.
+
+    gradients: of the parameters of `model`, with as many extra sums as moments need, and one more for halves.
+    has_halves: whether batches come with halves, each drawn from blocks of the data of its own.
+    """
+    config = resolved.job.moments
+    if config is None:
+        return Estimator()
+    every = resolved.moments_every
+    if config.estimator == "groups":
+        return GroupMoments(config, gradients, every, has_halves=has_halves)
+    is_bf16 = resolved.job.precision == "bf16"
+    return ExactMoments(config, model, gradients, every, is_bf16=is_bf16, has_halves=has_halves)
+
+
+def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:
+    """Make the tables. Raises DataError where the transport that the job asks for does not work here."""
+    job = resolved.job
+    try:
+        return ShardedTables(
+            plan,
+            TableOptimizer(job.table_optimizer.name, resolved.gradient_scale),
+            ranks,
+            exchange_dtype=job.sharding.exchange_dtype,
+            seed=job.run.seed,
+            chunk_size=resolved.chunk_size,
+            pooling=job.model.pooling,
+            transport=job.sharding.transport,
+        )
+    except TransportError as error:
+        raise DataError(f'"memory" {error}', field="sharding.transport", valid='"auto", "network"') from None
+
+
 def _make_reduction(
-    job: JobSpec, model: nn.Module, optimizer: Optimizer, sums: GradientBuffer, layer_sizes: list[int]
+    job: JobSpec, model: nn.Module, gradients: GradientBuffer, layer_sizes: list[int]
 ) -> VarianceReduction | None:
     if job.variance_reduction is None:
         return None
     return VarianceReduction(
         job.variance_reduction,
-        optimizer,
         list(model.parameters()),
-        sums,
+        gradients,
         layer_sizes=layer_sizes,
         is_smoothed=job.dense_optimizer.is_adaptive,
         seed=job.run.seed,

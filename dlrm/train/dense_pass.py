@@ -1,4 +1,4 @@
-"""The dense part, forward and backward, chunk by chunk."""
+"""The forward and backward pass of the dense part, chunk by chunk: gradient accumulation over micro-batches."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dlrm.gradient_stats import Estimator, Share
+from dlrm.gradient_stats.estimator import Estimator, Share
 from dlrm.train.batch import DeviceBatch
-from dlrm.train.part_clock import PartClock
+from dlrm.train.profiler import PartClock
 
 
 class Pooled(Protocol):
@@ -18,45 +18,54 @@ class Pooled(Protocol):
     @property
     def scale(self) -> float: ...
 
-    def chunk(self, start: int, end: int) -> torch.Tensor: ...
+    def read_chunk(self, start: int, end: int) -> torch.Tensor: ...
 
-    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor: ...
+    def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor: ...
 
 
 @dataclass(frozen=True)
 class DensePass:
-    """Activations exist for one chunk at a time; one that fits the cache is also several times faster."""
+    """Activations exist for one chunk at a time; a chunk that fits the cache is also several times faster."""
 
     clock: PartClock
     model: nn.Module
     estimator: Estimator
-    """Decides on the chunks."""
+    """Cuts the share into runs, and takes what it needs of the gradient at the end of each."""
+    chunk_size: int
+    """c, samples of a chunk; the last one of a run may be short."""
     is_bf16: bool
-    """Matrix products under bf16 autocast."""
+    """Whether matrix products are under bf16 autocast."""
 
     def __call__(
         self, batch: DeviceBatch, pooled: Pooled, share: Share, divisor: float, *, is_whole: bool
     ) -> torch.Tensor:
-        """Weighted loss sum of this rank's share, as float64; not finite where any gradient is not.
+        """Train on this rank's share, and return its weighted loss sum as float64: not finite where a gradient is not.
 
-        Leaves the dense gradients of the loss sum in the estimator's sums, and gives scale / divisor times the pooled
-        ones back. divisor: what a sum over the samples of the global batch is divided by. is_whole: see the estimator.
+        Leaves the dense gradient of the loss sum in the gradient buffer, and gives the gradient of the pooled
+        embeddings back, times scale / divisor. divisor: what a sum over the samples of the global batch is divided by.
+        is_whole: see `Estimator.begin_batch`.
         """
         to_scaled_mean = pooled.scale / divisor
         loss_sum = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
-        for start, end in self.estimator.chunks(share, batch.index, is_whole=is_whole):
-            with self.clock.part("lookup"):
-                chunk = pooled.chunk(start, end).requires_grad_()  # [c, F, D]
-            with self.clock.part("dense"):
-                loss_sum += self._loss(batch, start, end, chunk)
-                gradient = chunk.grad
-            if gradient is not None:  # there are tables
-                with self.clock.part("give_back"):
-                    loss_sum += pooled.set_gradient(start, end, gradient.mul_(to_scaled_mean))
+        run_start = 0
+        for run in self.estimator.begin_batch(share, batch.index, is_whole=is_whole):
+            # Pooled embeddings arrive in the order of the samples.
+            for start in range(run_start, run.end, self.chunk_size):
+                end = min(start + self.chunk_size, run.end)
+                with self.clock.part("lookup"):
+                    chunk = pooled.read_chunk(start, end).requires_grad_()  # [c, F, D]
+                with self.clock.part("dense"):
+                    loss_sum += self._backward(batch, start, end, chunk)
+                    gradient = chunk.grad
+                if gradient is not None:  # there are tables
+                    with self.clock.part("give_back"):
+                        loss_sum += pooled.write_gradient(start, end, gradient.mul_(to_scaled_mean))
+            run.at_end()
+            run_start = run.end
         return loss_sum
 
-    def _loss(self, batch: DeviceBatch, start: int, end: int, pooled: torch.Tensor) -> torch.Tensor:
-        """Weighted loss sum of a chunk, whose backward pass it makes."""
+    def _backward(self, batch: DeviceBatch, start: int, end: int, pooled: torch.Tensor) -> torch.Tensor:
+        """Make the forward and backward pass of samples [start, end), and return their weighted loss sum."""
         with torch.autocast(batch.labels.device.type, torch.bfloat16, enabled=self.is_bf16):
             logits = self.model(batch.dense[start:end], pooled)  # [c]
         labels = batch.labels[start:end]

@@ -14,9 +14,9 @@ from dlrm.data.dataset import Dataset
 from dlrm.data.rows import RowSource
 from dlrm.metrics.binary import BinaryMetrics, auc, binary_metrics, constant_log_loss
 from dlrm.record import EvaluationReport
-from dlrm.stop import StopRequest
 from dlrm.train.batch import to_device
 from dlrm.train.divergence import DivergedError
+from dlrm.train.stop_request import StopRequest
 from sharding.comm.collectives import broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote, all_reduce_votes
@@ -118,7 +118,7 @@ class Evaluator:
                 batches.close()
                 raise EvaluationStoppedError
             batch = to_device(numpy_batch, self._ranks.device)
-            pooled = self._tables.lookup(self._tables.start_input_dist(batch.ids, batch.lengths), batch.num_valid)
+            pooled = self._tables.lookup(self._tables.start_input_dist(batch.ids), batch.num_valid)
             for start in range(0, self._share_size, self._chunk_size):
                 end = min(start + self._chunk_size, self._share_size)
                 logits.append(self._model(batch.dense[start:end], pooled.read_chunk(start, end)))

@@ -1,4 +1,4 @@
-"""Batches whose ids are on their way to the tables while the batch before them trains."""
+"""The input pipeline: the ids of a batch travel to the tables while the batch before it trains."""
 
 from collections.abc import Generator, Iterable
 
@@ -10,22 +10,23 @@ from dlrm.train.step import TrainingStep
 from sharding.embedding import BatchInputDist
 
 
-def sent_ahead(
+def dist_one_ahead(
     batches: Iterable[Batch], step: TrainingStep, device: torch.device
 ) -> Generator[tuple[DeviceBatch, BatchInputDist], None, None]:
-    """Each batch on `device` with its ids sent, one ahead. Every rank has as many batches, and asks for as many.
+    """Yield each batch on `device` with its input dist, which was started one batch ahead.
 
-    When it is closed early, it waits until what it sent has arrived: nothing is left on its way.
+    Every rank has as many batches, and asks for as many. When it is closed early, it waits for the input dist that is
+    in flight.
     """
     ahead: tuple[DeviceBatch, BatchInputDist] | None = None
     try:
         for batch in batches:
             on_device = to_device(batch, device)
-            before, ahead = ahead, (on_device, step.send(on_device))
-            if before is not None:
-                yield before
-                # Its memory is free before the next one is fetched.
-                before = None
+            current, ahead = ahead, (on_device, step.start_input_dist(on_device))
+            if current is not None:
+                yield current
+                # Its memory is free before the next batch is fetched.
+                current = None
         if ahead is not None:
             yield ahead
     finally:

@@ -2,15 +2,15 @@
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch.autograd.profiler_util import FunctionEventAvg
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from dlrm.record import OperatorTime, ProfileDirectory, StepProfile
-from dlrm.train.part_clock import PartClock
 
 NUM_STEPS = 3
 NUM_WARM_UP_STEPS = 5
@@ -20,8 +20,31 @@ NUM_OPERATORS = 20
 log = logging.getLogger(__name__)
 
 
+class PartClock:
+    """Counts the seconds of a step by part; on CUDA those that the host waits, since kernels run behind it."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.seconds: dict[str, float] = defaultdict(float)
+        """Seconds by part since the last `reset`."""
+        self.is_traced = False
+        """Whether parts are named in the trace of torch's profiler."""
+
+    def reset(self) -> None:
+        """Set all parts to zero."""
+        self.seconds.clear()
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Count the time of the block as `name`, which may come up several times a step."""
+        started = time.perf_counter()
+        with record_function(name) if self.is_traced else nullcontext():
+            yield
+        self.seconds[name] += time.perf_counter() - started
+
+
 class StepProfiler:
-    """Is told of every step that ends, and leaves the profile of a few of them; costs nothing before and behind them.
+    """Profiles a few steps of a run; costs nothing before and after them.
 
     A shorter run is profiled in its last steps, all of it where it must be. One that ends before them leaves nothing.
     """
@@ -29,7 +52,7 @@ class StepProfiler:
     def __init__(
         self, directory: ProfileDirectory, rank: int, device: torch.device, clock: PartClock, num_steps: int
     ) -> None:
-        """clock: of the step's parts, which the trace shows too. num_steps: that are left to make."""
+        """Choose the steps. clock: of the step's parts, which the trace shows too. num_steps: how many are left."""
         self._directory = directory
         self._rank = rank
         self._device = device
@@ -48,7 +71,7 @@ class StepProfiler:
         self._start_where_due()
 
     def step_ended(self) -> None:
-        """To be called when a step has ended and nothing else has begun."""
+        """Count a step; called when it has ended and nothing else has begun."""
         self._num_done += 1
         if self._num_done == self._behind_last:
             self._stop()
@@ -56,7 +79,7 @@ class StepProfiler:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What runs inside, between two steps, is no part of the profile: neither its time nor its operators."""
+        """Leave the block, which runs between two steps, out of the profile: its time and its operators."""
         if not self._is_running:
             yield
             return
@@ -121,11 +144,11 @@ class StepProfiler:
 def make_profiler(
     directory: ProfileDirectory, rank: int, device: torch.device, clock: PartClock, num_steps: int
 ) -> StepProfiler | None:
-    """None where nobody asked for a profile; see `StepProfiler` for the rest."""
+    """Make a profiler; None where nobody has asked for a profile. Arguments: as for `StepProfiler`."""
     return StepProfiler(directory, rank, device, clock, num_steps) if directory.path.is_dir() else None
 
 
 def _own_seconds(event: FunctionEventAvg) -> float:
-    """On a CUDA device its kernels, behind which the host only waits."""
+    """Return an operator's own seconds: on a CUDA device those of its kernels, which the host waits for."""
     microseconds = event.self_device_time_total or event.self_cpu_time_total
     return microseconds / 1e6

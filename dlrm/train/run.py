@@ -1,60 +1,58 @@
-"""One run on one rank: open the data, train, write the model."""
+"""One attempt of a run on one rank: open the data, train, write the model."""
 
 from pathlib import Path
 
 from dlrm.checkpoint.label import Label
-from dlrm.config import ResolvedJob
+from dlrm.checkpoint.progress import Progress
 from dlrm.data.open import open_data
 from dlrm.exported_model.export import export_model
 from dlrm.gradient_stats.batch_advice import largest_useful_batch, settled_noise
-from dlrm.record import EndReason, EvaluationReport, Outcome, PreparedData, ProfileDirectory, RunDirectory
-from dlrm.reporting.reporter import Reporter
-from dlrm.stop import StopRequest
-from dlrm.train.progress import Progress
-from dlrm.train.trainer import Trained, train
-from sharding.comm.process_groups import Ranks
+from dlrm.record import EndReason, EvaluationReport, Outcome, PreparedData
+from dlrm.train.context import RunContext
+from dlrm.train.run_events import report_advice, report_step_parts
+from dlrm.train.setup import open_trainer
 
 
-def run(
-    resolved: ResolvedJob,
-    directory: RunDirectory,
-    profile: ProfileDirectory,
-    ranks: Ranks,
-    reporter: Reporter,
-    stop: StopRequest,
-) -> Outcome:
+def run(context: RunContext) -> Outcome:
     """Train the job to its end, or to a stop; leave a checkpoint and, at the end, a model.
 
-    Goes on from the newest sound checkpoint in `directory`, where there is one. Collective; the outcome is rank 0's to
-    write. Raises DataError, DivergedError, CheckpointError.
+    Resumes from the newest sound checkpoint in the run directory, where there is one. Collective; the outcome is
+    rank 0's to write. Raises DataError, DivergedError, CheckpointError.
     """
+    resolved, directory, reporter = context.resolved, context.directory, context.reporter
     reporter.progress("loading", "reading the data")
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     label = Label.of(resolved, prepared and prepared.checksum)
-    trained = train(resolved, directory, profile, dataset, label, ranks, reporter, stop)
-    metrics = _final_metrics(trained.progress)
-    step = trained.progress.step
-    if trained.reason is EndReason.STOP_REQUESTED:
-        return Outcome(
-            state="stopped", reason=trained.reason, message=_where_it_stopped(trained), step=step, metrics=metrics
-        )
-    assert trained.checkpoint is not None, "a run that is over has made a step"
-    if ranks.rank == 0:
+    with open_trainer(context, dataset, label) as trainer:
+        progress = trainer.progress
+        first_step = progress.step
+        reason = trainer.train()
+        report_step_parts(reporter, trainer.step.clock, progress.step - first_step)
+        if reason is not EndReason.STOP_REQUESTED:
+            report_advice(reporter, resolved, progress, dataset.train.num_rows)
+        checkpoint = trainer.save()
+    # Shards, optimizer state and buffers go with it: the export needs their room for the whole model.
+    del trainer
+    metrics = _final_metrics(progress)
+    if reason is EndReason.STOP_REQUESTED:
+        message = _where_it_stopped(progress, checkpoint)
+        return Outcome(state="stopped", reason=reason, message=message, step=progress.step, metrics=metrics)
+    assert checkpoint is not None, "a run that is over has made a step"
+    if context.ranks.rank == 0:
         reporter.progress("saving", "writing the model")
-        export_model(trained.checkpoint, directory.model, resolved, dataset, metrics)
-    return Outcome(state="succeeded", reason=trained.reason, step=step, metrics=metrics)
+        export_model(checkpoint, directory.model, resolved, dataset, metrics)
+    return Outcome(state="succeeded", reason=reason, step=progress.step, metrics=metrics)
 
 
-def _where_it_stopped(trained: Trained) -> str:
-    if trained.checkpoint is None:
+def _where_it_stopped(progress: Progress, checkpoint: Path | None) -> str:
+    if checkpoint is None:
         return "stopped before the first step"
-    progress = trained.progress
-    return f"stopped after step {progress.step} of {progress.num_steps}; checkpoint: {trained.checkpoint}"
+    return f"stopped after step {progress.step} of {progress.num_steps}; checkpoint: {checkpoint}"
 
 
 def _final_metrics(progress: Progress) -> dict[str, float | None]:
-    noise = settled_noise(progress)
+    noise = settled_noise(progress.noise, progress.last_evaluation)
     metrics: dict[str, float | None] = {
         "num_samples": progress.num_samples,
         "samples_per_second": progress.num_samples / max(progress.training_seconds, 1e-9),

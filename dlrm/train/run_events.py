@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import asdict
 
+from dlrm.checkpoint.progress import Progress
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.batches import full_batch_rows
 from dlrm.data.dataset import Dataset
@@ -12,15 +13,14 @@ from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.record import BATCH_ADVICE, PLAN, STEP_PARTS, BatchAdvice
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
-from dlrm.train.part_clock import PartClock
-from dlrm.train.progress import Progress
+from dlrm.train.profiler import PartClock
 from sharding.planner.report import PlanReport
 
 FEW_STEPS = 30
 """A run of fewer hardly leaves its warm-up."""
 
 
-def tell_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
+def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
     """What was loaded, and which rank gets which tables."""
     reporter.event(
         "data_loaded",
@@ -35,10 +35,10 @@ def tell_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTab
         # The rate goes by weights: rows of weight 0 may have the other label.
         rows = "every training row of a weight above 0" if dataset.has_weights else "every training row"
         reporter.event("one_label", f"{rows} has label {dataset.train_label_rate:.0f}: nothing can be learned")
-    tell_plan(reporter, planned.answer)
+    report_plan(reporter, planned.answer)
 
 
-def tell_plan(reporter: Reporter, plan: PlanReport) -> None:
+def report_plan(reporter: Reporter, plan: PlanReport) -> None:
     """Tables by the names of their columns; bytes by rank, and of the memory that some or all ranks share."""
     reporter.event(
         PLAN,
@@ -62,7 +62,7 @@ def _types_in_words(plan: PlanReport) -> str:
     return ", ".join(f"{number} {kind}" for kind, number in numbers.most_common()) or "no tables"
 
 
-def tell_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows: int) -> None:
+def report_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows: int) -> None:
     """Say how many steps there are, which may be too few. num_rows: of the training rows."""
     global_size = job.batch.global_size
     samples = full_batch_rows(global_size, num_rows)
@@ -84,13 +84,13 @@ def tell_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows: 
         )
 
 
-def tell_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:
+def report_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:
     """What the document made of itself that its author may not expect."""
     for warning in resolved.warnings:
         reporter.event(warning.name, warning.message)
 
 
-def tell_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> None:
+def report_step_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> None:
     """Where the time of this attempt's steps went, on this rank; a plan's estimate is held against it."""
     if not num_steps:
         return
@@ -99,12 +99,12 @@ def tell_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> None:
     reporter.event(STEP_PARTS, f"seconds of a step by part: {listed}", num_steps=num_steps, seconds=seconds)
 
 
-def tell_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress, num_rows: int) -> None:
+def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress, num_rows: int) -> None:
     """Say which batch the model can use, at the end of a run; or why that is not known, and what to do about it.
 
     num_rows: of the training rows.
     """
-    noise = settled_noise(progress)
+    noise = settled_noise(progress.noise, progress.last_evaluation)
     advice = advise(full_batch_rows(resolved.job.batch.global_size, num_rows), noise)
     message = _why_there_is_no_advice(resolved, progress) if noise is None else _in_words(advice, noise, progress)
     reporter.event(BATCH_ADVICE, message, **advice.model_dump())
@@ -142,7 +142,7 @@ def _counted(number: int, what: str) -> str:
 
 def _why_there_is_no_advice(resolved: ResolvedJob, progress: Progress) -> str:
     job = resolved.job
-    noise, interval = progress.noise, progress.noise.interval
+    noise, interval, last = progress.noise, progress.noise.interval, progress.last_evaluation
     if job.moments is None:
         why = "moments is null: leave it out, or give its fields, to have the noise scale measured"
     elif not noise.traces:
@@ -156,8 +156,7 @@ def _why_there_is_no_advice(resolved: ResolvedJob, progress: Progress) -> str:
             f"the noise scale comes from {_counted(noise.num_measured, 'measurement')} alone. Measure at least "
             f"{MIN_MEASUREMENTS} times, by {_ways_to_measure_more(resolved)}"
         )
-    elif progress.last_evaluation is not None and progress.is_no_better_than_constant:
-        last = progress.last_evaluation
+    elif last is not None and last.is_no_better_than_constant:
         why = (
             f"the model's log-loss of {last.log_loss:.4f} is no better than the {last.constant_log_loss:.4f} of the "
             "constant predictor, and the noise of such a model tells nothing of one that learns: take lower learning "

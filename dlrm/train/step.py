@@ -1,6 +1,6 @@
-"""One training step of the whole global batch: dense in chunks, agree, then update.
+"""One training step of the whole global batch: the dense pass in chunks, a vote, then the update.
 
-Nothing moves before every rank knows that the step is sound, and tables do not change inside a step: the result does
+Nothing moves before every rank knows that the step is finite, and tables do not change inside a step: the result does
 not depend on the number of ranks or the chunk beyond fp32 rounding.
 """
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch.optim import Optimizer
 
-from dlrm.gradient_stats import Share
+from dlrm.gradient_stats.estimator import Share
 from dlrm.gradient_stats.noise import LayerNoise, StepNoise
-from dlrm.gradient_stats.variance_reduction import AtBounds, VarianceReduction
+from dlrm.gradient_stats.variance_reduction import ClippedShares, VarianceReduction
 from dlrm.optimizers import StepRates, set_batch_fraction, set_learning_rate
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass
-from dlrm.train.part_clock import PartClock
+from dlrm.train.profiler import PartClock
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, StepVote, all_reduce_votes
@@ -25,84 +25,83 @@ from sharding.embedding import BatchInputDist, PooledBatch, ShardedTables
 
 @dataclass(frozen=True)
 class StepResult:
-    """The same on every rank."""
+    """The result of a step, the same on every rank."""
 
     loss: float
-    """Weighted loss sum over the valid rows of the global batch, over their number and the mean weight of all training
-    rows: its expectation is the weighted mean over these. NaN where the step was dropped."""
+    """Weighted loss sum over the valid rows of the global batch, divided by their number and the mean weight of all
+    training rows, so that its expectation is the weighted mean over these; NaN where the step was dropped."""
     is_dropped: bool
-    """Not finite on some rank: nothing was updated on any."""
+    """Whether loss or gradients were not finite on some rank: then nothing was updated on any."""
     is_stop_requested: bool
-    """Some rank was asked to stop; this step still counts."""
+    """Whether some rank was asked to stop; this step still counts."""
     is_save_due: bool
-    """Every rank is ready to save what this step has left."""
+    """Whether every rank is ready to save what this step has left."""
     noise: StepNoise | None = None
-    """None where moments were not measured."""
-    at_bounds: AtBounds | None = None
-    """Of the factors of variance reduction; None without it, and where moments were not measured."""
-
-
-@dataclass(frozen=True)
-class Updated:
-    """What the update of a step learned on its way."""
-
-    noise: StepNoise | None = None
-    at_bounds: AtBounds | None = None
+    """Noise of the dense gradient; None where moments were not measured."""
+    clipped: ClippedShares | None = None
+    """Shares of the factors of variance reduction at their bounds; None where moments were not measured."""
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """Calls on every rank together make one step. All state lives in the parts."""
+    """Makes one step when all ranks call it together. All state lives in the parts."""
 
     dense_pass: DensePass
     tables: ShardedTables
-    sums: GradientBuffer
+    gradients: GradientBuffer
     optimizer: Optimizer
     reduction: VarianceReduction | None
+    """Preconditioner of the dense gradient."""
     layer_noise: LayerNoise
     ranks: Ranks
     full_rows: int
-    """Rows of every global batch but the run's last: B, or those of an epoch where it has fewer."""
+    """Rows of every global batch but the run's last: B, or all rows of an epoch that has fewer."""
     mean_weight: float
-    """Of the training rows."""
+    """Mean weight of the training rows."""
     clock: PartClock
 
-    def send(self, batch: DeviceBatch) -> BatchInputDist:
-        """Bring the ids of a batch on their way, while the one before it trains."""
-        return self.tables.start_input_dist(batch.ids, batch.lengths)
+    def start_input_dist(self, batch: DeviceBatch) -> BatchInputDist:
+        """Start to send the ids of a batch, while the one before it trains. Collective."""
+        return self.tables.start_input_dist(batch.ids)
 
     def __call__(
-        self, batch: DeviceBatch, rates: StepRates, wishes: StepVote = DEFAULT_VOTE, sent: BatchInputDist | None = None
+        self,
+        batch: DeviceBatch,
+        rates: StepRates,
+        vote: StepVote = DEFAULT_VOTE,
+        handle: BatchInputDist | None = None,
     ) -> StepResult:
-        """wishes: of this rank, for after the step. sent: the ids of the batch, which else are sent now.
+        """Train on one batch. Collective.
 
-        Raises nothing of its own: a step that is not finite is dropped on all ranks and says so.
+        vote: what this rank wants to happen after the step. handle: of the batch's input dist, which is started now
+        where there is none. A step that is not finite is dropped on all ranks, and the result says so.
         """
         # Every row counts the same, in a short batch too: its gradient is sum(w_i g_i) / (full_rows mean_weight), w_i
         # the weights of its rows. All ranks know these numbers beforehand, so that nothing is exchanged. Divided by its
         # own few rows, a short batch would set Adagrad's sums and Adam's mean squares for all steps behind it.
         divisor = self.full_rows * self.mean_weight
-        self.sums.zero()
+        self.gradients.zero()
         with self.clock.part("lookup"):
-            pooled = self.tables.lookup(sent or self.send(batch), self.full_rows, rates.table)
-        is_first = self.reduction is not None and not self.reduction.has_measured
+            handle = handle or self.start_input_dist(batch)
+            pooled = self.tables.lookup(handle, self.full_rows, rates.table)
+        is_first = self.reduction is not None and not self.reduction.is_initialised
         loss_sum = self.dense_pass(batch, pooled, self._share(batch), divisor, is_whole=is_first)
         with self.clock.part("agree"):
             # One transfer from the device.
-            loss, total = torch.stack([loss_sum, self.sums.total().double()]).tolist()
-            agreement = all_reduce_votes(self.ranks, wishes, is_finite=math.isfinite(loss + total), loss_sum=loss)
-        if agreement.is_finite:
-            updated = self._update(pooled, batch, divisor, rates)
+            loss, total = torch.stack([loss_sum, self.gradients.total().double()]).tolist()
+            decision = all_reduce_votes(self.ranks, vote, is_finite=math.isfinite(loss + total), loss_sum=loss)
+        noise, clipped = None, None
+        if decision.is_finite:
+            noise, clipped = self._update(pooled, batch, divisor, rates)
         else:
             pooled.discard()
-            updated = Updated()
         return StepResult(
-            loss=agreement.loss_sum / (batch.num_valid * self.mean_weight),
-            is_dropped=not agreement.is_finite,
-            is_stop_requested=agreement.is_stop_requested,
-            is_save_due=agreement.is_save_due,
-            noise=updated.noise,
-            at_bounds=updated.at_bounds,
+            loss=decision.loss_sum / (batch.num_valid * self.mean_weight),
+            is_dropped=not decision.is_finite,
+            is_stop_requested=decision.is_stop_requested,
+            is_save_due=decision.is_save_due,
+            noise=noise,
+            clipped=clipped,
         )
 
     def _share(self, batch: DeviceBatch) -> Share:
@@ -110,20 +109,24 @@ class TrainingStep:
         ranks = self.ranks
         return Share(ranks.rank, ranks.world_size, len(batch.labels), batch.num_valid, is_short, batch.halves)
 
-    def _update(self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates) -> Updated:
+    def _update(
+        self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates
+    ) -> tuple[StepNoise | None, ClippedShares | None]:
+        """Update tables and dense parameters: the dense gradients are summed while owners update their rows."""
         with self.clock.part("wait_for_sum"):
-            dense_sum = self.sums.start_all_reduce(with_extra_sums=self.dense_pass.estimator.is_measuring)
+            dense_sum = self.gradients.start_all_reduce(with_extra_sums=self.dense_pass.estimator.is_measuring)
         with self.clock.part("table_update"):
-            pooled.apply_update()
+            pooled.apply_update(rates.table)
         with self.clock.part("wait_for_sum"):
             dense_sum.wait()
         with self.clock.part("optimizer"):
-            self.sums.gradient /= divisor
+            self.gradients.gradient /= divisor
             moments = self.dense_pass.estimator.moments(batch.num_valid, self.mean_weight)
             noise = None if moments is None else self.layer_noise(moments)
             set_learning_rate(self.optimizer, rates.dense)
             set_batch_fraction(self.optimizer, batch.num_valid / self.full_rows)
-            if self.reduction is None:
-                self.optimizer.step()
-                return Updated(noise)
-            return Updated(noise, self.reduction.step(moments, batch.index))
+            clipped = None if self.reduction is None else self.reduction.precondition(moments, batch.index)
+            self.optimizer.step()
+            if self.reduction is not None:
+                self.reduction.finish_update()
+        return noise, clipped

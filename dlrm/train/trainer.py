@@ -1,152 +1,168 @@
-"""The training of one rank: build the parts, go on from the last checkpoint or begin, train, save."""
+"""The training loop of one rank: one batch after another until the run is over, or somebody stops it."""
 
 import math
+import time
+from collections.abc import Iterable
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlrm.checkpoint.find import newest_sound
-from dlrm.checkpoint.label import Label
-from dlrm.checkpoint.saver import Saver, SaveSettings
-from dlrm.checkpoint.state import TrainingState
-from dlrm.config import JobSpec, ResolvedJob
-from dlrm.data.batches import TrainBatches
-from dlrm.data.dataset import Dataset
-from dlrm.data.errors import DataError
-from dlrm.data.order import num_windows
-from dlrm.optimizers import LearningRates
-from dlrm.record import EndReason, ProfileDirectory, RunDirectory
+from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.saver import Saver
+from dlrm.data.batches import Batch
+from dlrm.optimizers import LearningRates, StepRates
+from dlrm.record import EndReason, StartReport, StepReport
 from dlrm.reporting.reporter import Reporter
-from dlrm.stop import StopRequest
-from dlrm.train.build import PlannedTables, TrainRows, build_parts, plan_tables
-from dlrm.train.evaluator import Evaluator
-from dlrm.train.loop import Loop
-from dlrm.train.profiler import make_profiler
-from dlrm.train.progress import Progress
-from dlrm.train.run_events import tell_advice, tell_data_and_plan, tell_length, tell_parts, tell_warnings
-from dlrm.train.warm_start.start import start_warm
-from sharding.comm.collectives import run_on_all_ranks
+from dlrm.train.divergence import DivergedError
+from dlrm.train.evaluator import EvaluationStoppedError, Evaluator
+from dlrm.train.input_pipeline import dist_one_ahead
+from dlrm.train.profiler import StepProfiler
+from dlrm.train.step import StepResult, TrainingStep
+from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import StepVote, all_reduce_votes
+
+MAX_DROPPED_IN_A_ROW = 3
+"""Dropped steps in a row that end a run as diverged."""
+MAX_STEP_REPORTS = 10_000
+"""Step reports of a run; a longer one reports every k-th step."""
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What is left of a training once its memory is given back."""
+class Trainer:
+    """Everything that the loop works with, on one rank."""
 
-    reason: EndReason
+    step: TrainingStep
+    evaluate: Evaluator
+    rates: LearningRates
+    reporter: Reporter
+    stop: StopRequest
+    saver: Saver
+    ranks: Ranks
     progress: Progress
-    checkpoint: Path | None
-    """Of where it stands; None where it was stopped before its first step."""
+    batches: Iterable[Batch]
+    """This rank's shares of the batches behind `progress.step`."""
+    evaluation_steps: frozenset[int]
+    """Steps after which the model is evaluated."""
+    target_auc: float | None
+    """AUC at which the run ends early."""
+    profiler: StepProfiler | None = None
 
+    def train(self) -> EndReason:
+        """Train until the run ends, and return why it did. Collective. Raises DivergedError."""
+        progress = self.progress
+        self.reporter.metric(StartReport(step=progress.step, evaluated_step=progress.evaluated_step))
+        reason = self._end_before_first_step()
+        if reason is not None:
+            return reason
+        started = time.monotonic()
+        with closing(dist_one_ahead(self.batches, self.step, self.ranks.device)) as pipeline:
+            for batch, handle in pipeline:
+                # By rows: a run that began when each epoch ended with a short batch has made more steps by here.
+                rates = self.rates.at(progress.num_samples / self.step.full_rows)
+                vote = StepVote(self.stop.is_requested, self.saver.is_ready)
+                result = self.step(batch, rates, vote, handle)
+                self._end_step(result, rates, batch.num_valid, time.monotonic() - started)
+                if result.is_stop_requested:
+                    return self._stop()
+                reason = self._evaluate_where_due()
+                if reason is not None:
+                    return reason
+                if result.is_save_due:
+                    self.saver.save_async(progress)
+                # Its memory is free before the next batch comes.
+                del batch, handle
+                started = time.monotonic()
+        return EndReason.COMPLETED
 
-def train(
-    resolved: ResolvedJob,
-    directory: RunDirectory,
-    profile: ProfileDirectory,
-    dataset: Dataset,
-    label: Label,
-    ranks: Ranks,
-    reporter: Reporter,
-    stop: StopRequest,
-) -> Trained:
-    """Train to the end, or to a stop, and leave a checkpoint.
+    def save(self) -> Path | None:
+        """Write the checkpoint of where the run stands; None before its first step. Collective."""
+        if self.progress.step == 0:
+            return None
+        self.reporter.progress("saving", "writing the checkpoint")
+        return self.saver.save(self.progress)
 
-    Collective. Shards, optimizer state and buffers live in here alone: the export needs their room for the whole
-    model. Raises DataError, DivergedError, CheckpointError.
-    """
-    job = resolved.job
-    tables = _planned(resolved, dataset, ranks)
-    tell_warnings(reporter, resolved)
-    tell_data_and_plan(reporter, dataset, tables)
-    reporter.progress("building", "dealing out the tables")
-    parts = build_parts(resolved, dataset.schema, tables.plan, ranks, _describe_rows(dataset))
-    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
-    restored = _restored(directory, state, label, reporter)
-    if restored is None:
-        start_warm(parts, resolved, dataset, directory, ranks, reporter)
-    first_step = restored.step if restored else 0
-    with (
-        _batches(job, dataset, ranks, restored) as batches,
-        Saver(directory, state, label, ranks, reporter, _save_settings(resolved), first_step or None) as saver,
-    ):
-        progress = restored or Progress(num_steps=batches.num_batches)
-        # A run that began when each epoch ended with a short batch has fewer before it now.
-        progress.num_steps = batches.num_batches
-        loop = Loop(
-            step=parts.step,
-            evaluate=Evaluator(
-                parts.model, parts.tables, dataset, ranks, resolved.share_size, resolved.chunk_size, stop
-            ),
-            rates=LearningRates(job, batches.num_full_batches),
-            reporter=reporter,
-            stop=stop,
-            saver=saver,
-            ranks=ranks,
-            evaluation_steps=evaluation_steps(progress.num_steps, job.run.eval_every_fraction),
-            target_auc=job.run.target_auc,
-            profiler=make_profiler(
-                profile, ranks.rank, ranks.device, parts.step.clock, progress.num_steps - progress.step
-            ),
+    def _end_before_first_step(self) -> EndReason | None:
+        """Catch up on what an earlier attempt has left undone; return why the run ends here, if it does."""
+        if all_reduce_votes(self.ranks, StepVote(is_stop_requested=self.stop.is_requested)).is_stop_requested:
+            return self._stop()
+        if self._is_target_reached():
+            return EndReason.TARGET_REACHED
+        return self._evaluate_where_due()
+
+    def _end_step(self, result: StepResult, rates: StepRates, num_rows: int, seconds: float) -> None:
+        """Move the progress on by one step of `num_rows`, and report it."""
+        progress = self.progress
+        if self.profiler is not None:
+            self.profiler.step_ended()
+        progress.step += 1
+        progress.num_samples += num_rows
+        progress.training_seconds += seconds
+        if result.noise is not None:
+            progress.noise.add(result.noise)
+        if result.clipped is not None:
+            progress.at_gamma, progress.at_one = result.clipped.at_gamma, result.clipped.at_one
+        self._report_step(result, rates, num_rows / seconds)
+        self._count_dropped(result)
+
+    def _stop(self) -> EndReason:
+        self.reporter.event("stop_requested", f"stops after step {self.progress.step}")
+        return EndReason.STOP_REQUESTED
+
+    def _report_step(self, result: StepResult, rates: StepRates, samples_per_second: float) -> None:
+        progress = self.progress
+        every = math.ceil(progress.num_steps / MAX_STEP_REPORTS)
+        if progress.step % every and progress.step != progress.num_steps and not result.is_dropped:
+            return
+        self.reporter.metric(
+            StepReport(
+                step=progress.step,
+                num_steps=progress.num_steps,
+                num_samples=progress.num_samples,
+                loss=None if result.is_dropped else result.loss,
+                dense_learning_rate=rates.dense,
+                table_learning_rate=rates.table,
+                samples_per_second=samples_per_second,
+                dropped=result.is_dropped,
+                noise_scale=progress.noise.noise_scale,
+                gsnr=progress.noise.gsnr,
+                share_at_gamma=progress.at_gamma,
+                share_at_one=progress.at_one,
+            )
         )
-        tell_length(reporter, job, progress, dataset.train.num_rows)
-        reason = loop.train(batches, progress)
-        tell_parts(reporter, parts.step.clock, progress.step - first_step)
-        if progress.step == 0:
-            return Trained(reason, progress, checkpoint=None)
-        if reason is not EndReason.STOP_REQUESTED:
-            tell_advice(reporter, resolved, progress, dataset.train.num_rows)
-        reporter.progress("saving", "writing the checkpoint")
-        return Trained(reason, progress, saver.save(progress))
 
+    def _count_dropped(self, result: StepResult) -> None:
+        """Count dropped steps in a row, and raise DivergedError where they are too many."""
+        progress = self.progress
+        if not result.is_dropped:
+            progress.num_dropped_in_a_row = 0
+            return
+        progress.num_dropped_in_a_row += 1
+        self.reporter.event(
+            "step_dropped",
+            f"step {progress.step} was dropped: its loss or gradients were not finite",
+            step=progress.step,
+            num_dropped_in_a_row=progress.num_dropped_in_a_row,
+        )
+        if progress.num_dropped_in_a_row == MAX_DROPPED_IN_A_ROW:
+            in_a_row = f"{MAX_DROPPED_IN_A_ROW} steps in a row, up to step {progress.step}"
+            raise DivergedError(f"loss or gradients were not finite in {in_a_row}")
 
-def _planned(resolved: ResolvedJob, dataset: Dataset, ranks: Ranks) -> PlannedTables:
-    """The first rank's plan, on all: machines differ in what is measured on them. Raises DataError."""
+    def _evaluate_where_due(self) -> EndReason | None:
+        """Evaluate once after each step that asks for it; return why the run ends here, if it does."""
+        progress = self.progress
+        if progress.step not in self.evaluation_steps or progress.step == progress.evaluated_step:
+            return None
+        self.reporter.progress("evaluating", f"after step {progress.step}")
+        try:
+            with self.profiler.paused() if self.profiler is not None else nullcontext():
+                report = self.evaluate(progress.step)
+        except EvaluationStoppedError:
+            return self._stop()
+        self.reporter.metric(report)
+        progress.last_evaluation = report
+        return EndReason.TARGET_REACHED if self._is_target_reached() else None
 
-    def plan() -> PlannedTables | None:
-        return plan_tables(resolved, dataset.schema) if ranks.rank == 0 else None
-
-    tables = run_on_all_ranks(ranks.background_group, plan, DataError)[0]
-    assert tables is not None, "the first rank makes one"
-    return tables
-
-
-def _describe_rows(dataset: Dataset) -> TrainRows:
-    train = dataset.train
-    return TrainRows(train.num_rows, dataset.mean_train_weight, num_windows(train.num_rows, train.row_bytes))
-
-
-def _batches(job: JobSpec, dataset: Dataset, ranks: Ranks, restored: Progress | None) -> TrainBatches:
-    moments = job.moments
-    return TrainBatches(
-        dataset.train,
-        job.batch.global_size,
-        ranks.rank,
-        ranks.world_size,
-        seed=job.run.seed,
-        num_epochs=job.run.epochs,
-        num_groups=moments.num_groups if moments is not None and moments.estimator == "groups" else None,
-        start_batch=restored.step if restored else 0,
-        start_row=restored.num_samples if restored else 0,
-    )
-
-
-def _restored(directory: RunDirectory, state: TrainingState, label: Label, reporter: Reporter) -> Progress | None:
-    """Go on from the newest sound checkpoint; None where there is none."""
-    found = newest_sound(directory.checkpoints, label, state.ranks, reporter)
-    if found is None:
-        return None
-    progress = state.restore(found.path, found.manifest.world_size)
-    message = f"goes on from step {progress.step:,} of {progress.num_steps:,}: {found.path}"
-    reporter.event("resumed", message, step=progress.step, checkpoint=str(found.path))
-    return progress
-
-
-def evaluation_steps(num_steps: int, every_fraction: float) -> frozenset[int]:
-    """Steps after which the model is evaluated: every so often, and at the end."""
-    num_evaluations = math.floor(1 / every_fraction + 1e-9)
-    steps = {math.ceil(number * every_fraction * num_steps - 1e-9) for number in range(1, num_evaluations + 1)}
-    return frozenset({*steps, num_steps})
-
-
-def _save_settings(resolved: ResolvedJob) -> SaveSettings:
-    run = resolved.job.run
-    return SaveSettings(run.checkpoint_every_seconds, run.keep_checkpoints, resolved.job.resources.memory)
+    def _is_target_reached(self) -> bool:
+        last = self.progress.last_evaluation
+        return self.target_auc is not None and last is not None and (last.auc or 0.0) >= self.target_auc

@@ -5,15 +5,18 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrm.record import EXIT_DONE, EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from dlrm.stop import StopRequest, ignore_stop_signals
+from dlrm.train.stop_request import StopRequest
+from hostinfo.stop_signals import ignore_stop_signals
 
 if TYPE_CHECKING:
-    from sharding.comm.process_groups import Ranks
+    from dlrm.train.context import RunContext
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +36,18 @@ def main() -> int:
     _quiet_libraries(rank)
     reporter = Reporter(attempt, rank)
     try:
-        outcome = _run_rank(directory, attempt, reporter, stop)
+        # Late, so that a stop during these imports, which take seconds, is not lost.
+        from dlrm.train.run import run
+
+        with _joined_run(directory, attempt, reporter, stop) as context:
+            outcome = _stop_early(context) or run(context)
         if rank == 0:
             outcome.write_first(attempt.outcome)
         # After a stop too: elastic gives ranks half a minute once one of them has failed.
         code = EXIT_DONE
     except Exception as error:
         log.exception("this rank failed")
-        _tell_failure(error, attempt, rank, reporter)
+        _report_failure(error, attempt, rank, reporter)
         code = EXIT_FAILED
     try:
         reporter.close()
@@ -51,23 +58,26 @@ def main() -> int:
     return code
 
 
-def _run_rank(directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter, stop: StopRequest) -> Outcome:
-    # Late, so that a stop during these imports, which take seconds, is not lost.
+@contextmanager
+def _joined_run(
+    directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter, stop: StopRequest
+) -> "Iterator[RunContext]":
+    """Prepare this process for training, and join the other ranks."""
     import torch
 
     from dlrm.config import ResolvedJob
     from dlrm.train.allocator import keep_freed_memory
-    from dlrm.train.run import run
+    from dlrm.train.context import RunContext
     from sharding.comm.process_groups import join_process_groups
 
     keep_freed_memory()
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     torch.set_num_threads(resolved.job.resources.threads_per_worker)
-    with join_process_groups() as ranks:
-        return _stopped_early(ranks, stop) or run(resolved, directory, attempt.profile, ranks, reporter, stop)
+    with join_process_groups(use_cuda=resolved.job.resources.gpus_per_worker > 0) as ranks:
+        yield RunContext(resolved, directory, attempt.profile, ranks, reporter, stop)
 
 
-def _tell_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:
+def _report_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:
     """Leave the outcome, unless another rank was first, or is the cause.
 
     Where the disk takes nothing, which may be why it failed, the launch process tells what it sees.
@@ -95,11 +105,12 @@ def _is_lost_peer(error: Exception) -> bool:
     return is_lost_peer(error)
 
 
-def _stopped_early(ranks: "Ranks", stop: StopRequest) -> Outcome | None:
-    """The outcome where some rank was asked to stop before there is anything to lose. Collective."""
+def _stop_early(context: "RunContext") -> Outcome | None:
+    """Return an outcome where some rank was asked to stop before there is anything to lose. Collective."""
     from sharding.comm.step_vote import StepVote, all_reduce_votes
 
-    if not all_reduce_votes(ranks, StepVote(is_stop_requested=stop.is_requested)).is_stop_requested:
+    vote = StepVote(is_stop_requested=context.stop.is_requested)
+    if not all_reduce_votes(context.ranks, vote).is_stop_requested:
         return None
     return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message="stopped before the data was read")
 
@@ -111,9 +122,8 @@ def _reason_of(error: Exception) -> EndReason:
 
     from dlrm.data.errors import DataError
     from dlrm.train.divergence import DivergedError
-    from sharding.embedding import TransportError
 
-    if isinstance(error, DataError | TransportError):
+    if isinstance(error, DataError):
         return EndReason.BAD_INPUT
     if isinstance(error, DivergedError):
         return EndReason.DIVERGED

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from hostinfo.stop_signals import STOP_SIGNALS, held_stop_signals
 from service.cli.errors import CommandError
-from service.held_signals import STOP_SIGNALS, held_stop_signals
 
 POLL_SECONDS = 0.2
 

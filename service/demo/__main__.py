@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from hostinfo.limits import num_cores
 from service.cli.display import derived_table
 from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from service.cli.submit import follow_to_end
@@ -18,7 +19,6 @@ from service.client import Client, JobDetails, ServiceError, ServiceUnreachableE
 from service.demo.job import criteo_job, synthetic_job
 from service.demo.report import print_last_log_lines, print_result, verdict
 from service.demo.running import running_service
-from service.machine import measured_num_cores
 
 GRACE_PERIOD_SECONDS = 10
 CANCEL_TIMEOUT_SECONDS = 3 * GRACE_PERIOD_SECONDS
@@ -54,7 +54,7 @@ def _run(console: Console, document: dict[str, Any], state_directory: Path, data
     num_workers = document["resources"]["workers_per_node"]
     settings = {
         # A machine with fewer cores trains too, only slower.
-        "DLRM_NUM_CORES": str(max(num_workers, measured_num_cores())),
+        "DLRM_NUM_CORES": str(max(num_workers, num_cores())),
         "DLRM_GRACE_PERIOD_SECONDS": str(GRACE_PERIOD_SECONDS),
     }
     if data_root:

@@ -11,14 +11,14 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from dlrm.record import AttemptDirectory, write_atomically
-from service.held_signals import held_stop_signals
+from hostinfo.process_memory import tree_memory_bytes
+from hostinfo.stop_signals import held_stop_signals
 from service.launchers.log_files import read_log
 from service.launchers.processes import (
     find_marked,
     find_same,
     kill_all,
     marked_environment,
-    memory_bytes,
 )
 from service.launchers.protocol import (
     Capacity,
@@ -72,7 +72,7 @@ class LocalLauncher:
         attempt = _directory(launch)
         process = self._find(launch)
         if process is not None:
-            return LaunchStatus(LaunchPhase.ALIVE, memory_bytes=memory_bytes(process))
+            return LaunchStatus(LaunchPhase.ALIVE, memory_bytes=tree_memory_bytes(process))
         record, child = _read_record(attempt), self._children.get(attempt.path)
         # A child counts without its record, for which there may have been no room.
         if child is None and (record is None or (record.pid is None and not attempt.outcome.exists())):

@@ -43,26 +43,10 @@ def find_same(pid: int, start_time: float, attempt_directory: Path) -> psutil.Pr
         return None
 
 
-def memory_bytes(process: psutil.Process) -> int:
-    """Proportional set size of `process` and all below it: shared pages count once."""
-    try:
-        tree = [process, *process.children(recursive=True)]
-    except psutil.Error:
-        return 0
-    return sum(_pss_bytes(member) for member in tree)
-
-
 def kill_all(processes: Iterable[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.send_signal(signal.SIGKILL)
-
-
-def _pss_bytes(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_full_info().pss)
-    except psutil.Error:
-        return 0
 
 
 def _start_time(process: psutil.Process) -> float:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from sharding.planner.check import find_faults
 from sharding.planner.errors import PlanError
 from sharding.planner.planner import make_plan
-from sharding.planner.report import report_plan
+from sharding.planner.report import make_plan_report
 from sharding.planner.request import PlanRequest
 
 EXIT_REFUSED = 64
@@ -30,7 +30,7 @@ def answer_to(text: str | bytes) -> dict[str, Any]:
     plan = make_plan(request)
     faults = find_faults(request, plan)
     assert not faults, f"a plan that is not sound was made: {faults}"
-    return report_plan(request, plan).as_json()
+    return make_plan_report(request, plan).as_json()
 
 
 def main() -> int:

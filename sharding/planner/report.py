@@ -102,7 +102,7 @@ class PlanReport:
         return found
 
 
-def report_plan(request: PlanRequest, plan: Plan) -> PlanReport:
+def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
     """Counted from the blocks of `plan` alone."""
     costs, memory = CostEstimator(request), MemoryEstimator.of_plan(request, plan.tables)
     tables = [_table(request, costs, memory, table) for table in plan.tables]

@@ -7,13 +7,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from dlrm.config import ModelConfig, MomentsConfig
-from dlrm.gradient_stats import Estimator, ExactMoments, GroupMoments, Share
+from dlrm.gradient_stats.estimator import Estimator, Share
+from dlrm.gradient_stats.exact import ExactMoments
+from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.model import make_dense_part
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass
-from dlrm.train.part_clock import PartClock
+from dlrm.train.profiler import PartClock
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
+from sharding.jagged import JaggedIds
 
 NUM_DENSE, NUM_FEATURES = 5, 3
 
@@ -81,10 +84,10 @@ class PlainBlock:
     def __init__(self, pooled: torch.Tensor) -> None:
         self._pooled = pooled
 
-    def chunk(self, start: int, end: int) -> torch.Tensor:
+    def read_chunk(self, start: int, end: int) -> torch.Tensor:
         return self._pooled[start:end].clone()
 
-    def set_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor:
+    def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor:
         self._pooled[start:end] = gradient
         return torch.zeros(())
 
@@ -95,16 +98,17 @@ def measure(ranks: Ranks, given: Given) -> Measured:
     sums = GradientBuffer(parameters, ranks, num_extra_sums=given.moments.num_extra_sums)
     estimator: Estimator
     if given.moments.estimator == "groups":
-        estimator = GroupMoments(given.moments, sums, given.chunk_size, 1)
+        estimator = GroupMoments(given.moments, sums, 1)
     else:
-        estimator = ExactMoments(given.moments, model, sums, given.chunk_size, 1, is_bf16=given.has_bf16_squares)
+        estimator = ExactMoments(given.moments, model, sums, 1, is_bf16=given.has_bf16_squares)
     own = given.positions(ranks)
     share = Share(ranks.rank, ranks.world_size, len(own), given.num_valid)
     dense, pooled, labels, weights = (tensor[own] for tensor in given.rows())
     none = torch.empty(0, dtype=torch.int64)
-    batch = DeviceBatch(0, dense, none, none, labels, weights, weights, given.num_valid)
+    batch = DeviceBatch(0, dense, JaggedIds(none, none.view(0, 0)), labels, weights, weights, given.num_valid)
     divisor = given.num_valid * given.mean_weight
-    DensePass(PartClock(), model, estimator, given.is_bf16)(batch, PlainBlock(pooled), share, divisor, is_whole=False)
+    dense_pass = DensePass(PartClock(), model, estimator, given.chunk_size, given.is_bf16)
+    dense_pass(batch, PlainBlock(pooled), share, divisor, is_whole=False)
     sums.start_all_reduce(with_extra_sums=estimator.is_measuring).wait()
     sums.gradient /= divisor
     moments = estimator.moments(given.num_valid, given.mean_weight)

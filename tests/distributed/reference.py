@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
 from dlrm.data.batches import Batch
-from dlrm.data.rows import NumpyIds, single_ids
+from dlrm.data.rows import NumpyIds, pad_with_empty_bags, single_ids
 from dlrm.model import make_dense_part
 from sharding.jagged import JaggedIds
 
@@ -43,7 +43,7 @@ class GlobalBatch:
         return Batch(
             index=0,
             dense=self.dense[rows],
-            ids=self.bags_of(valid).padded(len(rows) - len(valid)),
+            ids=pad_with_empty_bags(self.bags_of(valid), len(rows) - len(valid)),
             labels=self.labels[rows],
             mask=mask[rows],
             weights=None if self.weights is None else (self.weights * mask)[rows],

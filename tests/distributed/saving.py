@@ -9,6 +9,7 @@ from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 
 from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.label import Label
+from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
 from dlrm.optimizers import StepRates
@@ -16,7 +17,6 @@ from dlrm.record import AttemptDirectory, EventReport, RunDirectory, SpoolReader
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.batch import to_device
 from dlrm.train.build import Parts
-from dlrm.train.progress import Progress
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote
 from tests.distributed.reference import GlobalBatch
@@ -56,7 +56,7 @@ class Trainer:
         self.progress.step += 1
         self.progress.num_samples += batch.num_valid
         if result.is_save_due:
-            self.saver.save_behind(self.progress)
+            self.saver.save_async(self.progress)
         return result.loss
 
 

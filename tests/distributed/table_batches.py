@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
+from sharding.jagged import JaggedIds
 from sharding.planner import Table
 
 DIM, GLOBAL_SIZE, RATE, EPS = 16, 24, 0.5, 1e-8
@@ -24,14 +25,14 @@ class Bags:
     """[B, F, D] of the mean loss."""
     num_valid: int = GLOBAL_SIZE
 
-    def share(self, rank: int, world_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """ids and lengths of one rank, as `send` takes them."""
+    def share(self, rank: int, world_size: int) -> JaggedIds[torch.Tensor]:
+        """Cut out the ids of one rank."""
         size = GLOBAL_SIZE // world_size
         lengths = self.lengths.split(size, dim=1)
         of_rank = [
             ids.split([int(part[feature].sum()) for part in lengths])[rank] for feature, ids in enumerate(self.ids)
         ]
-        return torch.cat(of_rank), lengths[rank].reshape(-1)
+        return JaggedIds(torch.cat(of_rank), lengths[rank].contiguous())
 
 
 def random_bags(most: int, least: int = 0, num_valid: int = GLOBAL_SIZE, seed: int = 3) -> Bags:

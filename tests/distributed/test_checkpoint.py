@@ -17,13 +17,14 @@ from dlrm.checkpoint import CheckpointError
 from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.keep import remove_others
 from dlrm.checkpoint.label import Label
-from dlrm.checkpoint.room import bytes_beyond_now, forget_peak, free_bytes
+from dlrm.checkpoint.memory_headroom import free_bytes
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
 from dlrm.data.errors import DataError
 from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDirectory, checkpoints_in
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.batch import to_device
+from hostinfo.process_memory import bytes_below_peak, forget_peak
 from sharding.comm.collectives import broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
@@ -212,8 +213,8 @@ def test_what_training_waits_for_is_written_without_a_copy(rank_pools: RankPools
         if how == "at a stop":
             trainer.saver.save(trainer.progress)
         else:
-            trainer.saver.save_behind(trainer.progress)
-        return _resident_bytes() + bytes_beyond_now() - before
+            trainer.saver.save_async(trainer.progress)
+        return _resident_bytes() + bytes_below_peak() - before
 
     extra_bytes = sum(rank_pools.of(2).run(run))
     assert names_in(tmp_path) == ["step-00000000"]
@@ -234,7 +235,7 @@ def test_room_for_a_copy_is_what_the_largest_step_so_far_leaves(rank_pools: Rank
         step = torch.ones(LARGE_BYTES // 2)
         del step
         with trainer.saver:
-            trainer.saver.save_behind(trainer.progress)
+            trainer.saver.save_async(trainer.progress)
             return trainer.saver.is_idle
 
     assert rank_pools.of(2).run(run) == [True, True], "nothing is written behind"
@@ -255,7 +256,7 @@ def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, 
         with Saver(run_directory, state, label, ranks, reporter, room) as saver:
             for step in (1, 2, 3):
                 trainer.progress.step = step
-                saver.save_behind(trainer.progress)
+                saver.save_async(trainer.progress)
                 while not saver.is_idle:
                     time.sleep(0.01)
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dlrm.checkpoint.progress import Progress
 from dlrm.data.batches import Batch
 from dlrm.optimizers import LearningRates
 from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StartReport, StepReport, parse_report
 from dlrm.reporting.reporter import Reporter
-from dlrm.stop import StopRequest
 from dlrm.train.divergence import DivergedError
-from dlrm.train.loop import Loop
-from dlrm.train.progress import Progress
+from dlrm.train.stop_request import StopRequest
+from dlrm.train.trainer import Trainer
 from sharding.comm.process_groups import Ranks
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches
@@ -52,21 +52,23 @@ def run_loop(
                 stop.is_requested = True
             yield batch.share(ranks.rank, ranks.world_size)
 
-    trainer = trainer_in(ranks, directory, setting)
+    saving = trainer_in(ranks, directory, setting)
     progress = begun or Progress(num_steps=len(batches))
-    loop = Loop(
-        step=trainer.parts.step,
+    trainer = Trainer(
+        step=saving.parts.step,
         evaluate=None,  # pyright: ignore[reportArgumentType] # no step below is evaluated
         rates=LearningRates(resolved.job, progress.num_steps),
         reporter=reporter,
         stop=stop,
-        saver=trainer.saver,
+        saver=saving.saver,
         ranks=ranks,
+        progress=progress,
+        batches=shares(),
         evaluation_steps=frozenset(),
         target_auc=None,
     )
     try:
-        ended: str = loop.train(shares(), progress)
+        ended: str = trainer.train()
     except DivergedError as error:
         ended = str(error)
     return ended, progress

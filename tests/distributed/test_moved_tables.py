@@ -44,12 +44,12 @@ def step_from_to(
         if before is not None:
             dcp.load({"tables": tables.state()}, checkpoint_id=before, process_group=ranks.background_group)
             all_reduce_votes(ranks, DEFAULT_VOTE)
-        pooled = tables.lookup(tables.start_input_dist(*bags.share(ranks.rank, ranks.world_size)), bags.num_valid, RATE)
+        pooled = tables.lookup(tables.start_input_dist(bags.share(ranks.rank, ranks.world_size)), bags.num_valid, RATE)
         size = GLOBAL_SIZE // ranks.world_size
         pooled.read_chunk(0, size)
         pooled.write_gradient(0, size, bags.gradient.split(size)[ranks.rank] * pooled.scale)
         all_reduce_votes(ranks, DEFAULT_VOTE)
-        pooled.apply_update()
+        pooled.apply_update(RATE)
         dcp.save({"tables": tables.state()}, checkpoint_id=after, process_group=ranks.background_group)
 
 

@@ -9,7 +9,9 @@ from torch import nn
 
 from dlrm.config import MomentsConfig
 from dlrm.data.order import BLOCKS_PER_WINDOW, MIN_WINDOW_ROWS, SampleOrder
-from dlrm.gradient_stats import Estimator, ExactMoments, GroupMoments, Share
+from dlrm.gradient_stats.estimator import Estimator, Share
+from dlrm.gradient_stats.exact import ExactMoments
+from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import LayerNoise, StepNoise
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
@@ -36,23 +38,26 @@ class FrozenLayer:
         self, ranks: Ranks, config: MomentsConfig, num_inputs: int, chunk_size: int, *, has_halves: bool = False
     ) -> None:
         model = nn.ModuleDict({"layer": nn.Linear(num_inputs, 1, bias=False)})
+        self._chunk_size = chunk_size
         self._layer = model["layer"]
         self._sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=config.num_extra_sums + has_halves)
         self._estimator: Estimator
         if config.estimator == "groups":
-            self._estimator = GroupMoments(config, self._sums, chunk_size, 1, has_halves=has_halves)
+            self._estimator = GroupMoments(config, self._sums, 1, has_halves=has_halves)
         else:
-            self._estimator = ExactMoments(
-                config, model, self._sums, chunk_size, 1, is_bf16=False, has_halves=has_halves
-            )
+            self._estimator = ExactMoments(config, model, self._sums, 1, is_bf16=False, has_halves=has_halves)
         self._layer_noise = LayerNoise([("layer.weight", num_inputs)])
         self._steps: list[StepNoise] = []
 
     def step(self, samples: torch.Tensor, share: Share) -> None:
         """Measure one batch. samples [b, num_inputs]: of this rank; those beyond the valid ones are 0."""
         self._sums.zero()
-        for start, end in self._estimator.chunks(share, len(self._steps), is_whole=False):
-            self._layer(samples[start:end]).sum().backward()
+        start = 0
+        for run in self._estimator.begin_batch(share, len(self._steps), is_whole=False):
+            for first in range(start, run.end, self._chunk_size):
+                self._layer(samples[first : min(first + self._chunk_size, run.end)]).sum().backward()
+            run.at_end()
+            start = run.end
         self._sums.start_all_reduce(with_extra_sums=True).wait()
         self._sums.gradient /= share.num_valid
         moments = self._estimator.moments(share.num_valid, 1.0)

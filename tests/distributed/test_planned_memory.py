@@ -24,10 +24,11 @@ from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
 from sharding.embedding import native_ops as native
 from sharding.embedding.slices import Slices
+from sharding.jagged import JaggedIds
 from sharding.planner import Plan, PlanRequest, ShardingType, Table, slice_size
 from sharding.planner import memory_estimator as planned
 from sharding.planner.memory_estimator import MemoryEstimator
-from sharding.planner.report import report_plan
+from sharding.planner.report import make_plan_report
 from tests.distributed.plans import plan_of
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.reference import GlobalBatch, random_batches
@@ -84,10 +85,10 @@ class Watch:
         self._given.clear()
 
 
-def bags(seed: int, num_samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+def bags(seed: int, num_samples: int) -> JaggedIds[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, 500, (len(TABLES) * num_samples * NUM_IDS,), generator=generator)
-    return ids, torch.full((len(TABLES) * num_samples,), NUM_IDS, dtype=torch.int32)
+    return JaggedIds(ids, torch.full((len(TABLES), num_samples), NUM_IDS, dtype=torch.int32))
 
 
 def most_kept(ranks: Ranks, plan: Plan, exchange_dtype: Literal["fp32", "fp16"], transport: Any, is_built: bool) -> int:
@@ -105,16 +106,16 @@ def most_kept(ranks: Ranks, plan: Plan, exchange_dtype: Literal["fp32", "fp16"],
             chunk_size=CHUNK_SIZE,
             transport=transport,
         )
-        tables._chunks.of(CHUNK_SIZE)
+        tables._chunk_buffer.view(CHUNK_SIZE)
         gradient = torch.ones(CHUNK_SIZE, len(TABLES), DIM)
         watch = Watch()
         with (
-            mock.patch.object(native, "update", watch.before(native.apply_update)),
+            mock.patch.object(native, "apply_update", watch.before(native.apply_update)),
             mock.patch.object(dist, "all_reduce", watch.before(dist.all_reduce)),
         ):
-            ahead = tables.start_input_dist(*bags(0, share))
+            ahead = tables.start_input_dist(bags(0, share))
             for seed in (1, 2):
-                sent, ahead = ahead, tables.start_input_dist(*bags(seed, share))
+                sent, ahead = ahead, tables.start_input_dist(bags(seed, share))
                 # What it takes on its way is not looked at: that is another thread's.
                 ahead.wait()
                 pooled = tables.lookup(sent, GLOBAL_SIZE, 0.1)
@@ -125,7 +126,7 @@ def most_kept(ranks: Ranks, plan: Plan, exchange_dtype: Literal["fp32", "fp16"],
                     watch.look()
                 # As a step does it: nobody updates from what others have yet to write.
                 all_reduce_votes(ranks, DEFAULT_VOTE)
-                pooled.apply_update()
+                pooled.apply_update(0.1)
                 watch.wait_for_others()
             ahead.wait()
     gc.unfreeze()
@@ -133,10 +134,10 @@ def most_kept(ranks: Ranks, plan: Plan, exchange_dtype: Literal["fp32", "fp16"],
 
 
 def bytes_of_others(tables: ShardedTables, ranks: Ranks) -> int:
-    """In one memory, what lies on the desks of the other ranks: each counts its own."""
-    desks = getattr(tables._transports[0], "_desks", [])
-    others = [desk for rank, desk in enumerate(desks) if rank != ranks.rank]
-    return sum(desk.offsets.nbytes + desk.gradients.nbytes + desk.ids().nbytes for desk in others)
+    """Count the batch buffers of the other ranks in shared memory: each rank counts its own."""
+    buffers = getattr(tables._transports[0], "_batch_buffers", [])
+    others = [buffer for rank, buffer in enumerate(buffers) if rank != ranks.rank]
+    return sum(buffer.offsets.nbytes + buffer.gradients.nbytes + buffer.ids().nbytes for buffer in others)
 
 
 def planned_buffers(plan: Plan, exchange_dtype: Literal["fp32", "fp16"], transport: Any, device: Any) -> list[int]:
@@ -153,7 +154,7 @@ def planned_buffers(plan: Plan, exchange_dtype: Literal["fp32", "fp16"], transpo
         mock.patch.object(slice_size, "SLICE_BYTES", SLICE_BYTES),
         mock.patch.dict(planned.SORTED_BYTES, dict.fromkeys(planned.SORTED_BYTES, 0)),
     ):
-        return [sum(rank.buffer_bytes.values()) for rank in report_plan(request, plan).ranks]
+        return [sum(rank.buffer_bytes.values()) for rank in make_plan_report(request, plan).ranks]
 
 
 @pytest.mark.parametrize(
@@ -188,11 +189,11 @@ def bytes_of_dense_part(ranks: Ranks, setting: Setting, batches: list[GlobalBatc
         parts.step(share, StepRates(dense=0.1, table=0.1))
     kept: list[torch.Tensor] = [parameter.detach() for parameter in parts.model.parameters()]
     kept += [tensor for of_one in parts.optimizer.state.values() for tensor in of_one.values()]
-    for keeper in (parts.step.sums, parts.step.dense_pass.estimator):
+    for keeper in (parts.step.gradients, parts.step.dense_pass.estimator):
         kept += [tensor for tensor in vars(keeper).values() if isinstance(tensor, torch.Tensor)]
     kept += parts.reduction.state_dict().values() if parts.reduction else []
-    if isinstance(parts.step.sums._all_reducer, SharedMemoryAllReduce):
-        kept.append(parts.step.sums._all_reducer._added[ranks.rank])
+    if isinstance(parts.step.gradients._all_reducer, SharedMemoryAllReduce):
+        kept.append(parts.step.gradients._all_reducer._summed_parts[ranks.rank])
     # Beside them are counters.
     return sum(tensor_bytes([tensor for tensor in kept if tensor.dim() > 0]).values())
 

@@ -20,8 +20,9 @@ from dlrm.record import (
     parse_report,
 )
 from dlrm.reporting.reporter import Reporter
-from dlrm.stop import StopRequest
+from dlrm.train.context import RunContext
 from dlrm.train.run import run
+from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
 from tests.distributed.rank_pool import RankPools
@@ -64,7 +65,7 @@ def attempt(ranks: Ranks, path: Path, number: int, job: ResolvedJob, num_looks: 
     # One rank alone is asked.
     stop = StopAfter(num_looks if ranks.rank == ranks.world_size - 1 else None)
     profile = directory.attempt(number).profile
-    return run(job, directory, profile, ranks, Reporter(directory.attempt(number), ranks.rank), stop)
+    return run(RunContext(job, directory, profile, ranks, Reporter(directory.attempt(number), ranks.rank), stop))
 
 
 @dataclass

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from dlrm.checkpoint.label import Label
+from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.write import write_checkpoint
-from dlrm.gradient_stats.positions import chunks_of
-from dlrm.train.progress import Progress
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.jagged import JaggedIds
 from sharding.planner import Plan, ShardingType
 from tests.distributed.plans import mixed_plan, plan_of, types_for
 from tests.distributed.rank_pool import RankPools
@@ -82,6 +82,10 @@ def weights_of(tables: ShardedTables) -> dict[tuple[str, int, int], torch.Tensor
     }
 
 
+def chunks_of(size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + CHUNK_SIZE, size)) for start in range(0, size, CHUNK_SIZE)]
+
+
 def look_up_and_update(ranks: Ranks, how: How, batches: list[Bags]) -> Made:
     """Chunk by chunk, the gradient of one before the next is taken; all agree before anything moves; as a step does."""
     size = GLOBAL_SIZE // ranks.world_size
@@ -89,19 +93,19 @@ def look_up_and_update(ranks: Ranks, how: How, batches: list[Bags]) -> Made:
         tables = how.make(ranks)
         made = Made(weights_of(tables), {}, [], [])
         # As in training, the ids of a batch travel while the one before it is updated.
-        sent = [tables.start_input_dist(*batches[0].share(ranks.rank, ranks.world_size))]
+        sent = [tables.start_input_dist(batches[0].share(ranks.rank, ranks.world_size))]
         for number, bags in enumerate(batches):
             if number + 1 < len(batches):
-                sent.append(tables.start_input_dist(*batches[number + 1].share(ranks.rank, ranks.world_size)))
+                sent.append(tables.start_input_dist(batches[number + 1].share(ranks.rank, ranks.world_size)))
             made.evaluated.append(evaluated(tables, bags, ranks))
             pooled = tables.lookup(sent[number], bags.num_valid, RATE)
             gradient = bags.gradient.split(size)[ranks.rank]
             chunks: list[torch.Tensor] = []
-            for start, end in chunks_of(0, size, CHUNK_SIZE):
+            for start, end in chunks_of(size):
                 chunks.append(pooled.read_chunk(start, end).clone())
                 assert pooled.write_gradient(start, end, gradient[start:end] * pooled.scale) == 0.0
             all_reduce_votes(ranks, DEFAULT_VOTE)
-            pooled.apply_update()
+            pooled.apply_update(RATE)
             made.pooled.append(torch.cat(chunks))
         made.after.update(weights_of(tables))
         return made
@@ -109,9 +113,9 @@ def look_up_and_update(ranks: Ranks, how: How, batches: list[Bags]) -> Made:
 
 @torch.no_grad()
 def evaluated(tables: ShardedTables, bags: Bags, ranks: Ranks) -> torch.Tensor:
-    pooled = tables.lookup(tables.start_input_dist(*bags.share(ranks.rank, ranks.world_size)), bags.num_valid)
+    pooled = tables.lookup(tables.start_input_dist(bags.share(ranks.rank, ranks.world_size)), bags.num_valid)
     size = GLOBAL_SIZE // ranks.world_size
-    return torch.cat([pooled.read_chunk(start, end).clone() for start, end in chunks_of(0, size, CHUNK_SIZE)])
+    return torch.cat([pooled.read_chunk(start, end).clone() for start, end in chunks_of(size)])
 
 
 def whole(by_rank: list[dict[tuple[str, int, int], torch.Tensor]]) -> dict[str, torch.Tensor]:
@@ -215,11 +219,11 @@ def gradients_too_large(ranks: Ranks, how: How) -> list[float]:
         for bad in (1e6, torch.inf, torch.nan):
             size = GLOBAL_SIZE // ranks.world_size
             pooled = tables.lookup(
-                tables.start_input_dist(*bags.share(ranks.rank, ranks.world_size)), bags.num_valid, RATE
+                tables.start_input_dist(bags.share(ranks.rank, ranks.world_size)), bags.num_valid, RATE
             )
             gradient = torch.zeros(CHUNK_SIZE, len(ROWS), DIM)
             gradient[3, 2, 1] = bad
-            for start, end in chunks_of(0, size, CHUNK_SIZE):
+            for start, end in chunks_of(size):
                 pooled.read_chunk(start, end)
                 of_chunk = pooled.write_gradient(start, end, gradient[: end - start])
                 if start == 0:
@@ -247,14 +251,14 @@ def no_tables(ranks: Ranks) -> ShardedTables:
 
 def step_without_tables(ranks: Ranks) -> tuple[torch.Size, torch.Tensor | None, list[Any]]:
     tables = no_tables(ranks)
-    sent = tables.start_input_dist(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int32))
+    sent = tables.start_input_dist(JaggedIds(torch.empty(0, dtype=torch.int64), torch.empty((0, 4), dtype=torch.int32)))
     pooled = tables.lookup(sent, GLOBAL_SIZE, RATE)
     chunk = pooled.read_chunk(0, 4).requires_grad_()
     dense = torch.ones(4, 3)
     torch.cat([dense, chunk.flatten(1)], dim=1).sum().backward()
     assert chunk.grad is not None
     pooled.write_gradient(0, 4, chunk.grad * pooled.scale)
-    pooled.apply_update()
+    pooled.apply_update(RATE)
     return chunk.shape, chunk.grad, tables.shards()
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from dlrm.config import DenseOptimizerConfig, MomentsConfig, VarianceReductionConfig
-from dlrm.gradient_stats import ExactMoments, Moments
-from dlrm.gradient_stats.variance_reduction import AtBounds, VarianceReduction
+from dlrm.gradient_stats.exact import ExactMoments
+from dlrm.gradient_stats.moments import Moments
+from dlrm.gradient_stats.variance_reduction import ClippedShares, VarianceReduction
 from dlrm.optimizers import make_dense_optimizer, set_learning_rate
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
@@ -128,7 +129,7 @@ class Reduced:
 
     gradients: list[torch.Tensor]
     parameters: list[torch.Tensor]
-    at_bounds: list[AtBounds | None]
+    clipped: list[ClippedShares | None]
 
 
 def given_moments(number: int, *, num_measured: int = 64, is_dead: Sequence[int] = ()) -> Moments:
@@ -150,15 +151,15 @@ def step_on(
         DenseOptimizerConfig(name="sgd"), [(f"p{number}", parameter) for number, parameter in enumerate(parameters)]
     )
     set_learning_rate(optimizer, rate)
-    reduction = VarianceReduction(
-        config, optimizer, parameters, sums, layer_sizes=LAYERS, is_smoothed=is_smoothed, seed=5
-    )
+    reduction = VarianceReduction(config, parameters, sums, layer_sizes=LAYERS, is_smoothed=is_smoothed, seed=5)
     reduced = Reduced([], [flat(parameters)], [])
     for index, of_step in enumerate(moments):
         gradient = of_step.mean if of_step else torch.ones(45)
         sums.gradient.copy_(gradient)
         reduced.gradients.append(gradient.clone())
-        reduced.at_bounds.append(reduction.step(of_step and replace(of_step, mean=sums.gradient), index))
+        reduced.clipped.append(reduction.precondition(of_step and replace(of_step, mean=sums.gradient), index))
+        optimizer.step()
+        reduction.finish_update()
         reduced.parameters.append(flat(parameters))
     return reduced
 
@@ -177,7 +178,7 @@ def split(values: torch.Tensor) -> list[torch.Tensor]:
     return list(values.split(LAYERS))
 
 
-def clipped(moments: Moments, gamma: float = 0.1) -> torch.Tensor:
+def clip(moments: Moments, gamma: float = 0.1) -> torch.Tensor:
     """r by the formulas, in float64."""
     mean, mean_square = moments.mean.double(), moments.mean_square.double()
     ratio = mean.square() / (mean_square - mean.square())
@@ -198,17 +199,17 @@ def run_on_one(
 def test_the_factor_is_the_ratio_over_the_mean_of_its_layer_clipped(rank_pools: RankPools):
     moments = given_moments(1)
     reduced = run_on_one(rank_pools, VarianceReductionConfig(), [moments], 0.5)
-    expected = clipped(moments)
+    expected = clip(moments)
     torch.testing.assert_close(factors(reduced, 0.5)[0], expected, rtol=1e-4, atol=0)
-    assert reduced.at_bounds == [
-        AtBounds((expected == 0.1).double().mean().item(), (expected == 1.0).double().mean().item())
+    assert reduced.clipped == [
+        ClippedShares((expected == 0.1).double().mean().item(), (expected == 1.0).double().mean().item())
     ]
 
 
 def test_the_control_mean_under_sgd_is_sgd_at_the_scaled_rate(rank_pools: RankPools):
     moments = given_moments(1)
     reduced = run_on_one(rank_pools, VarianceReductionConfig(control="mean"), [moments], 0.5)
-    means = torch.cat([part.mean().expand_as(part) for part in split(clipped(moments))])
+    means = torch.cat([part.mean().expand_as(part) for part in split(clip(moments))])
     expected = reduced.parameters[0] - 0.5 * means * moments.mean.double()
     torch.testing.assert_close(reduced.parameters[1], expected, rtol=1e-6, atol=1e-7)
 
@@ -219,8 +220,8 @@ def test_the_control_shuffled_deals_the_same_factors_out_anew_in_every_step(rank
     first, second = factors(reduced, 0.5)
     assert not torch.allclose(first, second)
     for found in (first, second):
-        assert not torch.allclose(found, clipped(moments), rtol=1e-3)
-        for part, expected in zip(split(found), split(clipped(moments)), strict=True):
+        assert not torch.allclose(found, clip(moments), rtol=1e-3)
+        for part, expected in zip(split(found), split(clip(moments)), strict=True):
             torch.testing.assert_close(part.sort().values, expected.sort().values, rtol=1e-4, atol=0)
 
 
@@ -240,8 +241,8 @@ def test_a_first_batch_without_gradients_is_not_taken_for_a_measurement(rank_poo
     """As one whose rows all have weight 0; the next one is then the first that counts, whole."""
     nothing, moments = given_moments(1, is_dead=[*range(45)]), given_moments(1)
     reduced = run_on_one(rank_pools, VarianceReductionConfig(beta3=0.8), [nothing, moments], 0.5, is_smoothed=True)
-    assert reduced.at_bounds[0] is None
-    torch.testing.assert_close(factors(reduced, 0.5)[1], clipped(moments), rtol=1e-4, atol=0)
+    assert reduced.clipped[0] is None
+    torch.testing.assert_close(factors(reduced, 0.5)[1], clip(moments), rtol=1e-4, atol=0)
 
 
 def test_between_measurements_the_last_factors_serve_and_before_any_the_gradient_is_whole(rank_pools: RankPools):
@@ -249,10 +250,10 @@ def test_between_measurements_the_last_factors_serve_and_before_any_the_gradient
     reduced = run_on_one(rank_pools, VarianceReductionConfig(), [None, moments, None], 0.5)
     before, measured, after = factors(reduced, 0.5)
     torch.testing.assert_close(before, torch.ones(45, dtype=torch.float64), rtol=1e-5, atol=0)
-    assert reduced.at_bounds[0] is None
+    assert reduced.clipped[0] is None
     torch.testing.assert_close(after, measured, rtol=1e-3, atol=0)
-    assert reduced.at_bounds[1] is not None
-    assert reduced.at_bounds[2] is None
+    assert reduced.clipped[1] is not None
+    assert reduced.clipped[2] is None
 
 
 def test_smoothed_factors_are_their_bias_corrected_running_mean(rank_pools: RankPools):
@@ -260,7 +261,7 @@ def test_smoothed_factors_are_their_bias_corrected_running_mean(rank_pools: Rank
     reduced = run_on_one(rank_pools, VarianceReductionConfig(beta3=0.8), list(moments), 0.5, is_smoothed=True)
     smoothed = torch.zeros(45, dtype=torch.float64)
     for number, (of_step, found) in enumerate(zip(moments, factors(reduced, 0.5), strict=True), start=1):
-        smoothed = 0.8 * smoothed + 0.2 * clipped(of_step)
+        smoothed = 0.8 * smoothed + 0.2 * clip(of_step)
         torch.testing.assert_close(found, smoothed / (1 - 0.8**number), rtol=2e-4, atol=0)
 
 
@@ -285,11 +286,11 @@ def test_elements_that_a_share_misses_for_long_keep_their_variance(rank_pools: R
     )
     back = replace(silent, mean=whole.mean)
     reduced = run_on_one(rank_pools, VarianceReductionConfig(), [whole, *[silent] * 1000, back], 1e-4)
-    first, last = reduced.at_bounds[0], reduced.at_bounds[-1]
+    first, last = reduced.clipped[0], reduced.clipped[-1]
     assert first is not None
     assert last is not None
     assert reduced.parameters[-1].isfinite().all()
-    assert last.gamma == pytest.approx(first.gamma, abs=0.1)
+    assert last.at_gamma == pytest.approx(first.at_gamma, abs=0.1)
 
 
 def test_one_group_is_refused():
@@ -306,7 +307,7 @@ def refusal_of_an_uncovered_parameter(ranks: Ranks) -> str:
     model["top"].register_parameter("scale", nn.Parameter(torch.ones(1)))
     sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=1)
     try:
-        ExactMoments(EXACT, model, sums, 8, 1, is_bf16=False)
+        ExactMoments(EXACT, model, sums, 1, is_bf16=False)
     except ValueError as error:
         return str(error)
     return "not refused"

@@ -18,9 +18,10 @@ from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
 from dlrm.record import CheckpointDirectory, EventReport, RunDirectory, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
-from dlrm.stop import StopRequest
 from dlrm.train.build import TrainRows, build_parts, plan_tables
+from dlrm.train.context import RunContext
 from dlrm.train.run import run
+from dlrm.train.stop_request import StopRequest
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.initial_weights import fill_uniform
@@ -57,7 +58,7 @@ def train(ranks: Ranks, resolved: ResolvedJob, path: Path) -> dict[str, float | 
     directory = RunDirectory(path)
     directory.attempt(1).create()
     reporter = Reporter(directory.attempt(1), ranks.rank)
-    return run(resolved, directory, directory.attempt(1).profile, ranks, reporter, StopRequest()).metrics
+    return run(RunContext(resolved, directory, directory.attempt(1).profile, ranks, reporter, StopRequest())).metrics
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +89,11 @@ def begin(ranks: Ranks, resolved: ResolvedJob, path: Path) -> Begun | str:
     dataset = open_data(resolved.job.data, None, None)
     plan = plan_tables(resolved, dataset.schema).plan
     parts = build_parts(resolved, dataset.schema, plan, ranks, TrainRows(dataset.train.num_rows))
-    reporter = Reporter(directory.attempt(1), ranks.rank)
+    attempt = directory.attempt(1)
+    context = RunContext(resolved, directory, attempt.profile, ranks, Reporter(attempt, ranks.rank), StopRequest())
     assert parts.reduction is not None
     try:
-        start_warm(parts, resolved, dataset, directory, ranks, reporter)
+        start_warm(parts, context, dataset)
     except DataError as error:
         return str(error)
     return Begun(

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlrm.checkpoint.progress import Progress
 from dlrm.gradient_stats.batch_advice import LARGEST_BATCH, advise, largest_useful_batch, settled_noise
 from dlrm.gradient_stats.noise import NoiseInterval, NoiseState, StepNoise
-from dlrm.train.progress import Progress
 from tests.dlrm.evaluated import evaluation
 
 BATCHES = st.integers(1, LARGEST_BATCH)
@@ -72,23 +72,27 @@ def progress_of(relative_noise: float, log_loss: float = 0.4, num_measured: int 
     return Progress(num_steps=100, noise=noise, last_evaluation=evaluation(log_loss))
 
 
+def settled(progress: Progress) -> NoiseInterval | None:
+    return settled_noise(progress.noise, progress.last_evaluation)
+
+
 def test_the_noise_scale_is_told_with_its_bounds():
-    settled = settled_noise(progress_of(0.5))
-    assert settled is not None
-    advice = advise(4096, settled)
+    found = settled(progress_of(0.5))
+    assert found is not None
+    advice = advise(4096, found)
     assert advice.noise_scale == pytest.approx(5000, rel=0.05)
-    assert advice.noise_scale_low == settled.low
-    assert advice.noise_scale_high == settled.high
-    assert settled.low < 5000 < settled.high < 1.5 * settled.low
+    assert advice.noise_scale_low == found.low
+    assert advice.noise_scale_high == found.high
+    assert found.low < 5000 < found.high < 1.5 * found.low
 
 
 def test_nobody_goes_by_a_noise_scale_between_bounds_more_than_a_factor_of_four_apart():
     wide = progress_of(5.0)
     assert wide.noise.interval is not None
     assert wide.noise.interval.spread > 4
-    assert settled_noise(wide) is None
+    assert settled(wide) is None
 
 
 def test_nobody_goes_by_the_noise_of_a_model_that_is_no_better_than_a_constant():
-    assert settled_noise(progress_of(0.5, log_loss=0.499)) is not None
-    assert settled_noise(progress_of(0.5, log_loss=0.5)) is None
+    assert settled(progress_of(0.5, log_loss=0.499)) is not None
+    assert settled(progress_of(0.5, log_loss=0.5)) is None

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from dlrm.record import ProfileDirectory, StepProfile
-from dlrm.train.part_clock import PartClock
-from dlrm.train.profiler import StepProfiler, make_profiler
+from dlrm.train.profiler import PartClock, StepProfiler, make_profiler
 
 CPU = torch.device("cpu")
 

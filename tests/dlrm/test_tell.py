@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dlrm.checkpoint.progress import Progress
 from dlrm.config import parse_job, resolve
 from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import DataSchema, Feature
@@ -21,8 +22,7 @@ from dlrm.record import (
 )
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import plan_tables
-from dlrm.train.progress import Progress
-from dlrm.train.run_events import tell_advice, tell_data_and_plan, tell_length, tell_plan
+from dlrm.train.run_events import report_advice, report_data_and_plan, report_length, report_plan
 from tests.dlrm.data.packed_files import random_rows, write_packed
 from tests.dlrm.evaluated import evaluation
 
@@ -34,7 +34,7 @@ def told(directory: Path, noise: NoiseState, log_loss: float = 0.4, **document: 
     reporter = Reporter(attempt, rank=0)
     progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(log_loss))
     resolved = resolve(parse_job({"data": {"format": "synthetic"}, **document}))
-    tell_advice(reporter, resolved, progress, num_rows=10**6)
+    report_advice(reporter, resolved, progress, num_rows=10**6)
     reporter.close()
     (line,) = SpoolReader(attempt.spool_file(0, "events")).read()
     report = parse_report(line)
@@ -113,7 +113,7 @@ def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_p
     attempt = AttemptDirectory(tmp_path)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    tell_plan(reporter, planned.answer)
+    report_plan(reporter, planned.answer)
     reporter.close()
     report = parse_report(SpoolReader(attempt.spool_file(0, "events")).read()[0])
     assert isinstance(report, EventReport)
@@ -149,7 +149,7 @@ def test_rows_of_one_label_are_told_from_rows_whose_other_labels_all_have_weight
     attempt = AttemptDirectory(tmp_path / "attempt")
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    tell_data_and_plan(reporter, dataset, plan_tables(resolve(job), dataset.schema))
+    report_data_and_plan(reporter, dataset, plan_tables(resolve(job), dataset.schema))
     reporter.close()
     reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
     told = {report.name: report.message for report in reports if isinstance(report, EventReport)}
@@ -162,7 +162,7 @@ def reports_of_length(directory: Path, num_rows: int, num_steps: int, epochs: in
     attempt.create()
     reporter = Reporter(attempt, rank=0)
     job = parse_job({"data": {"format": "synthetic"}, "batch": {"global_size": 1000}, "run": {"epochs": epochs}})
-    tell_length(reporter, job, Progress(num_steps=num_steps), num_rows)
+    report_length(reporter, job, Progress(num_steps=num_steps), num_rows)
     reporter.close()
     return [
         parse_report(line)

@@ -10,7 +10,7 @@ import psutil
 
 from dlrm.config import parse_job, resolve
 from dlrm.record import Outcome, RunDirectory, SpoolReader, parse_report
-from service.held_signals import held_stop_signals
+from hostinfo.stop_signals import held_stop_signals
 from tests.patience import PATIENCE_SECONDS
 
 TINY = {

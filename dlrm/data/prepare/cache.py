@@ -6,7 +6,6 @@
         digests/      contents of files that were hashed before, by what tells a file from a changed one
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -31,6 +30,7 @@ from dlrm.data.prepare.workers import started_workers
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_splits
 from dlrm.record import write_atomically
+from hostinfo.file_lock import try_lock
 
 _LOOK_AGAIN_SECONDS = 0.1
 _TELL_AGAIN_SECONDS = 5.0
@@ -151,14 +151,12 @@ def _locked(path: Path, tell: Tell) -> Iterator[None]:
     told = -_TELL_AGAIN_SECONDS
     try:
         while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if try_lock(descriptor):
                 break
-            except BlockingIOError:
-                if time.monotonic() - told >= _TELL_AGAIN_SECONDS:
-                    told = time.monotonic()
-                    tell(Moved(0.0, "waiting for another process that prepares the same data"))
-                time.sleep(_LOOK_AGAIN_SECONDS)
+            if time.monotonic() - told >= _TELL_AGAIN_SECONDS:
+                told = time.monotonic()
+                tell(Moved(0.0, "waiting for another process that prepares the same data"))
+            time.sleep(_LOOK_AGAIN_SECONDS)
         yield
     finally:
         os.close(descriptor)

@@ -5,7 +5,6 @@
               train/ eval/ encoders/ meta.json   as in the packed directory that it becomes
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import META
 from dlrm.record import FULL_DISK, sync_directory
+from hostinfo.file_lock import try_lock
 
 _STATE = "preparing.json"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -153,11 +153,10 @@ def _refuse_existing(output: Path) -> None:
 
 
 def _lock(descriptor: int, path: Path, output: Path) -> None:
+    if not try_lock(descriptor):
+        raise _in_use(output)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         is_there = os.path.samestat(os.fstat(descriptor), (path / _STATE).stat())
-    except BlockingIOError:
-        raise _in_use(output) from None
     except FileNotFoundError:
         is_there = False
     # The other process may have finished, or given up, between the opening and the lock.

@@ -7,31 +7,29 @@ from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.base import check_extends, open_base
 from dlrm.exported_model.load import ModelError, check_files
-from dlrm.record import RunDirectory, TrainedModel
-from dlrm.reporting.reporter import Reporter
+from dlrm.record import TrainedModel
 from dlrm.train.build import Parts
+from dlrm.train.context import RunContext
 from dlrm.train.warm_start.optimizer_state import take_over
 from dlrm.train.warm_start.source import FIELD, find_source, record_of
 from dlrm.train.warm_start.vocabulary import how_to_extend
 from dlrm.train.warm_start.weights import copy_weights
 from sharding.comm.collectives import run_on_all_ranks
-from sharding.comm.process_groups import Ranks
 
 
-def start_warm(
-    parts: Parts, resolved: ResolvedJob, dataset: Dataset, directory: RunDirectory, ranks: Ranks, reporter: Reporter
-) -> None:
-    """Let `parts`, in their initial state, begin where the model that `run.warm_start` names has ended. Collective.
+def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
+    """Start `parts`, which are in their initial state, from the model that `run.warm_start` names. Collective.
 
     Rows of tables that it did not have, and without `optimizer_state` the optimizers, stay as they are. Nothing is done
     where there is no warm start. Raises DataError, on every rank.
     """
+    resolved, ranks, reporter = context.resolved, context.ranks, context.reporter
     warm_start = resolved.job.run.warm_start
     if warm_start is None:
         return
     reporter.progress("building", f"reading the model in {warm_start.source}")
     on_ranks = partial(run_on_all_ranks, ranks.background_group, errors=DataError)
-    source = on_ranks(lambda: find_source(resolved, directory))[0]
+    source = on_ranks(lambda: find_source(resolved, context.directory))[0]
     assert source is not None, "there is a warm start"
     on_ranks(lambda: _check_whole(source) if ranks.rank == 0 else None)
     grown = on_ranks(lambda: _check_fits(source, resolved, dataset))[0]

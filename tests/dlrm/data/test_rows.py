@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrm.data.rows import Rows, single_ids
+from dlrm.data.rows import Rows, pad_with_empty_bags, single_ids
 from tests.dlrm.data.packed_files import FEATURES, random_rows
 
 
@@ -16,7 +16,7 @@ def test_bags_of_one_id_are_the_ids_and_others_have_none() -> None:
 
 
 def test_padding_adds_empty_bags() -> None:
-    padded = single_ids(np.array([[1, 2], [3, 4]])).padded(2)
+    padded = pad_with_empty_bags(single_ids(np.array([[1, 2], [3, 4]])), 2)
     assert padded.values.tolist() == [1, 2, 3, 4]
     assert padded.lengths.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0]]
 

@@ -25,10 +25,10 @@ from dlrm.exported_model.export import export_model
 from dlrm.exported_model.load import load_saved_model
 from dlrm.optimizers import StepRates
 from dlrm.record import EvaluationReport
-from dlrm.stop import StopRequest
 from dlrm.train.batch import to_device
 from dlrm.train.build import TrainRows, build_parts, plan_tables
 from dlrm.train.evaluator import Evaluator
+from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote
 from tests.distributed.rank_pool import RankPools

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dlrm.gradient_stats import Moments
+from dlrm.gradient_stats.moments import Moments
 from dlrm.native import has_own_operators
 
 SIZES = [1, 20_000, 0, 17, 8192]

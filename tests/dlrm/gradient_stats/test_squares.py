@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dlrm.gradient_stats.squares import squared_gradient
+from dlrm.gradient_stats.exact import square_output_gradient
 from dlrm.native import has_own_operators
 
 SHAPES = [(1, 1), (3, 64), (130, 65), (129, 200), (2048, 7)]
@@ -27,7 +27,7 @@ def test_squares_and_their_sums_are_those_of_the_gradient_before_the_relu(
     d, y = drawn(shape, dtype)
     expected = d.double().square() * ((y > 0) if is_activated else 1)
     sums = torch.full((shape[1],), 3.0)
-    found = squared_gradient(d, y if is_activated else None, sums, dtype)
+    found = square_output_gradient(d, y if is_activated else None, sums, dtype)
     assert found.dtype == dtype
     torch.testing.assert_close(found.double(), expected, rtol=ROUNDING[dtype], atol=0)
     # The sums are those of the squares as they were rounded.
@@ -36,34 +36,34 @@ def test_squares_and_their_sums_are_those_of_the_gradient_before_the_relu(
 
 def test_a_layer_without_bias_has_no_sums(by: str):
     d, y = drawn((5, 70), torch.float32)
-    assert torch.equal(squared_gradient(d, y, None, torch.float32), d.square() * (y > 0))
+    assert torch.equal(square_output_gradient(d, y, None, torch.float32), d.square() * (y > 0))
 
 
 def test_strided_gradients_are_taken_as_they_read(by: str):
     d, y = drawn((70, 5), torch.bfloat16)
     sums, of_whole = torch.zeros(70), torch.zeros(70)
-    found = squared_gradient(d.t(), y.t(), sums, torch.bfloat16)
-    assert torch.equal(found, squared_gradient(d.t().contiguous(), y.t().contiguous(), of_whole, torch.bfloat16))
+    found = square_output_gradient(d.t(), y.t(), sums, torch.bfloat16)
+    assert torch.equal(found, square_output_gradient(d.t().contiguous(), y.t().contiguous(), of_whole, torch.bfloat16))
     torch.testing.assert_close(sums, of_whole)
 
 
 @pytest.mark.parametrize("from_dtype", [torch.float32, torch.float64], ids=str)
 def test_other_numbers_than_the_squares_are_rounded_before(from_dtype: torch.dtype):
     d, y = drawn((9, 3), torch.float32)
-    found = squared_gradient(d.to(from_dtype), y.to(from_dtype), torch.zeros(3), torch.bfloat16)
+    found = square_output_gradient(d.to(from_dtype), y.to(from_dtype), torch.zeros(3), torch.bfloat16)
     assert torch.equal(found, d.bfloat16().square() * (y > 0))
 
 
 def test_no_samples_add_nothing(by: str):
     sums = torch.ones(3)
-    assert squared_gradient(torch.empty(0, 3), None, sums, torch.float32).shape == (0, 3)
+    assert square_output_gradient(torch.empty(0, 3), None, sums, torch.float32).shape == (0, 3)
     assert torch.equal(sums, torch.ones(3))
 
 
 @pytest.mark.parametrize("dtype", ROUNDING, ids=str)
 def test_outputs_that_are_no_numbers_let_the_gradient_through_as_a_relu_does(by: str, dtype: torch.dtype):
     y = torch.tensor([[float("nan"), -0.0, 0.0, 1e-30, float("inf")]], dtype=dtype)
-    found = squared_gradient(torch.full_like(y, 2.0), y, None, dtype)
+    found = square_output_gradient(torch.full_like(y, 2.0), y, None, dtype)
     assert found.tolist() == [[4.0, 0.0, 0.0, 4.0, 4.0]]
 
 
@@ -73,7 +73,7 @@ def test_what_is_not_finite_or_too_large_shows_in_the_sums(by: str, dtype: torch
     d = torch.zeros(300, 70, dtype=dtype)
     d[200, 66] = value
     sums = torch.zeros(70)
-    squared_gradient(d, None, sums, dtype)
+    square_output_gradient(d, None, sums, dtype)
     assert not sums[66].isfinite()
     assert sums.isfinite().sum() == 69
 
@@ -88,7 +88,7 @@ def test_the_result_does_not_depend_on_the_threads():
         for num_threads in (1, 2):
             torch.set_num_threads(num_threads)
             sums = torch.zeros(500)
-            results.append((squared_gradient(d, y, sums, torch.bfloat16), sums))
+            results.append((square_output_gradient(d, y, sums, torch.bfloat16), sums))
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))

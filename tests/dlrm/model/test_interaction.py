@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dlrm.model.interaction import Interaction
+from dlrm.model.dlrm import Interaction
 from dlrm.native import has_own_operators
 
 SHAPES = [(1, 26, 64), (130, 26, 64), (7, 3, 5), (65, 1, 4), (9, 40, 33), (3, 17, 16), (4, 7, 128)]

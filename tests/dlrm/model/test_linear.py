@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from dlrm.model import linear
-from dlrm.model.linear import Linear
+from dlrm.model import mlp
+from dlrm.model.mlp import Linear
 from dlrm.model.products import has_own_products
 
 CPU = torch.device("cpu")
@@ -18,7 +18,7 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
         if not has_own_products(CPU, torch.float32):
             pytest.skip("torch has no oneDNN here")
     else:
-        monkeypatch.setattr(linear, "has_own_products", lambda *_: False)
+        monkeypatch.setattr(mlp, "has_own_products", lambda *_: False)
     return request.param
 
 

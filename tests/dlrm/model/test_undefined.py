@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dlrm.config import ModelConfig
-from dlrm.model import linear, make_dense_part
+from dlrm.model import make_dense_part, mlp
 from dlrm.model.products import has_own_products
 from dlrm.native import has_own_operators
 
@@ -22,7 +22,7 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param != "torch" and not has_own_products(torch.device("cpu"), torch.float32):
         pytest.skip("torch has no oneDNN here")
     if request.param == "torch":
-        monkeypatch.setattr(linear, "has_own_products", lambda *_: False)
+        monkeypatch.setattr(mlp, "has_own_products", lambda *_: False)
     if request.param != "own":
         monkeypatch.setattr("dlrm.native.has_own_operators", lambda: False)
     return request.param

@@ -137,7 +137,7 @@ def test_ranks_of_one_machine_without_gpus_share_memory(
 
 
 def test_gpus_that_nobody_has_told_of_are_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sharding.planner.machine.gpu_memory_bytes", lambda: ())
+    monkeypatch.setattr("hostinfo.limits.gpu_memory_bytes", lambda: ())
     with pytest.raises(PlanError) as caught:
         request_for(resources={"gpus_per_worker": 1})
     assert caught.value.field == "topology.gpu_memory"

@@ -1,7 +1,6 @@
 """What this machine has, and the file that speeds are kept in."""
 
 import json
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +8,6 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sharding.planner import machine
@@ -20,28 +18,6 @@ KNOWN = Speeds(one_copy=1e10, all_copies=2e10, loopback=1e9, flops=None, flops_b
 
 def not_installed(name: str) -> str:
     raise PackageNotFoundError(name)
-
-
-def test_cores_and_memory_are_within_those_of_the_machine():
-    assert 1 <= machine.num_cores() <= os.cpu_count()  # pyright: ignore[reportOperatorIssue]
-    assert 2**28 < machine.memory_bytes() <= psutil.virtual_memory().total
-
-
-def test_limits_of_the_cgroup_and_of_all_above_it_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Both versions, as a container has them mounted."""
-    own = tmp_path / "own"
-    own.mkdir()
-    (tmp_path / "memory.max").write_text("900000000\n")
-    (own / "memory.max").write_text("max\n")
-    (own / "cpu.max").write_text("100000 100000\n")
-    (tmp_path / "memory").mkdir()
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("800000000\n")
-    lines = machine._lines
-    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
-    told = {Path("/proc/self/cgroup"): ["0::/own", "4:memory:/"]}
-    monkeypatch.setattr(machine, "_lines", lambda path: told.get(path) or lines(path))
-    assert machine.memory_bytes() == 800_000_000
-    assert machine.num_cores() == 1
 
 
 def test_speeds_are_measured_once_however_many_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

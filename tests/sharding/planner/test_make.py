@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sharding.planner import Dense, PlanRequest, Rule, Table, make_plan
 from sharding.planner.check import bytes_by_memory, find_faults
 from sharding.planner.constraints import allowed_ranks
-from sharding.planner.report import report_plan
+from sharding.planner.report import make_plan_report
 from sharding.planner.types import SHARDING_TYPES
 from tests.sharding.planner.made_requests import request_of, requests, tables_of, topology_of
 from tests.sharding.planner.plain import plain_plan
@@ -170,7 +170,7 @@ def test_no_tables_are_spread_perfectly():
 def test_what_an_answer_says_of_ranks_is_what_the_blocks_come_to(kind: str):
     request = request_of(tables_of([1000, 50_000, 7]), topology_of(2, 2, device="cuda"), plan=kind, optimizer="adagrad")
     plan = make_plan(request)
-    answer = report_plan(request, plan)
+    answer = make_plan_report(request, plan)
     counted = bytes_by_memory(request, plan)
     assert [rank.total_bytes for rank in answer.ranks] == pytest.approx(counted, abs=20)
     assert [rank.weight_bytes for rank in answer.ranks] == [plan.weight_bytes(rank) for rank in range(4)]
@@ -182,17 +182,17 @@ def test_what_an_answer_says_of_ranks_is_what_the_blocks_come_to(kind: str):
 
 def test_sums_of_copies_count_to_the_update_and_dense_ones_to_the_wait():
     request = request_of(tables_of([1000, 50_000]), topology_of(2, 2), plan="data_parallel")
-    step = report_plan(request, make_plan(request)).step
+    step = make_plan_report(request, make_plan(request)).step
     assert step.terms["copies_sum"] > step.terms["all_reduce"] > 0.0
     assert step.parts["table_update"] == step.terms["update"] + step.terms["copies_sum"]
     assert step.parts["wait_for_sum"] == step.terms["all_reduce"]
     whole = replace(request, plan="table_wise")
-    assert report_plan(whole, make_plan(whole)).step.terms["copies_sum"] == 0.0
+    assert make_plan_report(whole, make_plan(whole)).step.terms["copies_sum"] == 0.0
 
 
 def test_in_one_memory_nothing_travels():
     request = request_of(tables_of([1000, 50_000]), topology_of(1, 2), transport="memory")
-    answer = report_plan(request, make_plan(request))
+    answer = make_plan_report(request, make_plan(request))
     assert set(vars(answer.exchange_bytes).values()) == {0.0}
     assert answer.step.terms["forward"] == answer.step.terms["ids"] == 0.0
 
@@ -200,14 +200,14 @@ def test_in_one_memory_nothing_travels():
 @pytest.mark.parametrize(("ranks", "num_passes"), [(1, 0), (2, 4)])
 def test_in_one_memory_dense_sums_are_passes_over_it_and_alone_nothing(ranks: int, num_passes: int):
     request = request_of(tables_of([1000]), topology_of(1, ranks), transport="memory", dense=Dense(sum_bytes=10**6))
-    summed = report_plan(request, make_plan(request)).step.terms["all_reduce"]
+    summed = make_plan_report(request, make_plan(request)).step.terms["all_reduce"]
     assert summed == pytest.approx(num_passes * 10**6 / request.topology.memory_bandwidth)
 
 
 def test_half_the_number_format_is_half_the_traffic():
     request = request_of(tables_of([1000, 50_000]), topology_of(1, 2), plan="table_wise")
     wide, narrow = (
-        report_plan(of, make_plan(of)).exchange_bytes for of in (request, replace(request, exchange_dtype="fp16"))
+        make_plan_report(of, make_plan(of)).exchange_bytes for of in (request, replace(request, exchange_dtype="fp16"))
     )
     assert (narrow.forward, narrow.backward, narrow.ids) == (wide.forward / 2, wide.backward / 2, wide.ids)
     assert wide.forward == 2 * 16 * 4 * 4096 / 2

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dlrm.gradient_stats import Moments
-from dlrm.gradient_stats.variance_reduction import AtBounds
-from dlrm.gradient_stats.variance_reduction.factors import Factors
+from dlrm.gradient_stats.moments import Moments
+from dlrm.gradient_stats.variance_reduction import ClippedShares, Factors
 from dlrm.native import has_own_operators
 
 SIZES = [5, 20_000, 0, 16, 8192, 1]
@@ -45,7 +44,7 @@ def by_the_formulas(factors: Factors, moments: Moments, share: float) -> torch.T
     variance = factors.variance.double()
     mean, mean_square, measured_mean = moments.mean, moments.mean_square, moments.measured_mean
     around_mean = mean_square - measured_mean.square()
-    measured = moments.to_single_samples * torch.where(
+    measured = moments.per_sample_scale * torch.where(
         around_mean > mean_square * 2.0**-20, around_mean, mean_square * 2.0**-20
     )
     moved = torch.where(variance > 0, (1 - share) * variance + share * measured, measured)
@@ -69,21 +68,21 @@ def test_over_steps_factors_and_variances_are_those_of_the_formulas(by: str, bet
     found, expected = of_zeros(beta), of_zeros(beta, dtype=torch.float64)
     for step, share in enumerate([1.0, 0.125, 0.75, 1.0]):
         moments = drawn(step, num_measured=int(64 * share))
-        at_bounds = found.move(moments)
-        assert at_bounds is not None
+        clipped = found.update(moments)
+        assert clipped is not None
         of_step = by_the_formulas(expected, in_float64(moments), share)
         expected.smoothed.mul_(beta).add_(of_step, alpha=1 - beta)
         torch.testing.assert_close(found.variance.double(), expected.variance, rtol=1e-3, atol=0)
         torch.testing.assert_close(found.smoothed.double(), expected.smoothed, rtol=1e-4, atol=1e-6)
-        assert at_bounds.gamma == pytest.approx((of_step == GAMMA).double().mean().item(), abs=2 / NUM_ELEMENTS)
-        assert at_bounds.one == pytest.approx((of_step == 1.0).double().mean().item(), abs=2 / NUM_ELEMENTS)
-        assert 0 < at_bounds.one < at_bounds.gamma < 0.99
+        assert clipped.at_gamma == pytest.approx((of_step == GAMMA).double().mean().item(), abs=2 / NUM_ELEMENTS)
+        assert clipped.at_one == pytest.approx((of_step == 1.0).double().mean().item(), abs=2 / NUM_ELEMENTS)
+        assert 0 < clipped.at_one < clipped.at_gamma < 0.99
 
 
 def test_with_gamma_one_factors_are_one_to_the_bit(by: str):
     found = of_zeros(gamma=1.0)
     for step in range(3):
-        assert found.move(drawn(step, num_measured=32)) == AtBounds(1.0, 1.0)
+        assert found.update(drawn(step, num_measured=32)) == ClippedShares(1.0, 1.0)
         assert torch.equal(found.smoothed, torch.ones(NUM_ELEMENTS))
 
 
@@ -92,7 +91,7 @@ def test_a_tensor_without_gradient_is_left_alone(by: str):
     for flat in (moments.mean, moments.mean_square, moments.measured_mean):
         flat[5:20_005] = 0.0
     found = of_zeros()
-    found.move(moments)
+    found.update(moments)
     assert torch.equal(found.smoothed[5:20_005], torch.ones(20_000))
     assert not found.variance[5:20_005].any()
 
@@ -101,7 +100,7 @@ def test_a_mean_ratio_of_zero_says_nothing(by: str):
     moments = drawn(1)
     moments.mean[5:20_005] = 0.0
     found = of_zeros()
-    found.move(moments)
+    found.update(moments)
     assert torch.equal(found.smoothed[5:20_005], torch.ones(20_000))
     assert found.variance[5:20_005].any()
 
@@ -113,18 +112,18 @@ def test_what_is_no_number_is_so_for_its_element_alone(by: str, value: float):
     with_one.mean[7] = value
     moments.mean[7] = 0.0
     found, expected = of_zeros(), of_zeros()
-    found.move(with_one)
-    expected.move(moments)
+    found.update(with_one)
+    expected.update(moments)
     others = torch.arange(NUM_ELEMENTS) != 7
     torch.testing.assert_close(found.smoothed[others], expected.smoothed[others], rtol=1e-3, atol=0)
 
 
 def test_elements_that_were_not_seen_keep_their_variance(by: str):
     found = of_zeros()
-    found.move(drawn(1))
+    found.update(drawn(1))
     before, unseen = found.variance.clone(), drawn(2, num_measured=32)
     is_unseen = unseen.mean_square == 0
-    found.move(unseen)
+    found.update(unseen)
     assert torch.equal(found.variance[is_unseen], before[is_unseen])
     assert not torch.equal(found.variance, before)
 
@@ -138,8 +137,8 @@ def test_the_result_does_not_depend_on_the_threads():
         for num_threads in (1, 2):
             torch.set_num_threads(num_threads)
             results.append(of_zeros(0.9))
-            results[-1].move(drawn(1))
-            results[-1].move(drawn(2, num_measured=16))
+            results[-1].update(drawn(1))
+            results[-1].update(drawn(2, num_measured=16))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(results[0].variance, results[1].variance)

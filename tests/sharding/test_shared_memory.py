@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from sharding.embedding.jagged import JaggedIds
 
 from sharding.comm.shared_memory import SharedBuffer, SharedBufferHandle
 from sharding.embedding.memory_transport import SharedBatchBuffer
+from sharding.jagged import JaggedIds
 
 
 def test_what_one_writes_the_other_reads_without_a_copy():
@@ -54,17 +54,17 @@ def test_a_handle_of_nothing_is_refused():
         SharedBuffer.open(SharedBufferHandle(process=1 << 22, descriptor=3))
 
 
-def test_a_desk_shows_others_the_ids_and_gradients_of_batches_of_any_length():
+def test_a_batch_buffer_shows_others_the_ids_and_gradients_of_batches_of_any_length():
     shape = (2, 3, 4)
     own = SharedBuffer.create(SharedBatchBuffer.num_bytes(2, shape, torch.float16))
-    desk = SharedBatchBuffer(own, 2, shape, torch.float16)
+    own_buffer = SharedBatchBuffer(own, 2, shape, torch.float16)
     seen = SharedBatchBuffer(SharedBuffer.open(own.handle), 2, shape, torch.float16)
     for lengths in ([1, 0, 2, 3, 1, 0], [0] * 6, [900] * 6):
-        counts = torch.tensor(lengths, dtype=torch.int32)
+        counts = torch.tensor(lengths, dtype=torch.int32).view(2, 3)
         ids = torch.randint(0, 1000, (sum(lengths),))
-        desk.write_ids(JaggedIds(ids, counts, num_features=2))
+        own_buffer.write_ids(JaggedIds(ids, counts))
         gradients = torch.randn(shape).half()
-        desk.gradients.copy_(gradients)
+        own_buffer.gradients.copy_(gradients)
         assert torch.equal(seen.ids(), ids)
         assert torch.equal(seen.gradients, gradients)
-        assert torch.equal(torch.cat([seen.offsets_of(0).diff(), seen.offsets_of(1).diff()]), counts.long())
+        assert torch.equal(torch.cat([seen.offsets_of(0).diff(), seen.offsets_of(1).diff()]), counts.flatten().long())

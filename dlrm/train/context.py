@@ -1,0 +1,22 @@
+"""What every part of a run needs to know."""
+
+from dataclasses import dataclass
+
+from dlrm.config import ResolvedJob
+from dlrm.record import ProfileDirectory, RunDirectory
+from dlrm.reporting.reporter import Reporter
+from dlrm.train.stop_request import StopRequest
+from sharding.comm.process_groups import Ranks
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """One attempt of a job on one rank."""
+
+    resolved: ResolvedJob
+    directory: RunDirectory
+    profile: ProfileDirectory
+    """Where the profile of some steps goes, if somebody has asked for one."""
+    ranks: Ranks
+    reporter: Reporter
+    stop: StopRequest

@@ -1,0 +1,128 @@
+"""Sets up the trainer of one rank: plan, model, tables and optimizer; from the last checkpoint, a model or anew."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dlrm.checkpoint.find import newest_sound
+from dlrm.checkpoint.label import Label
+from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.saver import Saver, SaveSettings
+from dlrm.checkpoint.state import TrainingState
+from dlrm.data.batches import TrainBatches
+from dlrm.data.dataset import Dataset
+from dlrm.data.errors import DataError
+from dlrm.data.order import num_windows
+from dlrm.optimizers import LearningRates
+from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_tables
+from dlrm.train.context import RunContext
+from dlrm.train.evaluator import Evaluator
+from dlrm.train.profiler import make_profiler
+from dlrm.train.run_events import report_data_and_plan, report_length, report_warnings
+from dlrm.train.trainer import Trainer
+from dlrm.train.warm_start.start import start_warm
+from sharding.comm.collectives import run_on_all_ranks
+
+
+@contextmanager
+def open_trainer(context: RunContext, dataset: Dataset, label: Label) -> Iterator[Trainer]:
+    """Set up a trainer, and end its threads behind it. Collective. Raises DataError, CheckpointError."""
+    resolved, directory, ranks, reporter = context.resolved, context.directory, context.ranks, context.reporter
+    planned = _plan_on_rank0(context, dataset)
+    report_warnings(reporter, resolved)
+    report_data_and_plan(reporter, dataset, planned)
+    reporter.progress("building", "building model and tables")
+    parts = build_parts(resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset))
+    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
+    restored = _restore(context, state, label)
+    if restored is None:
+        start_warm(parts, context, dataset)
+    saved_step = (restored.step or None) if restored else None
+    with (
+        _open_batches(context, dataset, restored) as batches,
+        Saver(directory, state, label, ranks, reporter, _save_settings(context), saved_step) as saver,
+    ):
+        progress = restored or Progress(num_steps=batches.num_batches)
+        # A run that began when each epoch ended with a short batch has fewer batches before it now.
+        progress.num_steps = batches.num_batches
+        report_length(reporter, resolved.job, progress, dataset.train.num_rows)
+        yield _make_trainer(context, dataset, parts, saver, progress, batches)
+
+
+def _make_trainer(
+    context: RunContext, dataset: Dataset, parts: Parts, saver: Saver, progress: Progress, batches: TrainBatches
+) -> Trainer:
+    resolved, ranks = context.resolved, context.ranks
+    num_left = progress.num_steps - progress.step
+    return Trainer(
+        step=parts.step,
+        evaluate=Evaluator(
+            parts.model, parts.tables, dataset, ranks, resolved.share_size, resolved.chunk_size, context.stop
+        ),
+        rates=LearningRates(resolved.job, batches.num_full_batches),
+        reporter=context.reporter,
+        stop=context.stop,
+        saver=saver,
+        ranks=ranks,
+        progress=progress,
+        batches=batches,
+        evaluation_steps=evaluation_steps(progress.num_steps, resolved.job.run.eval_every_fraction),
+        target_auc=resolved.job.run.target_auc,
+        profiler=make_profiler(context.profile, ranks.rank, ranks.device, parts.step.clock, num_left),
+    )
+
+
+def evaluation_steps(num_steps: int, every_fraction: float) -> frozenset[int]:
+    """List the steps after which the model is evaluated: every so often, and at the end."""
+    num_evaluations = math.floor(1 / every_fraction + 1e-9)
+    steps = {math.ceil(number * every_fraction * num_steps - 1e-9) for number in range(1, num_evaluations + 1)}
+    return frozenset({*steps, num_steps})
+
+
+def _plan_on_rank0(context: RunContext, dataset: Dataset) -> PlannedTables:
+    """Make the plan on rank 0 for all ranks: machines differ in what is measured on them. Raises DataError."""
+    ranks = context.ranks
+
+    def plan() -> PlannedTables | None:
+        return plan_tables(context.resolved, dataset.schema) if ranks.rank == 0 else None
+
+    planned = run_on_all_ranks(ranks.background_group, plan, DataError)[0]
+    assert planned is not None, "rank 0 makes a plan"
+    return planned
+
+
+def _describe_rows(dataset: Dataset) -> TrainRows:
+    train = dataset.train
+    return TrainRows(train.num_rows, dataset.mean_train_weight, num_windows(train.num_rows, train.row_bytes))
+
+
+def _restore(context: RunContext, state: TrainingState, label: Label) -> Progress | None:
+    """Load the newest sound checkpoint, and return where it stands; None where there is none."""
+    found = newest_sound(context.directory.checkpoints, label, state.ranks, context.reporter)
+    if found is None:
+        return None
+    progress = state.restore(found.path, found.manifest.world_size)
+    message = f"resumes at step {progress.step:,} of {progress.num_steps:,}: {found.path}"
+    context.reporter.event("resumed", message, step=progress.step, checkpoint=str(found.path))
+    return progress
+
+
+def _open_batches(context: RunContext, dataset: Dataset, restored: Progress | None) -> TrainBatches:
+    job, ranks = context.resolved.job, context.ranks
+    moments = job.moments
+    return TrainBatches(
+        dataset.train,
+        job.batch.global_size,
+        ranks.rank,
+        ranks.world_size,
+        seed=job.run.seed,
+        num_epochs=job.run.epochs,
+        num_groups=moments.num_groups if moments is not None and moments.estimator == "groups" else None,
+        start_batch=restored.step if restored else 0,
+        start_row=restored.num_samples if restored else 0,
+    )
+
+
+def _save_settings(context: RunContext) -> SaveSettings:
+    run = context.resolved.job.run
+    return SaveSettings(run.checkpoint_every_seconds, run.keep_checkpoints, context.resolved.job.resources.memory)

@@ -1,0 +1,1 @@
+"""Facts of the machine and of processes that service, trainer and planner all need. Imports no torch."""

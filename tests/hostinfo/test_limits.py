@@ -1,0 +1,31 @@
+"""Cores and memory of this machine, within the limits of its cgroup."""
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hostinfo import limits
+
+
+def test_cores_and_memory_are_within_those_of_the_machine():
+    assert 1 <= limits.num_cores() <= os.cpu_count()  # pyright: ignore[reportOperatorIssue]
+    assert 2**28 < limits.memory_bytes() <= psutil.virtual_memory().total
+
+
+def test_limits_of_the_cgroup_and_of_all_above_it_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Both versions, as a container has them mounted."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "memory.max").write_text("900000000\n")
+    (own / "memory.max").write_text("max\n")
+    (own / "cpu.max").write_text("100000 100000\n")
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("800000000\n")
+    lines = limits._lines
+    monkeypatch.setattr(limits, "CGROUPS", tmp_path)
+    told = {Path("/proc/self/cgroup"): ["0::/own", "4:memory:/"]}
+    monkeypatch.setattr(limits, "_lines", lambda path: told.get(path) or lines(path))
+    assert limits.memory_bytes() == 800_000_000
+    assert limits.num_cores() == 1
