@@ -28,7 +28,7 @@ def adder_in_memory(ranks: Ranks, num_elements: int, dtype: torch.dtype, **_: bo
 def train_in_slices(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained:
     """Its dense sums are in memory: an all-reduce adds them up in another order, and rounds otherwise."""
     in_slices = mock.patch("sharding.planner.slice_size.SLICE_BYTES", SLICE_BYTES)
-    with in_slices, mock.patch("sharding.comm.gradient_buffer.make_adder", adder_in_memory):
+    with in_slices, mock.patch("sharding.comm.gradient_buffer.make_all_reducer", adder_in_memory):
         return train(ranks, setting, batches)
 
 

@@ -11,6 +11,6 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "own" and not has_own_operators():
         pytest.skip("the operators are not built here")
     if request.param == "plain":
-        for module in ("dlrm.native", "dlrm.gradient_stats.squares"):
+        for module in ("dlrm.native", "dlrm.gradient_stats.exact"):
             monkeypatch.setattr(f"{module}.has_own_operators", lambda: False)
     return request.param

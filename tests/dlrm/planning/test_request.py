@@ -102,7 +102,7 @@ def test_a_plan_that_does_not_hold_is_no_plan(monkeypatch: pytest.MonkeyPatch):
         last = replace(plan.tables[-1], blocks=plan.tables[-1].blocks[:-1])
         return replace(plan, tables=(*plan.tables[:-1], last))
 
-    monkeypatch.setattr("dlrm.planning.request.plan_of", without_its_last_block)
+    monkeypatch.setattr("dlrm.planning.request.make_plan", without_its_last_block)
     with pytest.raises(UnsoundPlanError, match="b: its blocks have 0 cells"):
         planned(resolve(parse_job({"data": {"format": "synthetic"}})), TABLES, 13, HERE)
 
