@@ -1,6 +1,6 @@
 """Checks how docstrings begin: `python .ci/docstrings.py [FILE OR DIRECTORY...]`, by default the whole product.
 
-A function's docstring begins with a verb ("Return", "Write"), or with "Whether" where it answers with a bool, so that it
+A function's docstring begins with a verb ("Return", "Write"), or with "Whether" where it returns a bool, so that it
 can be read alone. That of a class, a module, a field or a constant begins with a noun phrase that has its head in it
 ("Learning rate of …"), never with a preposition or a pronoun that leans on the name ("Of …", "What …", "Where …").
 Exit code 1 where a docstring does not; each is a line with its place and its beginning.
@@ -9,11 +9,15 @@ Exit code 1 where a docstring does not; each is a line with its place and its be
 import ast
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 PACKAGES = ("service", "dlrm", "sharding", "hostinfo", "benchmarks")
 LEANING = frozenset(
-    ["Of", "What", "Which", "Where", "When", "Whose", "Who", "That", "Those", "These", "This", "It", "They", "Its", "How", "Why", "By", "With", "Without", "From", "In", "Into", "On", "Over", "At", "For", "To", "As", "So", "Such", "Like", "If", "None", "Nothing", "Behind", "Before", "After", "Beside", "Between", "Beyond", "Or", "And", "But", "Same"]
+    """
+    Of What Which Where When Whose Who That Those These This It They Its How Why By With Without From In Into On Over At
+    For To As So Such Like If None Nothing Behind Before After Beside Between Beyond Or And But Same
+    """.split()  # noqa: SIM905
 )
 """Words that lean on what stands elsewhere."""
 VERBS = frozenset((Path(__file__).parent / "docstring_verbs.txt").read_text().split())
@@ -39,7 +43,7 @@ def _findings_in_fields(node: ast.Module | ast.ClassDef) -> Iterator[tuple[int, 
     bodies = [node.body]
     bodies += [part.body for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
     for body in bodies:
-        for before, part in zip(body, body[1:], strict=False):
+        for before, part in pairwise(body):
             if not isinstance(before, ast.Assign | ast.AnnAssign):
                 continue
             if (
@@ -81,7 +85,7 @@ def main() -> int:
     for place in places:
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             for line, beginning in findings_in(path.read_text()):
-                print(f"{path}:{line}: {beginning}")
+                print(f"{path}:{line}: {beginning}")  # noqa: T201
                 num_findings += 1
     return 1 if num_findings else 0
 
