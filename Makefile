@@ -28,11 +28,12 @@ test-all: $(READY) ## The slow tests too
 soak: $(READY) ## The long tests
 	$(BIN)/pytest -m soak
 
-lint: $(READY) ## Style, formatting, types and the direction of imports
+lint: $(READY) ## Style, formatting, types, the direction of imports, how docstrings begin
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/docstrings.py
 
 serve: $(READY) ## Serve on loopback, state in .dlrm/; the sign-in link is printed
 	@$(BIN)/dlrm serve

@@ -8,7 +8,7 @@ from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 NVIDIA_SMI_SECONDS = 10.0
-"""How long the driver may take to answer; without an answer there are no GPUs."""
+"""Seconds that the driver has to answer; without an answer there are no GPUs."""
 
 
 def num_cores() -> int:

@@ -1,17 +1,10 @@
 """Ids of many bags in one flat array, as TorchRec's KeyedJaggedTensor holds them. Imports neither numpy nor torch."""
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-
-class HasShape(Protocol):
-    """An array of numpy or a tensor of torch."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
-Array = TypeVar("Array", bound=HasShape)
+Array = TypeVar("Array")
+"""An array of numpy or a tensor of torch."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +19,3 @@ class JaggedIds(Generic[Array]):
     """[sum of lengths] int64, row numbers of the tables; feature by feature, sample by sample."""
     lengths: Array
     """[F, n] int32, number of ids in each bag."""
-
-    @property
-    def num_features(self) -> int:
-        """F"""
-        return self.lengths.shape[0]
-
-    @property
-    def num_samples(self) -> int:
-        """n; for one rank's share of a batch b."""
-        return self.lengths.shape[1]

@@ -1,4 +1,4 @@
-"""Rows of a click log, and where they come from."""
+"""Rows of a click log, and the interface of their sources."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sharding.jagged import JaggedIds
 
 @dataclass(frozen=True)
 class Feature:
-    """A categorical feature: its ids are the rows 0 to num_ids - 1 of its table."""
+    """A categorical feature: its ids are the row numbers 0 to num_ids - 1 of its table."""
 
     name: str
     num_ids: int
@@ -22,14 +22,14 @@ class Feature:
 
 @dataclass(frozen=True)
 class DataSchema:
-    """What every row holds beside its label: N dense features and F categorical ones."""
+    """Features of every row, besides its label: N dense and F categorical ones."""
 
     num_dense: int
     features: tuple[Feature, ...]
 
 
 NumpyIds = JaggedIds[NDArray[Any]]
-"""Ids of rows as arrays of numpy."""
+"""Ids of rows as numpy arrays."""
 
 
 def single_ids(matrix: NDArray[np.int64]) -> NumpyIds:
@@ -38,16 +38,16 @@ def single_ids(matrix: NDArray[np.int64]) -> NumpyIds:
 
 
 def pad_with_empty_bags(ids: NumpyIds, num_empty: int) -> NumpyIds:
-    """Add `num_empty` samples of empty bags behind the others; nothing is copied where there are none to add."""
+    """Append `num_empty` samples with empty bags; return `ids` itself, uncopied, where there are none to add."""
     if num_empty == 0:
         return ids
     return JaggedIds(ids.values, np.pad(ids.lengths, [(0, 0), (0, num_empty)]))
 
 
 def split_ids(ids: NumpyIds, num_samples: int) -> Iterator[NumpyIds]:
-    """Cut ids into pieces of `num_samples` samples, of which the last may be short."""
+    """Yield the ids in pieces of `num_samples` samples; the last piece may be shorter."""
     ends = np.cumsum(ids.lengths, axis=None, dtype=np.int64).reshape(ids.lengths.shape)
-    for start in range(0, ids.num_samples, num_samples):
+    for start in range(0, ids.lengths.shape[1], num_samples):
         lengths = ids.lengths[:, start : start + num_samples]
         first, last = ends[:, start] - lengths[:, 0], ends[:, start + lengths.shape[1] - 1]
         values = [ids.values[begin:end] for begin, end in zip(first, last, strict=True)]
@@ -56,15 +56,15 @@ def split_ids(ids: NumpyIds, num_samples: int) -> Iterator[NumpyIds]:
 
 @dataclass(frozen=True)
 class Rows:
-    """n rows."""
+    """n rows, encoded as a model reads them."""
 
     labels: NDArray[np.float32]
-    """[n], 0 or 1."""
+    """[n] labels, 0 or 1."""
     dense: NDArray[np.float32]
-    """[n, N], finite."""
+    """[n, N] dense features, finite."""
     ids: NumpyIds
     weights: NDArray[np.float32] | None = None
-    """[n], how much each counts, at least 0; None: all the same."""
+    """[n] weights of the rows, at least 0; None where all rows have the same weight."""
 
     @property
     def num_rows(self) -> int:
@@ -72,11 +72,11 @@ class Rows:
 
     @property
     def id_matrix(self) -> NDArray[np.int64]:
-        """[F, n], where every bag holds one id; ValueError where one does not."""
+        """[F, n] ids. Raises ValueError where a bag does not hold exactly one id."""
         return self.ids.values.reshape(self.ids.lengths.shape)
 
     def pieces(self, num_rows: int) -> "Iterator[Rows]":
-        """The same in pieces of `num_rows` rows, of which the last may be short."""
+        """Yield the rows in pieces of `num_rows` rows; the last piece may be shorter."""
         starts = range(0, self.num_rows, num_rows)
         for start, ids in zip(starts, split_ids(self.ids, num_rows), strict=True):
             piece = slice(start, start + num_rows)
@@ -86,7 +86,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Runs:
-    """Rows [starts[i], stops[i]) of a source, ascending."""
+    """Ranges of row numbers [starts[i], stops[i]), ascending."""
 
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
@@ -103,29 +103,29 @@ class RowSource(Protocol):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row where it is stored, on average."""
+        """Average bytes of a stored row."""
         ...
 
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
-        """The rows of these numbers [n], each within 0 to num_rows - 1, in this order; repeats are fine."""
+        """Read the rows with these numbers [n], each within 0 to num_rows - 1, in this order; repeats are allowed."""
         ...
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
-        """A hint: rows of `now` are read from now on, in any order, then those of `soon`; others not for a while."""
+        """Accept a hint: the rows of `now` are read next, in any order, then those of `soon`, others later."""
         ...
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        """The probabilities [n] that the labels were drawn with; None where nobody knows them."""
+        """Return the probabilities [n] that the labels were drawn with; None where they are not known."""
         ...
 
 
 @dataclass(frozen=True)
 class Subset:
-    """Some rows of a source, numbered anew from 0."""
+    """A part of the rows of a source, renumbered from 0."""
 
     source: RowSource
     row_numbers: NDArray[np.int64]
-    """[num_rows], numbers in `source`."""
+    """[num_rows] numbers of the rows in `source`."""
 
     @property
     def num_rows(self) -> int:
@@ -143,7 +143,7 @@ class Subset:
         return self.source.read(self.row_numbers[row_numbers])
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
-        """Nothing: where these rows lie in `source` nobody has looked."""
+        """Ignore the hint: ranges of these rows are not ranges in `source`."""
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
         return self.source.best_probabilities(self.row_numbers[row_numbers])

@@ -1,4 +1,4 @@
-"""Which batch a model can use, from the noise scale of its gradient: time against data.
+"""Advice on the batch from the noise scale of the gradient: time against data.
 
 A run with batch B needs S steps and E = S B samples to come equally far. Where B_noise is the noise scale,
 S / Smin = 1 + B_noise / B and E / Emin = 1 + B / B_noise, and so (S / Smin - 1) (E / Emin - 1) = 1: McCandlish et al.
@@ -20,11 +20,15 @@ MAX_SPREAD = 4.0
 """Factor from the lower to the upper bound of a noise scale, above which it is no advice."""
 
 EXPONENTS = (-4, -2, 0, 2, 4)
-"""Of two: the batches that are compared, as multiples of the largest useful one; and this run's, halved and doubled."""
+"""Exponents of two: batches in the table, as multiples of the largest useful one. This run's own is there too,
+halved and doubled."""
 
 
 def largest_useful_batch(noise_scale: float) -> int:
-    """The power of two nearest `noise_scale`, both in samples, within what a batch may be. noise_scale: above 0."""
+    """Return the power of two nearest `noise_scale`, both in samples, within the range of a batch.
+
+    noise_scale: above 0.
+    """
     exponent = round(math.log2(min(noise_scale, LARGEST_BATCH)))
     return 2 ** max(exponent, 0)
 

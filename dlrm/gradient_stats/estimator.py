@@ -1,4 +1,4 @@
-"""What the dense pass asks of an estimator of moments, and which samples of a batch a rank has."""
+"""Interface of estimators of moments to the dense pass, and the samples of a batch that a rank has."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Share:
     is_short: bool = False
     """Whether this is the short batch at the end of a run, which is not measured."""
     halves: BlockHalves | None = None
-    """How the GLOBAL batch draws on the blocks of the data; None where it draws on all of them."""
+    """Blocks of the data that the GLOBAL batch draws on; None where it draws on all of them."""
 
     def num_among_first(self, count: int) -> int:
         """Count the samples of this share among the first `count` of the global batch."""

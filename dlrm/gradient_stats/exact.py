@@ -9,8 +9,7 @@ from torch import nn
 from dlrm.config import MomentsConfig
 from dlrm.gradient_stats.estimator import MeasuringEstimator, Run, Share
 from dlrm.gradient_stats.moments import Moments
-from dlrm.model.mlp import Linear
-from dlrm.model.products import has_own_products, weight_gradient
+from dlrm.model.mlp import Linear, has_own_products, weight_gradient
 from dlrm.native import has_own_operators
 from sharding.comm.gradient_buffer import GradientBuffer
 
@@ -36,7 +35,7 @@ class ExactMoments(MeasuringEstimator):
         is_bf16: bool,
         has_halves: bool = False,
     ) -> None:
-        """Hook into the linear layers of `model`, whose parameters are those of `gradients`.
+        """Register hooks on the linear layers of `model`, whose parameters are those of `gradients`.
 
         Others: as for `MeasuringEstimator`. Raises ValueError for a parameter that no linear layer has.
         """

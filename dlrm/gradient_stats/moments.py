@@ -7,7 +7,7 @@ import torch
 from dlrm.native import fits_own_fp32
 
 MIN_VARIANCE_SHARE = 2.0**-20
-"""Least variance of an element, as a share of its mean square: below it fp32 differences are rounding."""
+"""Least variance of an element, as a share of its mean square: smaller differences are fp32 rounding."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class HalfMean:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of every element of the dense parameters, over the samples of one global batch."""
+    """Moments of every element of the dense parameters, over the samples of one global batch."""
 
     mean: torch.Tensor
     """g [P], of the gradients of all samples."""
@@ -43,10 +43,13 @@ class Moments:
     num_compared: int
     """k, at least 2: those samples, or groups with a sample in them."""
     first_half: HalfMean | None = None
-    """None where the batch draws on all blocks of the data alike."""
+    """Mean gradient of the first half; None where the batch draws on all blocks of the data."""
 
     def variance(self) -> torch.Tensor:
-        """[P] Of the gradients of single samples, unbiased but for the least one; 0 where no gradient was seen."""
+        """Compute the variance [P] of the gradients of single samples, 0 where no gradient was seen.
+
+        Unbiased, except that it is at least `MIN_VARIANCE_SHARE` of the mean square.
+        """
         variance = torch.addcmul(self.mean_square, self.measured_mean, self.measured_mean, value=-1.0)
         least = self.mean_square * MIN_VARIANCE_SHARE
         return torch.maximum(variance, least, out=least).mul_(self.per_sample_scale)
@@ -77,7 +80,7 @@ class Moments:
         return traces.tolist(), true_norms.tolist()
 
     def _products(self, half: HalfMean, squared_norms: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-        """[parts] g_1 g_2, of the means of the first half and of the rest.
+        """Compute g_1 g_2 [parts], the product of the means of the first half and of the rest.
 
         With d = g_1 - g and a the first half's share of the samples, g_1 = g + d and g_2 = g - a / (1 - a) d, so that
         g_1 g_2 = |g|^2 + (1 - a / (1 - a)) g d - a / (1 - a) |d|^2, whose last two terms are small.
@@ -94,11 +97,11 @@ class Moments:
 
     @property
     def per_sample_scale(self) -> float:
-        """m / (k - 1): what makes a mean of squared deviations a variance of single samples."""
+        """m / (k - 1), the factor from a mean of squared deviations to the variance of single samples."""
         return self.num_measured / (self.num_compared - 1)
 
     def _sums(self, sizes: list[int]) -> torch.Tensor:
-        """[3, parts] of s, g^2 and the measured mean's square, as float64."""
+        """Sum s, g^2 and the measured mean's square over each part: [3, parts] float64."""
         if fits_own_fp32(self.mean):
             return torch.ops.dlrm_dense.moment_sums(self.mean_square, self.mean, self.measured_mean, sizes)
         squares = torch.stack([part.sum(dtype=torch.float64) for part in self.mean_square.split(sizes)])

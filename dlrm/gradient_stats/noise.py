@@ -1,4 +1,4 @@
-"""The noise scale of the dense gradient over a run, smoothed."""
+"""Noise scale of the dense gradient, averaged over a run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from dlrm.gradient_stats.moments import Moments
 
 RECENCY = 2
-"""Exponent of the weight of a measurement: the i-th has i (i + 1), about i^2, so that half of all weight lies on the
-last fifth. Single steps say little, and the noise scale grows while a model learns."""
+"""Exponent of the weight of a measurement: the i-th has weight i (i + 1), about i^2, so that half of all weight is on
+the last fifth. A single step says little, and the noise scale grows while a model learns."""
 MIN_MEASUREMENTS = 20
-"""Measurements, before anybody is to go by them; fewer do not tell their own spread."""
+"""Number of measurements below which nothing is concluded: fewer do not show their own scatter."""
 NORMAL_QUANTILE = 1.96
 """Standard errors on each side of an interval that holds a normal variable's mean in 95 of 100 cases."""
 
 
 @dataclass(frozen=True)
 class StepNoise:
-    """What one step says, without bias, by layer of the dense part."""
+    """Unbiased estimates of one step, by layer of the dense part."""
 
     traces: Mapping[str, float]
     """tr(Sigma), Sigma the covariance of the gradients of single samples."""
@@ -32,22 +32,22 @@ class StepNoise:
 
 @dataclass(frozen=True)
 class NoiseInterval:
-    """What is known of a noise scale, in samples."""
+    """Noise scale with its 95 % confidence bounds, in samples."""
 
     low: float
     value: float
     high: float
-    """The true one lies between `low` and `high` in about 95 of 100 runs; infinite where the noise hides the gradient,
-    so that nothing bounds it from above."""
+    """Upper bound: the true value is between `low` and `high` in about 95 of 100 runs. Infinite where the noise
+    hides the gradient."""
 
     @property
     def spread(self) -> float:
-        """By what factor `high` is above `low`; infinite where nothing bounds one of them."""
+        """Factor from `low` to `high`; infinite where one of them is no bound."""
         return self.high / self.low if self.low > 0 else math.inf
 
 
 class Spread(BaseModel):
-    """How measurements of all layers together scatter: weighted means of squares of tr(Sigma) and |G|^2."""
+    """Scatter of the measurements of all layers together: weighted means of squares of tr(Sigma) and |G|^2."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -56,10 +56,10 @@ class Spread(BaseModel):
     trace_squares: float = 0.0
     norm_squares: float = 0.0
     products: float = 0.0
-    """Of tr(Sigma) and |G|^2."""
+    """Weighted mean of the product of tr(Sigma) and |G|^2."""
 
     def add(self, trace: float, norm: float, weight: float) -> None:
-        """Take in one measurement. weight: of it, beside 1 - weight of those before."""
+        """Add one measurement. weight: its share of the mean; all earlier ones together have 1 - weight."""
         self.weight_squares = (1 - weight) ** 2 * self.weight_squares + weight**2
         self.trace_squares += weight * (trace**2 - self.trace_squares)
         self.norm_squares += weight * (norm**2 - self.norm_squares)
@@ -107,14 +107,14 @@ class NoiseState(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     num_measured: int = 0
-    """Measurements, of a step each."""
+    """Number of measurements, one step each."""
     traces: dict[str, float] = {}
     squared_norms: dict[str, float] = {}
     spread: Spread | None = None
-    """None before the first measurement, and where a run goes on that began before this was kept."""
+    """Scatter of the measurements; None before the first one, and in checkpoints that did not have it yet."""
 
     def add(self, step: StepNoise) -> None:
-        """Take in one measurement, of a full batch."""
+        """Add the measurement of a full batch."""
         if self.spread is None:
             # What an earlier version averaged does not say how it scatters.
             self.num_measured, self.traces, self.squared_norms, self.spread = 0, {}, {}, Spread()
@@ -147,11 +147,12 @@ class NoiseState(BaseModel):
 
 
 class LayerNoise:
-    """Splits moments by layer: parameters that one module holds are of one layer."""
+    """Estimates the noise of each layer; all parameters of one module are one layer."""
 
     def __init__(self, named_sizes: Sequence[tuple[str, int]]) -> None:
-        """named_sizes: name and number of elements of each parameter, in the order of the moments, in which those of a
-        layer follow each other."""
+        """Group parameters by layer. named_sizes: name and number of elements of each parameter, in the order of the
+        moments; those of a layer follow each other.
+        """
         self._sizes: dict[str, int] = {}
         for name, size in named_sizes:
             layer = name.rpartition(".")[0]
@@ -159,7 +160,7 @@ class LayerNoise:
 
     @property
     def sizes(self) -> list[int]:
-        """Elements of each layer, in their order."""
+        """Number of elements of each layer, in their order."""
         return list(self._sizes.values())
 
     def __call__(self, moments: "Moments") -> StepNoise | None:

@@ -10,7 +10,7 @@ _ARCHITECTURES = {"dlrm": DLRM, "dcn_v2": DCNv2}
 
 
 def make_dense_part(config: ModelConfig, num_dense: int, num_features: int, seed: int) -> nn.Module:
-    """All of a model that is not an embedding table: dense [c, N], pooled [c, F, D] -> logits [c].
+    """Make the dense part of a model, which maps dense [c, N] and pooled [c, F, D] to logits [c].
 
     num_dense: N. num_features: F; one of the two may be 0, and what interacts then are the others. Every parameter is
     one of an `nn.Linear` that is called once, with one row a sample. The initial weights are a function of `seed` and

@@ -1,7 +1,12 @@
-"""Multilayer perceptrons: linear layers with their ReLU, and how their weights begin."""
+"""Multilayer perceptrons: linear layers with their ReLU, their initial weights, and their matrix products.
+
+On a CPU products are made by the faster of the two libraries that torch brings. Which one it is depends on the
+processor and the dtype alone, never on a measurement: all ranks, and all attempts of a run, round alike.
+"""
 
 import itertools
 import math
+import platform
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +16,17 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
-from dlrm.model.products import has_own_products, input_gradient, linear, weight_gradient
+
+_onednn_linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+"""The product that torch's compiler calls for a linear layer. `torch.nn.functional.linear` takes MKL for fp32, which
+uses half of the vector units of an AMD processor."""
+_HAS_ONEDNN = _onednn_linear is not None and platform.machine() in ("x86_64", "AMD64")
+_NARROW = 32
+"""Inputs of a layer below which the gradient of its weights is faster computed transposed."""
+_TILE_COLUMNS = 32
+"""bf16 elements in a row of one of AMX's tiles."""
+_HAS_AMX = torch.cpu._is_amx_tile_supported()
+"""Whether oneDNN may multiply bf16 matrices by tiles on this processor."""
 
 
 class Linear(nn.Linear):
@@ -73,7 +88,7 @@ def draw_bias(layer: nn.Linear, generator: torch.Generator) -> None:
 
 
 class _OwnLinear(torch.autograd.Function):
-    """A linear layer with its ReLU by the products of `dlrm.model.products`."""
+    """A linear layer with its ReLU by the own products."""
 
     @staticmethod
     def forward(
@@ -111,3 +126,46 @@ class _OwnLinear(torch.autograd.Function):
             None,
             None,
         )
+
+
+def has_own_products(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the products below take such matrices."""
+    if device.type != "cpu" or not _HAS_ONEDNN:
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Multiply [c, m] by [n, m] transposed, and add [n]: [c, n]. Knows nothing of autograd."""
+    assert _onednn_linear is not None, "has_own_products was asked"
+    if inputs.dtype == torch.bfloat16 and _HAS_AMX:
+        inputs, weight = pad_to_tiles(inputs), pad_to_tiles(weight)
+    return _onednn_linear(inputs, weight, bias, "none", [], "")
+
+
+def pad_to_tiles(matrix: torch.Tensor) -> torch.Tensor:
+    """Append columns of zeros until AMX's tiles hold whole rows: an even number up to 32, above that a multiple of 32.
+
+    oneDNN 3.12 fills the last tile of a bf16 row with the beginning of the next row, and multiplies that by zeros: a
+    NaN there makes this row's product NaN too (oneDNN's issue 5717, mended after its release 3.13).
+    """
+    num_columns = matrix.shape[1]
+    num_missing = num_columns % 2 if num_columns <= _TILE_COLUMNS else -num_columns % _TILE_COLUMNS
+    return F.pad(matrix, (0, num_missing)) if num_missing else matrix
+
+
+def input_gradient(gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Multiply the gradient [c, n] of a layer's output by its weight [n, m]: the gradient [c, m] of its input."""
+    return linear(gradient, weight.t())
+
+
+def weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    """Multiply the gradient [c, n] of a layer's output by its input [c, m]: the gradient [n, m] of its weight."""
+    if inputs.dtype == torch.bfloat16:
+        # torch's own product is oneDNN's here. It transposes its first operand into tiles of its own, and fills them
+        # with zeros: no row is read beyond its end.
+        return gradient.t() @ inputs
+    if inputs.shape[1] < _NARROW:
+        return linear(inputs.t(), gradient.t()).t()
+    # Transposed beforehand: oneDNN loses more by the strides than the copy costs.
+    return linear(gradient.t().contiguous(), inputs.t())

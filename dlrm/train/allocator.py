@@ -1,4 +1,4 @@
-"""What the C library does with memory that is freed."""
+"""Settings of the C library's memory allocator."""
 
 import ctypes
 import sys

@@ -13,7 +13,7 @@ from sharding.jagged import JaggedIds
 
 @dataclass(frozen=True)
 class DeviceBatch:
-    """This rank's share of one global batch; rows of mask 0 fill up a short one and have no ids, label or weight."""
+    """Share of one global batch on this rank; rows of mask 0 fill up a short one and have no ids, label or weight."""
 
     index: int
     """Number of the global batch, counted from 0 through all epochs."""
@@ -30,7 +30,7 @@ class DeviceBatch:
     num_valid: int
     """Valid rows of the GLOBAL batch."""
     halves: BlockHalves | None = None
-    """How the GLOBAL batch draws on the blocks of the data; see `dlrm.data.batches.Batch`."""
+    """Blocks of the data that the GLOBAL batch draws on; see `dlrm.data.batches.Batch`."""
 
 
 def to_device(batch: Batch, device: torch.device) -> DeviceBatch:

@@ -19,9 +19,8 @@ from dlrm.optimizers import make_dense_optimizer
 from dlrm.planning.here import find_here
 from dlrm.planning.request import planned
 from dlrm.planning.sizes import tables_of
-from dlrm.train.dense_pass import DensePass
 from dlrm.train.profiler import PartClock
-from dlrm.train.step import TrainingStep
+from dlrm.train.step import DensePass, TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables, TableOptimizer, TransportError
@@ -45,9 +44,9 @@ class PlannedTables:
     """The plan of a run's tables, and what it is expected to take."""
 
     plan: Plan
-    """The plan; its tables are named as in models."""
+    """Plan whose tables are named as in models."""
     answer: PlanReport
-    """Its estimates; tables are named as their columns."""
+    """Estimates of the plan; tables are named as their columns."""
 
 
 def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
@@ -62,7 +61,7 @@ def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
 
 @dataclass(frozen=True)
 class TrainRows:
-    """What a training step needs to know of the training rows."""
+    """Facts about the training rows that a step needs."""
 
     num_rows: int
     mean_weight: float = 1.0

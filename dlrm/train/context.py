@@ -1,4 +1,4 @@
-"""What every part of a run needs to know."""
+"""The context of a run: what all its parts need."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class RunContext:
     resolved: ResolvedJob
     directory: RunDirectory
     profile: ProfileDirectory
-    """Where the profile of some steps goes, if somebody has asked for one."""
+    """Directory for the profile of some steps; it exists where the user has asked for one."""
     ranks: Ranks
     reporter: Reporter
     stop: StopRequest

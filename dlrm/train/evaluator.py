@@ -25,7 +25,7 @@ from sharding.embedding import ShardedTables
 MAX_SHARE_SIZE = 65_536
 """Samples of one evaluation batch on one rank, at most."""
 MIN_BATCH_SIZE = 16_384
-"""Of all ranks together: smaller ones take longer, and save little memory."""
+"""Samples of an evaluation batch over all ranks, at least: smaller ones take longer and save little memory."""
 
 
 class EvaluationStoppedError(Exception):
@@ -34,7 +34,7 @@ class EvaluationStoppedError(Exception):
 
 @dataclass(frozen=True)
 class Baselines:
-    """What the metrics are compared with: known before training, the same at every evaluation."""
+    """Metrics of trivial models, to compare with: the same at every evaluation."""
 
     constant_log_loss: float
     best_possible_auc: float | None
@@ -42,7 +42,7 @@ class Baselines:
 
 @dataclass(frozen=True)
 class Scored:
-    """All evaluation rows."""
+    """Scores of all evaluation rows."""
 
     logits: np.ndarray
     """[n] float32."""
@@ -63,8 +63,10 @@ class Evaluator:
         chunk_size: int,
         stop: StopRequest,
     ) -> None:
-        """share_size: of a training batch on one rank. One of evaluation is no larger, but for MIN_BATCH_SIZE: memory
-        that is enough for training is enough here."""
+        """Choose the size of evaluation batches. share_size: samples of a training batch on one rank.
+
+        An evaluation batch is no larger, except for MIN_BATCH_SIZE: memory that does for training does here.
+        """
         self._model = model
         self._tables = tables
         self._rows = dataset.evaluation
@@ -77,7 +79,10 @@ class Evaluator:
         self._baselines: Baselines | None = None
 
     def __call__(self, step: int) -> EvaluationReport:
-        """On the model after `step` batches. Raises DivergedError and EvaluationStoppedError, on all ranks."""
+        """Evaluate the model after `step` batches. Collective.
+
+        Raises DivergedError and EvaluationStoppedError, on all ranks.
+        """
         started = time.monotonic()
         gathered = self._gather(self._score())
         report = broadcast_from_rank0(self._ranks, gathered and self._report(gathered, step, started))
@@ -86,7 +91,7 @@ class Evaluator:
         return report
 
     def _report(self, gathered: Scored, step: int, started: float) -> EvaluationReport | None:
-        """None where a prediction is NaN."""
+        """Compute the metrics; None where a prediction is NaN."""
         if np.isnan(gathered.logits).any():
             return None
         metrics: BinaryMetrics = binary_metrics(gathered.labels, gathered.logits, gathered.weights)
@@ -105,7 +110,7 @@ class Evaluator:
 
     @torch.no_grad()
     def _score(self) -> torch.Tensor:
-        """[3, rows] This rank's logits, labels and weights; labels are NaN where a row only fills a batch.
+        """Score this rank's rows: [3, rows] of logits, labels and weights; the label of a padding row is NaN.
 
         Raises EvaluationStoppedError.
         """
@@ -129,7 +134,7 @@ class Evaluator:
         return torch.stack([torch.cat(logits), torch.cat(labels), torch.cat(weights)])
 
     def _gather(self, mine: torch.Tensor) -> Scored | None:
-        """Valid rows of all ranks, on rank 0."""
+        """Gather the valid rows of all ranks on rank 0; None on the others."""
         is_first = self._ranks.rank == 0
         all_ranks = [torch.empty_like(mine) for _ in range(self._ranks.world_size)] if is_first else None
         dist.gather(mine, all_ranks, dst=0, group=self._ranks.dense_group)
@@ -149,13 +154,13 @@ class Evaluator:
 
 
 def _share_size(num_rows: int, world_size: int, train_share_size: int) -> int:
-    """Samples of one evaluation batch on one rank."""
+    """Choose the samples of one evaluation batch on one rank."""
     wanted = max(train_share_size, math.ceil(MIN_BATCH_SIZE / world_size))
     return min(math.ceil(num_rows / world_size), wanted, MAX_SHARE_SIZE)
 
 
 def best_possible_auc(rows: RowSource) -> float | None:
-    """AUC of the probabilities that the labels were drawn with; None where nobody knows them."""
+    """Compute the AUC of the probabilities that the labels were drawn with; None where they are not known."""
     labels: list[np.ndarray] = []
     probabilities: list[np.ndarray] = []
     for start in range(0, rows.num_rows, MAX_SHARE_SIZE):

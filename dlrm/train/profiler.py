@@ -1,4 +1,4 @@
-"""Where the time of a step goes: some steps of a real run, traced on every rank."""
+"""Profile of some steps of a real run, on every rank; and the clock of a step's parts."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ from dlrm.record import OperatorTime, ProfileDirectory, StepProfile
 
 NUM_STEPS = 3
 NUM_WARM_UP_STEPS = 5
-"""Before those: memory is allocated, and what is built once is built."""
+"""Steps before the profiled ones: memory is allocated in them, and what is built once is built."""
 NUM_OPERATORS = 20
 
 log = logging.getLogger(__name__)

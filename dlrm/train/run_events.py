@@ -1,4 +1,4 @@
-"""What a run tells of itself before it trains, and of its batch when it is over."""
+"""Events of a whole run: its data and plan before it trains, the advice on its batch when it is over."""
 
 import math
 from collections import Counter
@@ -17,11 +17,11 @@ from dlrm.train.profiler import PartClock
 from sharding.planner.report import PlanReport
 
 FEW_STEPS = 30
-"""A run of fewer hardly leaves its warm-up."""
+"""Steps below which a run hardly leaves its warm-up, and warns."""
 
 
 def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
-    """What was loaded, and which rank gets which tables."""
+    """Report what was loaded, and which rank has which tables."""
     reporter.event(
         "data_loaded",
         f"{dataset.train.num_rows:,} training rows, {dataset.evaluation.num_rows:,} evaluation rows, "
@@ -39,7 +39,7 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
 
 
 def report_plan(reporter: Reporter, plan: PlanReport) -> None:
-    """Tables by the names of their columns; bytes by rank, and of the memory that some or all ranks share."""
+    """Report a plan: tables by the names of their columns, bytes by rank and of the memory that ranks share."""
     reporter.event(
         PLAN,
         f"{_types_in_words(plan)}; the largest rank holds {plan.imbalance_of_bytes:.2f} times the mean",
@@ -85,13 +85,13 @@ def report_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows
 
 
 def report_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:
-    """What the document made of itself that its author may not expect."""
+    """Report what follows from the job document and its author may not expect."""
     for warning in resolved.warnings:
         reporter.event(warning.name, warning.message)
 
 
 def report_step_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> None:
-    """Where the time of this attempt's steps went, on this rank; a plan's estimate is held against it."""
+    """Report the seconds of a step by part on this rank, which a plan's estimate is compared with."""
     if not num_steps:
         return
     seconds = {part: total / num_steps for part, total in clock.seconds.items()}

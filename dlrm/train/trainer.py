@@ -41,7 +41,7 @@ class Trainer:
     ranks: Ranks
     progress: Progress
     batches: Iterable[Batch]
-    """This rank's shares of the batches behind `progress.step`."""
+    """Shares of this rank of the batches after `progress.step`."""
     evaluation_steps: frozenset[int]
     """Steps after which the model is evaluated."""
     target_auc: float | None

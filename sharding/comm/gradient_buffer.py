@@ -143,7 +143,7 @@ class SharedMemoryAllReduce:
         return _SharedMemoryWork(barrier, [self.buffer[part] for part in parts], self._summed_parts)
 
     def _part_size(self, num_elements: int, dtype: torch.dtype) -> int:
-        """Elements of one rank's part: whole cache lines, so that no two ranks write the same one."""
+        """Count the elements of one rank's part: whole cache lines, so that no two ranks write the same one."""
         line = CACHE_LINE_BYTES // dtype.itemsize
         return -(-num_elements // (line * self._ranks.world_size)) * line
 

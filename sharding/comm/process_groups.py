@@ -15,7 +15,7 @@ COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 
 @dataclass(frozen=True)
 class Ranks:
-    """This rank and its process groups."""
+    """Number of this rank and its process groups."""
 
     rank: int
     world_size: int

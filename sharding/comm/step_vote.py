@@ -10,7 +10,7 @@ from sharding.comm.process_groups import Ranks
 
 @dataclass(frozen=True)
 class StepVote:
-    """What one rank wants to happen after a step."""
+    """Wishes of one rank for the time after a step."""
 
     is_stop_requested: bool = False
     """Whether this rank was asked to stop. One such vote stops all ranks."""

@@ -11,7 +11,7 @@ EPS = 1e-8
 
 @dataclass(frozen=True)
 class TableOptimizer:
-    """How the rows of tables move.
+    """Optimizer of the tables' rows.
 
     Both Adagrads sum squared gradients: `rowwise_adagrad` the mean over a row's columns, `adagrad` each element.
     """

@@ -13,12 +13,12 @@ from sharding.jagged import JaggedIds
 
 @dataclass(frozen=True)
 class InputDistOutput:
-    """What this rank looks up: for each of its shards the bags of all ranks' samples."""
+    """Ids that this rank looks up: for each of its shards the bags of all ranks' samples."""
 
     ids: list[torch.Tensor]
     """Ids of every source rank: [n] int64, rows of this rank's shards, shard by shard, sample by sample."""
     offsets: list[torch.Tensor]
-    """Where bags begin in the ids of every source rank: [shards * b + 1] int64."""
+    """Offsets of bags in the ids of every source rank: [shards * b + 1] int64."""
     num_samples: int
     """b, the same on every rank."""
 
@@ -41,7 +41,7 @@ def all_to_all_ids(
 
     specs: shards of every rank. group: used by nobody else meanwhile.
     """
-    rank, size = group.rank(), ids.num_samples
+    rank, size = group.rank(), ids.lengths.shape[1]
     selection = _Selection(ids)
     to_send = [[selection.of_shard(spec) for spec in of_rank] for of_rank in specs]
     lengths = _all_to_all(
@@ -67,7 +67,7 @@ def all_to_all_ids(
 
 @dataclass(frozen=True)
 class _ShardIds:
-    """What one shard gets of a share."""
+    """Ids of a share that one shard holds."""
 
     lengths: torch.Tensor
     """[b]"""

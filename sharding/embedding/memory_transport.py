@@ -35,7 +35,7 @@ class _VisibleShard:
 
 
 class SharedBatchBuffer:
-    """What the other ranks need of one rank for their updates: offsets of its bags, gradients, ids.
+    """Offsets of bags, gradients and ids of one rank, which the other ranks need for their updates.
 
     Lies in one shared buffer, ids last, since their number changes from batch to batch. Its rank writes it between the
     lookup and the vote of a step; all ranks read it between the vote and the end of the update.
@@ -106,23 +106,25 @@ class MemoryTransport:
     def lookup(self, handle: ReadyIds, learning_rate: float) -> "_PooledShare":  # noqa: ARG002
         """Prepare to read chunks; see `Transport.lookup`. Collective where gradients are wanted."""
         ids = handle.ids
+        num_samples = ids.lengths.shape[1]
         if not torch.is_grad_enabled():
-            return _PooledShare(self._visible_shards, ids.values, offsets_of(ids.lengths), ids.num_samples)
+            return _PooledShare(self._visible_shards, ids.values, offsets_of(ids.lengths), num_samples)
         buffers = self._batch_buffers_for(ids)
         own = buffers[self._ranks.rank]
         own.write_ids(ids)
         update = _FusedUpdate(self._features, self.shards, buffers, self._optimizer, self._ranks)
-        return _PooledShare(self._visible_shards, own.ids(), own.offsets, ids.num_samples, update)
+        return _PooledShare(self._visible_shards, own.ids(), own.offsets, num_samples, update)
 
     def _batch_buffers_for(self, ids: JaggedIds[torch.Tensor]) -> list[SharedBatchBuffer]:
         """Return one buffer of every rank, made anew where the share has another size than the last one."""
-        if self._batch_buffers is None or self._batch_buffers[0].num_samples != ids.num_samples:
+        num_features, num_samples = ids.lengths.shape
+        if self._batch_buffers is None or self._batch_buffers[0].num_samples != num_samples:
             self._batch_buffers = None
-            shape = (len(self._features), ids.num_samples, self._dim)
-            own_bytes = SharedBatchBuffer.num_bytes(ids.num_features, shape, self._gradient_dtype) + ids.values.nbytes
+            shape = (len(self._features), num_samples, self._dim)
+            own_bytes = SharedBatchBuffer.num_bytes(num_features, shape, self._gradient_dtype) + ids.values.nbytes
             buffers = share_buffers(self._ranks.table_group, own_bytes)
             self._batch_buffers = [
-                SharedBatchBuffer(buffer, ids.num_features, shape, self._gradient_dtype) for buffer in buffers
+                SharedBatchBuffer(buffer, num_features, shape, self._gradient_dtype) for buffer in buffers
             ]
         return self._batch_buffers
 

@@ -57,7 +57,7 @@ class NetworkTransport:
             output = self._id_thread.submit(lambda: all_to_all_ids(ids, self._specs, self._ranks.ids_group))
         else:
             output = self._exchange_on_stream(self._stream, ids)
-        return NetworkInputDist(ids.num_samples, output)
+        return NetworkInputDist(ids.lengths.shape[1], output)
 
     def lookup(self, handle: NetworkInputDist, learning_rate: float) -> "_PooledShare":
         """Look up rows for all ranks, and start the first output dists; see `Transport.lookup`. Collective."""
@@ -97,7 +97,7 @@ class _ShardColumns:
 
 @dataclass(frozen=True)
 class _OutputLayout:
-    """What arrives of a sample: rank by rank, the columns of its shards side by side."""
+    """Layout of the columns that arrive of a sample: rank by rank, those of its shards side by side."""
 
     shards: list[_ShardColumns]
     """Shards of all ranks. Of those with the same columns the one of the first rows comes first: the others are added

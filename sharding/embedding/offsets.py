@@ -1,4 +1,4 @@
-"""Where bags begin in a flat array of ids."""
+"""Offsets of bags in a flat array of ids."""
 
 import torch
 

@@ -11,7 +11,7 @@ from sharding.planner import Block, Plan, Table
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """Which block of which table a shard holds."""
+    """Block of a table that a shard holds."""
 
     feature: int
     """Number of the table, and of the feature that reads it."""

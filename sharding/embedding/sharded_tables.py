@@ -181,7 +181,7 @@ class PooledBatch:
             share.discard()
 
     def _num_ids(self, start: int, end: int) -> torch.Tensor:
-        """[c, F, 1] number of ids that each sum is divided by; 1 for an empty bag, whose sum is zero."""
+        """Count the ids [c, F, 1] that each sum is divided by; 1 for an empty bag, whose sum is zero."""
         assert self._lengths is not None, "the caller wants means"
         return self._lengths[:, start:end].t().clamp(min=1).unsqueeze(2)
 

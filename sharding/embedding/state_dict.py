@@ -12,7 +12,7 @@ from sharding.embedding.shard import Shard
 from sharding.planner import Block, Plan, TablePlan
 
 TableState = dict[str, dict[str, torch.Tensor | ShardedTensor]]
-"""By "weights" and "optimizer", then by the table's name."""
+"""Tensors by "weights" and "optimizer", then by the table's name."""
 
 
 def table_state(plan: Plan, shards: list[Shard], optimizer: TableOptimizer, group: ProcessGroup) -> TableState:

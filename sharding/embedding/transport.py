@@ -1,4 +1,4 @@
-"""What a transport between ranks and embedding tables must offer.
+"""Interface of the transports between ranks and embedding tables.
 
 The life of a batch, in the words of TorchRec: input dist (ids go to the ranks that own their rows), lookup (rows are
 read and pooled), output dist (pooled embeddings come to the ranks of their samples), and back: the gradient of the

@@ -10,13 +10,13 @@ TABLES = Path(__file__).parent
 
 
 def load_library(name: str, directory: Path = TABLES) -> bool:
-    """Make the operators of `_name.so` in `directory` known to torch; says whether they are."""
+    """Register the operators of `_name.so` in `directory` with torch, and return whether they are there."""
     return why_not(name, directory) is None
 
 
 @cache
 def why_not(name: str, directory: Path = TABLES) -> str | None:
-    """Why `load_library` says no, and what to do; None where the operators can be used."""
+    """Say why the operators cannot be used, and what to do; None where they can."""
     # Late: whether they are built is asked where no torch is, too.
     import torch
 
@@ -31,7 +31,10 @@ def why_not(name: str, directory: Path = TABLES) -> str | None:
 
 
 def why_not_built(name: str, torch_version: str, directory: Path = TABLES) -> str | None:
-    """Why there are no operators for this version of torch, and what to do; None where there are. Imports no torch."""
+    """Say why there are no operators for this version of torch, and what to do; None where there are.
+
+    Imports no torch.
+    """
     library = directory / f"_{name}.so"
     record = _read(library.with_suffix(".json"))
     if error := record.get("error"):

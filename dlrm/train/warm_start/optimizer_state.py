@@ -1,4 +1,4 @@
-"""What the optimizers of a run have gathered, out of its last checkpoint."""
+"""Optimizer state for a warm start, read from the last checkpoint of an earlier run."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ _VALID = "false, or `from` a run whose last checkpoint is whole"
 
 @torch.no_grad()
 def take_over(parts: Parts, checkpoint: CheckpointDirectory, gradient_scale: float, ranks: Ranks) -> None:
-    """Give the optimizers of `parts`, which hold the weights of `checkpoint` already, their state there. Collective.
+    """Load the optimizer state of `checkpoint` into `parts`, which hold its weights already. Collective.
 
     Rows that its tables do not have keep the state of a row that was never updated. gradient_scale: S of this run.
     Raises DataError where the checkpoint is not whole, or of other weights than the model that came out of its run, and
@@ -58,7 +58,7 @@ class _Saved:
         return [name for name in self._entries if name.startswith(prefix)]
 
     def read(self, name: str) -> torch.Tensor:
-        """A tensor, put together from its shards. Raises CheckpointFaultError and CheckpointError."""
+        """Read a tensor from its shards. Raises CheckpointFaultError and CheckpointError."""
         entry = self._entry(name)
         tensor = torch.empty(entry.size, dtype=entry.properties.dtype)
         with checkpoint_errors(self._path, "cannot be read"):
@@ -66,7 +66,7 @@ class _Saved:
         return tensor
 
     def read_rows(self, name: str, first: int, at_most: int) -> torch.Tensor:
-        """The rows from `first` on, as far as there are some, out of the shards that hold them. Raises the same."""
+        """Read at most `at_most` rows from row `first` on. Raises CheckpointFaultError and CheckpointError."""
         entry = self._entry(name)
         num_rows = max(0, min(at_most, entry.size[0] - first))
         rows = torch.empty((num_rows, *entry.size[1:]), dtype=entry.properties.dtype)
@@ -105,7 +105,7 @@ def _check_same_weights(parts: Parts, saved: _Saved) -> None:
 
 
 def _fill_tables(shards: list[Shard], saved: _Saved, factor: float) -> None:
-    """shards: of the tables on this rank, with what their optimizer keeps of each: nothing, or [R], or [R, C]."""
+    """Load the state of this rank's shards, times `factor`: nothing, [R] or [R, C] each."""
     for shard in shards:
         if not shard.state.numel():
             continue
@@ -116,7 +116,7 @@ def _fill_tables(shards: list[Shard], saved: _Saved, factor: float) -> None:
 
 
 def _fill_dense(optimizer: torch.optim.Optimizer, saved: _Saved) -> None:
-    """The rates of its groups stay: they follow the schedule of this run."""
+    """Load the dense optimizer's state. Learning rates stay: they follow the schedule of this run."""
     prefix = "dense_optimizer.state."
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name in saved.names(prefix):
@@ -126,7 +126,7 @@ def _fill_dense(optimizer: torch.optim.Optimizer, saved: _Saved) -> None:
 
 
 def _fill_reduction(reduction: VarianceReduction, saved: _Saved) -> None:
-    """Begins anew where the run before had none."""
+    """Load variances and factors; they stay as they are where the earlier run had none."""
     prefix = "variance_reduction."
     state = reduction.state_dict()
     for name in saved.names(prefix):

@@ -12,7 +12,7 @@ _VALID = "the directory of a run that has succeeded, or of its model"
 
 
 def find_source(resolved: ResolvedJob, directory: RunDirectory) -> TrainedModel | None:
-    """The model that the run in `directory` starts from; None where it starts from nothing.
+    """Find the model that the run in `directory` starts from; None where there is no warm start.
 
     Raises DataError where there is none, where it is not to be read, and where the job does not fit it.
     """
@@ -42,7 +42,7 @@ def _check_in_sight(model: Path, roots: Roots) -> None:
 
 
 def record_of(source: TrainedModel) -> ModelRecord:
-    """What the model says of itself. Raises DataError."""
+    """Read the model's record. Raises DataError."""
     try:
         return source.record()
     except NoModelError as error:
@@ -50,5 +50,5 @@ def record_of(source: TrainedModel) -> ModelRecord:
 
 
 def damaged(path: Path, message: str) -> DataError:
-    """The error of a model that is not there, or not whole."""
+    """Make the error of a model that is missing or incomplete."""
     return DataError(message, path, field=FIELD, valid=_VALID)

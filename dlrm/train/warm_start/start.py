@@ -1,4 +1,4 @@
-"""The weights, and where asked the optimizers' state, of an earlier model into the parts of a run."""
+"""Warm start: weights, and if asked optimizer state, of an earlier model are loaded into the parts of a run."""
 
 from functools import partial
 
@@ -57,7 +57,10 @@ def _check_whole(source: TrainedModel) -> None:
 
 
 def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -> dict[str, tuple[int, int]]:
-    """Rows before and after of every table that has grown. Raises DataError where the ids mean other things."""
+    """Compare tables with the data: the rows before and after of every table that has grown.
+
+    Raises DataError where ids have another meaning.
+    """
     if dataset.encoders is not None and dataset.directory is not None:
         check_extends(dataset.encoders, open_base(source.path), dataset.directory, how_to_extend(resolved))
     known = record_of(source).table_rows
@@ -68,7 +71,7 @@ def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -
 
 
 def _check_table(name: str, before: int | None, after: int | None, source: TrainedModel) -> None:
-    """before, after: rows that the model has, and that the data needs; None where there is no such table."""
+    """Raise DataError where a table does not fit. before, after: its rows in the model and in the data, or None."""
     if before is None:
         fault = f"the data has a column {name}, for which the model has no table"
     elif after is None:

@@ -1,4 +1,4 @@
-"""The vocabulary that grows: its old ids keep their rows. Imports no torch."""
+"""Vocabularies of a warm start: old ids keep their rows, new ones are added. Imports no torch."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ from dlrm.train.warm_start.source import FIELD, find_source
 
 
 def known_encoders(resolved: ResolvedJob, directory: RunDirectory) -> Encoders | None:
-    """The encoders of the model that the run starts from; None where it starts from nothing, or needs none.
+    """Return the encoders of the model that the run starts from; None where it needs none.
 
     The first attempt keeps a copy in the run directory: later ones do not need the model, which may be gone by then.
     A copy that cannot be read is made anew as long as the model is there. Raises DataError.
@@ -41,7 +41,7 @@ def _encoders_of_source(resolved: ResolvedJob, directory: RunDirectory) -> Encod
 
 
 def _keep(encoders: Encoders, kept: Path) -> Encoders:
-    """Have them in the directory `kept`, which is there whole or not at all, after a power cut too."""
+    """Save encoders in the directory `kept`, which exists whole or not at all, even after a power cut."""
     part = kept.with_name(f"{kept.name}.part")
     for left in (part, kept):
         if left.exists():
@@ -54,7 +54,7 @@ def _keep(encoders: Encoders, kept: Path) -> Encoders:
 
 
 def how_to_extend(resolved: ResolvedJob) -> str:
-    """What makes packed rows that fit the model."""
+    """Say how to make packed rows that fit the model."""
     assert resolved.job.run.warm_start is not None, "there is a warm start"
     named = Path(resolved.job.run.warm_start.source)
     model = RunDirectory(named).model if RunDirectory(named).model.is_dir() else named

@@ -1,4 +1,4 @@
-"""The weights of a saved model into the shards of a run, whatever its plan: each rank reads its own rows alone."""
+"""Weights of a warm start, under any plan: each rank reads its own rows only."""
 
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ from dlrm.train.build import Parts
 from sharding.embedding import Shard
 
 ROWS_PER_READ = 1 << 16
-"""Of a table, copied at a time: the file is mapped, and never in memory as a whole."""
+"""Rows of a table that are copied at a time: the file is mapped, and never in memory as a whole."""
 
 
 @torch.no_grad()
 def copy_weights(parts: Parts, model: Path) -> None:
-    """Take over the tables' first rows and all dense parameters from the directory `model`, a whole one that fits.
+    """Copy the tables' first rows and all dense parameters from the directory `model`, which is whole and fits.
 
     Rows of a table that the model does not have stay as they were drawn.
     """
@@ -28,10 +28,10 @@ def copy_weights(parts: Parts, model: Path) -> None:
 
 
 def _copy_rows(saved: Any, shard: Shard) -> None:
-    """saved: a table, to be sliced."""
+    """Copy the rows of one shard. saved: the whole table, as safetensors slices it."""
     block = shard.spec.block
-    behind = min(saved.get_shape()[0], block.first_row + block.num_rows)
-    for start in range(block.first_row, behind, ROWS_PER_READ):
-        end = min(start + ROWS_PER_READ, behind)
+    end_row = min(saved.get_shape()[0], block.first_row + block.num_rows)
+    for start in range(block.first_row, end_row, ROWS_PER_READ):
+        end = min(start + ROWS_PER_READ, end_row)
         rows = slice(start - block.first_row, end - block.first_row)
         shard.weights[rows].copy_(saved[start:end, shard.spec.columns])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dlrm.model import products
-from dlrm.model.products import has_own_products, input_gradient, linear, pad_to_tiles
+from dlrm.model.mlp import has_own_products, input_gradient, linear, pad_to_tiles
 
 NAN = float("nan")
 WIDTHS = [1, 5, 13, 16, 31, 32, 33, 34, 48, 50, 65, 415]

@@ -7,7 +7,7 @@ import torch
 
 from dlrm.config import ModelConfig
 from dlrm.model import make_dense_part, mlp
-from dlrm.model.products import has_own_products
+from dlrm.model.mlp import has_own_products
 from dlrm.native import has_own_operators
 
 NAN = float("nan")
