@@ -1,13 +1,14 @@
-"""Our training step beside TorchRec's own: `python -m benchmarks.against_torchrec`.
+"""Comparison of our training step with TorchRec's own: `python -m benchmarks.against_torchrec`.
 
-Both make the same updates of the same model on the same batches, each in processes of its own on all cores; stretches
-of steps take turns, and a ratio is that of two neighbours. `like` is fp32 in both, and refused where the first losses
-differ; `best` is bf16 products and an fp16 exchange for ours against bf16 autocast for TorchRec's, with an fp32 and
-with an fp16 exchange, the faster of which counts. Cells run from the cheapest to the dearest until the time is up.
+Both make the same updates of the same model on the same batches, each in its own processes on all cores. They take
+turns, a stretch of steps each, and a ratio compares the two stretches of one round. `like` is fp32 in both, and is
+refused where the first losses differ. `best` is bf16 products and an fp16 exchange for ours; TorchRec's uses bf16
+autocast, once with an fp32 and once with an fp16 exchange, and the faster one counts. Cells run from the cheapest to
+the most expensive until the time is up.
 
-Every finished round is kept in a file of JSON lines beside the table: the same command goes on where it was cut short,
-as long as neither code, versions nor machine have changed. Where memory has no room for both at once, they run one
-after the other, each started anew for every round.
+Every finished round is appended to a file of JSON lines next to the table. The same command continues where it was
+interrupted, as long as code, versions and machine have not changed. Where memory has no room for both at once, they
+run one after the other, each started anew for every round.
 
   python -m benchmarks.against_torchrec --batch 32768 --ranks 2 --ids uniform --bags one --rounds 7
 """
@@ -33,15 +34,16 @@ from dlrm.config import ConfigError
 
 RESULTS = Path(__file__).parent / "results" / "against_torchrec.jsonl"
 MAX_BYTES_OF_SAMPLE = 30_000
-"""That a step of either kind takes at most, of all ranks together, where bags have one id; see README.md."""
+"""Most bytes per sample that a step of either kind needs, over all ranks, where bags have one id; see README.md."""
 MAX_BYTES_OF_ID = 64
-"""On top of that for every id more: in batches, on the way to its table, sorted for the update."""
+"""Most further bytes per id beyond one in a bag: in batches, in the input dist, and sorted for the update."""
 BYTES_OF_RANK = 1.0e9
-"""Libraries, half of the tables, small buffers."""
+"""Bytes of a rank that do not depend on the batch: libraries, half of the tables, small buffers."""
 BYTES_SPARED = 1e9
-"""Left to everything else on the machine."""
+"""Bytes of memory left to everything else on the machine."""
 LOSS_TOLERANCE = 1e-3
-"""Of the losses of the first steps, in fp32. One that is not the same computation is not a measurement."""
+"""Largest difference of the losses of the first steps, in fp32. Beyond it the two computations are not the same, and
+their comparison is not valid."""
 
 
 def main() -> int:
@@ -71,7 +73,11 @@ def main() -> int:
 
 
 def measured(cell: Cell, before: list[Trial], num_rounds: int, seconds: float) -> Iterator[Trial]:
-    """The rounds to be made after those `before`; one that failed is the last, and made again by a later run."""
+    """Make the rounds that are still missing after those in `before`, and yield each.
+
+    A round that fails is the last one; a later run of the program repeats it. num_rounds: rounds of the cell in all.
+    seconds: least duration of a stretch.
+    """
     engines = engines_of(cell)
     num_made = sum(bool(trial.stretches) for trial in before)
     num_that_fit = _num_that_fit(cell)
@@ -83,7 +89,7 @@ def measured(cell: Cell, before: list[Trial], num_rounds: int, seconds: float) -
                 yield Trial(cell, number, failure=f"needs {_bytes_needed(cell) / 1e9:.0f} GB of free memory")
                 return
             rates = measure_rates(len(os.sched_getaffinity(0)))
-            # Each goes first in its turn.
+            # The engines take turns in going first.
             first = number % len(engines)
             turns = engines[first:] + engines[:first]
             try:
@@ -101,7 +107,11 @@ def measured(cell: Cell, before: list[Trial], num_rounds: int, seconds: float) -
 def _turn(
     cell: Cell, engine: Engine, worlds: dict[Engine, World], stay: ExitStack | None, seconds: float
 ) -> tuple[Stretch, list[float]]:
-    """The next steps, and the losses of the first. stay: what worlds end with, where there is room for all of them."""
+    """Make the next stretch of an engine; return it and the losses of the engine's first NUM_WARM steps.
+
+    worlds: worlds that are running, by engine. stay: stack that ends them, where memory has room for all at once; None
+    where the world runs for this stretch only. seconds: least duration of the stretch.
+    """
     with ExitStack() as alone:
         if engine not in worlds:
             worlds[engine] = (stay or alone).enter_context(World(cell, engine))
@@ -110,13 +120,13 @@ def _turn(
 
 
 def _differing(losses: list[list[float]]) -> str:
-    """What is wrong with the losses of the same steps, if anything."""
+    """Return a message where losses of the same steps differ by more than LOSS_TOLERANCE; empty where they do not."""
     largest = max(max(several) - min(several) for several in zip(*losses, strict=True))
     return f"the losses of the first steps differ by {largest:.1e}: {losses}" if largest > LOSS_TOLERANCE else ""
 
 
 def engines_of(cell: Cell) -> list[Engine]:
-    """Alone, a rank has no wire."""
+    """List the engines to compare; one rank exchanges nothing, so that it needs no engine with an fp16 exchange."""
     has_fp16_wire = cell.comparison == "best" and cell.world_size > 1
     return ["ours", "torchrec", "torchrec_fp16_wire"] if has_fp16_wire else ["ours", "torchrec"]
 
@@ -126,13 +136,13 @@ def _num_that_fit(cell: Cell) -> int:
 
 
 def _bytes_needed(cell: Cell) -> float:
-    """Of one engine."""
+    """Estimate the bytes of memory that all ranks of one engine need together."""
     more_ids = cell.num_tables * (cell.ids_per_bag - 1)
     return cell.world_size * BYTES_OF_RANK + cell.batch_size * (MAX_BYTES_OF_SAMPLE + MAX_BYTES_OF_ID * more_ids)
 
 
 def _write(trials: Trials, cells: list[Cell], arguments: argparse.Namespace) -> str:
-    """Write both tables, of all trials there are, and say which cells are still without."""
+    """Write the Markdown and JSON files of all trials so far, with the cells still missing; return the Markdown."""
     path: Path = arguments.results
     command = " ".join(["python -m benchmarks.against_torchrec", *sys.argv[1:]])
     table = as_markdown(trials, cells, command)

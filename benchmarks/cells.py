@@ -1,4 +1,4 @@
-"""What both steps of a comparison are given: a cell of the grid, its job and its batches."""
+"""Cells of the comparison grid, each with the job and the batches that both kinds of step get."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -15,16 +15,16 @@ Comparison = Literal["like", "best"]
 IDS, BAGS, COMPARISONS = get_args(Ids), get_args(Bags), get_args(Comparison)
 
 MANY = range(1, 10)
-"""Ids of a bag where it has many, each length as often as the others: 5 in the mean."""
+"""Lengths of a bag that has many ids, in ids: all equally likely, 5 on average."""
 NUM_DRAWN = 2**18
-"""Samples that are drawn ahead, at least `NUM_IN_FLIGHT` batches of them; steps take them in turn."""
+"""Samples drawn before the measurement, or `NUM_IN_FLIGHT` batches where these are more; steps use them in turn."""
 NUM_IN_FLIGHT = 3
-"""Batches that TorchRec's pipeline holds at a time."""
+"""Number of batches that TorchRec's pipeline holds at a time."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One comparison. like: fp32 in both; best: bf16 products and fp16 exchange where that is faster."""
+    """One comparison. like: fp32 in both; best: bf16 products, and an fp16 exchange where that is faster."""
 
     batch_size: int
     world_size: int
@@ -52,11 +52,11 @@ class Cell:
 
     @property
     def ids_per_bag(self) -> float:
-        """In the mean."""
+        """Mean number of ids in a bag."""
         return 1.0 if self.bags == "one" else sum(MANY) / len(MANY)
 
     def batches(self, rank: int) -> list[DeviceBatch]:
-        """This rank's share of the batches, the same for either step."""
+        """Draw this rank's share of the batches, the same for both kinds of step."""
         num_batches = max(NUM_IN_FLIGHT, NUM_DRAWN // self.batch_size)
         return [self._batch(index, rank) for index in range(num_batches)]
 

@@ -1,8 +1,8 @@
-"""What a checkpoint costs a run: seconds training waits, seconds it is slowed, and what a resume takes.
+"""Cost of a checkpoint: seconds that training waits, seconds that it is slowed down, and seconds of a resume.
 
-`python -m benchmarks.checkpoint`: trains 26 tables of 64 columns and the default perceptrons on random ids on two
-ranks, one thread each, and saves behind the training as a run does. The share is of a run that saves every 600 s, the
-default.
+`python -m benchmarks.checkpoint`: trains 26 tables of 64 columns and the default MLPs on random ids on two ranks, one
+thread each, and saves while training continues, as a run does. The share of time is that of a run that saves every
+600 s, the default.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from sharding.comm.step_vote import StepVote
 WORLD_SIZE = 2
 DEFAULT_INTERVAL_SECONDS = 600
 MEMORY_BYTES = 20 * 2**30
-"""Room for a copy of the state, and for a step beside it."""
+"""Bytes of memory that suffice for a copy of the state in addition to a step."""
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def run_rank(ranks: Ranks, shape: Shape, num_rounds: int, memory_bytes: int, dir
 
 
 def _timed_step(parts: Parts, batches: Iterator[DeviceBatch], saver: Saver) -> tuple[float, bool]:
-    """Seconds of one more step, and whether no rank was writing any more when it began."""
+    """Make one more step; return its seconds, and whether all ranks had finished writing when it began."""
     batch = next(batches)
     started = time.monotonic()
     result = parts.step(batch, RATES, StepVote(is_ready_to_save=saver.is_idle))
@@ -110,7 +110,7 @@ def _line(attempt: AttemptDirectory, usual: list[float], during: list[float]) ->
 def _timed_resume(
     run: RunDirectory, state: TrainingState, label: Label, ranks: Ranks, reporter: Reporter
 ) -> tuple[float, float]:
-    """Seconds to compare the newest checkpoint with its checksums, and to read it."""
+    """Measure the seconds to compare the newest checkpoint with its checksums, and the seconds to read it."""
     started = time.monotonic()
     found = newest_sound(run.checkpoints, label, ranks, reporter)
     assert found is not None, "one was just written"

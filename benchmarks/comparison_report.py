@@ -1,4 +1,4 @@
-"""What the trials of a comparison say, cell by cell: as a table to read, and as JSON."""
+"""Report on the trials of a comparison, cell by cell, as Markdown tables and as JSON."""
 
 import json
 import statistics
@@ -22,30 +22,30 @@ PARTS_HEAD = [*CELL_HEAD, "part", "s a step", "at least, s", "of the roofline"]
 
 @dataclass(frozen=True)
 class Summary:
-    """Of the rounds of one cell; medians, where nothing else is said."""
+    """Summary of the rounds of one cell: medians, unless stated otherwise."""
 
     cell: Cell
     num_rounds: int
     samples_per_second: dict[str, float]
-    """By engine."""
+    """Samples per second, by engine."""
     yardstick: str
-    """The faster of TorchRec's."""
+    """Faster one of TorchRec's engines."""
     ratio: float
-    """Ours over the yardstick, of samples a second, in the same round."""
+    """Our samples per second divided by those of the yardstick in the same round."""
     least_ratio: float
     largest_ratio: float
     cpu_ratio: float
-    """As `ratio`, of samples a second of CPU time."""
+    """Ratio like `ratio`, but of samples per second of CPU time."""
     peak_memory_bytes: dict[str, int]
-    """By engine, of the rank that took most; shared memory counts by share. The largest of all rounds."""
+    """Peak bytes, by engine, of the rank that took most in all rounds; a rank counts its share of shared memory."""
     peak_mapped_bytes: dict[str, int]
-    """The same, where shared memory counts in full."""
+    """Peak bytes as in `peak_memory_bytes`, where each rank counts shared memory in full."""
     part_seconds: dict[str, float]
-    """Of our step."""
+    """Seconds of our step, by part."""
     least_seconds: dict[str, float]
-    """Of any step, by part, at the best rates that the machine showed in all trials."""
+    """Least seconds of any step, by part, at the best rates that the machine showed in all trials."""
     roofline_fraction: dict[str, float]
-    """By engine, of the whole step."""
+    """Least seconds divided by measured seconds of the whole step, by engine."""
 
 
 def summarise(cell: Cell, rounds: Sequence[Trial], rates: Rates) -> Summary:
@@ -78,14 +78,17 @@ def summarise(cell: Cell, rounds: Sequence[Trial], rates: Rates) -> Summary:
 
 
 def told(trial: Trial) -> str:
-    """One line of one round."""
+    """Describe one round in one line."""
     speeds = [f"{engine} {trial.cell.batch_size / one.step_seconds:,.0f}" for engine, one in trial.stretches.items()]
     said = f"{', '.join(speeds)} samples/s" if speeds else trial.failure
     return f"{' '.join(_names(trial.cell))}, round {trial.number + 1}: {said}"
 
 
 def as_markdown(trials: Trials, cells: Sequence[Cell], command: str) -> str:
-    """cells: that were asked for, in sum with those that were measured before."""
+    """Format the report as Markdown.
+
+    cells: cells of this command; cells that were measured before are included too.
+    """
     summaries = _summaries(trials)
     rates = _best_rates(trials)
     setting = ", ".join(f"{name} {_told(value)}" for name, value in trials.setting.items())
@@ -130,7 +133,7 @@ def _summaries(trials: Trials) -> list[Summary]:
 
 
 def _place(cell: Cell) -> tuple[object, ...]:
-    """In tables."""
+    """Return the sort key of a cell in the tables."""
     return (COMPARISONS.index(cell.comparison), BAGS.index(cell.bags), cell.world_size, cell.ids, cell.batch_size)
 
 
@@ -152,7 +155,7 @@ def _left_out(trials: Trials, cells: Sequence[Cell]) -> list[tuple[Cell, str]]:
 
 
 def _doubt_lines(summaries: Sequence[Summary]) -> list[str]:
-    """Where a step was faster than the rates allow."""
+    """Return a warning where a part of a step was faster than the measured rates allow; empty where none was."""
     parts = [
         (summary.part_seconds[part], least) for summary in summaries for part, least in summary.least_seconds.items()
     ]

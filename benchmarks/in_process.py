@@ -1,4 +1,4 @@
-"""Runs of a job in this process, on one rank, one after another; each that is finished is kept in a file."""
+"""Runs of a job in this process, on one rank, one after another; the result of each is kept in a file."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from sharding.comm.process_groups import Ranks, join_process_groups
 
 
 class Results:
-    """A line of JSON a finished run: what it was, as the keys say, and its AUC."""
+    """Results in a file with a line of JSON per finished run: the values of `keys`, which identify it, and its AUC."""
 
     def __init__(self, path: Path, *keys: str) -> None:
         self._path, self._keys = path, keys
@@ -43,7 +43,7 @@ class Results:
 
 @contextmanager
 def alone() -> Iterator[Ranks]:
-    """A process group of this process alone."""
+    """Join a process group that has only this process."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "RANK": "0", "WORLD_SIZE": "1"}
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with join_process_groups() as ranks:
@@ -51,7 +51,7 @@ def alone() -> Iterator[Ranks]:
 
 
 def job_of(path: Path, changes: dict[str, Any]) -> ResolvedJob:
-    """The job of a TOML file on one rank, with sections of `changes` laid over its own."""
+    """Resolve the job of a TOML file for one rank, with the sections of `changes` merged into its own."""
     document = tomllib.loads(path.read_text())
     for section, fields in {**changes, "resources": {"workers_per_node": 1}}.items():
         document[section] = {**document.get(section, {}), **fields}
@@ -59,7 +59,7 @@ def job_of(path: Path, changes: dict[str, Any]) -> ResolvedJob:
 
 
 def prepared_rows(path: Path, scratch: Path) -> Path:
-    """The packed rows of the job of a TOML file."""
+    """Prepare the rows of the job of a TOML file; return the packed directory, which is under `scratch`."""
 
     def ignore(_: Moved | Noted) -> None:
         pass
@@ -69,7 +69,10 @@ def prepared_rows(path: Path, scratch: Path) -> Path:
 
 
 def auc_of(resolved: ResolvedJob, data: Path | None, scratch: Path, ranks: Ranks) -> float:
-    """Train once, on packed rows or a synthetic log. Raises DivergedError."""
+    """Train once and return the AUC. Raises DivergedError where the run diverges.
+
+    data: directory of packed rows; None for a synthetic log.
+    """
     directory = RunDirectory(Path(tempfile.mkdtemp(dir=scratch)))
     attempt = directory.attempt(1)
     attempt.create()

@@ -1,9 +1,9 @@
-"""How fast one core delivers shuffled batches of packed rows, prefetch on, and in how much memory.
+"""Speed and memory of loading shuffled batches of packed rows on one core, with prefetch.
 
-`python -m benchmarks.loader`: writes Criteo-shaped rows (13 dense values, 26 ids, a label: 160 bytes) to a directory
-that is removed again, and reads batches of one rank from them on one core. Beside it, in the same run, what a plain
-`take` of as many rows in the same order costs, from the mapped files and nothing else: nothing is transposed, widened
-or handed over. Memory is that of the process while it reads, less what it had before.
+`python -m benchmarks.loader`: writes Criteo-shaped rows (13 dense values, 26 ids, a label: 160 bytes) to a temporary
+directory, and reads batches of one rank from them on one core. For comparison, in the same run: a plain `take` of as
+many rows in the same order from the mapped files, which transposes, widens and hands over nothing. Memory is that of
+the process while it reads, minus what it had before.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from dlrm.data.packed.rows import PackedRows
 from dlrm.data.synthetic.log import SyntheticRows
 
 MADE_ROWS = 1 << 20
-"""Rows that are made; more are the same again."""
+"""Number of rows that are generated; a larger data set repeats them."""
 BATCH_SIZES = (16_384, 262_144)
 
 
 @dataclass
 class Memory:
-    """Bytes of this process, largest seen beyond those at the start."""
+    """Largest memory of this process so far, in bytes beyond that at the start."""
 
     anonymous: int = 0
     mapped: int = 0
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def rate_of_loader(directory: Path, meta: PackedMeta, batch_size: int, seconds: float) -> tuple[float, Memory]:
-    """Samples a second, from the first batch asked for."""
+    """Measure the samples per second from the request of the first batch on, and the memory."""
     memory = Memory()
     source = PackedRows(directory, "train", meta)
     num_samples, started = 0, time.perf_counter()
@@ -75,7 +75,7 @@ def rate_of_loader(directory: Path, meta: PackedMeta, batch_size: int, seconds: 
 
 
 def rate_of_take(directory: Path, meta: PackedMeta, batch_size: int, seconds: float) -> float:
-    """Rows a second, of the same rows in the same order."""
+    """Measure the rows per second of a plain `take` of the same rows in the same order."""
     n = meta.splits["train"].num_rows
     arrays = [
         np.memmap(directory / "train" / name, dtype=dtype, mode="r").reshape(n, -1)
@@ -95,7 +95,7 @@ def rate_of_take(directory: Path, meta: PackedMeta, batch_size: int, seconds: fl
 
 
 def write_rows(directory: Path, num_rows: int) -> PackedMeta:
-    """Synthetic rows over and over, as a preparation leaves them, but for the encoders and evaluation rows."""
+    """Write `num_rows` synthetic rows in the packed format, without encoders and evaluation rows."""
     source = SyntheticRows(SyntheticConfig(num_rows=MADE_ROWS, num_ids=1_000_000))
     rows = source.read(np.arange(min(MADE_ROWS, num_rows), dtype=np.int64))
     arrays = {LABELS: rows.labels, DENSE: rows.dense, IDS: np.ascontiguousarray(rows.id_matrix.T.astype(np.int32))}
@@ -119,7 +119,7 @@ def write_rows(directory: Path, num_rows: int) -> PackedMeta:
 
 
 def _resident() -> tuple[int, int]:
-    """Bytes of anonymous memory and of mapped files."""
+    """Return the resident bytes of anonymous memory and of mapped files."""
     found = {"RssAnon": 0, "RssFile": 0}
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")

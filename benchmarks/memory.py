@@ -1,4 +1,4 @@
-"""What memory a process has taken."""
+"""Peak memory of a process."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,17 +6,19 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one process, without the files of its libraries; at most so much: pages of files that the kernel has taken
-    back since the peak still count."""
+    """Peak memory of one process, without the files of its libraries.
+
+    An upper bound: file pages that the kernel has reclaimed since the peak still count.
+    """
 
     own_bytes: int
-    """Most it has had: anonymous memory, and its share of what it shares with other processes."""
+    """Peak bytes of anonymous memory and of the process's proportional share of shared memory."""
     mapped_bytes: int
-    """The same, with shared memory in full."""
+    """Peak bytes of anonymous memory and of shared memory, counted in full."""
 
 
 def peak_memory() -> Memory:
-    """Of this process since its start; the share is today's."""
+    """Return the peak memory of this process since its start; its share of shared memory is the present one."""
     fields: dict[str, int] = {}
     for file in ("status", "smaps_rollup"):
         lines = Path(f"/proc/self/{file}").read_text().splitlines()

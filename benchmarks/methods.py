@@ -1,9 +1,9 @@
-"""What variance reduction makes of a large batch in AUC, beside the same optimizer without it and its controls.
+"""AUC with variance reduction at a large batch, compared with the same optimizer without it and with its controls.
 
 `python -m benchmarks.methods JOB.toml --batch 16384`: trains the job on one rank, in this process, with every method at
-every learning rate, two seeds each; rates and schedule stand below, whatever the job's own. A method is worth what it
-gains over the best rate of the plain optimizer, and over its own controls. Every finished run is a line of JSON in
---results, and is not run again; one that diverges has AUC 0.5.
+every learning rate, two seeds each. Rates and schedule are those of this file and replace the job's own. The value of a
+method is its gain over the best rate of the plain optimizer, and over its own controls. Every finished run is a line of
+JSON in --results, and is not repeated; a run that diverges has AUC 0.5.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from benchmarks.in_process import Results, alone, auc_of, job_of, prepared_rows
 from dlrm.train.divergence import DivergedError
 
 ALL: dict[str, Any] = {"moments": {"fraction": 1.0}}
-"""Moments of all samples, so that what is compared differs in nothing else."""
+"""Job section for moments of all samples, so that the compared methods differ in nothing else."""
 METHODS: dict[str, dict[str, Any]] = {
     "plain": {},
     "VR": {**ALL, "variance_reduction": {}},

@@ -1,9 +1,9 @@
-"""How fast a trained model scores files, and in how much memory: `python -m benchmarks.predict`.
+"""Speed and memory of scoring files with a trained model: `python -m benchmarks.predict`.
 
-Synthetic rows are written as Criteo TSV and as Parquet into a temporary directory and prepared; a model of random
-weights with the default perceptrons is exported, and the same files are scored by `python -m dlrm.programs.predict`
-on all cores. Beside it, what the model alone takes for rows that are encoded already, on as many threads. CPU time is
-that of all threads, start-up included; on a shared machine it is the figure to trust.
+Writes synthetic rows as Criteo TSV and as Parquet into a temporary directory and prepares them; exports a model of
+random weights with the default MLPs, and scores the same files with `python -m dlrm.programs.predict` on all cores.
+For comparison: the speed of the model alone on rows that are already encoded, on as many threads. CPU time is that of
+all threads, start-up included; on a shared machine it is the figure to trust.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def write_parquet(rows: Path, output: Path) -> None:
-    """The same rows, categories as integers, without the label."""
+    """Write the TSV rows as Parquet, with ids as integers and without the label."""
     columns = pl.scan_csv(rows, has_header=False, separator="\t", new_columns=CRITEO_SCHEMA.names)
     ids = [pl.col(column.name).cast(pl.String).str.to_integer(base=16) for column in CRITEO_SCHEMA.categorical]
     columns.with_columns(ids).drop("label").collect().write_parquet(output, row_group_size=_PARQUET_GROUP_ROWS)
@@ -86,7 +86,7 @@ def export_random(directory: Path, data: DataConfig, dataset: Dataset, dim: int)
 
 
 def measured_alone(directory: Path, dataset: Dataset) -> tuple[float, float]:
-    """Seconds to load the model, checksums included, and rows a second of rows that are packed."""
+    """Measure the seconds to load the model, checksums included, and its rows per second on packed rows."""
     started = time.perf_counter()
     model = load_saved_model(directory)
     loaded = time.perf_counter()

@@ -1,9 +1,9 @@
-"""How fast raw rows are prepared, and in how much memory: `python -m benchmarks.prepare --rows 5000000 20000000`.
+"""Speed and memory of preparing raw rows: `python -m benchmarks.prepare --rows 5000000 20000000`.
 
-Synthetic rows are written as Criteo TSV into a temporary directory, and prepared by `python -m dlrm.programs.prepare`
-on all cores. Beside it, in the same run, what polars takes to read the first million of the same rows twice: two
-passes are the least that vocabularies need. CPU time is that of all threads; on a shared machine it is the figure to
-trust.
+Writes synthetic rows as Criteo TSV into a temporary directory, and prepares them with
+`python -m dlrm.programs.prepare` on all cores. For comparison, in the same run: the speed of polars when it reads the
+first million of the same rows twice, since vocabularies need at least two passes. CPU time is that of all threads; on
+a shared machine it is the figure to trust.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from dlrm.data.rows import Rows
 from dlrm.data.synthetic.log import SyntheticRows
 
 READ_ROWS = 1_000_000
-"""That polars reads for comparison."""
+"""Number of rows that polars reads for comparison."""
 _WRITTEN_ROWS = 1 << 18
 
 
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def write_rows(path: Path, num_rows: int, num_ids: int) -> None:
-    """Synthetic rows as Criteo TSV: blanks where values are missing, ids as eight hexadecimal digits."""
+    """Write synthetic rows as Criteo TSV: empty fields for missing values, ids as eight hexadecimal digits."""
     source = SyntheticRows(SyntheticConfig(num_rows=num_rows, num_ids=num_ids))
     with path.open("wb") as file:
         for start in range(0, num_rows, _WRITTEN_ROWS):

@@ -1,4 +1,4 @@
-"""What measurements need of the machine: programs that are run and timed, and a port."""
+"""Helpers of measurements: a timed run of a program, and a free port."""
 
 import json
 import os
@@ -9,7 +9,10 @@ from typing import Any
 
 
 def program(arguments: list[str], document: bytes = b"") -> tuple[dict[str, Any], float]:
-    """The last line of `python -m arguments`, and the CPU time that it took."""
+    """Run `python -m ARGUMENTS` with `document` as input.
+
+    Returns the last line of its output, parsed as JSON, and its CPU time in seconds.
+    """
     before = _children_seconds()
     told = subprocess.run([sys.executable, "-m", *arguments], input=document, stdout=subprocess.PIPE, check=True).stdout
     return json.loads(told.splitlines()[-1]), _children_seconds() - before

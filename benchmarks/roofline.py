@@ -1,7 +1,7 @@
-"""The least time that a training step can take: bytes and FLOPs counted from the configuration, over a machine's rates.
+"""Least time that a training step can take: bytes and FLOPs of the configuration, divided by the machine's rates.
 
-What is counted is what any way of making the step must do, not what ours does; caches are taken to be perfect, and all
-cores to be busy. A share of the roofline is that time over the measured one.
+Counts what every implementation of the step must do, not what ours does, and assumes perfect caches and that all cores
+are busy. A share of the roofline is the least time divided by the measured time.
 """
 
 import time
@@ -16,21 +16,21 @@ from benchmarks.cells import Cell
 from benchmarks.training import NUM_DENSE
 
 COPIED = 2**28
-"""Bytes of a copy: far more than caches hold."""
+"""Bytes of a timed copy: far more than caches hold."""
 ROWS, WIDTH = 8192, 512
-"""Of the matrix products that are timed: a chunk, and the width of the default perceptrons."""
+"""Sizes of the timed matrix products [ROWS, WIDTH] x [WIDTH, WIDTH]: samples of a chunk, width of the default MLPs."""
 NUM_TRIES = 5
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What all cores together were seen to do, the best of several tries."""
+    """Measured rates of all cores together, the best of several tries."""
 
     copy_bytes_per_second: float
-    """Read and written."""
+    """Bytes per second of a copy; bytes read and bytes written both count."""
     fp32_flops: float
     bf16_flops: float
-    """A second, of matrix products: the better of torch's own and oneDNN called directly."""
+    """FLOPs per second of matrix products in bf16: the best of torch's functions and a direct call of oneDNN."""
 
 
 def measure_rates(num_threads: int) -> Rates:
@@ -41,7 +41,10 @@ def measure_rates(num_threads: int) -> Rates:
 
 
 def least_seconds(cell: Cell, rates: Rates) -> dict[str, float]:
-    """Of one step, all ranks together, by part of our step, one after the other; what is not here needs nothing."""
+    """Compute the least seconds of one step of all ranks together, by part of our step.
+
+    The parts run one after the other; a part that is missing needs no time.
+    """
     num_bytes, flops = least_bytes(cell), dense_flops(cell)
     is_bf16 = cell.shape.precision == "bf16"
     seconds = {part: count / rates.copy_bytes_per_second for part, count in num_bytes.items()}
@@ -50,10 +53,10 @@ def least_seconds(cell: Cell, rates: Rates) -> dict[str, float]:
 
 
 def least_bytes(cell: Cell) -> dict[str, float]:
-    """Moved between memory and cores in one step of all ranks together, by part.
+    """Count the bytes moved between memory and cores in one step of all ranks together, by part.
 
-    A row that several samples ask for is read once; pooled embeddings stay in the caches chunk by chunk; their gradient
-    is written, since nothing may be updated before all of it is known to be finite, and read by the update.
+    A row that several samples look up is read once. Pooled embeddings stay in the caches, chunk by chunk. Their
+    gradient is written, since nothing may be updated before all of it is known to be finite, and read by the update.
     """
     num_bags = cell.batch_size * cell.num_tables
     num_distinct = cell.num_tables * distinct_rows(cell)
@@ -64,15 +67,18 @@ def least_bytes(cell: Cell) -> dict[str, float]:
         "lookup": ids + num_distinct * row,
         "dense": 4 * cell.batch_size * (NUM_DENSE + 1),
         "give_back": gradient,
-        # A row and its number of Adagrad are read and written.
+        # Each row and its Adagrad sum, one fp32 number, are read and written.
         "table_update": ids + gradient + num_distinct * 2 * (row + 4),
-        # On every rank Adam reads gradient, weight and two moments, and writes three of them.
+        # On every rank Adam reads gradient, weight and two moments, and writes all but the gradient.
         "optimizer": 7 * 4 * num_dense_parameters(cell) * cell.world_size,
     }
 
 
 def dense_flops(cell: Cell) -> float:
-    """Of one global batch, forward and backward; nothing asks for the gradient of the dense features."""
+    """Count the FLOPs of one global batch in the dense part, forward and backward.
+
+    The gradient of the dense features is not needed, so it is not counted.
+    """
     bottom, top = _widths(cell)
     products = sum(m * n for widths in (bottom, top) for m, n in pairwise(widths))
     pairs = cell.embedding_dim * _num_pairs(cell)
@@ -84,7 +90,7 @@ def num_dense_parameters(cell: Cell) -> int:
 
 
 def distinct_rows(cell: Cell) -> float:
-    """Of one table, expected among the ids of a global batch."""
+    """Compute the expected number of distinct rows of one table among the ids of a global batch."""
     num_ids, num_rows = cell.batch_size * cell.ids_per_bag, cell.rows_per_table
     places = torch.arange(1, num_rows + 1, dtype=torch.float64)
     if cell.ids == "uniform":
@@ -100,7 +106,7 @@ def _widths(cell: Cell) -> tuple[list[int], list[int]]:
 
 
 def _num_pairs(cell: Cell) -> int:
-    """Dot products of the features and the bottom's output."""
+    """Count the dot products of all pairs among the pooled embeddings and the output of the bottom MLP."""
     return (cell.num_tables + 1) * cell.num_tables // 2
 
 
@@ -117,7 +123,7 @@ def _flops(dtype: torch.dtype) -> float:
 
 
 def _least_seconds(work: Callable[[], torch.Tensor], num_times: int) -> float:
-    """Of one call among as many in a row."""
+    """Measure the seconds of one call, as the mean of `num_times` calls in a row; return the least of several tries."""
     work()
     tries: list[float] = []
     for _ in range(NUM_TRIES):

@@ -1,8 +1,8 @@
-"""What it costs in AUC that the order of a large log is shuffled window by window, and not as a whole.
+"""Cost in AUC of shuffling a large log window by window instead of as a whole.
 
-`python -m benchmarks.shuffle JOB.toml`: trains the job on one rank, in this process, three seeds each, with the order
-it would have and with the blocks and windows of a log many times its size: few blocks a window, many windows. Rows that
-lie in order of time are the hard case. Every finished run is a line of JSON in --results, and is not run again.
+`python -m benchmarks.shuffle JOB.toml`: trains the job on one rank, in this process, three seeds each, with its normal
+order and with the blocks and windows of a log many times its size: few blocks per window, many windows. Rows in order
+of time are the hard case. Every finished run is a line of JSON in --results, and is not repeated.
 """
 
 import argparse
@@ -21,7 +21,8 @@ SHUFFLES = {
     "204 blocks of 64": (64, 204),
     "16 blocks of 512": (512, 16),
 }
-"""Rows of a block, blocks of a window; the second is how the order cuts a log of many windows."""
+"""Rows per block and blocks per window; None is the normal order. The one with 1,024 blocks is how the order cuts a log
+of many windows."""
 SEEDS = (0, 1, 2)
 
 
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def _auc(resolved: ResolvedJob, shuffle: str, rows: Path, scratch: Path, ranks: Ranks) -> float:
-    """Train once with blocks and windows of these sizes; they are constants of the order everywhere else."""
+    """Train once with blocks and windows of the given sizes, which are constants everywhere else; return the AUC."""
     kept = order.BLOCKS_PER_WINDOW, order.MIN_WINDOW_ROWS, order.MAX_WINDOW_ROWS
     sizes = SHUFFLES[shuffle]
     if sizes is not None:

@@ -1,7 +1,7 @@
-"""How fast a training step is, where its time goes and what memory it takes: `python -m benchmarks.step`.
+"""Speed, time by part and memory of a training step: `python -m benchmarks.step`.
 
-It makes the very steps that `dlrm train` makes, on random rows, each rank in a process of its own. Making a batch is
-not counted: a run reads the next ones while it trains.
+Makes the same steps as `dlrm train`, on random rows, with each rank in its own process. The time to make a batch does
+not count: a run reads the next batches while it trains.
 """
 
 import argparse
@@ -25,15 +25,15 @@ NUM_WARM, MIN_STEPS = 2, 2
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run of steps took."""
+    """Speed, time and memory of a sequence of steps."""
 
     samples_per_second: float
     step_seconds: dict[str, float]
-    """By part, of one step; the mean of all ranks."""
+    """Seconds of one step, by part; the mean over all ranks."""
     peak_memory_bytes: int
-    """Of the rank that took most: anonymous memory, and its share of what ranks share."""
+    """Peak bytes of the rank that took most: anonymous memory, and its share of the memory that ranks share."""
     peak_mapped_bytes: int
-    """The same, with shared memory in full."""
+    """Peak bytes as in `peak_memory_bytes`, but with shared memory counted in full."""
 
 
 def main() -> int:
@@ -65,7 +65,7 @@ def run_rank(ranks: Ranks, shape: Shape, seconds: float, is_json: bool) -> None:
 
 
 def _measure(parts: Parts, shape: Shape, ranks: Ranks, seconds: float) -> Measured:
-    """Steps until one ends after `seconds`, on all ranks alike."""
+    """Make steps for at least `seconds`, the same number on all ranks, and measure them. Collective."""
     num_steps, taken = 0, 0.0
     for batch in shape.batches():
         if batch.index == NUM_WARM:

@@ -1,6 +1,6 @@
-"""How fast one core makes synthetic rows, labels and teacher included: `python -m benchmarks.synthetic_rows`.
+"""Speed of one core in making synthetic rows, labels and teacher included: `python -m benchmarks.synthetic_rows`.
 
-Recorded, on a machine of two cores that others were using too, so that CPU time is the figure to trust:
+Recorded on a machine of two cores with other users, so that CPU time is the figure to trust:
 
 | rows | largest table | rows/s | rows per second of CPU time | processor | versions |
 |---|---|---|---|---|---|
@@ -19,7 +19,7 @@ from dlrm.config import SyntheticConfig
 from dlrm.data.synthetic.log import SyntheticRows
 
 READ_ROWS = 16_384
-"""Rows of one read: a batch."""
+"""Rows of one read, which stands for a batch."""
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
-"""TorchRec's own training step, as its `examples/golden_training` makes it: the yardstick.
+"""TorchRec's own training step, built like its `examples/golden_training`, as the yardstick.
 
-Its DLRM in DistributedModelParallel, planned by its planner, with row-wise Adagrad fused into the tables' backward and
-TrainPipelineSparseDist around it all; Adam for the dense parameters, as the jobs that are measured have it. Its initial
-weights and rates are ours, so that both compute the same: `tests/benchmarks/test_against_torchrec.py`.
+It has TorchRec's DLRM in DistributedModelParallel with a plan of TorchRec's planner, row-wise Adagrad fused into the
+tables' backward pass, and TrainPipelineSparseDist; the dense parameters use Adam, as in the measured jobs. Its initial
+weights and learning rates are ours, so that both compute the same, as `tests/benchmarks/test_against_torchrec.py`
+checks.
 """
 
 import logging
@@ -43,12 +44,16 @@ CPU = torch.device("cpu")
 
 
 class TorchRecStep:
-    """Calls on every rank together make one step on the next of its batches."""
+    """TorchRec's training step. A call on every rank together makes one step on the next batch."""
 
     def __init__(
         self, cell: Cell, ranks: Ranks, batches: list[DeviceBatch], rates: StepRates, *, has_fp16_wire: bool
     ) -> None:
-        """batches: this rank's, taken in turn without end. has_fp16_wire: what is exchanged, both ways. Collective."""
+        """Build the model, its sharding plan and its pipeline. Collective.
+
+        batches: this rank's share of the batches, used in turn without end. has_fp16_wire: exchange pooled embeddings
+        and their gradients in fp16.
+        """
         warnings.filterwarnings("ignore", category=FutureWarning, module="torchrec")
         for name in ("torchrec", "torch.fx._symbolic_trace"):
             logging.getLogger(name).setLevel(logging.ERROR)
@@ -68,7 +73,7 @@ class TorchRecStep:
         self._batches: Iterator[Batch] = cycle([_batch(batch, names) for batch in batches])
 
     def __call__(self) -> torch.Tensor:
-        """Mean loss of this rank's share, before the update."""
+        """Make one step; return the mean loss of this rank's share before the update, a scalar. Collective."""
         loss, _, _ = self._pipeline.progress(self._batches)
         return loss
 
@@ -78,7 +83,7 @@ class TorchRecStep:
 
 
 def _model(cell: Cell, names: list[str]) -> DLRMTrain:
-    """Tables on no device yet."""
+    """Build TorchRec's DLRM with its tables on the meta device."""
     tables = [
         EmbeddingBagConfig(
             name=name, feature_names=[name], num_embeddings=cell.rows_per_table, embedding_dim=cell.embedding_dim
@@ -99,8 +104,8 @@ def _model(cell: Cell, names: list[str]) -> DLRMTrain:
 def _sharder(*, has_fp16_wire: bool) -> EmbeddingBagCollectionSharder:
     if not has_fp16_wire:
         return EmbeddingBagCollectionSharder()
-    # Gradients of a mean over a large batch flush to zero in fp16 (TorchRec's loss scale does not help): a wire for a
-    # measurement of speed, on which tables do not learn.
+    # In fp16 the gradients of a mean over a large batch flush to zero (TorchRec's loss scale does not help), so tables
+    # do not learn. The speed can still be measured.
     config = QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.FP16)
     return EmbeddingBagCollectionSharder(qcomm_codecs_registry=get_qcomm_codecs_registry(config, device=CPU))
 
@@ -108,9 +113,10 @@ def _sharder(*, has_fp16_wire: bool) -> EmbeddingBagCollectionSharder:
 def _plan(
     cell: Cell, model: nn.Module, sharder: EmbeddingBagCollectionSharder, names: list[str], ranks: Ranks
 ) -> ShardingPlan:
-    """Whole tables, dealt out by its planner.
+    """Plan the sharding of whole tables with TorchRec's planner. Collective.
 
-    By columns row-wise Adagrad would be another method, and copies of a table do not train in backward.
+    Column-wise sharding would make row-wise Adagrad another method, and data-parallel tables are not trained in the
+    backward pass.
     """
     topology = Topology(
         world_size=ranks.world_size,
@@ -137,7 +143,7 @@ def _batch(batch: DeviceBatch, names: list[str]) -> Batch:
 
 @torch.no_grad()
 def _copy_our_dense_weights(cell: Cell, model: DLRMTrain) -> None:
-    """The initial weights of a job, which are a function of its seed."""
+    """Copy the initial dense weights of our job, which are a function of its seed, into TorchRec's model."""
     job = cell.shape.job.job
     ours = make_dense_part(job.model, NUM_DENSE, cell.num_tables, job.run.seed)
     order = _their_order(cell.num_tables + 1, cell.embedding_dim)
@@ -148,7 +154,7 @@ def _copy_our_dense_weights(cell: Cell, model: DLRMTrain) -> None:
 
 @torch.no_grad()
 def _draw_our_tables(cell: Cell, model: nn.Module) -> None:
-    """model: sharded."""
+    """Fill the tables of the sharded `model` with the initial weights of our job."""
     state = cast("dict[str, Any]", model.state_dict())
     for key in [key for key in state if "embedding_bags" in key]:
         *_, name, _ = key.split(".")
@@ -166,7 +172,10 @@ def _draw_our_tables(cell: Cell, model: nn.Module) -> None:
 
 
 def _their_order(num_vectors: int, embedding_dim: int) -> torch.Tensor:
-    """Places of the top's inputs in ours: TorchRec takes the products above the diagonal row by row, we those below."""
+    """Compute the places of TorchRec's inputs of the top MLP among ours, [D + num_vectors (num_vectors - 1) / 2].
+
+    TorchRec takes the dot products above the diagonal row by row, and we take those below it.
+    """
     row, column = torch.triu_indices(num_vectors, num_vectors, offset=1)
     below = column * (column - 1) // 2 + row
     return torch.cat([torch.arange(embedding_dim), embedding_dim + below])

@@ -1,4 +1,4 @@
-"""What measurements of training steps share: the shape of what is trained, its ranks, and random batches."""
+"""Common parts of measurements of training steps: the shape of model and batch, the ranks, and random batches."""
 
 import argparse
 import math
@@ -30,12 +30,15 @@ REDUCTIONS: dict[str, dict[str, Any]] = {
     "exact": {"variance_reduction": {}, "moments": {"estimator": "exact", "fraction": 1.0}},
     "groups": {"variance_reduction": {}, "moments": {"estimator": "groups"}},
 }
-"""Parts of a job document. default: with the defaults of both; exact: moments of all samples."""
+"""Sections of a job document, by kind of variance reduction.
+
+default: variance reduction and moments with their defaults; exact: moments of all samples; groups: moments of groups.
+"""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What is trained."""
+    """Shape of a measured training step: its batch, ranks, tables and model."""
 
     batch_size: int
     world_size: int
@@ -50,7 +53,7 @@ class Shape:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Self:
-        """arguments: of a parser that went through `add_shape`."""
+        """Build the shape from the arguments of a parser to which `add_shape` has added options."""
         return cls(
             batch_size=arguments.batch,
             world_size=arguments.ranks,
@@ -64,12 +67,12 @@ class Shape:
         )
 
     def reduced(self, reduction: str) -> Self:
-        """The same under one of `REDUCTIONS`."""
+        """Return the same shape with `reduction`, a key of `REDUCTIONS`."""
         return replace(self, reduction=reduction)
 
     @property
     def job(self) -> ResolvedJob:
-        """Raises ConfigError for what no job may be."""
+        """Resolved job of this shape. Raises ConfigError where the shape is not a valid job."""
         document = {
             "data": {"format": "synthetic"},
             "batch": {"global_size": self.batch_size},
@@ -91,12 +94,12 @@ class Shape:
         return DataSchema(NUM_DENSE, tuple(Feature(f"C{n}", self.rows_per_table) for n in range(self.num_tables)))
 
     def parts(self, ranks: Ranks) -> Parts:
-        """What `dlrm train` builds for it. Collective."""
+        """Build the same parts for this shape as `dlrm train`. Collective."""
         plan = plan_tables(self.job, self.schema).plan
         return build_parts(self.job, self.schema, plan, ranks, TrainRows(self.batch_size))
 
     def batches(self) -> Iterator[DeviceBatch]:
-        """This rank's share of one random batch after another."""
+        """Yield this rank's share of random batches without end."""
         size = self.batch_size // self.world_size
         num_ids = self.num_tables * size
         index = 0
@@ -118,16 +121,16 @@ class Shape:
 
 
 def draw_ids(ids: Literal["uniform", "zipf"], num_ids: int, num_rows: int, generator: torch.Generator) -> torch.Tensor:
-    """[num_ids] Rows of a table, each as likely as the others, or the k-th as often as 1 / k."""
+    """Draw [num_ids] row numbers of a table: all equally likely, or the k-th in proportion to 1 / k."""
     if ids == "uniform":
         return torch.randint(0, num_rows, (num_ids,), generator=generator)
-    # k in [1, rows + 1) with a uniform logarithm: whole ones come about as often as 1 / k.
+    # k in [1, rows + 1) has a uniform logarithm, so its integer part is k with probability about proportional to 1 / k.
     places = torch.rand(num_ids, generator=generator).mul_(math.log(num_rows + 1)).exp_().long()
     return places.sub_(1).clamp_(max=num_rows - 1)
 
 
 def add_shape(parser: argparse.ArgumentParser) -> None:
-    """The options that say what is trained; defaults are 26 tables of 100,000 x 64 and the default perceptrons."""
+    """Add the options of `Shape`; their defaults are 26 tables of [100,000, 64] and the default MLPs."""
     parser.add_argument("--batch", type=int, default=32_768, help="samples of a step over all ranks")
     parser.add_argument("--ranks", type=int, default=2, help="processes; cores are dealt out among them")
     parser.add_argument("--tables", type=int, default=26, help="categorical features")

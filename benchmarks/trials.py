@@ -1,4 +1,4 @@
-"""The trials of a comparison, one line of JSON each, kept as they end: a run that was cut short goes on."""
+"""Trials of a comparison, each stored as a line of JSON when it ends, so that an interrupted run can continue."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from sharding.native import load_library
 
 SOURCES = (".py", ".cpp", ".h", ".so")
 STEPS = [Path(__file__).with_name(name) for name in ("cells.py", "torchrec_step.py", "training.py", "worlds.py")]
-"""What makes both kinds of step."""
+"""Source files that make both kinds of step."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Trial:
 
     cell: Cell
     number: int
-    """Of the round, from 0."""
+    """Number of the round, counted from 0."""
     stretches: dict[str, Stretch] = field(default_factory=dict[str, Stretch])
-    """By engine."""
+    """Measured stretches, by engine; empty where the round failed."""
     rates: Rates | None = None
-    """Of the machine, measured in between; None where nothing ran."""
+    """Rates of the machine, measured right before the stretches; None where nothing ran."""
     failure: str = ""
-    """Why there are none: what did not fit or did not run."""
+    """Reason for a round without stretches: what did not fit or did not run; else empty."""
 
 
 class Trials:
-    """Those that were made on this machine with these versions and this code; lines of others stay in the file."""
+    """Trials made on this machine with these versions and this code; lines of other settings stay in the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,14 +58,14 @@ class Trials:
         return [trial for trial in self._trials if trial.cell == cell]
 
     def cells(self) -> list[Cell]:
-        """In the order of their first trials."""
+        """List the cells with trials, in the order of their first trials."""
         return list(dict.fromkeys(trial.cell for trial in self._trials))
 
     def add(self, trial: Trial) -> None:
         self._trials.append(trial)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
-            # Behind a line that was cut short there is no end of it.
+            # A line that was cut short has no line break at its end.
             file.write("\n" if self._is_cut_short() else "")
             file.write(json.dumps({"setting": self.setting, "trial": asdict(trial)}) + "\n")
 
@@ -75,7 +75,7 @@ class Trials:
 
 
 def setting() -> dict[str, Any]:
-    """Hardware, versions, and a fingerprint of the code that is measured."""
+    """Describe the hardware, the versions, and the measured code by a fingerprint."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     flags = Path("/proc/cpuinfo").read_text().split()
     return {
@@ -103,7 +103,7 @@ def _sources(package: ModuleType) -> list[Path]:
 
 
 def _read(line: str) -> dict[str, Any]:
-    """Nothing, of a line that was cut short."""
+    """Parse a line; return an empty dict where the line was cut short."""
     try:
         return json.loads(line)
     except json.JSONDecodeError:

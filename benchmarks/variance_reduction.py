@@ -1,8 +1,8 @@
-"""What variance reduction costs a step: `python -m benchmarks.variance_reduction`.
+"""Cost of variance reduction for a step: `python -m benchmarks.variance_reduction`.
 
-Steps without it and with each kind of it take turns in the same processes, on the same batches, each kind compared with
-the step without it of the same round: machines that others use too are faster now and slower then, and a ratio of two
-neighbours hardly sees that. Where both cores are busy with other work, the CPU time is the figure to trust.
+Steps without it and with each kind of it take turns in the same processes, on the same batches. Each kind is compared
+with the step without it of the same round: the speed of a shared machine varies, but hardly within a round. Where both
+cores are busy with other work, the CPU time is the figure to trust.
 """
 
 import argparse
@@ -25,12 +25,12 @@ WITHOUT, *KINDS = REDUCTIONS
 
 @dataclass(frozen=True)
 class Seconds:
-    """What one step took on one rank."""
+    """Seconds of one step on one rank."""
 
     wall: float
     cpu: float
     dense: float
-    """Of the dense part alone, where moments are measured."""
+    """Wall seconds of the dense part alone, in which moments are measured."""
 
 
 def main() -> int:
@@ -56,7 +56,7 @@ def run_rank(ranks: Ranks, shape: Shape, kinds: list[str], num_rounds: int) -> N
     for batch in shape.batches():
         if batch.index == NUM_WARM + num_rounds:
             break
-        # Each kind, and the step without, goes first in every other round.
+        # The order is reversed in every other round, so that it favours no kind.
         order = [*steps] if batch.index % 2 else [*steps][::-1]
         taken = {kind: _timed(steps[kind], batch, ranks) for kind in order}
         if batch.index >= NUM_WARM:
@@ -74,7 +74,7 @@ def _timed(step: TrainingStep, batch: DeviceBatch, ranks: Ranks) -> Seconds:
 
 
 def _table(shape: Shape, rounds: list[dict[str, Seconds]]) -> str:
-    """rounds: of rank 0."""
+    """Format the table. rounds: for each round of rank 0, the seconds of one step by kind."""
     head = ["with", "step, s", "ratio, median", "least", "largest", "of CPU time", "of the dense part"]
     lines = [
         f"B = {shape.batch_size:,} on {shape.world_size} rank(s), {shape.precision}, {len(rounds)} pairs",

@@ -1,9 +1,9 @@
-"""What daily retraining costs in AUC and saves in rows: a warm start beside training from scratch.
+"""Cost in AUC and saving in rows of daily retraining: a warm start compared with training from scratch.
 
-`python -m benchmarks.warm_start JOB.toml --data FILE.parquet`: the rows of FILE, in order of time, are cut into day 1,
-day 2 and the last rows, which are held out from all. The job is trained on one rank, in this process, three seeds each:
-from scratch on day 1, on both days and on day 2 alone; and on day 2 from the model of day 1, whose vocabulary grows.
-Every finished run is a line of JSON in --results, and is not run again.
+`python -m benchmarks.warm_start JOB.toml --data FILE.parquet`: cuts the rows of FILE, in order of time, into day 1,
+day 2 and the last rows, which no run trains on. Trains the job on one rank, in this process, three seeds each: from
+scratch on day 1, on both days and on day 2 alone; and on day 2 from the model of day 1, whose vocabulary grows. Every
+finished run is a line of JSON in --results, and is not repeated.
 """
 
 import argparse
@@ -34,21 +34,21 @@ from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 
 HELD_OUT_FRACTION, DAY_1_FRACTION = 0.1, 0.8
-"""Of all rows; of the others."""
+"""Fraction of all rows that is held out, and fraction of the other rows that is day 1."""
 SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to a model for the time after day 2."""
+    """One way to train a model for the time after day 2."""
 
     days: tuple[int, ...]
-    """That it is trained on."""
+    """Numbers of the days that the model is trained on."""
     is_warm: bool = False
-    """Whether it starts from the model of day 1, of the same seed."""
+    """Whether training starts from the model of day 1 with the same seed."""
     optimizer_state: bool = False
     rate_factor: float = 1.0
-    """Of both learning rates, against those of the job."""
+    """Factor on both learning rates of the job."""
 
 
 WAYS = {
@@ -66,7 +66,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Result:
-    """Of one run."""
+    """Result of one run."""
 
     epochs: int
     is_shuffled: bool
@@ -77,17 +77,17 @@ class Result:
     samples: float
     table_rows: int
     seconds: float
-    """Of the run, without preparing its rows."""
+    """Seconds of the run, without preparing its rows."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What all runs share."""
+    """State that all runs share."""
 
     document: dict[str, Any]
     is_shuffled: bool
     files: dict[str, Path]
-    """Of `1`, `2` and `held out`."""
+    """Parquet files of the rows, under the names `1`, `2` and `held out`."""
     scratch: Path
     ranks: Ranks
 
@@ -158,7 +158,7 @@ def main() -> None:
         for seed in SEEDS:
             missing = [name for name in WAYS if not any((r.way, r.seed) == (name, seed) for r in results)]
             if "day 1 alone" not in missing and any(WAYS[name].is_warm for name in missing):
-                # They start from it, and its model is gone.
+                # Missing warm starts need the model of day 1, and that of an earlier call of the program was deleted.
                 bench.result("day 1 alone", seed)
             for name in missing:
                 results.append(bench.result(name, seed))
@@ -175,7 +175,7 @@ def _document(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _cut(data: Path, is_shuffled: bool, scratch: Path) -> dict[str, Path]:
-    """The parts of `data`, each a file of its own."""
+    """Write day 1, day 2 and the held-out rows of `data` to a file each; return the files by name."""
     table = parquet.read_table(data)
     if is_shuffled:
         table = table.take(np.random.default_rng(0).permutation(table.num_rows))

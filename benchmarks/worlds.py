@@ -1,6 +1,6 @@
-"""Training steps in processes of their own that stand still until they are asked for some steps.
+"""Training steps in processes of their own, which are idle until a number of steps is requested.
 
-So two kinds of step can take turns on one machine, neither disturbed by the other and both seeing the same machine.
+So two kinds of step can take turns on one machine: neither disturbs the other, and both run under the same conditions.
 """
 
 import multiprocessing
@@ -27,26 +27,26 @@ from sharding.comm.process_groups import Ranks
 Engine = Literal["ours", "torchrec", "torchrec_fp16_wire"]
 ENGINES = get_args(Engine)
 NUM_WARM = 2
-"""Steps that are not measured; TorchRec's pipeline, its data parallel part and the allocator settle within."""
+"""Number of warm-up steps, not measured, in which TorchRec's pipeline, data-parallel part and the allocator settle."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Some steps in a row."""
+    """Measurement of several steps in a row."""
 
     num_steps: int
     seconds: float
-    """Of all of them, from when every rank begins to when every rank is done."""
+    """Seconds of all these steps, from when every rank begins to when every rank is done."""
     cpu_seconds: float
-    """Of the cores, all ranks together: what to look at where the machine is busy with other work."""
+    """Seconds of CPU time, all ranks together: the figure to trust where the machine is busy with other work."""
     losses: list[float]
-    """Of each step, before its update, over the global batch."""
+    """Mean loss over the global batch of each step, before its update."""
     part_seconds: dict[str, float]
-    """Of one step by part, the mean of all ranks; none for TorchRec's."""
+    """Seconds of one step, by part; the mean over all ranks. Empty for TorchRec's step."""
     peak_memory_bytes: int
-    """Of the rank that took most since its start: anonymous memory, and its share of the memory that ranks share."""
+    """Peak bytes since its start of the rank that took most: anonymous memory, and its share of shared memory."""
     peak_mapped_bytes: int
-    """The same, where shared memory counts in full on every rank that maps it."""
+    """Peak bytes as in `peak_memory_bytes`, but shared memory counts in full on every rank that maps it."""
 
     @property
     def step_seconds(self) -> float:
@@ -58,14 +58,14 @@ class Stretch:
 
 
 class WorldError(Exception):
-    """The processes of a world ended; their own output says why."""
+    """End of a world's processes before they have answered; their own output says why."""
 
 
 class World:
-    """W processes that make steps of one kind. A context manager: they end with it."""
+    """World of W processes that make steps of one kind. A context manager, which ends the processes at its exit."""
 
     def __init__(self, cell: Cell, engine: Engine, rates: StepRates = RATES) -> None:
-        """Starts the processes and makes NUM_WARM steps and one more. Raises WorldError."""
+        """Start the processes, and make NUM_WARM steps and one more. Raises WorldError where the processes end."""
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         arguments = (cell.world_size, _serve, cell, engine, rates, theirs)
@@ -74,10 +74,10 @@ class World:
         theirs.close()
         self._engine = engine
         self.losses: list[float] = []
-        """Of all steps so far."""
+        """Losses of all steps so far."""
         self.stretch(NUM_WARM)
         self.pace_seconds = self.stretch(1).seconds
-        """Of a step, once it is warm."""
+        """Seconds of one step after the warm-up."""
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +87,7 @@ class World:
         self._process.join()
 
     def stretch(self, num_steps: int) -> Stretch:
-        """The next steps, measured. Raises WorldError."""
+        """Make and measure the next `num_steps` steps. Raises WorldError where the processes end."""
         try:
             self._connection.send(num_steps)
             stretch: Stretch = self._connection.recv()
@@ -99,7 +99,7 @@ class World:
 
 
 class OurSteps:
-    """Ours, batch by batch."""
+    """Steps of our own, one batch after another."""
 
     def __init__(self, parts: Parts, batches: list[DeviceBatch], rates: StepRates) -> None:
         self._step, self._batches, self._rates = parts.step, cycle(batches), rates
@@ -110,16 +110,16 @@ class OurSteps:
         self._losses = [self._step(next(self._batches), self._rates).loss for _ in range(num_steps)]
 
     def losses(self) -> list[float]:
-        """Of the steps of the last `make`, over the global batch."""
+        """Return the losses of the steps of the last `make`, each over the global batch."""
         return self._losses
 
     def part_seconds(self) -> dict[str, float]:
-        """Of one of them, on this rank."""
+        """Return the mean seconds of these steps on this rank, by part."""
         return {part: seconds / len(self._losses) for part, seconds in self._step.clock.seconds.items()}
 
 
 class TheirSteps:
-    """TorchRec's."""
+    """Steps of TorchRec, one batch after another."""
 
     def __init__(self, step: TorchRecStep, ranks: Ranks) -> None:
         self._step, self._ranks = step, ranks
@@ -129,7 +129,7 @@ class TheirSteps:
         self._losses = [self._step() for _ in range(num_steps)]
 
     def losses(self) -> list[float]:
-        """As ours; a rank knows the mean of its share."""
+        """Return the losses as `OurSteps.losses` does. Collective, since a rank knows only the mean of its share."""
         shares = all_gather_object(self._ranks.background_group, [float(loss) for loss in self._losses])
         return [statistics.fmean(losses) for losses in zip(*shares, strict=True)]
 
@@ -140,7 +140,7 @@ class TheirSteps:
 def make_steps(
     cell: Cell, engine: Engine, ranks: Ranks, batches: list[DeviceBatch], rates: StepRates
 ) -> OurSteps | TheirSteps:
-    """Collective."""
+    """Build the steps of an engine. Collective."""
     if engine == "ours":
         return OurSteps(cell.shape.parts(ranks), batches, rates)
     has_fp16_wire = engine == "torchrec_fp16_wire"
@@ -148,7 +148,7 @@ def make_steps(
 
 
 def _serve(ranks: Ranks, cell: Cell, engine: Engine, rates: StepRates, connection: Connection) -> None:
-    """Make as many steps as each message says, until the other end is closed."""
+    """Make as many steps as each message requests, until the other end of the connection is closed. Collective."""
     steps = make_steps(cell, engine, ranks, cell.batches(ranks.rank), rates)
     while num_steps := broadcast_from_rank0(ranks, _received(connection) if ranks.rank == 0 else 0):
         stretch = _stretch(steps, num_steps, ranks)

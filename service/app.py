@@ -1,4 +1,4 @@
-"""The application: every part made once and joined."""
+"""Assembly of the service: creates every part once and connects them to a FastAPI application."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -42,9 +42,10 @@ from service.state_directory import make_state_directory
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The service as an ASGI application; its control loop runs while the application does.
+    """Create the ASGI application of the service; its control loop runs for as long as the application does.
 
-    Brings the database up to date. One application a state directory: `service.serve` sees to that.
+    Migrates the database to the newest schema. A state directory may have only one application at a time, which
+    `service.serve` ensures.
     """
     services = create_services(settings)
 
@@ -71,7 +72,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def create_services(settings: Settings) -> Services:
-    """All parts of the service, at rest. Raises StateDirectoryError."""
+    """Create all parts of the service, without starting any. Raises StateDirectoryError."""
     make_state_directory(settings.state_directory)
     make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
     make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")

@@ -1,4 +1,4 @@
-"""Full storage: how it shows, and what to tell of it."""
+"""Detection of a full disk, and the message about it."""
 
 import sqlite3
 from pathlib import Path
@@ -8,10 +8,11 @@ from sqlalchemy.exc import DBAPIError
 from dlrm.record import FULL_DISK
 
 POSTGRESQL_DISK_FULL = "53100"
+"""SQLSTATE of PostgreSQL's error `disk_full`."""
 
 
 def is_storage_full(error: BaseException) -> bool:
-    """Whether `error`, of a file or of the database, says that there is no room left."""
+    """Whether `error`, of a file operation or of the database, means that the disk is full."""
     if isinstance(error, OSError):
         return error.errno in FULL_DISK
     cause = error.orig if isinstance(error, DBAPIError) else error
@@ -21,5 +22,5 @@ def is_storage_full(error: BaseException) -> bool:
 
 
 def storage_full(state_directory: Path) -> str:
-    """What to tell of it, in words."""
+    """Return the message for users that the disk of the state directory is full."""
     return f"there is no room left for what the service keeps in {state_directory}; make room, then try again"

@@ -1,4 +1,4 @@
-"""Names of things: a prefix and a ULID, so that ids sort by the time they were made."""
+"""Ids of jobs, attempts and API keys: a prefix and a ULID, so that they sort by creation time."""
 
 import re
 from typing import Literal
@@ -11,5 +11,5 @@ def new_id(prefix: Literal["job", "att", "key"]) -> str:
 
 
 def is_id(text: str, prefix: Literal["job", "att", "key"]) -> bool:
-    """Whether `text` could be the name of such a thing."""
+    """Whether `text` has the form of an id with this prefix; the object need not exist."""
     return re.fullmatch(rf"{prefix}_[0-9A-HJKMNP-TV-Z]{{26}}", text) is not None

@@ -1,4 +1,4 @@
-"""One service at a time on a state directory."""
+"""Lock that allows only one service at a time on a state directory."""
 
 import contextlib
 import os
@@ -11,14 +11,15 @@ from service.state_directory import StateDirectoryError, make_state_directory
 
 
 class AlreadyServingError(StateDirectoryError):
-    """Another service holds the state directory."""
+    """Error raised where another service holds the lock of the state directory."""
 
 
 @contextlib.contextmanager
 def exclusive(state_directory: Path) -> Generator[None]:
-    """Hold the state directory; the kernel lets go of it when this process ends, however it does.
+    """Hold the lock of the state directory; the kernel releases it when this process ends, even by a crash.
 
-    Raises StateDirectoryError; AlreadyServingError where another service holds it.
+    Raises StateDirectoryError where the directory cannot be used, and AlreadyServingError where another service holds
+    the lock.
     """
     make_state_directory(state_directory)
     with contextlib.ExitStack() as opened:

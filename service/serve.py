@@ -1,4 +1,4 @@
-"""Runs the service in this process until it is told to stop; jobs go on running without it."""
+"""The service as a process: it runs until SIGTERM or SIGINT, and its jobs go on running without it."""
 
 import json
 import signal
@@ -18,19 +18,19 @@ from service.services import Services
 from service.settings import Settings
 
 SHUTDOWN_SECONDS = 5
-"""What open requests have to finish."""
+"""Seconds that open requests have to finish at shutdown."""
 
 
 class AddressError(Exception):
-    """The service cannot listen where it should."""
+    """Error raised where the service cannot listen on its host and port."""
 
 
 def serve(settings: Settings, ready_file: Path | None = None) -> None:
-    """Serve until SIGTERM or SIGINT. Main thread only.
+    """Run the service until SIGTERM or SIGINT. Must be called in the main thread.
 
-    ready_file: gets {"url", "admin_key", "signin_link"}, for its owner alone, once requests are answered; admin_key is
-    null unless this is the first start.
-    Raises StateDirectoryError, AlreadyServingError (one of those), AddressError.
+    ready_file: file, readable only by its owner, to which {"url", "admin_key", "signin_link"} is written once the
+    service accepts requests; admin_key is null unless this is the first start.
+    Raises StateDirectoryError, its subclass AlreadyServingError, and AddressError.
     """
     configure_logging(settings.log_format)
     with exclusive(settings.state_directory), bound_socket(settings) as listening:
@@ -39,14 +39,15 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
         config = uvicorn.Config(
             app, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS, lifespan="on"
         )
-        # uvicorn passes the signal that ended it on to whoever listened before: here that means nothing more.
+        # When uvicorn has stopped, it raises the signal again for the handler installed before it. Here that handler
+        # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _already_stopping)
         _Server(config, lambda: _announce(app.state.services, ready_file)).run(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which says when it answers."""
+    """uvicorn server that calls `on_ready` once it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -59,9 +60,9 @@ class _Server(uvicorn.Server):
 
 
 def bound_socket(settings: Settings) -> socket.socket:
-    """The socket to listen on, before anything else is begun. Raises AddressError."""
+    """Bind the socket to listen on, before anything else is started. Raises AddressError where that fails."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # asyncio sends at once (TCP_NODELAY) only where the protocol is named; 40 ms a request otherwise.
+    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol; without it a request takes 40 ms longer.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -80,7 +81,10 @@ def _already_stopping(_: int, __: FrameType | None) -> None:
 
 
 def _announce(services: Services, ready_file: Path | None) -> None:
-    """Tell whoever started the service how to get in. Written to the terminal, never to the log."""
+    """Print URL, sign-in link and, on the first start, the admin key; write them to the ready file too.
+
+    They go to stdout and never to the log, because they are secrets.
+    """
     admin_key = services.keys.first_admin_key()
     url = services.settings.url
     signin_link = f"{url}/signin#token={services.keys.sign_in_token()}"

@@ -1,4 +1,4 @@
-"""The parts of one running service, and how an endpoint gets at them."""
+"""The parts of a running service, and the FastAPI dependency that gives endpoints access to them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, cast
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Services:
-    """Everything endpoints ask; made once, in `service.app`."""
+    """Parts of the service that endpoints use; created once, in `service.app`."""
 
     settings: "Settings"
     database: "Database"
@@ -37,3 +37,4 @@ def _current(request: Request) -> Services:
 
 
 Current = Annotated[Services, Depends(_current)]
+"""Parameter type of an endpoint that needs the parts of the service."""

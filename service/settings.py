@@ -1,4 +1,4 @@
-"""What the service is told from outside: environment variables with the prefix DLRM_."""
+"""Settings of the service, read from environment variables with the prefix DLRM_."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def _absolute(path: Path) -> Path:
 
 
 _BETWEEN_ROOTS = re.compile(rf"{re.escape(os.pathsep)}(?!//)")
-"""As in PATH; the colon of a scheme such as s3:// is none."""
+"""Separator of data roots, the same as in PATH; the colon of a scheme such as s3:// does not separate."""
 
 
 def _split_roots(value: Any) -> Any:
@@ -42,14 +42,14 @@ DataRoot = Annotated[str, BeforeValidator(os.fspath), AfterValidator(_data_root)
 
 
 class StateSettings(BaseSettings):
-    """Where state is kept: what the service and the commands that do without it have in common."""
+    """Locations of state, which the service shares with the commands that work without a service."""
 
     model_config = SettingsConfigDict(env_prefix="DLRM_", frozen=True, validate_default=True)
 
     state_directory: AbsolutePath = Path(".dlrm")
-    """Where the service keeps what it knows; one service at a time."""
+    """Directory for the state of the service; only one service at a time may use it."""
     prepared_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "prepared")
-    """Data that was prepared for training, by its content: every job on the same data uses it."""
+    """Directory for prepared data, stored by its content, so that all jobs on the same data share it."""
 
 
 class Settings(StateSettings):
@@ -57,44 +57,44 @@ class Settings(StateSettings):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
-    """0 takes a free port."""
+    """TCP port to listen on; 0 chooses a free one."""
     database_url: str = Field(
         default_factory=lambda data: f"sqlite:///{data['state_directory'] / 'service.sqlite3'}", min_length=1
     )
-    """SQLAlchemy's form: `sqlite:///…` or `postgresql+psycopg://…`."""
+    """SQLAlchemy URL of the database: `sqlite:///…` or `postgresql+psycopg://…`."""
     runs_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "runs")
-    """Where every job gets a directory of its own."""
+    """Parent directory of the run directories of all jobs."""
     data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_roots)] = Field(default=["."], min_length=1)
-    """Directories, and URIs such as s3://bucket/key, that the data of jobs must lie in; in the environment separated as
-    in PATH."""
+    """Directories, and URIs such as s3://bucket/key, under which the data of jobs must be. The environment variable
+    separates them as PATH does."""
     num_cores: int = Field(default_factory=limits.num_cores, ge=1)
-    """Cores that jobs may occupy."""
+    """CPU cores that all jobs together may occupy."""
     memory_bytes: int = Field(default_factory=limits.memory_bytes, ge=1)
-    """Memory that jobs may occupy."""
+    """Bytes of memory that all jobs together may occupy."""
     num_gpus: int = Field(default_factory=limits.num_gpus, ge=0)
-    """GPUs that jobs may occupy."""
+    """GPUs that all jobs together may occupy."""
     trainer_python: AbsolutePath = Path(sys.executable)
-    """The interpreter that has the trainer installed."""
+    """Python interpreter that has the trainer installed."""
     reconcile_interval_seconds: float = Field(default=2.0, gt=0.0)
-    """Pause between two comparisons of the job table with what runs."""
+    """Seconds between two rounds of the control loop, which compares the job table with the running processes."""
     grace_period_seconds: float = Field(default=120.0, ge=0.0)
-    """What a job that was asked to stop has for its last checkpoint, before it is killed."""
+    """Seconds that a job has to save a last checkpoint after a stop request, before it is killed."""
     restart_delay_seconds: float = Field(default=10.0, ge=0.0, le=86_400.0)
-    """What a job waits before its first restart; twice as long before each one that follows, until an attempt has
-    written a checkpoint of a later step than it began at."""
+    """Seconds that a job waits before its first restart. The wait doubles with every further restart, until an attempt
+    has written a checkpoint of a later step than the one it started from."""
     max_restart_delay_seconds: float = Field(default=300.0, ge=0.0, le=86_400.0)
-    """The longest wait before a restart."""
+    """Longest wait before a restart, in seconds."""
     max_body_bytes: int = Field(default=2**20, ge=1024)
-    """Largest request, reports of a running job excepted."""
+    """Largest request body in bytes; reports of a running job have a limit of their own."""
     log_format: Literal["console", "json"] = "console"
 
     @property
     def private_directories(self) -> list[Path]:
-        """What belongs to the service itself: no job reads data from there."""
+        """Directories of the service itself, from which no job may read data."""
         return [self.state_directory, self.runs_directory, self.prepared_directory]
 
     @property
     def url(self) -> str:
-        """Where programs on this machine reach the service."""
+        """URL at which programs on this machine reach the service."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"

@@ -1,14 +1,14 @@
-"""The directories that the service keeps its state in."""
+"""Creation of the directories in which the service keeps its state."""
 
 from pathlib import Path
 
 
 class StateDirectoryError(Exception):
-    """The service cannot use the directory that it should keep its state in."""
+    """Error raised where the service cannot use a directory for its state."""
 
     @classmethod
     def of(cls, variable: str, path: Path, error: OSError) -> "StateDirectoryError":
-        """variable: the environment variable that names `path`."""
+        """Return the error for `path`. variable: environment variable that sets it. error: its cause."""
         where = "" if error.filename in {None, str(path)} else f" ({error.filename})"
         return cls(
             f"{variable}: cannot use {path}: {error.strerror}{where}; name a directory that the service may write"
@@ -16,9 +16,9 @@ class StateDirectoryError(Exception):
 
 
 def make_state_directory(path: Path, variable: str = "DLRM_STATE_DIRECTORY") -> None:
-    """Make `path` where it is not there yet, for its owner alone: keys and the data of jobs lie below it.
+    """Create `path` where it does not exist yet, accessible only to its owner: it contains keys and data of jobs.
 
-    variable: the environment variable that names it. Raises StateDirectoryError.
+    variable: environment variable that sets it. Raises StateDirectoryError.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

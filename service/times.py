@@ -1,4 +1,4 @@
-"""The time, in one form everywhere: UTC."""
+"""The current time, everywhere in UTC."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run is, written by all ranks together, and read by as many as there are then."""
+"""Checkpoints: the whole state of a run, written by all ranks together, and read by any number of ranks."""
 
 from dlrm.checkpoint.errors import CheckpointError, checkpoint_errors
 

@@ -1,4 +1,4 @@
-"""The error of a checkpoint."""
+"""The error of a checkpoint that could not be written or read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 
 class CheckpointError(OSError):
-    """A checkpoint that could not be written or read; names its directory and the first cause."""
+    """Error of a checkpoint that could not be written or read; the message names its directory and the first cause."""
 
 
 @contextmanager
 def checkpoint_errors(path: Path, what: str) -> Iterator[None]:
-    """Turn what torch raises, which is no `Exception` and has the causes by rank, into a CheckpointError.
+    """Turn torch's CheckpointException, which is not an `Exception` and has the causes by rank, into a CheckpointError.
 
-    what: such as "cannot be written".
+    what: the failure in words, such as "cannot be written".
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Finds the checkpoint to go on from: the newest whose every byte is as it was written."""
+"""Finds the checkpoint to resume from: the newest one whose files all match their checksums."""
 
 import time
 from collections.abc import Callable
@@ -17,22 +17,23 @@ Result = TypeVar("Result")
 
 NUM_TRIES = 3
 RETRY_SECONDS = 1.0
-"""Between two tries to read what cannot be read, as on a file server that is away for a moment."""
+"""Seconds between two tries to read a file, for example on a file server that is away for a moment."""
 
 
 @dataclass(frozen=True)
 class SoundCheckpoint:
-    """One whose files were all compared with their checksums."""
+    """A checkpoint whose files were all compared with their checksums."""
 
     path: Path
     manifest: CheckpointManifest
 
 
 def newest_sound(directory: Path, label: Label, ranks: Ranks, reporter: Reporter) -> SoundCheckpoint | None:
-    """The newest checkpoint in `directory` that is whole; None where there is none. Collective.
+    """Return the newest whole checkpoint in `directory`; None where there is none. Collective.
 
-    Each one that is not, or cannot be read, is passed over with a warning. Raises DataError where one is of other
-    settings than `label`, and CheckpointError where one cannot be read and there is no other: it may be another time.
+    Checkpoints that are damaged or cannot be read are passed over with a warning. Raises DataError where one has other
+    settings than `label`, and CheckpointError where one cannot be read and no other is whole, since it may be readable
+    at another time.
     """
     unread: OSError | None = None
     found = checkpoints_in(directory) if ranks.rank == 0 else []
@@ -50,16 +51,16 @@ def newest_sound(directory: Path, label: Label, ranks: Ranks, reporter: Reporter
             continue
         return SoundCheckpoint(checkpoint.path, manifest)
     if unread is not None:
-        # To begin anew would in the end remove what may be whole.
+        # A run that starts anew would in the end remove this checkpoint, which may be whole.
         raise CheckpointError(f"no checkpoint in {directory} can be read: {unread}")
     return None
 
 
 def verify(checkpoint: CheckpointDirectory, manifest: CheckpointManifest, ranks: Ranks) -> None:
-    """Compare every file with the manifest, a share of them on each rank. Collective.
+    """Compare every file with the manifest, a share of the files on each rank. Collective.
 
-    Raises CheckpointFaultError, and OSError where a file cannot be read for another reason than being damaged; on all
-    ranks.
+    Raises, on all ranks, CheckpointFaultError where a file is damaged or missing, and OSError where one cannot be read
+    for another reason.
     """
     names = sorted(manifest.files)[ranks.rank :: ranks.world_size]
 
@@ -71,7 +72,8 @@ def verify(checkpoint: CheckpointDirectory, manifest: CheckpointManifest, ranks:
 
 
 def _agreed(ranks: Ranks, look: Callable[[], Result]) -> list[Result]:
-    """What all ranks see, or the first fault or error on all of them. What cannot be read is tried again."""
+    """Return what `look` returned on each rank, by rank, or raise the first fault or error on all ranks. Retries
+    OSError."""
 
     def patiently() -> Result:
         for _ in range(NUM_TRIES - 1):

@@ -1,4 +1,4 @@
-"""Which checkpoints stay."""
+"""Choice of the checkpoints that are kept, and removal of the others."""
 
 import contextlib
 import shutil
@@ -8,10 +8,11 @@ from dlrm.record import COMPLETE, CheckpointDirectory, CheckpointFaultError, che
 
 
 def remove_others(directory: Path, newest_step: int, num_kept: int) -> None:
-    """Keep the checkpoint of `newest_step`, which was just written, and the complete ones before it: `num_kept` in all.
+    """Keep the checkpoint of `newest_step`, which was just written, and complete earlier ones, `num_kept` in all.
 
-    Later ones were passed over when the run went on from an earlier one; they and half ones go too. What cannot be read
-    now may be whole: it stays, and so does what cannot be removed.
+    Later checkpoints were passed over when the run resumed from an earlier one; they are removed, and so are incomplete
+    ones. A checkpoint that cannot be read now counts as complete, since it may be whole; one that cannot be removed
+    stays.
     """
     num_left = num_kept - 1
     with contextlib.suppress(OSError):
@@ -25,7 +26,7 @@ def remove_others(directory: Path, newest_step: int, num_kept: int) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a checkpoint, or what is left of it: first what makes it count, since half of one must not look whole.
+    """Remove a checkpoint, or what is left of it; `COMPLETE` goes first, since half a checkpoint must not look whole.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""What tells the checkpoints of one run from those of another."""
+"""Label that distinguishes the checkpoints of one run from those of another."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,19 +10,19 @@ from dlrm.record import CheckpointDirectory, CheckpointManifest
 
 @dataclass(frozen=True)
 class Label:
-    """Of one run: whatever its ranks and plan, the same in every attempt."""
+    """Label of one run: the same in every attempt, whatever its ranks and its plan."""
 
     identity: dict[str, Any]
     """Settings by dotted field."""
     data_checksum: str | None
-    """Of the prepared rows; None for a synthetic log."""
+    """Checksum of the prepared rows; None for a synthetic log."""
 
     @classmethod
     def of(cls, resolved: ResolvedJob, data_checksum: str | None) -> "Label":
         return cls(identity_of(resolved.job) | {"gradient_scale": resolved.gradient_scale}, data_checksum)
 
     def check(self, checkpoint: CheckpointDirectory, manifest: CheckpointManifest) -> None:
-        """Raises DataError, naming every field that differs, where the checkpoint is of another run."""
+        """Raise DataError, which names every field that differs, where the checkpoint belongs to another run."""
         differing = differences(self.identity, manifest.identity)
         if self.data_checksum != manifest.data_checksum:
             differing.append("data is of other rows")

@@ -1,4 +1,4 @@
-"""How much of a job's memory is free."""
+"""Free part of a job's memory."""
 
 import psutil
 
@@ -6,9 +6,11 @@ from hostinfo.process_memory import tree_memory_bytes
 
 
 def free_bytes(memory_bytes: int) -> int:
-    """Return what the job's processes on this node leave of its `memory_bytes`, counted as the service counts them.
+    """Return how many of `memory_bytes` the job's processes on this node leave free, counted as the service counts
+    them.
 
-    They are the launch process, which is this one's parent, and all below it.
+    These processes are the launch process, which is the parent of this one, and all its descendants. Returns 0 where
+    there is no parent.
     """
     launch = psutil.Process().parent()
     return 0 if launch is None else memory_bytes - tree_memory_bytes(launch)

@@ -1,4 +1,4 @@
-"""Where a run stands: all that a checkpoint holds beside tensors."""
+"""Progress of a run: everything in a checkpoint except tensors."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -7,7 +7,7 @@ from dlrm.record import EvaluationReport
 
 
 class Progress(BaseModel):
-    """Where a run stands; the same on every rank but for `training_seconds`."""
+    """Progress of a run; the same on every rank except for `training_seconds`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -24,9 +24,9 @@ class Progress(BaseModel):
     noise: NoiseState = Field(default_factory=NoiseState)
     """Noise of the dense gradient, from the moments of the steps so far."""
     at_gamma: float | None = None
-    """Share of the dense elements at the least factor of variance reduction, when it was measured last."""
+    """Share of the dense elements at the smallest factor of variance reduction, at the last measurement."""
     at_one: float | None = None
-    """Share of the dense elements at factor 1, which are left as they are."""
+    """Share of the dense elements at factor 1, which are left unchanged, at the last measurement."""
 
     @property
     def evaluated_step(self) -> int:

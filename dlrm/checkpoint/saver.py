@@ -1,4 +1,4 @@
-"""Saves a run: now and then behind its back, and at its end."""
+"""Saves a run: from time to time while it trains, and at its end."""
 
 import threading
 import time
@@ -22,24 +22,24 @@ from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
 
 LOST_PEER_SECONDS = 10.0
-"""What a writing thread gets to end when the run ends in an error, in which the other ranks may be gone."""
+"""Seconds that a writing thread gets to finish when the run ends in an error, since other ranks may be gone then."""
 
 
 @dataclass(frozen=True)
 class SaveSettings:
-    """When, how many, and in how much memory."""
+    """Interval and number of checkpoints, and the memory available to write them."""
 
     every_seconds: float
     num_kept: int
     memory_bytes: int
-    """Of all processes of the job on this node."""
+    """Memory limit, in bytes, of all processes of the job on this node."""
 
 
 class Saver:
     """One rank's part in all checkpoints of a run. As a context manager it ends its thread.
 
-    A checkpoint that is due is copied between two steps and written beside those that follow, over a process group of
-    its own. Where the job's memory has no room for the copy, training waits until it is written.
+    A checkpoint that is due is copied between two steps and written while later steps run, over a process group of its
+    own. Where the job's memory has no room for the copy, training waits until the checkpoint is written.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Saver:
         settings: SaveSettings,
         saved_step: int | None = None,
     ) -> None:
-        """saved_step: of the checkpoint that the run goes on from."""
+        """Prepare the first checkpoint. saved_step: step of the checkpoint from which the run resumes, if any."""
         self._directory = directory
         self._state = state
         self._label = label
@@ -66,22 +66,22 @@ class Saver:
 
     @property
     def is_ready(self) -> bool:
-        """Whether this rank would save after the next step: a checkpoint is due, and none is being written.
+        """Whether this rank can save after the next step: a checkpoint is due, and none is being written.
 
-        Rank 0's clock alone says when one is due.
+        Only the clock of rank 0 decides when one is due.
         """
         return self.is_idle and (self._ranks.rank != 0 or time.monotonic() >= self._due_at)
 
     @property
     def is_idle(self) -> bool:
-        """Whether this rank writes nothing now."""
+        """Whether this rank is writing nothing now; reports a write that has ended."""
         self._settle()
         return self._writing is None
 
     def save_async(self, progress: Progress) -> None:
-        """Begin a checkpoint; the next one is due so many seconds from now. Collective.
+        """Start a checkpoint; the next one is due `every_seconds` from now. Collective.
 
-        One that cannot be written is told, and training goes on.
+        A checkpoint that cannot be written is reported, and training goes on.
         """
         started = time.monotonic()
         self._due_at = started + self._settings.every_seconds
@@ -95,7 +95,7 @@ class Saver:
             self._tell(self._write(host_view(state), progress, stall_seconds=None))
         except CheckpointError as error:
             self._tell_failed(progress.step, error)
-        # The next one counts from here: a disk slower than that would leave no time for a step.
+        # The interval counts from here: with a disk slower than the interval there would be no time for a step.
         self._due_at = time.monotonic() + self._settings.every_seconds
 
     def save(self, progress: Progress) -> Path:
@@ -104,7 +104,7 @@ class Saver:
         Collective. Raises CheckpointError.
         """
         self._wait()
-        # The only one may not be given up for one like it.
+        # Writing it again would first remove what may be the only checkpoint.
         if self._saved_step != progress.step:
             state = host_view(self._state.collect(progress))
             self._tell(self._write(state, progress, stall_seconds=None))
@@ -118,7 +118,8 @@ class Saver:
             self._writing.join(None if error_type is None else LOST_PEER_SECONDS)
 
     def _write(self, state: dict[str, Any], progress: Progress, stall_seconds: float | None) -> "_Written":
-        """stall_seconds: how long training has waited; None: it waits for all of this."""
+        """Write a checkpoint. stall_seconds: seconds that training has waited; None where it waits for the whole
+        write."""
         started = time.monotonic()
         path = self._directory.checkpoint(progress.step)
         manifest = write_checkpoint(path, state, progress, self._label, self._ranks.background_group)
@@ -128,7 +129,8 @@ class Saver:
         return _Written(manifest, seconds, seconds if stall_seconds is None else stall_seconds)
 
     def _has_room(self, num_bytes: int) -> bool:
-        """Whether a copy of so many bytes of this rank fits beside the largest of the steps and evaluations so far."""
+        """Whether the copies of all ranks, `num_bytes` on this one, fit into the memory that steps and evaluations left
+        free at their peak. Collective."""
         free = free_bytes(self._settings.memory_bytes) if self._ranks.rank == 0 else 0
         told = all_gather_object(self._ranks.background_group, (num_bytes, bytes_below_peak(), free))
         copy_bytes = sum(of_rank for of_rank, _, _ in told)
@@ -147,7 +149,7 @@ class Saver:
         return False
 
     def _settle(self) -> None:
-        """Tell of what was written meanwhile."""
+        """Report the checkpoint that was written meanwhile, or its error."""
         if self._writing is None or self._writing.is_alive:
             return
         writing, self._writing = self._writing, None
@@ -190,14 +192,14 @@ class _Written:
 
 
 class _Writing:
-    """A checkpoint that is being written by a thread."""
+    """A checkpoint that a thread is writing."""
 
     def __init__(self, step: int, work: Callable[[], _Written]) -> None:
         self.step = step
         self.written: _Written | None = None
         self.error: Exception | None = None
         self._work = work
-        # A daemon: it must not hold up the end of a process whose peers are gone.
+        # A daemon thread does not delay the end of a process whose peers are gone.
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
         self._thread.start()
 
@@ -212,8 +214,8 @@ class _Writing:
         try:
             self.written = self._work()
         except Exception as error:
-            # Raised, or told, by the thread that trains.
+            # The training thread raises or reports it.
             self.error = error
         finally:
-            # And with it the copy.
+            # Frees the copy of the state.
             del self._work

@@ -1,4 +1,4 @@
-"""Everything a run is: what a checkpoint holds, collected from its parts and given back to them."""
+"""State of a run: the content of a checkpoint, collected from the parts of the run and restored to them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,10 @@ from sharding.embedding import ShardedTables
 
 @dataclass(frozen=True)
 class TrainingState:
-    """The parts that training changes.
+    """The parts of a run that training changes.
 
-    Schedules and the order of samples are functions of the position, which is in the progress; the scale S of the
-    table gradient is fixed for the run and among what its checkpoints must agree with.
+    Schedules and the order of samples are functions of the position, which is in the progress; the scale S of the table
+    gradient is fixed for the run, and is one of the settings in which its checkpoints must agree.
     """
 
     model: nn.Module
@@ -32,9 +32,9 @@ class TrainingState:
     ranks: Ranks
 
     def collect(self, progress: Progress) -> dict[str, Any]:
-        """As torch.distributed.checkpoint takes it; tensors are not copied.
+        """Return the state in the form that torch.distributed.checkpoint takes; tensors are not copied.
 
-        Nothing draws from torch's generators between two steps today; their state is here for what will.
+        Nothing draws from torch's generators between two steps today; their state is saved for code that will.
         """
         state = {
             "tables": self.tables.state(),
@@ -48,30 +48,30 @@ class TrainingState:
         return state
 
     def restore(self, path: Path, num_ranks: int) -> Progress:
-        """Take over the checkpoint `path`, which `num_ranks` ranks wrote, and answer with where it stands.
+        """Load the checkpoint `path`, which `num_ranks` ranks wrote, and return its progress.
 
-        Collective. Raises CheckpointError; then the parts hold nothing of use.
+        Collective. Raises CheckpointError, after which the parts are unusable.
         """
         reader = FileSystemReader(path)
         with checkpoint_errors(path, "cannot be read"):
             names = reader.read_metadata().state_dict_metadata
-        # There is none where every step so far was dropped.
+        # The optimizer has no state where every step so far was dropped.
         if any(name.startswith("dense_optimizer.state.") for name in names):
             self._make_optimizer_state()
         state = self.collect(Progress(num_steps=0))
         if num_ranks != self.ranks.world_size:
-            # Of other ranks than these.
+            # Random states belong to the ranks that wrote them.
             del state["random"]
         with checkpoint_errors(path, "cannot be read"):
             load(state, storage_reader=reader, process_group=self.ranks.background_group)
-        # Tensors were read in place; this takes over the plain values.
+        # Tensors were loaded in place; this call loads the plain values.
         self.optimizer.load_state_dict(state["dense_optimizer"])
         if "random" in state:
             _set_random_state(self.ranks, state["random"])
         return Progress.model_validate_json(state["progress"])
 
     def _make_optimizer_state(self) -> None:
-        """An optimizer makes its state at its first step: an empty one, all of whose effects are overwritten."""
+        """Make the optimizer create its state, by a step with zero gradients whose effects are all overwritten."""
         self.optimizer.zero_grad(set_to_none=False)
         self.optimizer.step()
 

@@ -1,4 +1,4 @@
-"""The tensors of a state: copied to the host, seen as they are, or counted."""
+"""The tensors of a state: copied to the host, viewed without a copy, or counted."""
 
 import copy
 from collections.abc import Callable
@@ -12,15 +12,16 @@ from torch.distributed._shard.sharded_tensor.shard import Shard
 
 
 def host_copy(state: Any) -> Any:
-    """`state`, nested dictionaries and lists of tensors and plain values, with every tensor copied to the host once.
+    """Return `state`, nested dictionaries and lists of tensors and plain values, with every tensor copied to the host
+    once.
 
-    Training does not change it while it is written. torch's own stager copies a ShardedTensor three times over.
+    Training does not change the copy while it is written. torch's own stager copies a ShardedTensor three times.
     """
     return _with_tensors(state, lambda tensor: tensor.detach().to("cpu", copy=True))
 
 
 def host_view(state: Any) -> Any:
-    """The same without a copy, as far as tensors are on the host: each has its bytes for itself.
+    """Return `state` without copying the tensors that are on the host; each of these owns all of its storage.
 
     Tables are views of one large buffer, and torch's writer copies a tensor that does not own all of its storage.
     """
@@ -28,7 +29,7 @@ def host_view(state: Any) -> Any:
 
 
 def num_bytes_in(state: Any) -> int:
-    """Bytes of the tensors of `state` that this rank holds."""
+    """Return the number of bytes of the tensors of `state` that this rank holds."""
     return sum(tensor.nbytes for tensor in _tensors_in(state))
 
 
@@ -62,7 +63,7 @@ def _with_shards(table: ShardedTensor, made: Callable[[torch.Tensor], torch.Tens
 
 
 def _on(shard: ShardMetadata, device: str) -> ShardMetadata:
-    """The same part of a table, on the host where `device` is that."""
+    """Return the metadata of the same part of a table, placed on the host where `device` is `cpu`."""
     assert shard.placement is not None, "every shard is on some rank"
     if device != "cpu":
         return shard
@@ -72,6 +73,6 @@ def _on(shard: ShardMetadata, device: str) -> ShardMetadata:
 def _alone(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.device.type != "cpu":
         return tensor.detach()
-    # By way of bytes: numpy does not know every dtype.
+    # Converted as bytes, since numpy does not support every dtype.
     numbers = torch.from_numpy(tensor.detach().reshape(-1).view(torch.uint8).numpy())
     return numbers.view(tensor.dtype).view(tensor.shape)

@@ -1,4 +1,4 @@
-"""Writes one checkpoint: all ranks their parts, and at last `COMPLETE`."""
+"""Writes one checkpoint: all ranks write their parts, and `COMPLETE` is written last."""
 
 import contextlib
 import errno
@@ -27,9 +27,10 @@ Result = TypeVar("Result")
 def write_checkpoint(
     path: Path, state: dict[str, Any], progress: Progress, label: Label, group: dist.ProcessGroup
 ) -> CheckpointManifest:
-    """Write `state`, which nobody changes meanwhile, to the directory `path`. Collective over `group`.
+    """Write `state`, which must not change meanwhile, to the directory `path`. Collective over `group`.
 
-    What of that name was there before is replaced. Raises CheckpointError, on every rank; then nothing is left.
+    Replaces what was at `path` before, and returns the manifest. Raises CheckpointError on every rank; then nothing is
+    left at `path`.
     """
     rank, world_size = group.rank(), group.size()
 
@@ -55,10 +56,10 @@ def write_checkpoint(
         )
         on_ranks(lambda: manifest.write(path) if rank == 0 else None)
     except CheckpointError as error:
-        # torch does not name a full disk; looked at before it is mended.
+        # torch's error does not mention a full disk; checked before the removal below frees space.
         advice = _advice(path, num_bytes)
         if rank == 0:
-            # A full disk has no room for half a checkpoint.
+            # Half a checkpoint would only fill the disk.
             with contextlib.suppress(OSError):
                 remove(path)
         raise CheckpointError(f"{error}{advice}") from error
@@ -66,7 +67,7 @@ def write_checkpoint(
 
 
 def _make_room(path: Path, num_bytes: int) -> None:
-    """An empty directory `path`, where the disk has room for so many bytes. Raises OSError."""
+    """Create the empty directory `path`. Raises OSError, also where the disk has less than `num_bytes` free."""
     remove(path)
     path.mkdir(parents=True)
     if shutil.disk_usage(path).free < num_bytes:
@@ -74,7 +75,7 @@ def _make_room(path: Path, num_bytes: int) -> None:
 
 
 def _advice(path: Path, num_bytes: int) -> str:
-    """What to do, where the disk is the likely cause."""
+    """Return what the user can do, where a full disk is the likely cause; empty otherwise."""
     try:
         free = shutil.disk_usage(path.parent).free
     except OSError:

@@ -1,4 +1,4 @@
-"""The job document, one component a file. Imports no torch."""
+"""The job document, with one module for each component. Imports no torch."""
 
 from dlrm.config.batch import LARGEST_BATCH, BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 class Config(BaseModel):
     """A frozen, strictly typed component of a job document.
 
-    Strict: a number in quotes is not a number. Unknown fields are errors, NaN and infinity too.
+    Strict means that a quoted number is not accepted as a number. Unknown fields, NaN and infinity are errors.
     """
 
     model_config = ConfigDict(
@@ -24,9 +24,10 @@ class Config(BaseModel):
 
 
 def filled(document: Any, defaults: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Any:
-    """A component's document with defaults that depend on its other fields, where those are left out or null.
+    """Return a component's document with defaults for the fields that are left out or null.
 
-    What is no object is left to the component's own check.
+    defaults: computes them from the other fields. A document that is not an object is returned unchanged: the
+    component's own validation rejects it.
     """
     if not isinstance(document, dict):
         return document

@@ -1,4 +1,4 @@
-"""The batch: samples of one step, and how many of them are in the dense part at a time."""
+"""Batch sizes: samples of one step, and samples that are in the dense part at a time."""
 
 from typing import Literal
 
@@ -10,9 +10,10 @@ LARGEST_BATCH = 2**24
 
 
 class BatchConfig(Config):
-    """Sizes in samples."""
+    """Batch sizes, in samples."""
 
     global_size: int = Field(default=16_384, ge=1, le=LARGEST_BATCH)
-    """B, samples of one step over all ranks; divisible by the number of ranks."""
+    """Number of samples of one step over all ranks (B); divisible by the number of ranks."""
     chunk_size: Literal["auto"] | int = "auto"
-    """c, samples whose activations exist at a time on one rank; changes memory and speed, not the result."""
+    """Number of samples whose activations one rank holds at a time (c); changes memory use and speed, not the
+    result."""

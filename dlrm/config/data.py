@@ -1,4 +1,4 @@
-"""The data: where rows come from, how they are split, how ids become table rows."""
+"""Data settings: where rows come from, how they are split, and how ids become table rows."""
 
 import fnmatch
 import reprlib
@@ -31,48 +31,50 @@ def _checked(pattern: str) -> str:
 
 MAX_PATTERN_LENGTH = 4096
 MOST_MATCHES = 1_000_000
-"""Of patterns with names of columns: a service takes these documents from anybody."""
+"""Largest number of pairs of a pattern and a column name to match; a service accepts these documents from any user."""
 DataPattern = Annotated[str, AfterValidator(_checked)]
 
 
 class SyntheticConfig(Config):
-    """A synthetic click log: Criteo-shaped, labels drawn from a hidden teacher."""
+    """A synthetic click log in the shape of Criteo's, with labels drawn from a hidden teacher model."""
 
     num_rows: int = Field(default=1_000_000, ge=10, le=2**40)
-    """Rows of the log, evaluation rows included; their numbers take 8 bytes a row on every rank."""
+    """Number of rows of the log, evaluation rows included; their row numbers take 8 bytes a row on every rank."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
-    """Names the log: the same seed gives the same rows and the same teacher."""
+    """Seed of the log: the same seed gives the same rows and the same teacher."""
     num_ids: int = Field(default=10_000, ge=4, le=2**31 - 1)
-    """Distinct ids of the largest categorical feature, its missing value included."""
+    """Number of distinct ids of the largest categorical feature, its missing value included."""
 
 
 class DataConfig(Config):
     """Training and evaluation rows."""
 
     train: list[DataPattern] = Field(default=[], max_length=10_000)
-    """Files, directories or glob patterns, in order; s3:// and gs:// too. Required, except for `format: synthetic`.
-    Within a directory or pattern files are sorted by name, the numbers in it by their value: day_2 before day_10."""
+    """Files, directories or glob patterns of the training rows, in order; s3:// and gs:// too. Required, except for
+    `format: synthetic`. Files of one directory or pattern are sorted by name, with numbers in names sorted by value:
+    day_2 before day_10."""
     eval: list[DataPattern] | None = Field(default=None, min_length=1, max_length=10_000)
-    """The same for evaluation rows; null splits `eval_fraction` off the training rows."""
+    """Files, directories or glob patterns of the evaluation rows, as for `train`; null splits `eval_fraction` off the
+    training rows."""
     eval_fraction: float = Field(default=0.1, gt=0.0, lt=1.0)
-    """Share of the rows held out where `eval` is null."""
+    """Share of the rows that are held out for evaluation where `eval` is null."""
     split: Literal["hash", "tail"] = "hash"
-    """Which rows are held out: hash, by a hash of the row's number, the same rows in every run; tail, the last ones,
-    for rows in order of time."""
+    """Choice of the rows that are held out. hash: by a hash of the row's number, the same rows in every run; tail: the
+    last rows, for rows in order of time."""
     format: Literal["criteo_tsv", "parquet", "csv", "packed", "synthetic"] = "criteo_tsv"
-    """criteo_tsv: label, 13 integers, 26 hexadecimal categories, tab-separated, blank = missing. parquet and csv need
-    `schema`. packed: one directory that `dlrm prepare` has written. criteo_tsv and csv may be compressed with gzip or
-    zstd."""
+    """Format of the rows. criteo_tsv: label, 13 integers, 26 hexadecimal categories, tab-separated, blank = missing.
+    parquet and csv need `schema`. packed: one directory that `dlrm prepare` has written. synthetic: generated rows, no
+    files. criteo_tsv and csv may be compressed with gzip or zstd."""
     table_schema: SchemaConfig | None = Field(default=None, alias="schema")
-    """Columns of parquet and csv; `dlrm prepare --infer` writes one to start from."""
+    """Columns of parquet and csv files; `dlrm prepare --infer` writes a schema to start from."""
     vocabulary: VocabularyConfig = VocabularyConfig()
-    """How categorical values become table rows; the synthetic log and packed rows hold table rows already."""
+    """Mapping of categorical values to table rows; the synthetic log and packed rows hold table rows already."""
     weight_column: ColumnName | None = None
-    """Column of sample weights, instead of the schema's `weight`."""
+    """Name of the column of sample weights; it replaces the schema's `weight`."""
     max_bad_fraction: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Share of the rows that may be unreadable: up to it they are left out and counted."""
+    """Largest share of the rows that may be unreadable; up to it, unreadable rows are left out and counted."""
     synthetic: SyntheticConfig | None = None
-    """The synthetic log; only with `format: synthetic`, where it defaults to 1,000,000 rows."""
+    """Settings of the synthetic log; only with `format: synthetic`, where it defaults to 1,000,000 rows."""
 
     @property
     def is_raw(self) -> bool:
@@ -81,7 +83,7 @@ class DataConfig(Config):
 
     @property
     def raw_schema(self) -> SchemaConfig:
-        """The columns of raw rows. Raises ValueError for formats that have none."""
+        """Columns of the raw rows. Raises ValueError for formats that have none."""
         if self.format == "criteo_tsv":
             return CRITEO_SCHEMA
         if self.table_schema is None:

@@ -1,4 +1,4 @@
-"""Numbers derived from a job document alone, each with its reason."""
+"""Numbers that are derived from a job document alone, each with its reason."""
 
 import math
 
@@ -10,14 +10,15 @@ from dlrm.config.job import JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 
 CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
-"""Samples of a chunk by `gpus_per_worker`; 2,048 keeps a chunk's activations in a core's cache."""
+"""Largest number of samples in an automatic chunk, by `gpus_per_worker`; on a CPU the activations of 2,048 samples stay
+in a core's cache."""
 
 WARMUP_CAPPED = "warmup_capped"
-"""The event that tells of a warm-up shorter than its scaling asks for."""
+"""Name of the event that reports a warm-up shorter than its scaling asks for."""
 
 
 WATCHED_SAMPLES = 4096
-"""From one measurement of moments that nothing depends on to the next."""
+"""Number of samples from one measurement of moments to the next, where moments are only monitored."""
 
 
 class DerivedNumber(Config):
@@ -30,38 +31,39 @@ class DerivedNumber(Config):
 
 
 class DerivedWarning(Config):
-    """Something that whoever starts the run should know of a number; the trainer tells it as an event."""
+    """A warning about a number for the user who starts the run; the trainer reports it as an event."""
 
     name: str
-    """Of the event."""
+    """Name of the event."""
     message: str
 
 
 class ResolvedJob(Config):
-    """A job document with everything decided: what a launcher writes to `spec.json` and a worker reads."""
+    """A job document with every open number decided: a launcher writes it to `spec.json`, and a worker reads it."""
 
     job: JobSpec
     data_roots: list[str] | None = None
-    """Directories the data must lie in, as real paths; null: the user runs the job and may read anything."""
+    """Directories that must contain the data, as real paths; null: the user runs the job and may read any file."""
     data_cache: str | None = None
-    """Directory of prepared data that jobs share; null: the run directory keeps its own."""
+    """Directory of prepared data that jobs share; null: the run directory keeps its own prepared data."""
     chunk_size: int
-    """c, samples of a chunk on one rank."""
+    """Number of samples in a chunk on one rank (c)."""
     moments_every: int = 1
-    """Steps from one measurement of moments to the next."""
+    """Number of steps from one measurement of moments to the next."""
     gradient_scale: float
-    """S, the power of two that the table gradient travels at; fixed for the run."""
+    """Scale S of the table gradient, a power of two: ranks exchange and apply it at this scale, which is fixed for the
+    run."""
     derived: list[DerivedNumber]
     warnings: list[DerivedWarning] = Field(default=[])
 
     @property
     def share_size(self) -> int:
-        """b, samples of one step on one rank."""
+        """Number of samples of one step on one rank (b)."""
         return self.job.batch.global_size // self.job.resources.world_size
 
 
 def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str | None = None) -> ResolvedJob:
-    """Decide every number that the document leaves open and does not need the data for."""
+    """Decide every number that the document leaves open and that does not depend on the data."""
     global_size, world_size = job.batch.global_size, job.resources.world_size
     share_size = global_size // world_size
     if job.batch.chunk_size == "auto":

@@ -1,4 +1,4 @@
-"""Errors in a job document: every one names the field at fault and what would be valid."""
+"""Errors in a job document: each one names the field at fault and what would be valid."""
 
 import difflib
 import json
@@ -15,7 +15,7 @@ from dlrm.config.patterns import without_credentials
 
 CROSS_FIELD = "cross_field"
 MOST_ERRORS = 1000
-"""That are told of one document; a service takes them from anybody."""
+"""Largest number of errors that are reported for one document; a service accepts documents from any user."""
 
 _IN_WORDS = {
     "model_type": ("should be an object (a table in TOML)", '{"field": value, …}'),
@@ -31,15 +31,15 @@ _IN_WORDS = {
         "1 to 63 letters, digits, dots, dashes and underscores; the first and the last a letter or a digit",
     ),
 }
-"""What is wrong and what would be valid, for the kinds of pydantic's errors that it words for programmers."""
+"""Message and valid values by kind of pydantic's error, for kinds that pydantic words for programmers."""
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """One field at fault.
+    """An error in one field.
 
-    field: dotted path in the document, such as `batch.global_size`; empty for the whole document.
-    message: what is wrong. valid: what would be valid; empty where the message says it already.
+    field: dotted path in the document, such as `batch.global_size`; empty for the whole document. message: what is
+    wrong. valid: what would be valid; empty where the message says so already.
     """
 
     field: str
@@ -56,7 +56,7 @@ class FieldError:
 
 
 class ConfigError(ValueError):
-    """A document that cannot be run as it is; carries every field at fault."""
+    """Error of a document that cannot be run; `errors` holds one entry for each field at fault."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         self.errors = list(errors)
@@ -64,16 +64,17 @@ class ConfigError(ValueError):
 
 
 def invalid(field: str, message: str, valid: str = "") -> PydanticCustomError:
-    """The error a validator raises for `field` where it looks at several fields at once.
+    """Return the error that a validator raises for `field` where it checks several fields together.
 
-    `field` counts from the component that raises it.
+    field: path relative to the component that raises the error.
     """
     text = cast("LiteralString", message.replace("{", "{{").replace("}", "}}"))
     return PydanticCustomError(CROSS_FIELD, text, {"field": field, "valid": valid})
 
 
 def field_errors(error: ValidationError, document_type: type[BaseModel]) -> list[FieldError]:
-    """Translate pydantic's errors about a `document_type` into ours, one a field, and of very many the first."""
+    """Translate pydantic's errors about a `document_type` into ours, one for each field; only the first MOST_ERRORS
+    errors."""
     found: dict[str, FieldError] = {}
     details_of_all = sorted(error.errors(include_url=False), key=_is_beside_the_point)
     for details in details_of_all[:MOST_ERRORS]:
@@ -85,7 +86,10 @@ def field_errors(error: ValidationError, document_type: type[BaseModel]) -> list
 
 
 def _is_beside_the_point(details: ErrorDetails) -> bool:
-    """Whether a word is asked for where a whole number was given: of a field that takes both, that is at fault."""
+    """Whether pydantic expected a word where the input is a whole number.
+
+    In a field that accepts both, the number itself is at fault, and another error says so.
+    """
     return details["type"] == "literal_error" and isinstance(details["input"], int)
 
 
@@ -110,7 +114,7 @@ def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> Field
         return FieldError(field, f"{_short(value)} is not one of the choices{hint}", context["expected"] + or_null)
     if kind in ("too_short", "too_long"):
         return FieldError(field, *_of_length(value, context, or_null))
-    # pydantic's own words begin with what kind of value it looked at.
+    # pydantic's own message begins with the kind of value that it checked.
     own = re.sub("^(Value error, |(Input|String|List|Dictionary) (?=should))", "", details["msg"])
     message, valid = _IN_WORDS.get(kind, (own, ""))
     if kind == "list_type" and isinstance(value, str):
@@ -126,7 +130,7 @@ def _did_you_mean(word: str, choices: Sequence[str]) -> str:
 
 
 def _of_length(value: Any, context: Mapping[str, Any], or_null: str) -> tuple[str, str]:
-    """Of a list or an object with too few entries, or too many."""
+    """Return message and valid values for a list or an object with too few entries, or too many."""
     bound = f"at least {context['min_length']:,}" if "min_length" in context else f"at most {context['max_length']:,}"
     return f"has {len(value):,} entries" if value else "is empty", bound + or_null
 
@@ -139,7 +143,7 @@ def _short(value: object) -> str:
 
 
 def _document_path(location: tuple[int | str, ...], document_type: type[BaseModel]) -> list[str]:
-    """The location without what pydantic adds to it: the branch of a union, the word for a key."""
+    """Return the location without the parts that pydantic adds: the branch of a union, the marker of a key."""
     path: list[str] = []
     place: _Place | None = _Place(document_type)
     for part in location:
@@ -151,7 +155,7 @@ def _document_path(location: tuple[int | str, ...], document_type: type[BaseMode
 
 
 def _fields_at(document_type: type[BaseModel], path: list[str]) -> list[str]:
-    """Field names of the component at `path`; none where the path leaves the document."""
+    """Return the field names of the component at `path`, sorted; empty where the path leaves the document."""
     component = _component_at(document_type, path)
     return [] if component is None else sorted(field.alias or name for name, field in component.model_fields.items())
 
@@ -171,7 +175,7 @@ def _has_defaults(document_type: type[BaseModel], path: list[str]) -> bool:
 
 
 def _component_at(document_type: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
-    """None where the path leads to no component: to a list of them, or out of the document."""
+    """Return the component at `path`; None where the path leads to a list of components, or out of the document."""
     place: _Place | None = _Place(document_type)
     for part in path:
         place = place and place.at(int(part) if part.isdecimal() else part)
@@ -186,7 +190,7 @@ class _Place:
     is_container: bool = False
 
     def at(self, part: int | str) -> "_Place | None":
-        """What a field, an index or a key leads to; None for a plain value."""
+        """Return the place that a field, an index or a key leads to; None for a plain value."""
         if self.is_container:
             return _Place(self.component)
         fields = self.component.model_fields

@@ -1,4 +1,4 @@
-"""Which settings make a run the one it is: a checkpoint of others is not gone on from."""
+"""Identity of a run: the settings in which a checkpoint and the run that resumes from it must agree."""
 
 import json
 from collections.abc import Mapping
@@ -23,17 +23,18 @@ _FREE: dict[str, Any] = {
         "keep_checkpoints": True,
     },
 }
-"""What may differ from one attempt to the next: it decides where, how fast and how often, not what is learned."""
+"""Settings that may differ from one attempt to the next: they change where, how fast and how often, not what is
+learned."""
 
 
 def identity_of(job: JobSpec) -> dict[str, Any]:
-    """Of a run: every setting that changes its weights beyond rounding, by dotted field. As JSON.
+    """Return every setting of a run that changes its weights beyond rounding, as JSON values by dotted field.
 
-    Where its rows were prepared, their checksum stands for the files they came from, so that paths may differ.
+    The files of prepared rows are left out, so that paths may differ: a checksum of the rows stands for them.
     """
     excluded = dict(_FREE)
     if job.variance_reduction is None:
-        # They are only watched then.
+        # Without variance reduction, moments are only monitored.
         excluded["moments"] = True
     if job.data.format != "synthetic":
         excluded["data"] = {"train": True, "eval": True}
@@ -44,9 +45,10 @@ def identity_of(job: JobSpec) -> dict[str, Any]:
 
 
 def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """Each field in which two identities differ, in words: `field is A, and was B`.
+    """List each field in which two identities differ, in words: `field is A, and was B`.
 
-    A field that one does not have, since it is of an earlier version, had what is now the default.
+    Where only one identity has a field, since an earlier version wrote the other, the other counts as having its
+    default.
     """
     sides = [_defaults(side) | dict(side) for side in (now, before)]
     fields = [field for field in {**now, **before} if not any(_is_of_what_is_not(field, side) for side in sides)]
@@ -59,19 +61,22 @@ def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
 
 
 def _is_of_what_is_not(field: str, side: Mapping[str, Any]) -> bool:
-    """Whether it belongs to a section that is null there, which says enough; moments count for variance reduction."""
+    """Whether `field` belongs to a section that is null in `side`, so that the difference of the section says enough.
+
+    The fields of `moments` count as part of `variance_reduction`.
+    """
     section = "variance_reduction" if field.startswith("moments.") else field.rpartition(".")[0]
     return section in side and side[section] is None
 
 
 def _value(field: str, side: Mapping[str, Any]) -> Any:
-    """A whole section where the other side has null in its place."""
+    """Return the value of `field`, or a whole section as a dictionary where the other side has null in its place."""
     section = {name.removeprefix(f"{field}."): value for name, value in side.items() if name.startswith(f"{field}.")}
     return section or side.get(field)
 
 
 def _defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a job with the same optimizer: each has its own."""
+    """Return the identity of a default job with the same optimizer, since each optimizer has its own defaults."""
     name = identity.get("dense_optimizer.name")
     document = {"data": {"format": "synthetic"}, "dense_optimizer": {"name": name} if name in SETTINGS else {}}
     return identity_of(JobSpec.model_validate(document))
@@ -80,7 +85,7 @@ def _defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
 def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for name, value in document.items():
-        # A list of columns is one setting.
+        # A list of columns counts as one setting.
         section = cast("dict[str, Any]", value) if isinstance(value, dict) else None
         found += _flat(section, f"{prefix}{name}.") if section else [(f"{prefix}{name}", value)]
     return found

@@ -1,4 +1,4 @@
-"""The job document: what a user submits."""
+"""The job document that a user submits."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -18,37 +18,39 @@ from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
 from dlrm.config.variance_reduction import VarianceReductionConfig
 
 ORDER_BYTES_PER_ROW = 8
-"""Of every rank that reads a synthetic log: the numbers of its rows."""
+"""Bytes of a row's number; every rank that reads a synthetic log holds the numbers of all rows."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
 LabelValue = Annotated[str, StringConstraints(max_length=63)]
 
 
 class JobSpec(Config):
-    """A training job. Every field has a default but `data.train`."""
+    """A training job. Every field except `data.train` has a default."""
 
     name: Name = "dlrm"
-    """What people call the job; need not be unique."""
+    """Name of the job; need not be unique."""
     labels: dict[Name, LabelValue] = Field(default={}, max_length=32)
-    """Free key-value pairs to find jobs by."""
+    """Free key-value pairs by which jobs can be found."""
     priority: int = Field(default=0, ge=-100, le=100)
-    """Jobs of higher priority start first."""
+    """Priority of the job; jobs of higher priority start first."""
     max_restarts: int = Field(default=3, ge=0, le=100)
-    """New attempts in a row after a worker has crashed; one that wrote a later checkpoint begins a new row."""
+    """Largest number of new attempts in a row after a worker has crashed; an attempt that wrote a later checkpoint
+    begins a new row."""
     deadline_seconds: int | None = Field(default=None, ge=1)
     """Seconds from the first start after which the job is stopped; null never stops it."""
     model: ModelConfig = ModelConfig()
     data: DataConfig
     batch: BatchConfig = BatchConfig()
     moments: MomentsConfig | None = MomentsConfig()
-    """null (in TOML, which has none, false) measures none: there is no noise scale then, and no advice on the batch."""
+    """Measurement of gradient moments. null (false in TOML, which has no null) measures none: then there is no noise
+    scale, and no advice on the batch."""
     variance_reduction: VarianceReductionConfig | None = None
-    """null, or false: the optimizer takes the gradient as it is."""
+    """Variance reduction of the dense gradient; null or false: the optimizer uses the gradient as it is."""
     dense_optimizer: DenseOptimizerConfig = DenseOptimizerConfig()
     table_optimizer: TableOptimizerConfig = TableOptimizerConfig()
     sharding: ShardingConfig = ShardingConfig()
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Number format of the dense part's matrix products; weights and sums are always fp32."""
+    """Number format of the matrix products in the dense part; weights and sums are always fp32."""
     run: RunConfig = RunConfig()
     resources: ResourcesConfig = ResourcesConfig()
 
@@ -133,9 +135,9 @@ class JobSpec(Config):
 
 
 def parse_job(document: Mapping[str, Any]) -> JobSpec:
-    """Check a job document.
+    """Parse and validate a job document.
 
-    Raises ConfigError naming every field at fault and what would be valid.
+    Raises ConfigError, which names every field at fault and what would be valid.
     """
     try:
         return JobSpec.model_validate(document)

@@ -1,4 +1,4 @@
-"""The model: architecture, the widths of its perceptrons, how lists of ids are pooled."""
+"""Model settings: architecture, layer widths of the MLPs, and pooling of lists of ids."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,29 +10,30 @@ from dlrm.config.errors import invalid
 Width = Annotated[int, Field(ge=1, le=65536)]
 
 _CROSSING: dict[str, Any] = {"cross_layers": 3, "cross_rank": 512}
-"""What dcn_v2 has beside, and its defaults: those of MLPerf's DLRM-DCNv2."""
+"""Fields that only dcn_v2 has, with their defaults, which are those of MLPerf's DLRM-DCNv2."""
 
 
 class ModelConfig(Config):
-    """What is trained. A field that the architecture has, and that is left out or null, gets its default; one that it
-    does not have is null."""
+    """The model to train. A field of the chosen architecture that is left out or null gets its default; a field that
+    the architecture does not have is null."""
 
     architecture: Literal["dlrm", "dcn_v2"] = "dlrm"
-    """How features interact. dlrm: dot products of all pairs (Naumov et al. 2019, arXiv 1906.00091). dcn_v2: low-rank
-    cross layers (Wang et al. 2021, arXiv 2008.13535)."""
+    """Architecture, by how features interact. dlrm: dot products of all pairs (Naumov et al. 2019, arXiv 1906.00091).
+    dcn_v2: low-rank cross layers (Wang et al. 2021, arXiv 2008.13535)."""
     embedding_dim: int = Field(default=64, ge=4, le=1024, multiple_of=4)
-    """D, numbers in one embedding row; a multiple of 4, which the table kernels need."""
+    """Number of elements of one embedding row (D); a multiple of 4, which the table kernels need."""
     pooling: Literal["sum", "mean"] = "sum"
-    """How the embeddings of a list of ids become one; that of an empty list is zero."""
+    """Pooling of the embeddings of a list of ids; the pooled embedding of an empty list is zero."""
     bottom_mlp: list[Width] = Field(default=[512, 256, 64], min_length=1, max_length=32)
-    """Output widths of the layers over the dense features; the last one is embedding_dim. Not used without any."""
+    """Output widths of the layers over the dense features; the last one must be embedding_dim. Not used where there are
+    no dense features."""
     top_mlp: list[Width] = Field(default=[512, 256, 1], min_length=1, max_length=32)
-    """Output widths of the layers over the interactions; the last one is 1, the logit."""
+    """Output widths of the layers over the interactions; the last one must be 1, the logit."""
     cross_layers: int | None = Field(default=None, ge=1, le=32)
-    """Of dcn_v2: cross layers, one after another; 3."""
+    """Number of consecutive cross layers in dcn_v2; default 3."""
     cross_rank: int | None = Field(default=None, ge=1, le=65536)
-    """Of dcn_v2: rank of a cross layer's matrix, at most the width that it crosses, where it says all that a full
-    matrix does; 512."""
+    """Rank of the matrix of a cross layer in dcn_v2; default 512. A larger rank than the width of the layer is reduced
+    to the width, where it can express any full matrix."""
 
     @model_validator(mode="before")
     @classmethod

@@ -10,26 +10,29 @@ MOST_GROUPS = 1024
 
 
 class MomentsConfig(Config):
-    """How moments are measured; they tell the noise scale, and variance reduction needs them."""
+    """Measurement of gradient moments, which give the noise scale and which variance reduction needs."""
 
     estimator: Literal["exact", "groups"] = "exact"
-    """exact: over single samples, one more matrix product for each linear layer. groups: over the mean gradients of
-    `num_groups` parts of the batch (arXiv 2309.13681)."""
+    """Method of measurement. exact: over the gradients of single samples, at the cost of one more matrix product for
+    each linear layer. groups: over the mean gradients of `num_groups` parts of the batch (arXiv 2309.13681)."""
     num_groups: int = Field(default=8, ge=2, le=MOST_GROUPS)
-    """Of groups: parts of the global batch, whose sizes differ by one at most; a multiple of the number of ranks."""
+    """Number of parts of the global batch, for the estimator groups; a multiple of the number of ranks. The sizes of
+    parts differ by one sample at most."""
     fraction: float = Field(default=0.125, gt=0.0, le=1.0)
-    """Of exact: share of the samples that are measured, the first of the batch, which all ranks have evenly; groups
-    always measures all. The mean is that of the whole batch in either case."""
+    """Share of the samples that the estimator exact measures: the first ones of the batch, spread evenly over all
+    ranks. groups always measures all samples. The mean is that of the whole batch in either case."""
     every: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = "auto"
-    """Steps from one measurement to the next; the last one serves in between. auto: 1 with variance reduction; without
-    it, where moments are only watched, about once in 4,096 samples, since small batches would feel more."""
+    """Number of steps from one measurement to the next; the last measurement is used in between. auto: 1 with variance
+    reduction; without it, where moments are only monitored, about once in 4,096 samples, since the cost weighs more at
+    small batches."""
 
     @property
     def has_own_sum(self) -> bool:
-        """Whether exact moments are those of some samples alone, whose gradient is summed apart."""
+        """Whether exact moments cover only a part of the samples, whose gradient is then summed separately."""
         return self.estimator == "exact" and self.fraction < 1.0
 
     @property
     def num_extra_sums(self) -> int:
-        """Numbers a parameter that ranks sum beside its gradient, in a step that measures; without that of halves."""
+        """Number of values that ranks sum for each parameter element, in addition to its gradient, in a step that
+        measures; the gradient sum of the batch's first half is not counted."""
         return 1 + self.has_own_sum

@@ -1,4 +1,4 @@
-"""What is said of a pattern that matches none of the names it is for."""
+"""Error text for a pattern that matches none of the names that it is meant for."""
 
 import fnmatch
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ MOST_SHOWN = 5
 
 
 def matches_nothing(pattern: str, names: Iterable[str]) -> tuple[str, str]:
-    """What to add to the message, and what would be valid."""
+    """Return the hint to add to the message, and what would be valid."""
     known = sorted(names)
     folded = pattern.casefold()
     meant = [name for name in known if fnmatch.fnmatchcase(name.casefold(), folded)]

@@ -22,7 +22,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "lars": {"learning_rate": 0.3, "weight_decay": 0.0001, "trust_coefficient": 0.001, **_MOMENTUM},
     "lamb": {"learning_rate": 0.005, "weight_decay": 0.01, **_ADAM, "eps": 1e-6},
 }
-"""What each optimizer has, and its defaults; rates at a batch of 2,048 samples (docs/experiments.md)."""
+"""Settings of each optimizer with their defaults; learning rates are for a batch of 2,048 samples
+(docs/experiments.md)."""
 
 _DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}
 _TABLE_SCHEDULE: dict[str, Any] = {"warmup_fraction": 0.0, "decay": "constant"}
@@ -34,46 +35,51 @@ TRUST_SCALED = ("lars", "lamb")
 class DenseOptimizerConfig(Config):
     """The optimizer of the dense parameters.
 
-    A field that the named optimizer has, and that is left out or null, gets that optimizer's default; one that it
+    A field of the named optimizer that is left out or null gets that optimizer's default; a field that the optimizer
     does not have is null.
     """
 
     name: Literal["sgd", "momentum", "adam", "adamw", "adagrad", "lars", "lamb"] = "adam"
-    """sgd: plain. momentum: SGD with it. adam: Kingma & Ba 2015. adamw: with decoupled weight decay (Loshchilov and
-    Hutter 2019). adagrad: Duchi et al. 2011. lars: momentum whose rate follows each tensor's ||w|| / ||g|| (You et al.
-    2017, arXiv 1708.03888). lamb: Adam whose rate follows ||w|| / ||update|| (You et al. 2020, arXiv 1904.00962)."""
+    """Name of the optimizer. sgd: plain SGD. momentum: SGD with momentum. adam: Kingma & Ba 2015. adamw: Adam with
+    decoupled weight decay (Loshchilov and Hutter 2019). adagrad: Duchi et al. 2011. lars: momentum whose rate follows
+    each tensor's ||w|| / ||g|| (You et al. 2017, arXiv 1708.03888). lamb: Adam whose rate follows ||w|| / ||update||
+    (You et al. 2020, arXiv 1904.00962)."""
     learning_rate: float = Field(default=SETTINGS["adam"]["learning_rate"], gt=0.0)
-    """Rate at a batch of `schedule.base_batch` samples; each optimizer has its default."""
+    """Learning rate at a batch of `schedule.base_batch` samples; each optimizer has its own default."""
     momentum: float | None = Field(default=None, ge=0.0, lt=1.0)
-    """Share of the velocity that stays from step to step: momentum and lars, 0.9."""
+    """Share of the velocity that is kept from step to step, in momentum and lars; default 0.9."""
     beta1: float | None = Field(default=None, ge=0.0, lt=1.0)
-    """Share of the mean gradient that stays from step to step: adam, adamw and lamb, 0.9."""
+    """Share of the mean gradient that is kept from step to step, in adam, adamw and lamb; default 0.9."""
     beta2: float | None = Field(default=None, ge=0.0, lt=1.0)
-    """Share of the mean squared gradient that stays from step to step: adam, adamw and lamb, 0.999."""
+    """Share of the mean squared gradient that is kept from step to step, in adam, adamw and lamb; default 0.999."""
     eps: float | None = Field(default=None, gt=0.0)
-    """Added to the root of the squares that divides: adam and adamw 1e-8, lamb 1e-6, adagrad 1e-10."""
+    """Value added to the root of the squares in the denominator; default 1e-8 in adam and adamw, 1e-6 in lamb, 1e-10 in
+    adagrad."""
     weight_decay: float | None = Field(default=None, ge=0.0)
     """Share of a weight that is added to its gradient (sgd, momentum, adam, adagrad and lars) or to its update (adamw
-    and lamb), for matrices: biases are left out, but by `groups`. adamw and lamb 0.01, lars 0.0001, the others 0."""
+    and lamb), for matrices; biases have none unless `groups` sets it. Default 0.01 in adamw and lamb, 0.0001 in lars, 0
+    in the others."""
     trust_coefficient: float | None = Field(default=None, gt=0.0)
-    """Of lars: the factor on ||w|| / (||g|| + weight_decay ||w||), 0.001."""
+    """Factor on ||w|| / (||g|| + weight_decay ||w||), in lars; default 0.001."""
     momentum_dtype: Literal["fp32", "bf16"] | None = None
-    """Number format in which the velocity, or Adam's mean gradient, is kept between steps; sums are always of the
-    parameters' own. momentum, adam, adamw, lars and lamb, fp32."""
+    """Number format in which the velocity, or Adam's mean gradient, is kept between steps, in momentum, adam, adamw,
+    lars and lamb; default fp32. Sums are always in the parameters' own format."""
     groups: list[ParameterGroupConfig] = Field(default=[], max_length=100)
-    """Dense parameters by the pattern of their names; the first that matches one claims it. Every parameter must be
-    claimed, and every pattern must claim one. Empty: all alike."""
+    """Groups of dense parameters by the pattern of their names; the first group that matches a parameter claims it.
+    Every parameter must be claimed, and every group must claim at least one. Empty: all parameters are trained
+    alike."""
     schedule: ScheduleConfig = ScheduleConfig(**_DENSE_SCHEDULE)
-    """How the rate follows the batch and the run; scaling is sqrt where it is left out."""
+    """Schedule of the learning rate over the run, and its scaling with the batch; scaling defaults to sqrt."""
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether it divides by the root of the mean square: a steady factor of the gradient then falls out again."""
+        """Whether the update is divided by the root of the mean square, so that a constant factor on the gradient
+        cancels out."""
         return self.name in ("adam", "adamw", "lamb")
 
     @property
     def is_trust_scaled(self) -> bool:
-        """Whether the rate of a tensor follows its norm."""
+        """Whether the rate of each tensor follows its norm."""
         return self.name in TRUST_SCALED
 
     @model_validator(mode="before")
@@ -101,11 +107,13 @@ class TableOptimizerConfig(Config):
     """The optimizer fused into the backward pass of the embedding tables."""
 
     name: Literal["rowwise_adagrad", "adagrad", "sgd"] = "rowwise_adagrad"
-    """rowwise_adagrad keeps one number a row, adagrad one a weight; sgd keeps none."""
+    """Name of the optimizer. rowwise_adagrad keeps one number for each row, adagrad one for each weight, sgd none."""
     learning_rate: float = Field(default=0.02, gt=0.0)
-    """Rate at a batch of `schedule.base_batch` samples; Adagrad's hardly moves with the batch."""
+    """Learning rate at a batch of `schedule.base_batch` samples; the best rate of Adagrad hardly changes with the
+    batch."""
     schedule: ScheduleConfig = ScheduleConfig(**_TABLE_SCHEDULE)
-    """How the rate follows the batch and the run; without warm-up, and constant, where that is left out."""
+    """Schedule of the learning rate over the run, and its scaling with the batch; warm-up defaults to none, decay to
+    constant."""
 
     @model_validator(mode="before")
     @classmethod
@@ -114,7 +122,10 @@ class TableOptimizerConfig(Config):
 
 
 def _with_schedule(document: Any, defaults: Mapping[str, Any]) -> Any:
-    """An optimizer's document, what its schedule leaves out filled in: naming one field changes no other."""
+    """Return an optimizer's document with the missing fields of its schedule filled in.
+
+    So naming one field of the schedule does not change the defaults of the others.
+    """
     if not isinstance(document, dict) or "schedule" not in document:
         return cast("Any", document)
     fields = cast("dict[str, Any]", document)

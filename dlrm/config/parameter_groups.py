@@ -1,4 +1,4 @@
-"""Groups of dense parameters that are trained otherwise than the rest."""
+"""Groups of dense parameters that are trained differently from the rest."""
 
 from pydantic import Field
 
@@ -9,10 +9,10 @@ class ParameterGroupConfig(Config):
     """The dense parameters whose names match a pattern, and how they are trained."""
 
     parameters: str = Field(min_length=1)
-    """Pattern of names as a shell has it, such as "top.*" or "*.bias"."""
+    """Shell pattern of parameter names, such as "top.*" or "*.bias"."""
     learning_rate_factor: float = Field(default=1.0, ge=0.0)
-    """On the rate of the optimizer; 0 leaves the parameters as they began."""
+    """Factor on the optimizer's learning rate; 0 leaves the parameters at their initial values."""
     weight_decay: float | None = Field(default=None, ge=0.0)
-    """null: that of the optimizer for matrices, none for biases and other vectors."""
+    """Weight decay of the group; null: the optimizer's own for matrices, none for biases and other vectors."""
     trust_ratio: bool | None = None
-    """Of lars and lamb: whether the rate follows the norm of the parameter. null: of matrices alone."""
+    """Whether the rate follows the norm of the parameter, in lars and lamb; null: for matrices only."""

@@ -11,20 +11,24 @@ from pathlib import Path
 
 REMOTE_SCHEMES = ("s3://", "gs://")
 PACKED_META = "meta.json"
-"""The file that a directory of prepared data is known by."""
+"""Name of the file that marks a directory of prepared data."""
 MAX_FILES = 100_000
-"""That one pattern may name."""
+"""Largest number of files that one pattern may name."""
 MAX_NAMES = 500_000
-"""That may be looked at for one pattern."""
+"""Largest number of directory entries that are read for one pattern."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NUMBER = re.compile(r"([0-9]+)")
 _CREDENTIALS = re.compile(r"://[^/]*[:@].*", re.DOTALL)
-"""A bucket's name holds neither; a secret may hold a slash."""
+"""Credentials or a port in a URI: the name of a bucket contains neither `:` nor `@`, and a secret may contain a
+slash."""
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be used: `message` says why, `valid` what would do. Neither holds the pattern."""
+    """Error of a pattern that cannot be used: `message` says why, `valid` what would be accepted.
+
+    Neither contains the pattern.
+    """
 
     def __init__(self, message: str, valid: str) -> None:
         super().__init__(message, valid)
@@ -37,7 +41,7 @@ def is_remote(pattern: str) -> bool:
 
 
 def check_scheme(pattern: str) -> None:
-    """Raises PatternError where `pattern` is of a scheme that is not read, or holds credentials."""
+    """Raise PatternError where the scheme of `pattern` is not supported, or where it contains credentials."""
     scheme = _SCHEME.match(pattern)
     if scheme and not is_remote(pattern):
         raise PatternError(f"{scheme[1]}:// is not read", "s3:// or gs://, in small letters, or a path of this machine")
@@ -47,14 +51,14 @@ def check_scheme(pattern: str) -> None:
 
 
 def without_credentials(uri: str) -> str:
-    """The same, fit to be shown where somebody has put a secret in it."""
+    """Return `uri` with credentials replaced by `***`, so that it can be shown."""
     return _CREDENTIALS.sub("://***", uri)
 
 
 def normal_uri(uri: str) -> str:
-    """A remote path without `.`, `..` and repeated slashes.
+    """Return a remote path without `.`, `..` and repeated slashes.
 
-    Raises ValueError where no bucket is left, and where `..` leads out of it.
+    Raises ValueError where no bucket is left, and where `..` leads out of the bucket.
     """
     scheme, _, path = uri.partition("://")
     bucket, _, key = path.partition("/")
@@ -65,18 +69,18 @@ def normal_uri(uri: str) -> str:
 
 
 def lies_under(uri: str, root: str) -> bool:
-    """Whether a remote path is `root` or lies below it; both as `normal_uri` writes them."""
+    """Whether the remote path `uri` is `root` or is below it; both must be in the form of `normal_uri`."""
     return uri == root or uri.startswith(f"{root}/")
 
 
 def lies_in_sight(path: Path, roots: Sequence[Path]) -> bool:
-    """Whether `path` is one of `roots` or lies below it, by parts none of which starts with a dot."""
+    """Whether `path` is one of `roots`, or is below one with no part of the path below it starting with a dot."""
     below = (path.relative_to(root) for root in roots if path.is_relative_to(root))
     return any(not any(part.startswith(".") for part in found.parts) for found in below)
 
 
 def natural_order(name: str) -> list[tuple[list[str | int], str]]:
-    """What names are sorted by: part by part, and by the value of the numbers in them, day_2 before day_10."""
+    """Return the key by which names are sorted: part by part, numbers in them by value, day_2 before day_10."""
     return [
         ([int(text) if place % 2 else text for place, text in enumerate(_NUMBER.split(part))], part)
         for part in name.split("/")
@@ -84,7 +88,7 @@ def natural_order(name: str) -> list[tuple[list[str | int], str]]:
 
 
 def fixed_part(pattern: Path) -> Path:
-    """`pattern` itself, or the directory above its first magic part."""
+    """Return `pattern` itself, or the directory above its first part with wildcards."""
     for parent in reversed((pattern, *pattern.parents)):
         if glob.has_magic(parent.name) and not os.path.lexists(parent):
             return parent.parent
@@ -92,7 +96,7 @@ def fixed_part(pattern: Path) -> Path:
 
 
 def required_files(pattern: Path | str, enter: Callable[[str], None] | None = None) -> list[Path]:
-    """As `local_files`; raises PatternError where there are none."""
+    """Return the same as `local_files`; raise PatternError where there are no files."""
     files = local_files(pattern, enter)
     if files:
         return files
@@ -108,13 +112,14 @@ def required_files(pattern: Path | str, enter: Callable[[str], None] | None = No
 
 
 def local_files(pattern: Path | str, enter: Callable[[str], None] | None = None) -> list[Path]:
-    """The files that `pattern` names, in `natural_order`; none where it names none.
+    """Return the files that `pattern` names, in `natural_order`; empty where it names none.
 
-    A name that exists is meant as it stands, whatever magic characters it holds. A directory stands for all files below
-    it, by links too, those aside whose own or whose directory's name starts with a dot or an underscore. In a pattern,
-    `**` is any number of directories, and no wildcard begins with a dot. No real directory is looked at twice for the
-    same purpose: links in a circle end. enter: gets the real path of every directory before it is looked into, and may
-    raise. Raises PatternError where there are more than MAX_FILES, or more than MAX_NAMES to look at.
+    A name that exists is taken literally, even where it contains wildcard characters. A directory stands for all files
+    below it, also through links, except files whose own name or whose directory's name starts with a dot or an
+    underscore. In a pattern, `**` matches any number of directories, and no wildcard matches a dot at the start of a
+    name. No real directory is read twice for the same purpose, so that circular links end. enter: called with the real
+    path of every directory before it is read; may raise. Raises PatternError where there are more than MAX_FILES files,
+    or more than MAX_NAMES entries to read.
     """
     path = Path(pattern)
     search = _Search(enter)
@@ -134,7 +139,7 @@ def local_files(pattern: Path | str, enter: Callable[[str], None] | None = None)
 
 
 class _Search:
-    """What was looked at for one pattern."""
+    """The directories entered and the number of names read for one pattern."""
 
     def __init__(self, enter: Callable[[str], None] | None) -> None:
         self._enter = enter
@@ -142,7 +147,7 @@ class _Search:
         self._num_names = 0
 
     def enters(self, directory: Path, purpose: int) -> bool:
-        """Whether this real directory is to be looked into, for this purpose, for the first time."""
+        """Whether to read this real directory now: true the first time for each `purpose`, after a call of `enter`."""
         real = os.path.realpath(directory)
         if (real, purpose) in self._entered:
             return False
@@ -152,7 +157,8 @@ class _Search:
         return True
 
     def names(self, directory: Path) -> list[str]:
-        """What is in it, sorted. Raises PatternError where all that was looked at has become too much."""
+        """Return the names in `directory`, sorted. Raises PatternError once the search has read more than MAX_NAMES
+        names."""
         names = [entry.name for entry in os.scandir(directory)]
         self._num_names += len(names)
         if self._num_names > MAX_NAMES:
@@ -161,11 +167,12 @@ class _Search:
 
 
 def _matches(pattern: Path, search: _Search) -> Iterator[Path]:
-    """What exists and matches; where several links lead to one directory, by the first alone."""
+    """Yield the existing paths that match; where several links lead to one directory, only by the first link."""
     start = fixed_part(pattern)
-    # A second `**` beside another adds nothing, nor does one at the end: a directory stands for all below it.
+    # A `**` before another one, or at the end, adds nothing: a directory stands for all files below it.
     wanted = [part for part, after in pairwise([*pattern.parts[len(start.parts) :], "**"]) if not part == after == "**"]
-    # Each with the number of parts of the pattern that have led there. No recursion: a deep tree would exhaust it.
+    # Paths, each with the number of pattern parts that have led there. A stack, since a deep tree would exhaust
+    # recursion.
     todo = [(start, 0)]
     while todo:
         path, place = todo.pop()
@@ -176,7 +183,7 @@ def _matches(pattern: Path, search: _Search) -> Iterator[Path]:
 
 
 def _next(directory: Path, place: int, part: str, search: _Search) -> list[tuple[Path, int]]:
-    """Where `part` of a pattern leads to from `directory`, and the place in the pattern then."""
+    """Return the paths to which `part` of a pattern leads from `directory`, each with the next place in the pattern."""
     if part == "**":
         below = (directory / name for name in search.names(directory) if not name.startswith("."))
         return [(directory, place + 1), *((child, place) for child in below if child.is_dir())]

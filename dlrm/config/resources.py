@@ -11,7 +11,7 @@ _SIZE = TypeAdapter(ByteSize)
 
 
 def _parse_size(value: Any) -> Any:
-    """Bytes of a text such as "8GiB"; anything else is left to the field's own check."""
+    """Convert a text such as "8GiB" to bytes; leave anything else to the field's own validation."""
     if not isinstance(value, str):
         return value
     try:
@@ -22,37 +22,37 @@ def _parse_size(value: Any) -> Any:
 
 MOST_MEMORY = 2**60
 Size = Annotated[int, BeforeValidator(_parse_size)]
-"""Bytes, also written as "8GiB"."""
+"""Number of bytes, also written as "8GiB"."""
 
 
 class ResourcesConfig(Config):
-    """What one job occupies on its node."""
+    """Resources that one job occupies on its node."""
 
     launcher: Literal["local"] = "local"
-    """local: processes on the machine of the service."""
+    """Launcher of the job. local: starts processes on the machine of the service."""
     nodes: int = Field(default=1, ge=1, le=1024)
-    """Machines. Jobs run on one; `dlrm plan` plans for more."""
+    """Number of machines. Jobs run on one; `dlrm plan` plans for more."""
     workers_per_node: int = Field(default=2, ge=1, le=1024)
-    """Ranks on each machine; one a GPU where there are GPUs."""
+    """Number of ranks on each machine; one for each GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
-    """Cores of one worker."""
+    """Number of cores of one worker."""
     memory: Annotated[Size, Field(ge=2**28, le=MOST_MEMORY)] = 8 * 2**30
-    """Bytes the whole job may use on its node, also written as "8GiB"; a job above it is stopped."""
+    """Bytes that the whole job may use on its node, also written as "8GiB"; a job that uses more is stopped."""
     gpus_per_worker: Literal[0, 1] = 0
-    """0 trains on the CPU over gloo, 1 on CUDA over NCCL."""
+    """Number of GPUs of one worker: 0 trains on the CPU over gloo, 1 on CUDA over NCCL."""
 
     @property
     def world_size(self) -> int:
-        """W, ranks of the job."""
+        """Number of ranks of the job (W)."""
         return self.nodes * self.workers_per_node
 
     @property
     def num_cores(self) -> int:
-        """Cores the job occupies on its node."""
+        """Number of cores that the job occupies on its node."""
         return self.workers_per_node * self.threads_per_worker
 
     def faults_of_launcher(self) -> list[FieldError]:
-        """Why the launcher cannot start such a job, wherever it is; none where it can."""
+        """Return why the launcher cannot start such a job on any machine; empty where it can."""
         if self.nodes == 1:
             return []
         message = f"asks for {self.nodes} machines, and the launcher {self.launcher} starts jobs on one"

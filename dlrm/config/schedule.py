@@ -1,4 +1,4 @@
-"""Learning-rate schedules: functions of the step and the batch, lengths as fractions of the run."""
+"""Learning-rate schedules: functions of the step and the batch, with lengths as fractions of the run."""
 
 from typing import Any
 
@@ -14,22 +14,22 @@ DEFAULT_COOLDOWN_FRACTION = 0.2
 
 
 class ScheduleConfig(Config):
-    """Scaling with the batch, linear warm-up, then decay to zero at the end of the run."""
+    """Schedule of a learning rate: scaling with the batch, linear warm-up, then decay to zero at the end of the run."""
 
     warmup_fraction: float = Field(default=0.1, ge=0.0, le=MOST_WARMUP)
     """Share of the run over which the rate rises linearly to its peak; scaling legw makes it longer with the batch."""
     decay: Decay = "polynomial"
-    """Shape after warm-up. polynomial and cosine fall at once; constant never does; wsd (warm-up, stable, cool-down)
-    stays at the peak, and falls linearly at the end."""
+    """Shape of the rate after warm-up. polynomial and cosine fall from the start; constant never falls; wsd (warm-up,
+    stable, cool-down) stays at the peak and falls linearly at the end."""
     power: float = Field(default=DEFAULT_POWER, gt=0.0, le=10.0)
-    """Exponent of the polynomial decay; the others have none."""
+    """Exponent of the polynomial decay; the other decays have none."""
     cooldown_fraction: float | None = Field(default=None, gt=0.0, le=1.0 - MOST_WARMUP)
-    """Share of the run, at its end, over which wsd falls; 0.2 where it is left out. null for the others."""
+    """Share of the run, at its end, over which wsd falls; default 0.2. null for the other decays."""
     base_batch: int = Field(default=2048, ge=1)
-    """Samples of the batch for which `learning_rate` was chosen."""
+    """Number of samples of the batch for which `learning_rate` was chosen."""
     scaling: Scaling = "none"
-    """How the peak follows s = B / base_batch: not at all, sqrt(s), s, or legw (You et al. 2019, arXiv 1901.08433):
-    sqrt(s) with a warm-up s times as long, but at most half of the run."""
+    """Factor on the peak rate by s = B / base_batch. none: 1; sqrt: sqrt(s); linear: s; legw (You et al. 2019, arXiv
+    1901.08433): sqrt(s), with a warm-up s times as long, but at most half of the run."""
 
     @model_validator(mode="before")
     @classmethod
@@ -46,28 +46,28 @@ class ScheduleConfig(Config):
         return self
 
     def scale(self, global_size: int) -> float:
-        """Factor on the learning rate at a batch of `global_size` samples."""
+        """Return the factor on the learning rate at a batch of `global_size` samples."""
         return curves.scale(global_size / self.base_batch, self.scaling)
 
     def asked_warmup(self, global_size: int) -> float:
-        """Share of the run that warm-up asks for at a batch of `global_size` samples; may be more than all of it."""
+        """Return the share of the run that warm-up asks for at a batch of `global_size` samples; it may exceed 1."""
         if self.scaling != "legw":
             return self.warmup_fraction
         return curves.legw_warmup(self.warmup_fraction, global_size / self.base_batch)
 
     def warmup(self, global_size: int) -> float:
-        """Share of the run that warm-up takes at a batch of `global_size` samples."""
+        """Return the share of the run that warm-up takes at a batch of `global_size` samples, at most MOST_WARMUP."""
         return min(self.asked_warmup(global_size), MOST_WARMUP)
 
     def factor(self, step: float, num_steps: float, global_size: int) -> float:
-        """Compute the factor on the peak rate at `step`, counted from 0, of a run as long as `num_steps` full batches
-        of `global_size` samples.
+        """Compute the factor on the peak rate at `step`, counted from 0, in a run of `num_steps` full batches of
+        `global_size` samples.
 
-        Warm-up takes a whole number of steps, the share `warmup` of all to the nearest: the last of them has factor 1,
-        and where there are none the first step of the run. Decay runs over what remains, and is never 0 before the run
-        is over.
+        Warm-up takes a whole number of steps: the share `warmup` of all steps, rounded. Its last step has factor 1;
+        without warm-up the first step of the run has factor 1. Decay covers the remaining steps, and is never 0 before
+        the end of the run.
         """
-        # Whole steps first, so that a few rows at the end of a run do not tip the share from one step to the next.
+        # The length is rounded first, so that a few rows at the end of a run do not change the number of warm-up steps.
         num_warmup_steps = round(self.warmup(global_size) * round(num_steps))
         num_done = step + 1
         if num_done < num_warmup_steps:
@@ -78,7 +78,8 @@ class ScheduleConfig(Config):
         return self._decayed(min(max(progress, 0.0), most), num_decay_steps / num_steps)
 
     def _decayed(self, progress: float, share: float) -> float:
-        """progress: of what follows warm-up, a `share` of the run."""
+        """Compute the factor after warm-up. progress: share done of the steps after warm-up. share: their share of the
+        run."""
         match self.decay:
             case "polynomial":
                 return curves.polynomial(progress, self.power)

@@ -1,4 +1,4 @@
-"""The columns of a table of rows: which is the label, which are dense, which categorical."""
+"""Schema of raw rows: which column is the label, which are dense, and which are categorical."""
 
 import reprlib
 from collections import Counter
@@ -18,45 +18,46 @@ class DenseColumn(Config):
     """A column of numbers."""
 
     name: ColumnName
-    """As the files call it."""
+    """Name of the column in the files."""
     transform: Literal["standardise", "log", "none"] = "standardise"
-    """standardise: zero mean and unit variance over the training rows; log: log(1 + max(x, 0)), for counts; none: as it
-    is. A missing value becomes -1 under log; otherwise 0, and a column of its own says where values are missing."""
+    """Transformation of the values. standardise: to zero mean and unit variance over the training rows; log: log(1 +
+    max(x, 0)), for counts; none: unchanged. A missing value becomes -1 under log; otherwise it becomes 0, and an
+    additional column says where values are missing."""
 
 
 class CategoricalColumn(Config):
     """A column of ids, or of lists of ids."""
 
     name: ColumnName
-    """As the files call it."""
+    """Name of the column in the files."""
     type: Literal["string", "integer"] = "string"
-    """What a value is; "07" and "7" are two strings and one integer."""
+    """Type of the values; "07" and "7" are two strings and one integer."""
     multi_hot: bool = False
-    """A row holds a list of values; their embeddings are pooled. An empty list adds nothing, a missing one is the
-    missing value."""
+    """Whether a row holds a list of values, whose embeddings are pooled. An empty list adds nothing, a missing list is
+    the missing value."""
     separator: str = Field(default="|", min_length=1, max_length=1)
-    """Between the values of one list, in CSV."""
+    """Character between the values of one list, in CSV."""
 
 
 class SchemaConfig(Config):
-    """The columns that matter, in the order in which the model takes them; the others are not read."""
+    """The columns that are used, in the order in which the model takes them; other columns are not read."""
 
     label: ColumnName = "label"
-    """0 or 1, never missing."""
+    """Name of the label column; labels are 0 or 1, and never missing."""
     weight: ColumnName | None = None
-    """How much a row counts, at least 0; null: all the same."""
+    """Name of the column of sample weights, which are at least 0; null: all rows count the same."""
     dense: list[DenseColumn] = Field(default=[], max_length=MOST_COLUMNS)
     """Columns of numbers."""
     categorical: list[CategoricalColumn] = Field(default=[], max_length=MOST_COLUMNS)
     """Columns of ids; each has a table. Here and in `dense`, `{ name = "c{}", count = 3 }` stands for c0, c1 and c2."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
-    """Between columns, in CSV: one ASCII character, no quote."""
+    """Character between columns, in CSV: one ASCII character, not a quote."""
     columns: list[ColumnName] | None = Field(default=None, min_length=1, max_length=20_000)
     """Names of all columns of CSV files without a header; null: the first line of every file is its header."""
 
     @property
     def names(self) -> list[str]:
-        """Every column that is read."""
+        """Names of all columns that are read."""
         return self.names_but_weight + ([] if self.weight is None else [self.weight])
 
     @property
@@ -66,11 +67,12 @@ class SchemaConfig(Config):
     @field_validator("dense", "categorical", mode="before")
     @classmethod
     def _runs_are_columns(cls, value: Any, info: ValidationInfo) -> Any:
-        """An entry with a `count` stands for so many columns, with 0, 1 and so on for the `{}` in its name."""
+        """Expand an entry with a `count` into that many columns, with 0, 1 and so on in place of the `{}` in its
+        name."""
         if not isinstance(value, list):
             return value
         entries = cast("list[Any]", value)
-        # Before anything is written out: a small document may stand for more columns than memory holds.
+        # Counted before entries are expanded: a small document may stand for more columns than memory holds.
         num_columns = sum(_num_columns(entry, number) for number, entry in enumerate(entries))
         if num_columns > MOST_COLUMNS:
             raise invalid("", f"names {num_columns:,} columns", f"up to {MOST_COLUMNS:,}")
@@ -105,7 +107,8 @@ class SchemaConfig(Config):
 
 
 def _num_columns(entry: Any, number: int) -> int:
-    """That an entry stands for. Raises an error that names what of it is at fault."""
+    """Return the number of columns that an entry stands for. Raises an error that names the part of the entry at
+    fault."""
     if not isinstance(entry, dict) or "count" not in entry:
         return 1
     fields = cast("dict[str, Any]", entry)
@@ -130,7 +133,7 @@ def _columns_of(entry: Any, kind: type[DenseColumn] | type[CategoricalColumn]) -
     try:
         column = kind.model_validate(first)
     except ValidationError:
-        # What is wrong with all of them is told of one.
+        # All columns of the entry have the same error: report it once.
         return [first]
     return [column.model_copy(update={"name": name.replace("{}", str(place))}) for place in range(count)]
 
@@ -142,4 +145,4 @@ CRITEO_SCHEMA = SchemaConfig(
     delimiter="\t",
     columns=["label", *(f"I{number}" for number in range(1, 14)), *(f"C{number}" for number in range(1, 27))],
 )
-"""Of Criteo's click logs; categories are hexadecimal numbers there."""
+"""Columns of Criteo's click logs, where categories are hexadecimal numbers."""

@@ -1,4 +1,4 @@
-"""Variance reduction: a gradient scaled, element by element, by its signal-to-noise ratio."""
+"""Variance reduction: each element of the gradient is scaled by its signal-to-noise ratio."""
 
 from typing import Literal
 
@@ -11,13 +11,13 @@ class VarianceReductionConfig(Config):
     """VRGD (arXiv 2309.13681) on the dense parameters, with any of their optimizers."""
 
     gamma: float = Field(default=0.1, gt=0.0, le=1.0)
-    """Least factor on an element; the largest is 1, so that 1 reduces nothing."""
+    """Smallest factor on an element; the largest is 1, so that a gamma of 1 reduces nothing."""
     beta3: float = Field(default=0.9, ge=0.0, lt=1.0)
-    """How much of the factors of adam, adamw and lamb is kept from step to step; the other optimizers take each step's
-    own."""
+    """Share of the factors that is kept from step to step with adam, adamw and lamb; the other optimizers use each
+    step's own factors."""
     scale: Literal["gradient", "update"] = "gradient"
-    """What is scaled: gradient, as in the paper, before the optimizer sees it; update, what the optimizer makes of it
-    (Adam divides a steady factor of its gradient out again)."""
+    """Quantity that is scaled. gradient: the gradient before the optimizer sees it, as in the paper; update: the update
+    that the optimizer computes from it (Adam divides a constant factor of its gradient out again)."""
     control: Literal["mean", "shuffled"] | None = None
-    """For experiments: mean replaces the factors of a layer by their mean, shuffled deals them out anew at random.
-    What is left of the effect then does not come from which element has which ratio."""
+    """Control for experiments. mean: replaces the factors of a layer by their mean; shuffled: permutes them at random.
+    An effect that remains does not come from which element has which ratio."""

@@ -1,4 +1,4 @@
-"""How the values of categorical columns become rows of their tables."""
+"""Vocabularies: the mapping of the values of categorical columns to rows of their tables."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -12,12 +12,12 @@ MAX_TABLE_ROWS = 2**40
 
 
 class ColumnVocabularyConfig(Config):
-    """What one column does otherwise than the others."""
+    """Vocabulary settings of a column that differs from the others."""
 
     min_count: int | None = Field(default=None, ge=1)
-    """As for all columns; null takes theirs."""
+    """Number of training rows in which a value must occur to get its own table row; null: as for the other columns."""
     hash_size: int | None = Field(default=None, ge=2, le=MAX_TABLE_ROWS)
-    """Rows of the table of this column, whose values are then hashed; null does as the other columns do."""
+    """Number of rows of this column's table, whose values are then hashed; null: as for the other columns."""
 
     @model_validator(mode="after")
     def _is_counted_or_hashed(self) -> "ColumnVocabularyConfig":
@@ -27,18 +27,18 @@ class ColumnVocabularyConfig(Config):
 
 
 class VocabularyConfig(Config):
-    """How a categorical value becomes a row of its table."""
+    """Mapping of categorical values to table rows."""
 
     min_count: int = Field(default=2, ge=1)
-    """Training rows a value must occur in to get a table row of its own; rarer ones share one."""
+    """Number of training rows in which a value must occur to get its own table row; rarer values share one row."""
     hash_size: int | None = Field(default=None, ge=2, le=MAX_TABLE_ROWS)
-    """Rows of every table if values are hashed instead of counted; null counts them."""
+    """Number of rows of every table if values are hashed instead of counted; null: values are counted."""
     columns: dict[str, ColumnVocabularyConfig] = Field(default={}, max_length=10_000)
-    """Columns that do otherwise, by name, or by the pattern of their names as a shell has it, such as "user_*": a name
-    before patterns, and of those the first that matches."""
+    """Columns with settings of their own, by name or by a shell pattern of names, such as "user_*". A name takes
+    precedence over patterns; among patterns the first one that matches applies."""
 
     def of(self, column: str) -> "Counting | Hashing":
-        """What holds for one column."""
+        """Return the rule for one column."""
         own = self.columns.get(column) or self._by_pattern(column)
         if own.hash_size is not None:
             return Hashing(own.hash_size)
@@ -53,13 +53,13 @@ class VocabularyConfig(Config):
 
 @dataclass(frozen=True)
 class Counting:
-    """Every value that `min_count` training rows hold has a row of its own."""
+    """Rule that gives a row to every value that occurs in at least `min_count` training rows."""
 
     min_count: int
 
 
 @dataclass(frozen=True)
 class Hashing:
-    """Every value has one of `hash_size` rows."""
+    """Rule that hashes every value to one of `hash_size` rows."""
 
     hash_size: int

@@ -1,4 +1,4 @@
-"""Whether a job can go on from the model that `run.warm_start` names."""
+"""Check whether a job can start from the model that `run.warm_start` names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,10 +16,10 @@ _SOURCE, _OPTIMIZER_STATE = "run.warm_start.from", "run.warm_start.optimizer_sta
 def faults_of_warm_start(
     job: JobSpec, model: Mapping[str, Any], data: Mapping[str, Any], identity: Mapping[str, Any] | None
 ) -> list[FieldError]:
-    """Every field in which `job` does not fit the model, as far as that can be told without its data.
+    """Return every field in which `job` does not fit the model, as far as this can be checked without its data.
 
-    model, data: sections of the job that has trained it. identity: `identity_of` that job, as its last checkpoint has
-    it; None where there is no checkpoint.
+    model, data: sections of the job that trained the model. identity: `identity_of` that job, from its last checkpoint;
+    None where there is no checkpoint.
     """
     try:
         old_model, old_data = ModelConfig.model_validate(model), DataConfig.model_validate(data)
@@ -38,7 +38,8 @@ def faults_of_warm_start(
 
 
 def starting_from(job: JobSpec, directory: str) -> JobSpec:
-    """The job, which starts warm, with the directory that its `run.warm_start.from` has turned out to mean."""
+    """Return `job`, which has a warm start, with `run.warm_start.from` replaced by the directory that it was resolved
+    to."""
     assert job.run.warm_start is not None, "it starts warm"
     warm_start = job.run.warm_start.model_copy(update={"source": directory})
     return job.model_copy(update={"run": job.run.model_copy(update={"warm_start": warm_start})})

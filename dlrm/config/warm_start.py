@@ -1,4 +1,4 @@
-"""Going on from a trained model with new data: daily retraining."""
+"""Warm start: training continues from a trained model with new data, as in daily retraining."""
 
 from typing import Annotated
 
@@ -8,10 +8,11 @@ from dlrm.config.base import Config
 
 
 class WarmStartConfig(Config):
-    """What a run starts from instead of random weights. Ids keep their rows; new ones get new rows behind them."""
+    """The model from which a run starts instead of random weights. Known ids keep their rows; new ids get new rows
+    after them."""
 
     source: Annotated[str, StringConstraints(min_length=1, max_length=4096)] = Field(alias="from")
     """Id of a job that has succeeded, or the directory of a run or of its model."""
     optimizer_state: bool = False
-    """Whether the optimizers go on with what they had gathered, which only a run with its checkpoints has; false starts
-    them anew."""
+    """Whether the optimizers continue with their state in the named run, which must have kept its checkpoints; false
+    starts them anew."""

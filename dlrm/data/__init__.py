@@ -1,10 +1,10 @@
-"""Rows, from raw files to batches. numpy, polars and arrow throughout, no torch.
+"""Rows, from raw files to batches, in numpy, polars and Arrow; torch is not imported.
 
-raw       files of any format, cut into blocks, parsed and checked
-encode    how raw values become numbers and table rows
-prepare   raw files into packed ones, once
-packed    the packed format, mapped into memory
-synthetic the synthetic log
-inspect   what is in the data
-The modules beside them split, order and batch rows for training.
+raw       reads files of any format: cuts them into blocks, parses and checks them
+encode    turns raw values into dense features and table rows
+prepare   turns raw files into packed files, once
+packed    reads the packed format through memory maps
+synthetic generates a synthetic click log
+inspect   reports what the data contains
+The modules of this package itself split, order and batch rows for training.
 """

@@ -1,4 +1,4 @@
-"""This rank's part of every global batch."""
+"""Batches of one rank: its share of every global batch, for training and for evaluation."""
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -16,41 +16,41 @@ Number = TypeVar("Number", bound=np.generic)
 
 @dataclass(frozen=True)
 class Batch:
-    """b rows, one rank's share of a global batch; where the global batch is short, empty rows fill it up."""
+    """One rank's share of a global batch: b rows, padded with empty rows where the global batch is short."""
 
     index: int
-    """Of the global batch, counted from 0 through all epochs."""
+    """Number of the global batch, counted from 0 through all epochs."""
     dense: NDArray[np.float32]
-    """[b, N]."""
+    """[b, N] dense features."""
     ids: NumpyIds
-    """Of F features over b rows; those of empty rows are empty."""
+    """Ids of F features of b rows; empty rows have empty bags."""
     labels: NDArray[np.float32]
-    """[b]."""
+    """[b] labels, 0 or 1."""
     mask: NDArray[np.float32]
-    """[b], 1 for rows and 0 for empty ones, which come last and hold zeros."""
+    """[b] mask: 1 for rows, 0 for empty rows, which come last and hold zeros."""
     weights: NDArray[np.float32] | None
-    """[b], how much each row counts, 0 for empty ones; None: all rows the same."""
+    """[b] weights of the rows, 0 for empty rows; None where all rows have the same weight."""
     num_valid: int
-    """Rows of the GLOBAL batch: known from its index, without exchange."""
+    """Rows of the GLOBAL batch, empty ones not counted; computed from its index, without communication."""
     halves: BlockHalves | None = None
-    """How the GLOBAL batch draws on the blocks of the data; None where its rows are in uniformly random order."""
+    """Halves of the GLOBAL batch by blocks of the data; None where its rows are in uniformly random order."""
 
 
 def full_batch_rows(global_size: int, num_rows: int) -> int:
-    """Rows of every batch of a run but the last: B, or all rows where an epoch has fewer."""
+    """Return the rows of every global batch of a run but the last: B, or all rows where an epoch has fewer."""
     return min(global_size, num_rows)
 
 
 class TrainBatches:
-    """A rank's batches of a whole run, in the global order, prepared ahead by one thread.
+    """Iterator over one rank's batches of a whole run, in the global order, prepared ahead by one background thread.
 
-    Batches run over the end of an epoch, so that the last one of the run alone may be short. Where an epoch has fewer
+    A batch may cross the end of an epoch, so that only the last batch of the run can be short. Where an epoch has fewer
     rows than B, each batch is an epoch.
 
-    Rank r of W takes rows r, r + W, r + 2 W, ... of every global batch: the first so many of them are the first of each
-    rank's share too. Where the batch is cut into groups, row i is of group i mod `num_groups`, and a share holds one of
-    its groups after another. An error in the thread is raised by the iteration. Used as a context manager it ends its
-    thread.
+    Rank r of W takes rows r, r + W, r + 2 W, ... of every global batch, so that the first rows of the global batch are
+    also the first rows of the ranks' shares. Where the batch is cut into groups, row i belongs to group
+    i mod `num_groups`, and a share holds its groups one after another. The iteration raises the errors of the thread.
+    Leaving the context manager ends the thread.
     """
 
     def __init__(
@@ -65,8 +65,11 @@ class TrainBatches:
         start_batch: int = 0,
         start_row: int = 0,
     ) -> None:
-        """num_groups: of a batch, a multiple of the ranks; None cuts none. start_batch, start_row: batches already
-        consumed where a run goes on, and the rows in them. Raises ValueError if the sizes do not divide.
+        """Set up the batches of rank `rank`, without reading any rows yet.
+
+        global_size: B, rows of a global batch. num_groups: groups that a global batch is cut into, a multiple of the
+        ranks; None: one for each rank. start_batch, start_row: number of batches that a resumed run has already trained
+        on, and of the rows in them. Raises ValueError where B or `num_groups` is not divisible by the ranks.
         """
         num_groups = num_groups or world_size
         for name, size in (("global_size", global_size), ("num_groups", num_groups)):
@@ -78,12 +81,12 @@ class TrainBatches:
         self._start_batch, self._start_row = start_batch, start_row
         self._full_rows, self._num_rows = full_batch_rows(global_size, source.num_rows), source.num_rows * num_epochs
         self.num_batches = start_batch + -(-(self._num_rows - start_row) // self._full_rows)
-        """Of the whole run, those before `start_batch` included."""
+        """Number of batches of the whole run, including those before `start_batch`."""
         self.num_full_batches = self._num_rows / self._full_rows
-        """Length of the whole run in full batches, of which the last may be a part."""
+        """Length of the whole run in full batches; a short last batch counts as a fraction."""
         self._last_window = self._order.num_windows_per_epoch * num_epochs - 1
         self._told = (-1, -1)
-        """The windows that the source was told of last: the first and the last that are read now."""
+        """First and last window that are being read, as last announced to the source."""
         self._batches = prefetched(self._batch, range(start_batch, self.num_batches))
 
     def __iter__(self) -> Iterator[Batch]:
@@ -107,7 +110,7 @@ class TrainBatches:
         return _read(self._source, own, self._share_size, index, stop - start, rows.halves)
 
     def _look_ahead(self, start: int, stop: int) -> None:
-        """Tell of the windows of positions [start, stop) and the one behind, which is fetched while theirs are read."""
+        """Announce to the source the windows of positions [start, stop) and, to be fetched meanwhile, the next one."""
         first, last = self._order.windows(start, stop)
         if self._told != (first, last):
             after = min(last + 1, self._last_window)
@@ -118,12 +121,15 @@ class TrainBatches:
 def evaluation_batches(
     source: RowSource, batch_size_per_rank: int, rank: int, world_size: int
 ) -> Generator[Batch, None, None]:
-    """Every row of `source` once over all ranks, in their own order; the same number of batches on each."""
+    """Yield this rank's batches of an evaluation; over all ranks they hold every row of `source` once.
+
+    Rows keep the order of `source`. Every rank yields the same number of batches.
+    """
     global_size = batch_size_per_rank * world_size
 
     def batch(index: int) -> Batch:
         end = min((index + 1) * global_size, source.num_rows)
-        # In one piece each: rows that lie side by side are read together.
+        # Each rank takes one contiguous run of rows: the source reads neighbouring rows together.
         first = min(index * global_size + rank * batch_size_per_rank, end)
         row_numbers = np.arange(first, min(first + batch_size_per_rank, end), dtype=np.int64)
         return _read(source, row_numbers, batch_size_per_rank, index, end - index * global_size)
@@ -139,7 +145,7 @@ def _read(
     num_valid: int,
     halves: BlockHalves | None = None,
 ) -> Batch:
-    """Read one rank's rows of a global batch of `num_valid`, and fill them up to `share_size`."""
+    """Read one rank's rows of a global batch of `num_valid` rows, and pad them to `share_size` with empty rows."""
     rows = source.read(row_numbers)
     num_empty = share_size - rows.num_rows
     return Batch(
@@ -155,7 +161,7 @@ def _read(
 
 
 def _filled(array: NDArray[Number], num_empty: int) -> NDArray[Number]:
-    """`array` with rows of zeros behind it; itself where nothing is missing: `np.pad` would copy every batch."""
+    """Append `num_empty` rows of zeros; return `array` itself where there are none, as `np.pad` would copy it."""
     if num_empty == 0:
         return array
     return np.pad(array, [(0, num_empty), *[(0, 0)] * (array.ndim - 1)])

@@ -1,4 +1,4 @@
-"""The data of one job, opened."""
+"""The opened data of one job."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,10 @@ class Dataset:
     train_label_rate: float
     """Share of positives among the training rows."""
     encoders: Encoders | None
-    """How raw values became these rows; None where the source makes table rows itself."""
+    """Encoders that turned raw values into these rows; None where the source generates table rows itself."""
     has_weights: bool = False
     """Whether rows have weights."""
     mean_train_weight: float = 1.0
-    """Of the training rows; 1 where rows have no weight."""
+    """Mean weight of the training rows; 1 where rows have no weights."""
     directory: Path | None = None
-    """Where the packed rows lie, as an absolute path; None where the source makes them."""
+    """Absolute path of the packed directory; None where the source generates the rows."""

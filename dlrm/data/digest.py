@@ -1,4 +1,4 @@
-"""What names the content of a file."""
+"""Checksum of a file's content."""
 
 import hashlib
 from collections.abc import Callable
@@ -8,7 +8,10 @@ _PIECE_BYTES = 1 << 20
 
 
 def sha256_of(file: BinaryIO, advance: Callable[[int], None]) -> str:
-    """The SHA-256 of what is left to read; `advance` is told of the bytes of every piece."""
+    """Compute the SHA-256 of `file` from its current position, in hex.
+
+    advance: called with the number of bytes of each piece that was read.
+    """
     digest = hashlib.sha256()
     while piece := file.read(_PIECE_BYTES):
         digest.update(piece)

@@ -1,13 +1,13 @@
-"""The error of data that cannot be used."""
+"""The error that reports unusable data."""
 
 from pathlib import Path
 
 
 class DataError(ValueError):
-    """Data at fault; its text names the file, the line and the field, and what would be valid.
+    """Error in the data; its text names the file, the line, the field and what would be valid.
 
     line: counted from 1. field: a column such as `C7`, or a field of the job document such as `data.train`.
-    row: of rows in memory, which have no lines; counted from 0.
+    row: counted from 0, for rows in memory, which have no line.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Opening the data of a job: training and evaluation rows, whatever the format."""
+"""Open the training and evaluation rows of a job, in any format."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,14 +16,15 @@ from dlrm.data.split import hash_split
 from dlrm.data.synthetic.log import SyntheticRows
 
 _RATE_ROWS = 1 << 18
-"""Synthetic training rows that the label rate is taken from: each costs its making."""
+"""Synthetic training rows that the label rate is estimated from; each has to be generated for it."""
 
 
 def open_data(config: DataConfig, data_roots: Sequence[str] | None, prepared: Path | None) -> Dataset:
-    """The rows that `config` names.
+    """Open the rows that `config` names.
 
-    data_roots: as of `find_files`, for the real path of packed rows. prepared: where raw rows
-    were prepared to. Raises DataError naming the file and field at fault.
+    data_roots: as in `find_files`, checked against the real path of packed rows. prepared: packed directory that raw
+    rows were prepared into; None for other formats. Raises DataError that names the file and field at fault, and
+    ValueError where raw rows have not been prepared.
     """
     if config.synthetic is not None:
         return _open_synthetic(config.synthetic, config.eval_fraction)
@@ -35,7 +36,10 @@ def open_data(config: DataConfig, data_roots: Sequence[str] | None, prepared: Pa
 
 
 def packed_directory(config: DataConfig, data_roots: Sequence[str] | None) -> Path:
-    """The real path of the directory that a job of format `packed` names. Raises DataError."""
+    """Return the real path of the directory that a job of format `packed` names.
+
+    Raises DataError where it is remote, does not exist or is outside `data_roots`.
+    """
     named = config.train[0]
     if "://" in named:
         valid = "a local directory: packed rows are mapped into memory"

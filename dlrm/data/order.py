@@ -1,4 +1,4 @@
-"""The global sample order: a function of (seed, position) and the data, the same for any number of ranks."""
+"""The global sample order: a function of seed, position and data size only, the same for any number of ranks."""
 
 from dataclasses import dataclass
 
@@ -8,54 +8,57 @@ from numpy.typing import NDArray
 from dlrm.data.rows import Runs
 
 WINDOW_BYTES = 256 << 20
+"""Size of a shuffle window in bytes of stored rows, within the bounds of rows below."""
 BLOCKS_PER_WINDOW = 1024
-"""Few large blocks would make the rows of a window alike; many small ones, of 256 KiB here, still read well."""
+"""Number of blocks in a window. With few large blocks the rows of a window would be too similar; blocks of
+256 KiB, as here, still read from disk at good speed."""
 MIN_WINDOW_ROWS = 1 << 16
 MAX_WINDOW_ROWS = 1 << 21
 
 
 @dataclass(frozen=True)
 class BlockHalves:
-    """How a batch draws on the blocks of data that has more of them than a window.
+    """Two halves of a batch that share no block of a window, for data of more blocks than one window.
 
-    All batches of a window share what its blocks have in common, and the mean gradient of a batch is off by that.
-    Two parts of a batch that share no block of a window tell by how much: see `Moments.noise`.
+    All batches of a window draw on the same blocks, so the mean gradient of a batch deviates by what these blocks have
+    in common. The two halves allow this deviation to be estimated: see `Moments.noise`.
     """
 
     num_first: int
-    """Rows of the GLOBAL batch that come first, and are of other blocks of their windows than those behind them."""
+    """Rows of the first half of the GLOBAL batch; the rows after them come from other blocks of the same windows."""
     coverage: float
     """p, share of the data's blocks that the batch draws on, above 0 and below 1.
 
-    With f_w the share of the batch's rows that are of window w, F_e of epoch e, and K windows an epoch, p = sum F_e^2 /
-    (K sum f_w^2): 1 / K within a window. Blocks are drawn without replacement in an epoch and anew in the next one, so
-    that a batch over the end of an epoch may have a block in both parts; this p makes up for that, too.
+    With f_w the share of the batch's rows that are in window w, F_e the share in epoch e, and K windows in an epoch,
+    p = sum F_e^2 / (K sum f_w^2); this is 1 / K for a batch within one window. Blocks are drawn without replacement
+    within an epoch and independently of the epoch before, so a batch that crosses the end of an epoch may have the same
+    block in both halves; this p corrects for that, too.
     """
 
 
 @dataclass(frozen=True)
 class OrderedRows:
-    """A run of positions of the global order."""
+    """Rows at consecutive positions of the global order."""
 
     row_numbers: NDArray[np.int64]
-    """[n]"""
+    """[n] row numbers."""
     halves: BlockHalves | None
-    """None where the order is a uniform permutation."""
+    """Halves by blocks; None where the order is a uniform permutation."""
 
 
 @dataclass(frozen=True)
 class _Epoch:
-    """How one epoch goes through the blocks."""
+    """The order of the blocks in one epoch."""
 
     number: int
     blocks: NDArray[np.int64]
-    """Every block's number, in the order of this epoch."""
+    """[num_blocks] numbers of all blocks, in the order of this epoch."""
     window_starts: NDArray[np.int64]
-    """[num_windows + 1], how many rows of the epoch come before each window."""
+    """[num_windows + 1] positions within the epoch at which the windows start; the last is the number of rows."""
 
 
 def num_windows(num_rows: int, row_bytes: int) -> int:
-    """Count the shuffle windows of an epoch. row_bytes: of a row as stored, on average."""
+    """Count the shuffle windows of an epoch. row_bytes: average bytes of a stored row."""
     return -(-num_rows // _window_rows(row_bytes))
 
 
@@ -64,31 +67,31 @@ def _window_rows(row_bytes: int) -> int:
 
 
 class SampleOrder:
-    """An endless sequence of epochs, each a permutation of all rows, in which batches are runs of positions.
+    """An endless sequence of epochs, each a permutation of all rows; a batch is a range of positions in it.
 
-    Positions are numbered through all epochs, and so are windows. Rows are cut into blocks as they lie in the data,
-    BLOCKS_PER_WINDOW to a window; an epoch takes the blocks in an order of its own, a window of them at a time, and
-    shuffles the rows of a window (Fisher-Yates). Windows are of one size, about WINDOW_BYTES, to within a block.
-    Nothing but the numbers of one window's rows is kept (at most 18 MiB), and the rows at a position are found without
-    those before it.
+    Positions and windows are numbered through all epochs. Blocks are runs of neighbouring rows of the data,
+    BLOCKS_PER_WINDOW to a window. Each epoch puts the blocks in a new random order, takes one window of them at a time,
+    and shuffles the rows of the window (Fisher-Yates). All windows have the same size, about WINDOW_BYTES, to within a
+    block. Only the row numbers of one window are kept in memory (at most 18 MiB), and the rows at a position are found
+    without computing those before it.
 
-    How far that is from a uniform permutation, for n rows in k blocks of R, windows of m blocks and M = m R rows:
-    - Rows within one window (k <= m): not at all.
-    - A row is equally likely at every place of the epoch, but for the one short block.
-    - Two rows of one block are always in the same window: in one batch of B <= M rows with probability about B / M
-      where a uniform order has B / n, which is k / m times as often. Rows further apart than a block share a window
-      with probability (m - 1) / (k - 1), as in a uniform order.
-    - All batches of a window draw on its m blocks alone. Where the means of blocks differ, as in data sorted by time,
-      with a standard deviation s, the mean of a window is off by s sqrt((k - m) / (k - 1) / m), and the batches in it
-      together: 0.03 s where the data is much larger than a window.
+    Difference from a uniform permutation, for n rows in k blocks of R rows, windows of m blocks and M = m R rows:
+    - Data that fits into one window (k <= m): no difference.
+    - A row is equally likely at every position of the epoch, except for rows of the one short block.
+    - Two rows of the same block are always in the same window. They are in the same batch of B <= M rows with
+      probability about B / M, against B / n in a uniform order: k / m times as often. Rows of different blocks share a
+      window with probability (m - 1) / (k - 1), as in a uniform order.
+    - All batches of a window draw only on its m blocks. Where the means of blocks differ with standard deviation s, as
+      in data sorted by time, the mean of a window deviates by s sqrt((k - m) / (k - 1) / m), and the means of all its
+      batches deviate with it: by 0.03 s where the data is much larger than a window.
 
-    Where there are several windows, rows of the first half of a window's blocks come first in a batch; otherwise its
-    rows are in their random order. Any run of rows within such a part is a sample like any other, and estimators that
-    cut a batch into groups depend on that.
+    Where there are several windows, a batch begins with the rows from the first half of each window's blocks; within
+    each of these two parts, and in data of one window, the order is random. Any run of rows within such a part is a
+    random sample; estimators that cut a batch into groups depend on this.
     """
 
     def __init__(self, num_rows: int, seed: int, row_bytes: int) -> None:
-        """row_bytes: of a row as stored, on average; it sets how many rows a window has."""
+        """Lay out the windows. row_bytes: average bytes of a stored row, which determines the rows of a window."""
         self._num_rows, self._seed = num_rows, seed
         self.num_windows_per_epoch = num_windows(num_rows, row_bytes)
         self._block_rows = _window_rows(row_bytes) // BLOCKS_PER_WINDOW
@@ -100,10 +103,10 @@ class SampleOrder:
         self._window = -1
         self._rows_of_window = np.empty(0, dtype=np.int64)
         self._is_first_half = np.empty(0, dtype=np.bool_)
-        """Whether each of those rows is of the first half of the window's blocks; empty where an epoch is one."""
+        """Mask of `_rows_of_window`: rows in the first half of its blocks; empty where an epoch is one window."""
 
     def rows(self, start: int, stop: int) -> OrderedRows:
-        """Find the rows at positions [start, stop), of which there is at least one."""
+        """Find the rows at positions [start, stop), at least one."""
         first, last = self.windows(start, stop)
         rows: list[NDArray[np.int64]] = []
         is_first_half: list[NDArray[np.bool_]] = []
@@ -122,8 +125,10 @@ class SampleOrder:
         return OrderedRows(ordered, BlockHalves(int(is_first.sum()), coverage))
 
     def _coverage(self, first: int, counts: list[int]) -> float:
-        """Compute `BlockHalves.coverage` of a batch with so many rows of window `first` and each one behind it; 1 where
-        an epoch is one window."""
+        """Compute `BlockHalves.coverage` of a batch with `counts[i]` rows in window `first + i`.
+
+        Return 1 where an epoch is one window.
+        """
         if self.num_windows_per_epoch == 1:
             return 1.0
         of_windows = np.array(counts) / sum(counts)
@@ -132,12 +137,12 @@ class SampleOrder:
         return float(np.square(of_epochs).sum() / (self.num_windows_per_epoch * np.square(of_windows).sum()))
 
     def windows(self, start: int, stop: int) -> tuple[int, int]:
-        """Find the first and the last window that positions [start, stop) have rows of."""
+        """Find the first and the last window that contain positions of [start, stop)."""
         first, last = (self._window_at(position) for position in (start, stop - 1))
         return first, last
 
     def runs(self, first: int, last: int) -> Runs:
-        """Where the rows of windows `first` to `last` lie: their blocks."""
+        """Return the blocks of windows `first` to `last`, both included, as runs of row numbers of the source."""
         blocks = [self._blocks(window) for window in range(first, last + 1)]
         starts = np.unique(np.concatenate(blocks)) * self._block_rows
         return Runs(starts, np.minimum(starts + self._block_rows, self._num_rows))
@@ -156,7 +161,7 @@ class SampleOrder:
         return self._of_epoch(epoch).blocks[self._first_blocks[number] : self._first_blocks[number + 1]]
 
     def _shuffle(self, window: int) -> None:
-        """Keep the row numbers of a window, in the order of its epoch."""
+        """Compute and keep the shuffled row numbers of a window, unless they are kept already."""
         if window == self._window:
             return
         blocks = self._blocks(window)
@@ -180,7 +185,10 @@ class SampleOrder:
         return self._epoch
 
     def _generator(self, epoch: int, stream: int) -> np.random.Generator:
-        """Of random numbers that no other (seed, epoch, stream) has: Philox counts up from the low end."""
+        """Return a generator whose random numbers are independent of every other (seed, epoch, stream).
+
+        The stream is the highest word of the counter, and Philox counts up from the lowest.
+        """
         key = np.array([self._seed, epoch], dtype=np.uint64)
         counter = np.array([0, 0, 0, stream], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -1,4 +1,4 @@
-"""Work done ahead of its consumer, in one background thread."""
+"""Prefetching: one background thread computes results before their consumer asks for them."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 def prefetched(
     make: Callable[[Item], Result], items: Iterable[Item], num_ahead: int = 2
 ) -> Generator[Result, None, None]:
-    """`make(item)` for every item, in order, at most `num_ahead` of them made before they are asked for.
+    """Yield `make(item)` for every item, in order, computed by one thread at most `num_ahead` results ahead.
 
-    An error of `make` is raised where its result is asked for. Closing the generator drops what was made ahead and ends
-    the thread.
+    An error of `make` is raised when its result is due. Closing the generator drops the results that were computed
+    ahead and ends the thread.
     """
     pending: deque[Future[Result]] = deque()
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")

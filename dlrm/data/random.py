@@ -1,7 +1,7 @@
-"""Counter-based random numbers: a value is a function of (seed, stream, counter) and of nothing drawn before it.
+"""Counter-based random numbers: a value is a function of (seed, stream, counter), not of earlier draws.
 
 The generator is splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014), a hash of its
-counter: any value is had in any order, by anyone, without the ones before it.
+counter: any process can compute any value, in any order.
 """
 
 import numpy as np
@@ -12,9 +12,9 @@ _MASK = 2**64 - 1
 
 
 def stream_key(seed: int, *stream: int) -> int:
-    """The key of one stream of random numbers; streams of different names are independent.
+    """Compute the key of one stream of random numbers; different streams are independent.
 
-    stream: numbers that name it, such as what it is for and the number of a feature.
+    stream: numbers that name the stream, such as its purpose and the number of a feature.
     """
     key = _mixed(seed & _MASK)
     for name in stream:
@@ -23,15 +23,15 @@ def stream_key(seed: int, *stream: int) -> int:
 
 
 def stream_keys(seed: int, purpose: int, num_streams: int) -> NDArray[np.uint64]:
-    """Keys [num_streams, 1] of the streams (purpose, 0), (purpose, 1) and so on, one a row of what they draw."""
+    """Compute the keys [num_streams, 1] of the streams (purpose, 0), (purpose, 1), ...: one stream per row."""
     keys = [stream_key(seed, purpose, stream) for stream in range(num_streams)]
     return np.array(keys, dtype=np.uint64)[:, None]
 
 
 def random_bits(key: int | NDArray[np.uint64], counters: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """64 random bits for every counter.
+    """Compute 64 random bits for every counter.
 
-    key: of `stream_key`, or an array of keys that broadcasts against `counters`, such as that of `stream_keys`.
+    key: one key of `stream_key`, or an array of keys that broadcasts against `counters`, such as `stream_keys` returns.
     """
     bits = counters.view(np.uint64) * np.uint64(_STEP)
     bits = bits + np.asarray(key, dtype=np.uint64)
@@ -47,12 +47,12 @@ def random_bits(key: int | NDArray[np.uint64], counters: NDArray[np.int64]) -> N
 
 
 def random_units(key: int, counters: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A number in [0, 1) for every counter, uniform, of 53 bits."""
+    """Compute a uniform number in [0, 1) of 53 bits for every counter."""
     return (random_bits(key, counters) >> np.uint64(11)).astype(np.float64) * np.float64(2.0**-53)
 
 
 def _mixed(bits: int) -> int:
-    """What `random_bits` does to one counter, without its step."""
+    """Apply the mixing operations of `random_bits` to one 64-bit number."""
     bits = (bits ^ bits >> 30) * _FIRST & _MASK
     bits = (bits ^ bits >> 27) * _SECOND & _MASK
     return bits ^ bits >> 31

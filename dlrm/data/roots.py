@@ -1,4 +1,4 @@
-"""The directories and prefixes that data must lie in."""
+"""The directories and object-store prefixes that data must be in."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from dlrm.data.errors import DataError
 
 
 class Roots:
-    """Data roots of a service, by which every path of its jobs is checked; None allows all."""
+    """Data roots of a service; every path that a job names must be inside one of them. None allows every path."""
 
     def __init__(self, data_roots: Sequence[str] | None) -> None:
         named = data_roots or []
@@ -16,8 +16,10 @@ class Roots:
         self.remote = None if data_roots is None else [root for root in named if is_remote(root)]
 
     def check(self, path: Path, named: Path | str, field: str, what: str = "a file") -> None:
-        """Raise DataError about `named` where the real path of `path` is outside, or below a part that starts with a
-        dot: services and programs keep there what is not meant to be read.
+        """Raise DataError about `named` where the real path of `path` is outside the roots or in a hidden directory.
+
+        Services and programs keep private files in directories whose names start with a dot. named: the path as the
+        user wrote it. field: the field of the job document. what: kind of thing at `path`, for the message.
         """
         if self._local is not None and not lies_in_sight(path.resolve(), self._local):
             under = " or ".join(map(str, self._local)) or "a data root; there is none on this machine"

@@ -1,4 +1,4 @@
-"""Which rows are held out for evaluation."""
+"""The split of rows into training and held-out evaluation rows."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,16 +9,17 @@ from numpy.typing import NDArray
 from dlrm.data.random import random_units, stream_key
 
 _HELD_OUT = stream_key(0x5917)
-"""The stream that decides; fixed, so that a row is held out in every run or in none."""
+"""Key of the random stream that decides; fixed, so that a row is held out either in every run or in none."""
 _BLOCK = 1 << 16
+"""Rows decided at a time, which bounds the memory of `hash_split`."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Which of rows 0 to num_rows - 1 are held out, told for any run of them.
+    """Rule that decides which of rows 0 to num_rows - 1 are held out.
 
-    hash: a hash of its number decides about a row, whoever asks, in whichever run; a larger `eval_fraction` holds out
-    the same rows and more. tail: the last `eval_fraction` of the rows, to the nearest row.
+    hash: a hash of the row number decides, the same in every process and every run; a larger `eval_fraction` holds out
+    the same rows and more. tail: the last `eval_fraction` of the rows are held out, rounded to the nearest row.
     """
 
     kind: Literal["hash", "tail"]
@@ -26,7 +27,7 @@ class Split:
     num_rows: int
 
     def is_held_out(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """[stop - start], of the rows of these numbers."""
+        """Whether each of rows [start, stop) is held out: [stop - start] booleans."""
         numbers = np.arange(start, stop, dtype=np.int64)
         if self.kind == "tail":
             return numbers >= self.num_rows - round(self.num_rows * self.eval_fraction)
@@ -34,7 +35,7 @@ class Split:
 
 
 def hash_split(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row numbers of the training and of the evaluation rows, ascending; together 0 to num_rows - 1."""
+    """Return the row numbers of the training rows and of the evaluation rows, each ascending: together all rows."""
     split = Split("hash", eval_fraction, num_rows)
     train: list[NDArray[np.int64]] = []
     evaluation: list[NDArray[np.int64]] = []

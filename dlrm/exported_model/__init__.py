@@ -1,1 +1,1 @@
-"""Trained models outside of training: on disk, in plain torch, and what they say of rows. Needs no fbgemm."""
+"""Trained models outside training: their files, and scoring of rows in plain torch. Needs no fbgemm."""

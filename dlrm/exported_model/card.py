@@ -1,4 +1,4 @@
-"""The model card: what a model is, what it was trained on, how good it was there, and what it is not for."""
+"""The model card: what a model is, what data it was trained on, how good it was there, and what it is not for."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from dlrm.data.packed.layout import META, PackedMeta, read_meta
 from dlrm.exported_model.layout import SavedConfig
 
 MAX_SHOWN = 40
-"""Files, or columns, of which the card has a line."""
+"""Largest number of files, and of columns, that the card lists."""
 
 _METRICS = {
     "auc": "AUC",
@@ -22,7 +22,7 @@ _METRICS = {
 
 
 def model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[str, float | None]) -> str:
-    """Markdown."""
+    """Render the card as Markdown. metrics: final metrics of the run, by name."""
     name = str(config.training["name"])
     sections = {
         "": _summary(config),
@@ -171,7 +171,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _code(text: str) -> str:
-    """As it stands, in a table too."""
+    """Format `text` as Markdown code that is also valid inside a table; unprintable characters are replaced."""
     plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     fence = "``" if "`" in plain else "`"
     pad = " " if "`" in plain else ""

@@ -1,4 +1,4 @@
-"""Writes a trained model as files that load with plain torch: see `dlrm.exported_model.layout`."""
+"""Export of a trained model to files that load with plain torch; see `dlrm.exported_model.layout`."""
 
 import json
 import time
@@ -23,16 +23,17 @@ from dlrm.model import PlainModel
 
 
 class ExportError(OSError):
-    """A model that could not be written; names its directory and the cause."""
+    """Model that could not be written; the text names its directory and the cause."""
 
 
 def export_model(
     checkpoint: Path, directory: Path, resolved: ResolvedJob, dataset: Dataset, metrics: Mapping[str, float | None]
 ) -> None:
-    """Write the model of `checkpoint` to `directory`, whole or not at all. One process, no process group.
+    """Write the model of `checkpoint` to `directory`, whole or not at all. Not collective; needs no process group.
 
-    checkpoint: a directory of `torch.distributed.checkpoint`. Raises CheckpointError where that cannot be read, and
-    ExportError where the model cannot be written, such as on a full disk; a model that was there before stays then.
+    checkpoint: a directory of `torch.distributed.checkpoint`. metrics: final metrics of the run, by name. Raises
+    CheckpointError where the checkpoint cannot be read, and ExportError where the model cannot be written, such as on a
+    full disk; a model that was in `directory` before is kept then.
     """
     model = _empty_model(resolved.job.model, dataset.schema)
     weights = _read_weights(checkpoint, model)
@@ -45,7 +46,7 @@ def export_model(
             (part / CONFIG).write_text(config.model_dump_json(indent=1))
             (part / METRICS).write_text(json.dumps(dict(metrics), indent=1, allow_nan=False))
             (part / CARD).write_text(model_card(config, dataset, metrics))
-            # The library makes it for its owner alone.
+            # safetensors creates the file so that only its owner can read it.
             (part / WEIGHTS).chmod((part / CONFIG).stat().st_mode)
     except (OSError, SafetensorError) as error:
         num_bytes = sum(tensor.nbytes for tensor in weights.values())
@@ -75,7 +76,7 @@ def _empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
 
 
 def _read_weights(checkpoint: Path, model: PlainModel) -> dict[str, torch.Tensor]:
-    """Every weight of `model` out of the checkpoint: tables whole, however they were split."""
+    """Read every weight of `model` from the checkpoint, tables whole, however they were sharded."""
     weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
     tables = {name: weights[f"tables.{name}.weight"] for name in model.tables}
     dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}

@@ -1,11 +1,11 @@
-"""A trained model on disk.
+"""Files of a trained model on disk.
 
 <directory>/model.safetensors   tables.<feature>.weight [rows, D], dense.<parameter>: float32
-            config.json         what the model is, and how it was trained
-            encoders/           how raw values become what it takes: see dlrm.data.encode.encoders; absent where the
-                                model was trained on a synthetic log
-            metrics.json        what the run measured at its end
-            MODEL_CARD.md       the same for people, who may edit it
+            config.json         settings of the model, its data and its training
+            encoders/           encoders of raw values, see dlrm.data.encode.encoders; absent where the model was
+                                trained on a synthetic log
+            metrics.json        final metrics of the run
+            MODEL_CARD.md       description of the model for users, who may edit it
             manifest.json       size and SHA-256 of every other file but the card; written last
 """
 
@@ -34,30 +34,30 @@ class _Record(BaseModel):
 
 
 class SavedConfig(_Record):
-    """What `config.json` holds."""
+    """Content of `config.json`."""
 
     model: ModelConfig
     num_dense: int
-    """N, dense features as the model takes them, indicators of missing values among them."""
+    """N, number of dense inputs of the model, indicators of missing values included."""
     table_rows: dict[str, int]
     """Rows of each feature's table, in the order of the features."""
     data: DataConfig
-    """As in the job, with every path absolute."""
+    """Data settings of the job, with every path absolute."""
     training: dict[str, Any]
-    """The rest of the job's document: with `model` and `data` it trains the model again."""
+    """Rest of the job document; together with `model` and `data` it can train the model again."""
     packed: PreparedData | None
-    """The packed rows that it was trained on; None for a synthetic log."""
+    """Packed rows that the model was trained on; None for a synthetic log."""
     train_label_rate: float
-    """What a constant predictor says."""
+    """Label rate of the training rows, which is the constant predictor's probability."""
     exported_at: float
-    """Seconds since 1970."""
+    """Time of the export, in seconds since 1970."""
     versions: dict[str, str]
-    """Of the program and the libraries that trained it."""
+    """Versions of the program and of the libraries that trained the model, by name."""
 
 
 class Manifest(_Record):
-    """What `manifest.json` holds."""
+    """Content of `manifest.json`."""
 
     format: Literal[1] = FORMAT
     files: dict[str, FileMeta]
-    """By path relative to the directory."""
+    """Size and SHA-256 of each file, by path relative to the directory."""

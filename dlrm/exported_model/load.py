@@ -1,4 +1,4 @@
-"""Reads a model that `dlrm.exported_model.export` has written, and sees to it that it is the one that was written."""
+"""Loader of models that `dlrm.exported_model.export` wrote; it checks that their files have not changed since."""
 
 import hashlib
 import json
@@ -22,11 +22,11 @@ _VALID = "the model/ of a run, as it was written"
 
 
 class ModelError(ValueError):
-    """A directory that holds no whole model; names the file at fault and what is wrong with it."""
+    """Directory without a complete model; the text names the file at fault and what is wrong with it."""
 
 
 def load_saved_model(directory: Path) -> SavedModel:
-    """Read a model, on the CPU; every file is compared with its checksum first. Raises ModelError."""
+    """Load a model to the CPU, after a check of its files against their checksums. Raises ModelError."""
     if RunDirectory(directory).model.is_dir():
         raise ModelError(f"{directory}: is the directory of a run; its model is {RunDirectory(directory).model}")
     if not directory.is_dir():
@@ -49,7 +49,7 @@ def load_saved_model(directory: Path) -> SavedModel:
 
 
 def check_files(directory: Path) -> None:
-    """Raises ModelError where a file is not as it was written."""
+    """Raise ModelError where a file of the manifest is missing or not as it was written."""
     place = directory / MANIFEST
     try:
         manifest = Manifest.model_validate_json(place.read_bytes())

@@ -1,4 +1,4 @@
-"""A trained model that scores rows, wherever they are."""
+"""A trained model that scores rows in memory or in files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,18 +22,18 @@ from dlrm.exported_model.sources import OF_COMMAND, OF_PYTHON, Arguments, format
 from dlrm.model import PlainModel
 
 _SLICE_ROWS = 65_536
-"""Of a table, encoded at a time."""
+"""Rows of a table that are encoded at a time."""
 _BLOCK_BYTES = 4 << 20
-"""Of files, read at a time: less than where they are prepared, since scoring takes longer than reading."""
+"""Approximate bytes of a block of a file: less than in data preparation, since scoring takes longer than reading."""
 
 
 class SavedModel:
-    """What `dlrm.load_model` returns.
+    """A trained model with the encoders that it was trained with; `dlrm.load_model` returns it.
 
-    Values are raw ones, as files hold them: the model brings the encoders that it was trained with. Values that the
-    training rows did not have are fine; a missing value is None, NaN or null. All errors about rows are
-    `dlrm.data.errors.DataError`, a ValueError whose text names the column and what would be valid; rows are counted
-    from 0 there, lines of files from 1. To a model of Criteo TSV text of a categorical column is hexadecimal, as in it.
+    Its inputs are raw values, as in the data files. Values that did not occur in the training rows are accepted; a
+    missing value is None, NaN or null. All errors about rows are `dlrm.data.errors.DataError`, a ValueError whose text
+    names the column and the valid values; it counts rows from 0 and lines of files from 1. For a model trained on
+    Criteo TSV, text in a categorical column is hexadecimal, as in that format.
     """
 
     def __init__(
@@ -44,19 +44,22 @@ class SavedModel:
         encoders: Encoders | None,
         metrics: Mapping[str, float | None],
     ) -> None:
-        """See `dlrm.exported_model.load.load_saved_model`. encoders: None where it was trained on a synthetic log."""
+        """Assemble a loaded model; see `dlrm.exported_model.load.load_saved_model`.
+
+        encoders: None where the model was trained on a synthetic log.
+        """
         self.directory = directory
         self.module = module
-        """In plain torch, in evaluation mode."""
+        """Model in plain torch, in evaluation mode."""
         self.config = config
-        """What it is and how it was trained."""
+        """Settings of the model, its data and its training."""
         self.metrics = metrics
-        """What its run measured at the end, by name."""
+        """Final metrics of the run, by name."""
         self._encoders = encoders
 
     @property
     def encoders(self) -> Encoders:
-        """How raw values become what `module` takes. Raises DataError for a model of a synthetic log."""
+        """Encoders of raw values to the inputs of `module`. Raises DataError for a model of a synthetic log."""
         if self._encoders is None:
             message = "the model was trained on a synthetic log and knows no raw values"
             raise DataError(message, self.directory, valid="a model that was trained on files")
@@ -64,7 +67,7 @@ class SavedModel:
 
     @property
     def schema(self) -> SchemaConfig:
-        """The columns it was trained on, label and weight among them. Raises DataError as `encoders` does."""
+        """Columns that the model was trained on, label and weight included. Raises DataError as `encoders` does."""
         return self.encoders.schema
 
     @property
@@ -73,23 +76,24 @@ class SavedModel:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns it scores by: dense, then categorical. Raises DataError as `encoders` does."""
+        """Names of the input columns: dense, then categorical. Raises DataError as `encoders` does."""
         return [column.name for column in (*self.schema.dense, *self.schema.categorical)]
 
     def predict(self, rows: Mapping[str, Any]) -> NDArray[np.float32]:
-        """The probabilities [n] of label 1.
+        """Predict the probabilities [n] of label 1.
 
         rows: n values for each of `columns`, in a list or a numpy array; n lists of values for a multi-hot column. Or
-        one row: one value for each column, a list for a multi-hot one; n is 1 then. Where all columns are multi-hot
-        there are n lists always. The label and the weight may be there and are not looked at. Raises DataError where a
-        column is missing, unknown, of another length or type.
+        one row: one value for each column, a list for a multi-hot one; n is 1 then. Where all columns are multi-hot,
+        only the first form, with n lists per column, is possible. Label and weight may be present and are ignored.
+        Raises DataError where a column is missing, unknown, or of another length or type.
         """
         return self.predict_table(table_of(rows, self._schema_to_read))
 
     def predict_table(self, table: Any) -> NDArray[np.float32]:
-        """The probabilities [n] of the rows of a pyarrow.Table, or of whatever speaks Arrow: polars, pandas.
+        """Predict the probabilities [n] of label 1 for the rows of a table.
 
-        Columns are found by name, others are not looked at. Raises DataError where one is missing or of another type.
+        table: a pyarrow.Table, or a data frame of a library that supports Arrow, such as Polars or pandas. Columns are
+        found by name, and other columns are ignored. Raises DataError where a column is missing or of another type.
         """
         rows, schema = pa.table(table), self._schema_to_read
         check_columns(rows.schema, schema, None, with_labels=False)
@@ -108,11 +112,12 @@ class SavedModel:
         max_bad_fraction: float = 0.0,
         num_threads: int | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """The probabilities of the rows of files, in their order, some [n] at a time, in bounded memory.
+        """Yield the probabilities of label 1 for the rows of files, in order, as arrays [n], in bounded memory.
 
-        patterns: files, directories, patterns, s3:// and gs:// too. file_format: "parquet", "csv" or "criteo_tsv"; None
-        finds out. max_bad_fraction: share of the rows that may be unreadable; they get NaN, and more of them raise
-        DataError at the end. num_threads: None takes all cores. Raises DataError naming file, line and column.
+        patterns: files, directories and patterns, also of s3:// and gs://. file_format: "parquet", "csv" or
+        "criteo_tsv"; None to detect it. max_bad_fraction: share of the rows that may be unreadable; these get NaN, and
+        DataError is raised at the end where there are more. num_threads: None for one per core. Raises DataError, which
+        names file, line and column.
         """
         patterns = [patterns] if isinstance(patterns, str) else patterns
         bad_rows = BadRowCount(max_bad_fraction, lambda _: None, "max_bad_fraction")
@@ -131,7 +136,10 @@ class SavedModel:
         with_labels: bool = False,
         arguments: Arguments = OF_COMMAND,
     ) -> tuple[Iterator[Piece], int]:
-        """The rows of raw files, to be scored, and the bytes of all files. Raises DataError."""
+        """Return the rows of raw files as pieces to score, and the bytes of all files together. Raises DataError.
+
+        keep_going: leave bad rows out. arguments: names for messages.
+        """
         encoders, own = self.encoders, self.config.data.format
         files = find_files(patterns, arguments.data, None, Path())
         kind = format_of(files, encoders.schema, own, file_format, arguments)

@@ -1,4 +1,4 @@
-"""Rows as Python has them, as a table of checked columns."""
+"""Conversion of rows in Python lists and arrays to an Arrow table."""
 
 import difflib
 from collections.abc import Mapping, Set
@@ -12,15 +12,15 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.hexadecimal import HexadecimalColumn
 
 _MAX_SHOWN = 300
-"""Letters of a list of names."""
+"""Largest number of characters of a list of names in a message."""
 
 
 def table_of(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
-    """The columns of `schema` but label and weight, from a dictionary of columns or of one row's values.
+    """Convert a dictionary of columns, or of one row's values, to a table of the feature columns of `schema`.
 
-    Raises DataError where `rows` is no dictionary, and naming a column that is missing, unknown, of another length, or
-    no list of values of one type.
-    Whether the type is the column's own is still to be checked.
+    Label and weight are left out. Raises DataError where `rows` is not a dictionary, or where a column is missing,
+    unknown, of another length, or not a list of values of one type. It does not check that the type is the one that the
+    schema requires.
     """
     if not isinstance(rows, Mapping):
         valid = "a dict of columns: a list of values for each; predict_table takes tables"
@@ -56,7 +56,7 @@ def _check_names(rows: Mapping[str, Any], wanted: list[str], ignored: set[str | 
 
 
 def _array(values: Any, column: DenseColumn | CategoricalColumn) -> pa.Array:
-    """Raises DataError where `values` are no list of values of one type."""
+    """Convert the values of a column to Arrow. Raises DataError where they are not a list of values of one type."""
     if isinstance(values, Mapping | Set):
         message = f"is a {type(values).__name__}, whose order means nothing"
         raise DataError(message, field=column.name, valid="a list of values")
@@ -68,7 +68,7 @@ def _array(values: Any, column: DenseColumn | CategoricalColumn) -> pa.Array:
             array = array.combine_chunks()
         if isinstance(column, CategoricalColumn) and column.type == "integer":
             array = _whole(array)
-    # Which of these depends on the value.
+    # Which of these errors Arrow raises depends on the value.
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         what = " ".join(str(error).split())[:_MAX_SHOWN]
         raise DataError(f"is no list of values of one type: {what}", field=column.name, valid=_valid(column)) from None
@@ -76,7 +76,7 @@ def _array(values: Any, column: DenseColumn | CategoricalColumn) -> pa.Array:
 
 
 def _whole(array: pa.Array) -> pa.Array:
-    """Floating point as integers: what a library without missing integers makes of a column that has some."""
+    """Convert floats back to integers: libraries without missing integers turn a column that has some into floats."""
     kind = array.type
     if pa.types.is_floating(kind):
         return array.cast(pa.int64())

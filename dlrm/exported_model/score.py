@@ -1,4 +1,4 @@
-"""What a model says of rows, block after block, on several threads."""
+"""Scoring of rows with a model, piece by piece, on several threads."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,20 +18,20 @@ from dlrm.data.rows import Rows, RowSource
 from dlrm.model import PlainModel
 
 CHUNK_ROWS = 2048
-"""Scored at a time: their activations stay in a core's cache."""
+"""Rows scored at a time: their activations stay in a core's cache."""
 _PIECE_ROWS = 65_536
-"""Of packed or synthetic rows, read at a time."""
+"""Packed or synthetic rows that are read at a time."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """The good rows of a piece."""
+    """The good rows of a piece, encoded."""
 
     rows: Rows
     good: NDArray[np.bool_] | None = None
-    """[num_rows of the piece]; None: all."""
+    """[num_rows of the piece], true for good rows; None where all are good."""
     faults: Sequence[DataError] = field(default=())
-    """Of the first bad ones."""
+    """Errors of the first bad rows."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,20 @@ class Piece:
     """A run of rows that are scored together."""
 
     num_rows: int
-    """Bad ones included."""
+    """Number of rows, bad ones included."""
     num_bytes: int
-    """For progress."""
+    """Bytes of the rows where they are stored, for progress."""
     read: Callable[[], Read]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A piece and what a model says of it."""
+    """A piece and its scores."""
 
     num_rows: int
     num_bytes: int
     logits: NDArray[np.float32]
-    """[good rows]"""
+    """[number of good rows]"""
     read: Read
 
     @property
@@ -71,7 +71,7 @@ class Scored:
 
 @torch.inference_mode()
 def score(model: PlainModel, rows: Rows) -> NDArray[np.float32]:
-    """Logits [n]."""
+    """Compute the logits [n] of the rows."""
     scores = np.empty(rows.num_rows, dtype=np.float32)
     start = 0
     for piece in rows.pieces(CHUNK_ROWS):
@@ -82,15 +82,15 @@ def score(model: PlainModel, rows: Rows) -> NDArray[np.float32]:
 
 
 def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Probabilities [n] of label 1. In float32 they are all 1 above a logit of about 17."""
+    """Convert logits [n] to probabilities [n] of label 1. In float32 they are all 1 above a logit of about 17."""
     return torch.sigmoid(torch.from_numpy(logits)).numpy()
 
 
 def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | None = None) -> Iterator[Scored]:
-    """Every piece, in order; each is read, encoded and scored by one thread, and a few are in memory at a time.
+    """Score every piece, and yield the results in order.
 
-    num_threads: null takes all cores. Meanwhile torch computes on one thread in each of them. Raises DataError as the
-    pieces do.
+    One thread reads, encodes and scores a piece, and a few pieces are in memory at a time. num_threads: None for one
+    per core; torch itself uses one thread in each of them. Raises DataError as the pieces do.
     """
 
     def scored(piece: Piece) -> Scored:
@@ -103,7 +103,7 @@ def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | 
 
 
 def pieces_of_blocks(blocks: Iterable[Block], encoders: Encoders, keep_going: bool) -> Iterator[Piece]:
-    """Of raw files. keep_going: whether bad rows are passed over; otherwise the first one raises DataError."""
+    """Make pieces of the blocks of raw files. keep_going: leave bad rows out; otherwise the first raises DataError."""
 
     def read(block: Block) -> Read:
         parsed = block.parse(keep_going)
@@ -114,10 +114,10 @@ def pieces_of_blocks(blocks: Iterable[Block], encoders: Encoders, keep_going: bo
 
 
 def pieces_of_source(source: RowSource) -> Iterator[Piece]:
-    """Of rows that hold table rows already."""
+    """Make pieces of a source whose rows are encoded already."""
     for start in range(0, source.num_rows, _PIECE_ROWS):
         numbers = np.arange(start, min(start + _PIECE_ROWS, source.num_rows), dtype=np.int64)
-        # Here, and not where it is scored: a source is read by one thread at a time.
+        # Read here and not in the scoring threads: only one thread at a time may read a source.
         read = Read(source.read(numbers))
         yield Piece(len(numbers), len(numbers) * source.row_bytes, lambda read=read: read)
 

@@ -1,4 +1,4 @@
-"""Where scores are written: a Parquet or CSV file that is there whole or not at all, or lines of a stream."""
+"""Output of scores: to a Parquet or CSV file, whole or not at all, or to the lines of a stream."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -20,16 +20,17 @@ _SCHEMA = pa.schema([pa.field(COLUMN, pa.float32())])
 _FIELD = "--output"
 
 Write = Callable[[NDArray[np.float32]], None]
-"""Writes the next scores; NaN becomes a missing value."""
+"""Function that writes the next scores [n]; NaN becomes a missing value."""
 
 
 @contextmanager
 def score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
-    """Write scores to `path`, one a row in column `probability`: Parquet or CSV, by its name.
+    """Write scores to `path`, one per row in column `probability`: Parquet or CSV, by the ending of its name.
 
-    They are written to `<path>.part`, which gets the name at the end of the `with`, and goes where that ends in an
-    error; what a kill leaves there, the next call writes over. Raises DataError where `path` exists, unless it may be
-    written over, where it cannot be made, and where another process writes it; and OSError, such as on a full disk.
+    They are written to `<path>.part`, which is renamed to `path` at the end of the `with`, or removed where it ends in
+    an error; a file that a killed process left there is overwritten by the next call. Raises DataError where `path`
+    exists and `overwrite` is false, where it cannot be created, and where another process is writing it; and OSError,
+    such as on a full disk.
     """
     is_parquet = path.suffix.lower() in (".parquet", ".pq")
     if not is_parquet and path.suffix.lower() != ".csv":
@@ -49,7 +50,7 @@ def score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
             sync_directory(path.absolute().parent)
         except BaseException:
             part.unlink(missing_ok=True)
-            # Both would write once more what they hold, and that error would hide this one.
+            # On closing, writer and file would write what they still buffer, and an error of that would hide this one.
             if isinstance(writer, parquet.ParquetWriter):
                 writer.is_open = False
             with suppress(OSError):
@@ -59,7 +60,7 @@ def score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
 
 @contextmanager
 def score_lines(descriptor: int) -> Iterator[Write]:
-    """Write scores to an open file, one a line, blank where missing."""
+    """Write scores to an open file, one per line, blank where missing. descriptor: closed at the end of the `with`."""
     with os.fdopen(descriptor, "wb") as file:
         without_header = csv.WriteOptions(include_header=False)
         with csv.CSVWriter(file, _SCHEMA, write_options=without_header) as writer:
@@ -86,7 +87,7 @@ def _refuse_existing(path: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _opened(part: Path, path: Path) -> Iterator[BinaryIO]:
-    """The file, empty, and nobody else's."""
+    """Open the file `part`, empty and locked against other processes. Raises DataError; path: name for messages."""
     try:
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The rows that a model is asked to score: raw files of any format, or a packed directory."""
+"""Sources of rows to score: raw files of any format, or a packed directory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,12 +17,12 @@ from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.hexadecimal import HexadecimalColumn
 
 PARQUET = b"PAR1"
-"""The first bytes of a Parquet file."""
+"""First bytes of a Parquet file."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What the caller knows the arguments as, for messages."""
+    """Names of the caller's arguments, for messages."""
 
     data: str
     file_format: str
@@ -34,10 +34,11 @@ OF_COMMAND, OF_PYTHON = Arguments("DATA", "--format"), Arguments("patterns", "fi
 def format_of(
     files: Sequence[DataFile], schema: SchemaConfig, own: str, asked: str | None, arguments: Arguments = OF_COMMAND
 ) -> str:
-    """`parquet`, `csv` or `criteo_tsv`: the one asked for; else Parquet is known by its first bytes, and text is of the
-    model's own format where that is one of text.
+    """Return the format of the files: `parquet`, `csv` or `criteo_tsv`.
 
-    schema: of the model's columns. own: the format it was trained on. Raises DataError where the columns do not fit.
+    schema: columns of the model. own: format that the model was trained on. asked: the format to use; None to recognise
+    Parquet by its first bytes, and to assume for text the model's own format where that is a text format. Raises
+    DataError where Criteo TSV does not have the model's columns.
     """
     kind = asked or _found_format(files[0], schema, own)
     if kind == "criteo_tsv" and _columns(schema) != _columns(CRITEO_SCHEMA):
@@ -47,8 +48,11 @@ def format_of(
 
 
 def schema_to_read(schema: SchemaConfig, own: str) -> SchemaConfig:
-    """Of tables and of files but Criteo TSV: a model trained on that reads CSV with commas and a header, and text of
-    categorical columns as hexadecimal, as it stands in the TSV."""
+    """Return the schema for tables, and for files of all formats but Criteo TSV.
+
+    A model that was trained on Criteo TSV reads CSV with commas and a header, and takes text of categorical columns for
+    hexadecimal, as in the TSV.
+    """
     if schema != CRITEO_SCHEMA or own in ("csv", "parquet"):
         return schema
     columns = [HexadecimalColumn(**column.model_dump()) for column in schema.categorical]
@@ -58,7 +62,10 @@ def schema_to_read(schema: SchemaConfig, own: str) -> SchemaConfig:
 def hinting_at_formats(
     blocks: Iterable[Block], kind: str, schema: SchemaConfig, own: str, arguments: Arguments
 ) -> Iterator[Block]:
-    """The same; errors of the start of a file, or all of it, say how another format than `kind` is asked for."""
+    """Pass `blocks` on, with a hint on how to choose another format than `kind` added to errors.
+
+    The hint is added to errors about the first line of a file or the whole file.
+    """
     formats = ["parquet", "csv", *(["criteo_tsv"] if _columns(schema) == _columns(CRITEO_SCHEMA) else [])]
     others = " or ".join(other for other in formats if other != kind)
     hint = f"or, where it is no {kind}, {arguments.file_format} {others}; the model was trained on {own}"
@@ -83,7 +90,7 @@ def _hinting(hint: str) -> Iterator[None]:
 
 
 def open_alike(directory: Path, encoders: Encoders) -> Dataset:
-    """A packed directory whose rows were made as the model's were. Raises DataError."""
+    """Open a packed directory. Raises DataError where its rows were not encoded like the model's training rows."""
     dataset = open_packed(directory)
     assert dataset.encoders is not None, "every packed directory has its encoders"
     if not are_alike(dataset.encoders, encoders):
@@ -93,7 +100,7 @@ def open_alike(directory: Path, encoders: Encoders) -> Dataset:
 
 
 def are_alike(one: Encoders, other: Encoders) -> bool:
-    """Whether both make the same of every row."""
+    """Whether both encode every row alike."""
     return (
         one.schema_of_rows == other.schema_of_rows
         and list(one.dense) == list(other.dense)

@@ -1,4 +1,4 @@
-"""What a model was trained with."""
+"""Versions of the software that trained a model."""
 
 import platform
 
@@ -8,5 +8,5 @@ from dlrm.data.prepare.versions import library_versions
 
 
 def versions_of_model() -> dict[str, str]:
-    """Of Python, the program and its libraries, by name."""
+    """Return the versions of Python, the program and its libraries, by name."""
     return {"python": platform.python_version(), "torch": str(torch.__version__), **library_versions()}

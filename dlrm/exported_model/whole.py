@@ -1,4 +1,4 @@
-"""A directory that is written whole or not at all."""
+"""Writing of a directory, whole or not at all."""
 
 import hashlib
 import os
@@ -14,10 +14,10 @@ from dlrm.record.files import sync_directory, write_atomically
 
 @contextmanager
 def written_whole(directory: Path) -> Iterator[Path]:
-    """A new directory to fill, `<directory>.part`, which becomes `directory` at the end of the `with`.
+    """Create `<directory>.part` to be filled, and rename it to `directory` at the end of the `with`.
 
-    What was there before keeps its name until then, and is removed once the new one has it; a kill between the two
-    leaves it as `<directory>.old`. An error leaves it as it was. What a kill has left, the next call removes.
+    A directory that exists before keeps its name until then, and is removed after the renaming; a kill in between
+    leaves it as `<directory>.old`. An error leaves it unchanged. The next call removes what a killed process has left.
     """
     part, old = (directory.with_name(f"{directory.name}.{suffix}") for suffix in ("part", "old"))
     _remove(part)
@@ -26,7 +26,7 @@ def written_whole(directory: Path) -> Iterator[Path]:
         yield part
         _finish(part)
     except BaseException:
-        # Where the disk is full, what cannot be used must not keep it so.
+        # Free the space of the unusable files, since the disk may be full.
         shutil.rmtree(part, ignore_errors=True)
         raise
     if directory.exists():
@@ -38,7 +38,7 @@ def written_whole(directory: Path) -> Iterator[Path]:
 
 
 def _finish(part: Path) -> None:
-    """Bring all to disk, and note what it is."""
+    """Flush all files and directories to disk, and write the manifest."""
     files = sorted(path for path in part.rglob("*") if path.is_file())
     listed = {str(path.relative_to(part)): file_on_disk(path) for path in files}
     del listed[CARD]
@@ -48,7 +48,7 @@ def _finish(part: Path) -> None:
 
 
 def file_on_disk(path: Path) -> FileMeta:
-    """What a file is, once it has outlived the machine's memory."""
+    """Flush a file to disk, and return its size and SHA-256."""
     with path.open("rb+") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""The launch process of one attempt, `python -m dlrm.launch`: starts the ranks of one node and says how they ended.
+"""The launch process of one attempt, `python -m dlrm.launch`: starts the ranks of one node and reports how they ended.
 
-Nothing is imported here: the signals are taken first, in `__main__`.
+Nothing is imported here, since `__main__` must first block the stop signals.
 """

@@ -1,7 +1,8 @@
 """A process that never outlives the launch process: `python -m dlrm.launch.child LAUNCH_PID MODULE ARGUMENT…`.
 
-It runs MODULE as its program. Where the launch process is killed, the kernel kills it at that moment: two attempts
-never write side by side. What counts is the thread that starts it: the launch process does so from its main thread.
+Runs MODULE as its main program. Where the launch process is killed, the kernel kills this one at once, so that two
+attempts never write at the same time. The kernel watches the thread that started the child: the launch process starts
+children from its main thread.
 """
 
 import ctypes
@@ -16,7 +17,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def child_command(module: str, directory: RunDirectory, attempt: int) -> list[str]:
-    """What this process, the launch process, runs for `module`, behind the name of the interpreter."""
+    """Return the arguments after the interpreter's name with which this process, the launch process, runs `module`."""
     own = ["-u", "-m", "dlrm.launch.child", str(os.getpid())]
     return [*own, module, str(directory.path), "--attempt", str(attempt)]
 
@@ -28,11 +29,11 @@ def main() -> None:
 
 
 def _die_with(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends. Only Linux can; elsewhere a child ends by itself."""
+    """Have the kernel kill this process when its parent ends. Linux only; elsewhere a child ends by itself."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent_pid:
-        # It was gone before that.
+        # The parent ended before the call.
         os.kill(os.getpid(), signal.SIGKILL)
 
 

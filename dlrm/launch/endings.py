@@ -1,4 +1,4 @@
-"""How an attempt ended of which no rank has left the outcome."""
+"""Outcomes of attempts whose ranks have left none."""
 
 import signal
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 SAME_MOMENT_SECONDS = 1.0
-"""Failures so close together may be seen in another order than they happened."""
+"""Seconds within which failures may be observed in a different order from the one in which they happened."""
 
 
 def stopped(message: str) -> Outcome:
-    """On request, before there was anything to keep."""
+    """Return the outcome of a stop on request before there was anything to save."""
     return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message=message)
 
 
 def outcome_of_failures(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]") -> Outcome:
-    """Of ranks that died without a word, or of none."""
+    """Return the outcome where ranks died without writing one, or where none failed and none wrote one."""
     if not failures:
         message = "every rank ended well, and none wrote an outcome"
         return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
@@ -29,7 +29,7 @@ def outcome_of_failures(attempt: AttemptDirectory, failures: "Mapping[int, Proce
 
 
 def how_it_ended(exit_code: int) -> str:
-    """What is said of a process, behind its name."""
+    """Describe how a process ended, to follow the name of the process in a message."""
     if exit_code >= 0:
         return f"ended with exit code {exit_code}: its log tells more"
     hint = "; often the kernel's out-of-memory killer" if -exit_code == signal.SIGKILL else ""
@@ -37,8 +37,10 @@ def how_it_ended(exit_code: int) -> str:
 
 
 def _first_failed(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]") -> int:
-    """The rank that failed first: not one that lost the others, as long as another failed; at the same moment, one that
-    a signal killed.
+    """Return the rank that failed first.
+
+    A rank that only lost the others does not count as long as another one failed; of several at the same moment, one
+    that a signal killed is preferred.
     """
     causes = [rank for rank in failures if not attempt.rank_error(rank).exists()] or list(failures)
     first = min(failures[rank].timestamp for rank in causes)
@@ -48,7 +50,7 @@ def _first_failed(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFail
 
 def _what_was_seen(attempt: AttemptDirectory, rank: int, exit_code: int) -> str:
     said = attempt.rank_error(rank)
-    # It is empty where the disk was full.
+    # The file is empty where the disk was full.
     if exit_code >= 0 and said.exists() and (error := said.read_text()):
         return f"rank {rank} ended with exit code {exit_code}: {error}"
     return f"rank {rank} {how_it_ended(exit_code)}"

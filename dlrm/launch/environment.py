@@ -1,4 +1,4 @@
-"""What a training needs of the machine it is on: packages that fit together, and enough GPUs."""
+"""Requirements of training on its machine: packages that fit together, and enough GPUs."""
 
 from importlib import metadata
 
@@ -6,17 +6,17 @@ MEND_CPU = "pip install --no-deps -r requirements/cpu.txt"
 
 
 class MixedInstallError(RuntimeError):
-    """Packages that cannot work together; the message is the command that mends it."""
+    """Error of packages that cannot work together; the message contains the command that repairs the installation."""
 
 
 class NoDeviceError(RuntimeError):
-    """Fewer GPUs than the job asks for."""
+    """Error of a machine with fewer GPUs than the job asks for."""
 
 
 def check_environment() -> None:
-    """Raises MixedInstallError where a trainer's package is missing, or two of them do not go together.
+    """Raise MixedInstallError where a package of the trainer is missing, or where two of them do not fit together.
 
-    Both builds of FBGEMM lie in the same directory: the one that comes second overwrites the other, and neither works.
+    Both builds of FBGEMM install to the same directory: the second one overwrites the first, and neither works.
     """
     torch_version = _version("torch")
     cpu_build, cuda_build = _version("fbgemm-gpu-cpu"), _version("fbgemm-gpu")
@@ -36,10 +36,10 @@ def check_environment() -> None:
 
 
 def check_devices(num_gpus: int) -> None:
-    """Raises NoDeviceError where this machine has fewer than `num_gpus` GPUs that torch can use."""
+    """Raise NoDeviceError where this machine has fewer than `num_gpus` GPUs that torch can use."""
     if num_gpus == 0:
         return
-    # Late: torch takes seconds, and a job on the CPU needs no answer.
+    # Imported late: importing torch takes seconds, and a job on the CPU does not need it.
     import torch
 
     if (num_found := torch.cuda.device_count()) < num_gpus:
@@ -57,7 +57,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _told_of_torchrec() -> str:
-    """What a plain `pip install torchrec` does, where it may have been that."""
+    """Return a hint that `pip install torchrec` also installs fbgemm-gpu; empty where torchrec is not installed."""
     if _version("torchrec") is None:
         return ""
     return " (torchrec asks for fbgemm-gpu: install it with --no-deps, as in requirements/dev.txt)"

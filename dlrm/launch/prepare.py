@@ -1,4 +1,4 @@
-"""The data of a run, prepared in a process of its own before the ranks are started."""
+"""Preparation of a run's data, in a process of its own before the ranks are started."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ STOPPED_CODES = frozenset({EXIT_STOPPED, *(-number for number in STOP_SIGNALS)})
 
 
 def prepare_data(directory: RunDirectory, number: int) -> Outcome | None:
-    """Have the rows prepared for attempt `number`; the outcome where that ends the attempt."""
+    """Prepare the rows for attempt `number`; return the outcome where that ends the attempt, else None."""
     command = [sys.executable, *child_command("dlrm.programs.prepare_run", directory, number)]
     with directory.attempt(number).rank_log(0).open("ab") as output:
         code = subprocess.Popen(command, stdout=output, stderr=output).wait()
@@ -20,6 +20,6 @@ def prepare_data(directory: RunDirectory, number: int) -> Outcome | None:
         return stopped("stopped while preparing the data")
     if code == EXIT_DONE:
         return None
-    # It tells more itself, unless the disk is full.
+    # The preparation writes a more precise outcome itself, unless the disk is full.
     reason = EndReason.BAD_INPUT if code == EXIT_BAD_INPUT else EndReason.WORKER_CRASHED
     return Outcome(state="failed", reason=reason, message=f"the preparation of the data {how_it_ended(code)}")

@@ -1,10 +1,10 @@
-"""Starts the ranks of one node and says how they ended: `python -m dlrm.launch RUN_DIRECTORY --attempt N`.
+"""Starts the ranks of one node and reports how they ended: `python -m dlrm.launch RUN_DIRECTORY --attempt N`.
 
-RUN_DIRECTORY holds `spec.json`, a resolved job. Ranks run under torch's elastic launch, which answers 1 to everything
-that goes wrong; this process answers with the code of `outcome.json` instead: 0 done, 75 stopped on request after a
-checkpoint, 64 bad configuration or data, 1 anything that may go better another time. SIGTERM or SIGINT, at any moment
-and any number of times, stops the run after a checkpoint of one agreed step. One launch process at a time works in a
-run directory: another one ends at once with code 1, and leaves no outcome.
+RUN_DIRECTORY holds `spec.json`, a resolved job. Ranks run under torch's elastic launch, which exits with 1 after any
+failure; this process exits with the code of `outcome.json` instead: 0 done, 75 stopped on request after a checkpoint,
+64 bad configuration or data, 1 a failure that another attempt may avoid. SIGTERM or SIGINT, at any moment and any
+number of times, stops the run after a checkpoint of one step that the ranks agree on. One launch process at a time
+works in a run directory: a second one ends at once with code 1, and leaves no outcome.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--attempt", type=int, default=1, help="number of this attempt, counted from 1")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s launch %(message)s")
-    # It would tell of every push.
+    # Otherwise httpx logs every push.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     directory = RunDirectory(arguments.run_directory.resolve())
     if not directory.path.is_dir():
@@ -55,13 +55,13 @@ def main() -> int:
         with run_lock(directory):
             return _ended(directory, arguments.attempt)
     except RunInUseError as error:
-        # Without an outcome: the attempt may be the very one that runs.
+        # No outcome is written: the running process may be at this same attempt.
         log.error("%s", error)
         return EXIT_FAILED
 
 
 def _ended(directory: RunDirectory, number: int) -> int:
-    """Have the attempt run, unless it has ended before; the exit code of its outcome."""
+    """Run the attempt, unless it has ended before, and return the exit code of its outcome."""
     attempt = directory.attempt(number)
     if before := Outcome.read(attempt.outcome):
         log.error("attempt %d has ended before, %s: %s", number, before.state, before.message)
@@ -83,7 +83,7 @@ def _ended(directory: RunDirectory, number: int) -> int:
             message=f"the launch process failed: {type(error).__name__}: {' '.join(str(error).split())}"[:2000],
         )
     try:
-        # Unless a rank wrote its own.
+        # Keeps the outcome of a rank that wrote its own.
         outcome.write_first(attempt.outcome)
     except OSError:
         log.exception("the outcome cannot be written: the exit code alone tells it")
@@ -93,7 +93,7 @@ def _ended(directory: RunDirectory, number: int) -> int:
 
 
 def _run(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
-    """The outcome where no rank, and not the preparation, has written one."""
+    """Run the attempt, and return the outcome that counts where neither a rank nor the preparation has written one."""
     attempt = directory.attempt(number)
     try:
         check_environment()
@@ -112,8 +112,10 @@ def _run(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
 
 
 def _take_over_spec(directory: RunDirectory, attempt: AttemptDirectory) -> None:
-    """Only here, with the run held and its rows found: an attempt that comes too late, or is on other rows, changes
-    nothing for the ones that follow.
+    """Replace the run's document by the attempt's own, where it has one.
+
+    Called once the run directory is locked and the rows are found: an attempt that comes too late, or is on other rows,
+    changes nothing for later attempts.
     """
     if attempt.spec.exists():
         attempt.spec.replace(directory.spec)
@@ -129,7 +131,7 @@ def _read_spec(spec: Path) -> ResolvedJob:
 
 @contextmanager
 def _pushed_reports(attempt: AttemptDirectory, world_size: int) -> Iterator[None]:
-    """Push the ranks' reports to the service where one listens."""
+    """Push the ranks' reports to the service during the block, where a service receives them."""
     if not attempt.push_target.exists():
         yield
         return

@@ -1,4 +1,4 @@
-"""The ranks of one node, under torch's elastic launch."""
+"""The ranks of one node, run by torch's elastic launch."""
 
 import os
 import sys
@@ -14,23 +14,24 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 SHUTDOWN_TIMEOUT_SECONDS = 300
-"""How long ranks may take to end once the launch gives them up; then they are killed."""
+"""Seconds that ranks may take to end once the launch gives them up; then they are killed."""
 
 
 def run_ranks(
     directory: RunDirectory, resolved: ResolvedJob, attempt: int, stopper: Stopper
 ) -> "dict[int, ProcessFailure] | None":
-    """Run all ranks to their end; the failures of those that were not well. None where a stop came before them."""
+    """Run all ranks to their end, and return the failures by rank; None where a stop was requested before they
+    started."""
     if stopper.is_requested:
         return None
-    # Late: torch takes seconds, and a wrong document is told at once.
+    # Imported late: importing torch takes seconds, and an error in the document is reported before that.
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     resources = resolved.job.resources
     os.environ["OMP_NUM_THREADS"] = str(resources.threads_per_worker)
-    # One node: its ranks need no name of the machine that resolves, and no network.
+    # The ranks of one node need neither a network nor a host name that resolves.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     config = LaunchConfig(
         min_nodes=1,
@@ -42,7 +43,7 @@ def run_ranks(
         local_addr="127.0.0.1",
         max_restarts=0,
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
-        # SIGTERM and SIGINT are the stopper's: the ranks stop after a checkpoint instead of being torn down.
+        # The stopper handles SIGTERM and SIGINT: the ranks stop after a checkpoint instead of being torn down.
         signals_to_handle="SIGQUIT",
         shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS,
     )

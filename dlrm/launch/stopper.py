@@ -1,4 +1,4 @@
-"""A request to stop, taken by the launch process and passed on to all that it has started."""
+"""Requests to stop: the launch process receives them and passes them on to all processes that it has started."""
 
 import contextlib
 import logging
@@ -14,10 +14,10 @@ log = logging.getLogger(__name__)
 
 
 class Stopper:
-    """Waits for SIGTERM and SIGINT, which the whole process holds back, and passes them on as SIGTERM.
+    """Thread that waits for SIGTERM and SIGINT, which are blocked in the whole process, and passes them on as SIGTERM.
 
-    A thread of its own waits, and no signal handler runs: whatever the main thread is doing, importing or forking or
-    tearing down, is never interrupted. The ranks agree on the step themselves.
+    No signal handler runs, so that the main thread is never interrupted while it imports, forks or tears down. The
+    ranks agree among themselves on the step at which they stop.
     """
 
     def __init__(self, attempt: AttemptDirectory) -> None:
@@ -29,7 +29,7 @@ class Stopper:
         return self._is_requested.is_set() or self._attempt.stop_request.exists()
 
     def listen(self) -> None:
-        """Pass on what comes from now on, and what has come and is held back."""
+        """Start to pass on signals, also those that are pending already."""
         threading.Thread(target=self._wait, name="stop", daemon=True).start()
 
     def _wait(self) -> None:
@@ -41,11 +41,11 @@ class Stopper:
     def _pass_on(self) -> None:
         self._is_requested.set()
         try:
-            # The file first: a process that is started from here on finds it, every other one is among the children.
+            # The file comes first: a process that starts from here on finds it, every other one is among the children.
             self._attempt.stop_request.touch()
         except OSError:
             log.exception("the request to stop could not be noted")
-        # One may have ended since it was seen.
+        # A child may have ended since it was listed.
         with contextlib.suppress(psutil.Error):
             for child in psutil.Process().children():
                 with contextlib.suppress(psutil.Error):

@@ -1,11 +1,11 @@
 """Metrics of predicted logits against labels of 0 and 1, exact: float64 sums and int64 counts.
 
-Logits, since float32 probabilities are all 1 above a logit of about 17, and tie near it: rows that a model tells apart
-would count as tied. Every metric takes weights [n] of the rows, at least 0 and not all 0; without them all rows count
-the same.
+The input is logits, since float32 probabilities tie near a logit of 17 and are all 1 above it: rows that a model
+distinguishes would count as tied. Every metric takes weights [n] of the rows, at least 0 and not all 0; without weights
+all rows count the same.
 
-torchmetrics sums in float32 even where it is given float64: its AUC of a million tied scores is 6.6e-8 off
-scikit-learn's (torchmetrics 1.0.3), where this one agrees to 1e-12.
+torchmetrics sums in float32 even for float64 input: its AUC of a million tied scores is 6.6e-8 off scikit-learn's
+(torchmetrics 1.0.3), where this one agrees to 1e-12.
 """
 
 import math
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[Any]
-"""[n], of any number type."""
+"""Array [n] of any number type."""
 EPSILON = 2.0**-52
-"""Least distance of a probability from 0 and 1 where its logarithm is taken."""
+"""Smallest distance of a probability from 0 and 1 where its logarithm is taken."""
 
 
 @dataclass(frozen=True)
 class BinaryMetrics:
-    """What there is to say about one set of predictions."""
+    """Metrics of one set of predictions."""
 
     num_rows: int
     auc: float | None
@@ -33,7 +33,10 @@ class BinaryMetrics:
 
 
 def binary_metrics(labels: Vector, logits: Vector, weights: Vector | None = None) -> BinaryMetrics:
-    """All metrics of one set of predictions. Raises ValueError where it is empty, or holds NaN or other labels."""
+    """Compute all metrics of one set of predictions.
+
+    Raises ValueError where it is empty, or contains NaN or labels other than 0 and 1.
+    """
     return BinaryMetrics(
         num_rows=len(labels),
         auc=auc(labels, logits, weights),
@@ -44,11 +47,11 @@ def binary_metrics(labels: Vector, logits: Vector, weights: Vector | None = None
 
 
 def auc(labels: Vector, scores: Vector, weights: Vector | None = None) -> float | None:
-    """Area under the ROC curve; None where the labels are of one class.
+    """Compute the area under the ROC curve; None where all labels are of one class.
 
-    The share of (positive, negative) pairs in which the positive scores higher, equal scores counting half
-    (Mann-Whitney), counted in integers up to 4e9 rows. A pair weighs the product of its rows' weights; with those the
-    count is in float64.
+    It is the share of (positive, negative) pairs in which the positive has the higher score, with equal scores counting
+    half (Mann-Whitney). Pairs are counted in integers, up to 4e9 rows. With weights, a pair counts as the product of
+    the weights of its rows, and the count is in float64.
     """
     _check(labels, scores, weights)
     order = np.argsort(scores)
@@ -71,10 +74,10 @@ def auc(labels: Vector, scores: Vector, weights: Vector | None = None) -> float 
 
 
 def log_loss(labels: Vector, logits: Vector, weights: Vector | None = None) -> float:
-    """Mean negative log-likelihood, in nats: log(1 + exp(-z)) of a logit z where the label is 1, log(1 + exp(z)) where
-    it is 0.
+    """Compute the mean negative log-likelihood, in nats: log(1 + exp(-z)) of a logit z where the label is 1, log(1 +
+    exp(z)) where it is 0.
 
-    Probabilities are kept EPSILON away from 0 and 1, as scikit-learn does, so that a row costs at most 36.04.
+    Probabilities are kept EPSILON away from 0 and 1, as in scikit-learn, so that a row costs at most 36.04.
     """
     _check(labels, logits, weights)
     largest = -math.log(EPSILON)
@@ -85,7 +88,8 @@ def log_loss(labels: Vector, logits: Vector, weights: Vector | None = None) -> f
 
 
 def normalized_entropy(labels: Vector, logits: Vector, weights: Vector | None = None) -> float | None:
-    """log_loss over that of the constant predictor at these labels' own rate; None where they are of one class.
+    """Compute log_loss divided by that of the constant predictor at the label rate of these rows; None for labels of
+    one class.
 
     He et al., "Practical lessons from predicting clicks on ads at Facebook", 2014.
     """
@@ -96,7 +100,7 @@ def normalized_entropy(labels: Vector, logits: Vector, weights: Vector | None = 
 
 
 def calibration(labels: Vector, logits: Vector, weights: Vector | None = None) -> float | None:
-    """Sum of the probabilities over sum of the labels, 1 at best; None where no label is 1."""
+    """Compute the sum of the probabilities divided by the sum of the labels, ideally 1; None where no label is 1."""
     of_labels = _sum(labels, weights)
     if not of_labels:
         return None
@@ -106,7 +110,7 @@ def calibration(labels: Vector, logits: Vector, weights: Vector | None = None) -
 
 
 def constant_log_loss(labels: Vector, rate: float, weights: Vector | None = None) -> float:
-    """Mean negative log-likelihood of predicting the probability `rate` for every row, clipped as in `log_loss`."""
+    """Compute the mean negative log-likelihood of predicting `rate` for every row, clipped as in `log_loss`."""
     clipped, own = min(max(rate, EPSILON), 1 - EPSILON), _mean(labels, weights)
     return -(own * math.log(clipped) + (1 - own) * math.log1p(-clipped))
 

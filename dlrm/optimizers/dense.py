@@ -15,7 +15,8 @@ from dlrm.optimizers.numbering import number_as_in_model
 
 
 def make_dense_optimizer(config: DenseOptimizerConfig, named_parameters: Iterable[tuple[str, Parameter]]) -> Optimizer:
-    """The optimizer that `config` names. Before each step `set_learning_rate` gives it the rate of the schedule.
+    """Create the optimizer that `config` names. Call `set_learning_rate` before each step to set the rate of the
+    schedule.
 
     Its `state_dict` numbers parameters in the order of `named_parameters`, whatever the groups. Raises DataError where
     `config.groups` does not fit the names.
@@ -30,15 +31,16 @@ def make_dense_optimizer(config: DenseOptimizerConfig, named_parameters: Iterabl
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """Give every group its rate for the next step: `rate` times the group's own factor."""
+    """Set the rate of every group for the next step: `rate` times the group's own factor."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["rate_factor"]
 
 
 def set_batch_fraction(optimizer: Optimizer, fraction: float) -> None:
-    """Say which fraction of a full batch the next step's gradient comes from, where the optimizer must know.
+    """Set which fraction of a full batch the next step's gradient comes from, where the optimizer must know it.
 
-    A gradient is divided by the rows of a full batch, so that a short one's is smaller; LARS alone would undo that.
+    A gradient is divided by the rows of a full batch, so that the gradient of a short batch is smaller; only LARS would
+    undo that.
     """
     if isinstance(optimizer, Lars):
         optimizer.batch_fraction = fraction

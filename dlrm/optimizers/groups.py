@@ -1,4 +1,4 @@
-"""Which dense parameter is trained how: the parameter groups of an optimizer."""
+"""Parameter groups of an optimizer: which dense parameters are trained with which settings."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,10 +23,10 @@ class _Settings:
 def parameter_groups(
     config: DenseOptimizerConfig, named_parameters: Sequence[tuple[str, Parameter]]
 ) -> list[dict[str, Any]]:
-    """As torch.optim takes them: parameters that are trained alike form one group.
+    """Return parameter groups for torch.optim: parameters that are trained alike form one group.
 
-    Biases and other vectors have neither decay nor trust ratio, unless the group that claims them says so. Raises
-    DataError naming a parameter that no group claims, or a group that claims none.
+    Biases and other vectors have neither weight decay nor trust ratio, unless the group that claims them sets it.
+    Raises DataError naming a parameter that no group claims, or a group that claims none.
     """
     claims = _claims(config.groups, [name for name, _ in named_parameters])
     members: dict[_Settings, list[Parameter]] = {}
@@ -36,7 +36,7 @@ def parameter_groups(
 
 
 def _claims(groups: Sequence[ParameterGroupConfig], names: Sequence[str]) -> list[ParameterGroupConfig]:
-    """The group of each parameter: the first whose pattern matches."""
+    """Return the group of each parameter: the first one whose pattern matches."""
     if not groups:
         return [ParameterGroupConfig(parameters="*")] * len(names)
     claims: list[ParameterGroupConfig] = []

@@ -1,6 +1,6 @@
-"""LAMB: Adam, each tensor at a rate that follows its norm."""
+"""LAMB: Adam with a rate for each tensor that follows the tensor's norm."""
 
-# Public torch has no name for the operations that its own optimizers are built of.
+# torch has no public names for the foreach operations that its own optimizers use.
 # pyright: reportPrivateImportUsage=false
 
 from typing import Any
@@ -12,11 +12,11 @@ from dlrm.optimizers.trust import TrustScaled, norms, ratios
 
 
 class Lamb(TrustScaled):
-    """You et al. 2020 (arXiv 1904.00962), algorithm 2: w = w - lr ratio u, with u Adam's update, corrected for its
-    start, plus weight_decay w, and ratio = ||w|| / ||u||, 1 where one of them is 0.
+    """LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2): w = w - lr ratio u, where u is Adam's bias-corrected
+    update plus weight_decay w, and ratio = ||w|| / ||u||, or 1 where one of the norms is 0.
 
-    The norm of w is taken as it is (phi is the identity). At ratio 1 it is Adam with decoupled weight decay. Groups
-    whose `is_trust_scaled` is false are trained so.
+    The norm of w is used unchanged (phi is the identity). With ratio 1 this is Adam with decoupled weight decay; groups
+    whose `is_trust_scaled` is false are trained that way.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Lamb(TrustScaled):
     def _state_of(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
         state = self.state[parameter]
         if not state:
-            # On the host, as in torch's Adam: it is read at every step.
+            # The step count is on the host, as in torch's Adam, since it is read at every step.
             state["step"] = torch.zeros((), dtype=torch.float32)
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)

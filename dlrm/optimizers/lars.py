@@ -1,6 +1,6 @@
-"""LARS: SGD with momentum, each tensor at a rate that follows its norm."""
+"""LARS: SGD with momentum and a rate for each tensor that follows the tensor's norm."""
 
-# Public torch has no name for the operations that its own optimizers are built of.
+# torch has no public names for the foreach operations that its own optimizers use.
 # pyright: reportPrivateImportUsage=false
 
 from typing import Any
@@ -12,16 +12,17 @@ from dlrm.optimizers.trust import TrustScaled, norms, ratios
 
 
 class Lars(TrustScaled):
-    """You et al. 2017 (arXiv 1708.03888): v = momentum v + ratio (g + weight_decay w), w = w - lr v, with ratio =
-    trust_coefficient ||w|| / (||g|| + weight_decay ||w||), 1 where ||w|| or ||g|| is 0.
+    """LARS (You et al. 2017, arXiv 1708.03888): v = momentum v + ratio (g + weight_decay w), w = w - lr v, where ratio
+    = trust_coefficient ||w|| / (||g|| + weight_decay ||w||), or 1 where ||w|| or ||g|| is 0.
 
-    The paper puts lr into v; here it stands outside, as in torch's SGD, so that a rate that falls takes hold at once:
-    at ratio 1 it is SGD with momentum. Groups whose `is_trust_scaled` is false are trained so.
+    The paper multiplies lr into v; here lr is outside of v, as in torch's SGD, so that a falling rate takes effect at
+    once. With ratio 1 this is SGD with momentum; groups whose `is_trust_scaled` is false are trained that way.
     """
 
     batch_fraction: float = 1.0
-    """Rows of the batch over those of a full one; the ratio is multiplied by it. The ratio makes every push as long as
-    the next, so that without this a handful of rows would move the weights as far as a full batch does."""
+    """Rows of the batch divided by the rows of a full one; the ratio is multiplied by it. The ratio gives every
+    addition to v the same length, so that without this factor a handful of rows would move the weights as far as a full
+    batch."""
 
     def __init__(
         self,

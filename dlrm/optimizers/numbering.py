@@ -1,6 +1,7 @@
-"""What a checkpoint calls the state of a parameter: its number in the model.
+"""Numbers under which a checkpoint stores the state of parameters: their places in the model.
 
-torch counts through the groups of an optimizer: with other groups, state would silently go to other parameters.
+torch numbers parameters through the groups of an optimizer: with other groups, state would silently go to other
+parameters.
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,9 @@ from torch.optim import Optimizer
 
 
 def number_as_in_model(optimizer: Optimizer, parameters: Sequence[Tensor]) -> None:
-    """Number parameters in state dicts of `optimizer` by their place in `parameters`, and load state alone.
+    """Number parameters in state dicts of `optimizer` by their place in `parameters`, and load only state from them.
 
-    Settings of its groups stay: they are those of the job, not of a checkpoint.
+    The settings of the groups are not loaded: they come from the job, not from a checkpoint.
     """
     places = {id(parameter): place for place, parameter in enumerate(parameters)}
 

@@ -7,7 +7,7 @@ from dlrm.config import JobSpec
 
 @dataclass(frozen=True)
 class StepRates:
-    """Rates of one step, both of the true (unscaled, mean) gradient."""
+    """Learning rates of one step, both for the true (unscaled, mean) gradient."""
 
     dense: float
     table: float
@@ -15,12 +15,12 @@ class StepRates:
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Rates of a run, a function of its position alone."""
+    """Learning rates of a run, a function of the position alone."""
 
     job: JobSpec
     num_steps: float
-    """Length of the run in full batches, so that a short one at its end changes the rates of others by about as much as
-    it is long."""
+    """Length of the run in full batches. A short batch at its end counts as a fraction, so that it changes the rates of
+    other steps only in proportion to its size."""
 
     def at(self, step: float) -> StepRates:
         """Compute the rates of a step. step: rows consumed before it, in full batches."""

@@ -1,6 +1,6 @@
-"""What optimizers share that give each tensor a rate of its own, by its norm."""
+"""Common part of the optimizers that give each tensor a rate by its norm."""
 
-# Public torch has no name for the operations that its own optimizers are built of.
+# torch has no public names for the foreach operations that its own optimizers use.
 # pyright: reportPrivateImportUsage=false
 
 from abc import abstractmethod
@@ -12,11 +12,15 @@ from torch.optim import Optimizer
 
 
 class TrustScaled(Optimizer):
-    """Steps group by group, all tensors of a group at once; those of groups without `is_trust_scaled` have ratio 1."""
+    """Base class that steps group by group, all tensors of a group at once; groups without `is_trust_scaled` have ratio
+    1."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """One step, on the gradients in `.grad`; parameters without one are left alone."""
+        """Make one step with the gradients in `.grad`; parameters without a gradient stay as they are.
+
+        Returns the loss of `closure`; None without one.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -34,10 +38,10 @@ class TrustScaled(Optimizer):
 
 
 def norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """[n] L2 norms of n tensors of one number format, without waiting for a device."""
+    """Return the L2 norms [n] of n tensors of one number format, without waiting for a device."""
     return torch.stack(torch._foreach_norm(tensors))
 
 
 def ratios(of_weights: torch.Tensor, of_others: torch.Tensor, ratio: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """`ratio` [n] tensor by tensor, 1 where one of the two norms [n] is 0."""
+    """Return `ratio` [n] as a scalar for each tensor, 1 where one of its two norms [n] is 0."""
     return torch.where((of_weights > 0) & (of_others > 0), ratio, 1.0).unbind()

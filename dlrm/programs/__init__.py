@@ -1,1 +1,1 @@
-"""Programs of the trainer, each a process of its own: `python -m dlrm.programs.NAME`."""
+"""Programs of the trainer, each a separate process: `python -m dlrm.programs.NAME`."""

@@ -1,7 +1,7 @@
-"""Measures a trained model: `python -m dlrm.programs.evaluate MODEL [DATA ...]`, one line of JSON.
+"""Measures a trained model: `python -m dlrm.programs.evaluate MODEL [DATA ...]` prints one line of JSON.
 
 MODEL is the `model/` directory of a run. DATA are raw files, or one directory that `dlrm prepare` has written, whose
-evaluation rows are taken; without them the model is measured on the rows that its own run held out.
+evaluation rows are used; without DATA the model is measured on the rows that its own run held out.
 """
 
 import argparse
@@ -28,10 +28,10 @@ from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """Rows and what a model says of them, in their order."""
+    """Rows with the logits of a model, in their order."""
 
     logits: np.ndarray
-    """[n] float32."""
+    """Logits [n], float32."""
     labels: np.ndarray
     weights: np.ndarray | None
 
@@ -56,7 +56,10 @@ def main() -> int:
 
 
 def gathered(pieces: Iterable[Scored]) -> ScoredRows:
-    """All good rows. Raises DataError where there are none, all their weights are 0, or the model overflows on one."""
+    """Gather all good rows.
+
+    Raises DataError where there are none, where all their weights are 0, or where the model overflows on one.
+    """
     logits: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     weights: list[np.ndarray] = []
@@ -77,7 +80,7 @@ def gathered(pieces: Iterable[Scored]) -> ScoredRows:
 
 
 def _pieces(model: SavedModel, patterns: list[str], file_format: str | None) -> Iterator[Piece]:
-    """The rows to measure `model` on. Raises DataError."""
+    """Return the rows to measure `model` on. Raises DataError."""
     if not patterns:
         return pieces_of_source(_held_out(model))
     if len(patterns) == 1 and is_packed(Path(patterns[0])):
@@ -87,7 +90,8 @@ def _pieces(model: SavedModel, patterns: list[str], file_format: str | None) -> 
 
 
 def _without_too_many_bad(model: SavedModel, pieces: Iterable[Scored]) -> Iterator[Scored]:
-    """The same. Raises DataError where more rows are bad than the model's own data might have."""
+    """Yield `pieces`. Raises DataError at the end where the share of bad rows exceeds that allowed in the model's own
+    data."""
     max_bad_fraction = model.config.data.max_bad_fraction
     bad_rows = BadRowCount(max_bad_fraction, lambda fault: print(f"left out: {fault}", file=sys.stderr))  # noqa: T201
     for scored in pieces:

@@ -1,10 +1,10 @@
-"""Look at data: `python -m dlrm.programs.inspect rows`, or `python -m dlrm.programs.inspect infer`.
+"""Inspection of data: `python -m dlrm.programs.inspect rows`, or `python -m dlrm.programs.inspect infer`.
 
-One JSON document on stdin; on stdout lines `{"kind": "progress", "done_fraction", "message"}`, at the end one
-`{"kind": "result", …}`. Bad input is one line on stderr and exit code 64.
+Reads one JSON document from stdin. Writes lines `{"kind": "progress", "done_fraction", "message"}` to stdout, and at
+the end one `{"kind": "result", …}`. Bad input gives one line on stderr and exit code 64.
 
-rows    {"data": DataConfig, "embedding_dim", "max_rows"}: a `dlrm.data.inspect.report.Report`
-infer   {"files": […], "label": name or null}: the format, and a schema with its reasons
+rows    reads {"data": DataConfig, "embedding_dim", "max_rows"}; the result is a `dlrm.data.inspect.report.Report`
+infer   reads {"files": […], "label": name or null}; the result is the format, and a schema with its reasons
 """
 
 import dataclasses
@@ -30,9 +30,9 @@ PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 MIN_SECONDS_BETWEEN_REPORTS = 0.2
 READING_SHARE = 0.6
-"""Of the time that looking at rows takes, about."""
+"""Approximate share of the time of an inspection that reading the rows takes; the rest goes to the columns."""
 MIN_SHARE_TO_TELL = 0.02
-"""From which the time that is left can be told."""
+"""Smallest share done from which the remaining time is estimated."""
 
 
 def inspect_rows(asked: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ PROGRAMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"rows": inspe
 
 
 class _Reports:
-    """Says how far it is, a few times a second: first over the rows, then over the columns."""
+    """Progress reports, a few a second: first over the rows, then over the columns."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -81,7 +81,7 @@ class _Reports:
         self._say(READING_SHARE * done_fraction, f"reading: {num_rows:,} rows, {speed:,.0f} rows/s")
 
     def columns_of(self, names: Names) -> Callable[[str], None]:
-        """What is to be told of each of these columns before it is looked at."""
+        """Return the callback that takes the name of each of these columns before it is inspected."""
         num_columns = len(names.dense) + len(names.categorical)
         places = iter(range(num_columns))
 
@@ -106,10 +106,10 @@ def _print(line: dict[str, Any]) -> None:
 
 
 def main(program: str) -> int:
-    """program: one of PROGRAMS."""
+    """Run a program on the document on stdin, and return the exit code. program: a key of PROGRAMS."""
     try:
         result = PROGRAMS[program](json.load(sys.stdin))
-    # An OSError is of a disk or a store that fails while it is read.
+    # OSError comes from a disk or a store that fails while it is read.
     except (DataError, OSError) as error:
         sys.stderr.write(str(error).replace("\n", " ") + "\n")
         return EXIT_BAD_INPUT

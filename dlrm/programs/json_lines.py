@@ -1,4 +1,4 @@
-"""What a program of the trainer says to the command that started it: one JSON object a line, on standard output."""
+"""Messages of a program of the trainer to the command that started it: one JSON object a line, on standard output."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ def say(line: dict[str, Any]) -> None:
 
 
 def tell(told: Moved | Noted) -> None:
-    """How far it is, or what is worth knowing."""
+    """Print progress, or a note."""
     if isinstance(told, Moved):
         say({"kind": "progress", "done_fraction": told.done_fraction, "message": told.message})
     else:

@@ -1,15 +1,15 @@
 """Scores rows: `python -m dlrm.programs.predict MODEL DATA... (--output FILE | --lines-to FD)`.
 
 MODEL is the `model/` directory of a run. DATA are raw files, or one directory that `dlrm prepare` has written with the
-vocabularies of the model, whose training rows are scored first, then its evaluation rows. One score a row, in the order
-of the rows; labels are not looked at and need not be there.
+vocabularies of the model; then its training rows are scored first, its evaluation rows after them. Writes one score for
+each row, in the order of the rows; labels are not read and need not exist.
 
-Standard output tells how it goes, one JSON object a line:
+Standard output reports progress, one JSON object a line:
     {"kind": "progress", "done_fraction": 0.31, "message": "scoring: 1,200,000 rows, 110,000 rows/s, 12 s left"}
     {"kind": "note", "name": "bad_row", "message": "…"}
-    {"kind": "result", …}     the last one
-Exit codes: 0 done; 64 bad input, told in one line on standard error; 75 stopped on request (SIGTERM or SIGINT), nothing
-written; 1 anything that may go better another time.
+    {"kind": "result", …}     the last line
+Exit codes: 0 done; 64 bad input, described in one line on standard error; 75 stopped on request (SIGTERM or SIGINT),
+nothing written; 1 a failure that another try may avoid.
 """
 
 import argparse
@@ -41,13 +41,13 @@ from hostinfo.process_memory import peak_memory_bytes
 
 @dataclass
 class Counts:
-    """Of the rows that were scored."""
+    """Numbers of scored rows."""
 
     num_rows: int = 0
-    """Bad ones included."""
+    """Number of rows, bad ones included."""
     num_bad_rows: int = 0
     num_undefined: int = 0
-    """Good rows of which the model says nothing: their values are so far from those in training that it overflows."""
+    """Number of good rows without a score: their values are so far from those in training that the model overflows."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     if options.lines_to is not None:
-        # Whoever reads the lines may have enough of them.
+        # The reader of the lines may close the pipe early.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     started = time.monotonic()
     try:
@@ -106,7 +106,7 @@ def _opened(options: argparse.Namespace) -> AbstractContextManager[Write]:
 
 
 def _pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterator[Piece], int]:
-    """What to score, and its bytes."""
+    """Return the rows to score, and their number of bytes."""
     directory = Path(options.data[0])
     if len(options.data) > 1 or not is_packed(directory):
         return model.raw_pieces(options.data, options.format, keep_going=options.max_bad_fraction > 0)
@@ -119,7 +119,7 @@ def _pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterator[Pi
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # As an exception: what is half written goes.
+    # Raised as an exception, so that a partly written file is removed.
     sys.exit(EXIT_STOPPED)
 
 

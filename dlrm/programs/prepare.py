@@ -1,12 +1,12 @@
 """Prepares raw files for training: `python -m dlrm.programs.prepare --output DIRECTORY < DATA.json`.
 
 Standard input is the `data` section of a job as JSON; its relative paths count from the working directory. Standard
-output tells how it goes, one JSON object a line:
+output reports progress, one JSON object a line:
     {"kind": "progress", "done_fraction": 0.31, "message": "reading: 1,200,000 rows, 310,000 rows/s, 12 s left"}
     {"kind": "note", "name": "bad_row", "message": "…"}
-    {"kind": "result", …}     the last one
-Exit codes: 0 done; 64 bad configuration or data, told in one line on standard error; 75 stopped on request (SIGTERM or
-SIGINT), to be gone on with by the same call; anything else may go better another time.
+    {"kind": "result", …}     the last line
+Exit codes: 0 done; 64 bad configuration or data, described in one line on standard error; 75 stopped on request
+(SIGTERM or SIGINT), the same call resumes the work; any other: a failure that another try may avoid.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def _prepare(document: bytes, options: argparse.Namespace, base: Encoders | None
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # Nothing to clean up: what a kill leaves is what the next call goes on from.
+    # Nothing to clean up: the next call resumes from what a kill leaves.
     os._exit(EXIT_STOPPED)
 
 

@@ -1,8 +1,8 @@
 """Prepares the rows of a run: `python -m dlrm.programs.prepare_run DIRECTORY --attempt N`, started by `dlrm.launch`.
 
-Raw rows are packed, or found packed in the cache; packed ones are compared with their checksums. Leaves `data.json`,
-which says where the packed rows are. SIGTERM ends it at once: what was begun is gone on with, or begun anew, by whoever
-prepares the same rows next.
+Raw rows are packed, or found packed in the cache; packed rows are compared with their checksums. Writes `data.json`,
+which names the directory of the packed rows. SIGTERM ends the process at once: the next process that prepares the same
+rows resumes the work, or begins it anew.
 """
 
 import argparse
@@ -28,11 +28,11 @@ from hostinfo.stop_signals import end_on_stop_signals
 log = logging.getLogger(__name__)
 
 REPORT_SECONDS = 0.5
-"""Between two reports of how far it is."""
+"""Seconds between two progress reports."""
 
 
 class Teller:
-    """Reports what a preparation says."""
+    """Reporter of the progress and the notes of a preparation."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -58,7 +58,7 @@ def main() -> int:
     directory = RunDirectory(arguments.run_directory)
     attempt = directory.attempt(arguments.attempt)
     end_on_stop_signals()
-    # Of a request that came before this process was started.
+    # The request came before this process was started.
     if attempt.stop_request.exists():
         return EXIT_STOPPED
     reporter = Reporter(attempt, rank=0)
@@ -68,15 +68,15 @@ def main() -> int:
     except Exception as error:
         log.exception("the data could not be prepared")
         code = _leave(_outcome(error), attempt)
-    # Rank 0 goes on in the same files, with the numbers behind.
+    # Rank 0 continues in the same files, with the next sequence numbers.
     reporter.close()
     return code
 
 
 def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
-    """Have the rows packed for attempt `number`, and note where.
+    """Prepare the rows for attempt `number`, and write their directory to `data.json`.
 
-    Raises DataError, also where they are not those of the attempts before.
+    Raises DataError, also where the rows differ from those of earlier attempts.
     """
     resolved = ResolvedJob.model_validate_json(directory.spec_for(number).read_bytes())
     reporter.progress("preparing", "looking at the files", 0.0)
@@ -109,7 +109,8 @@ def _from_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders | N
 
 
 def _verified(resolved: ResolvedJob, base: Encoders | None, tell: Teller) -> Path:
-    """The packed directory that the job names, found whole: wrong ids or values would be trained on unseen."""
+    """Return the packed directory that the job names, once it is verified: training would not notice wrong ids or
+    values."""
     path = packed_directory(resolved.job.data, resolved.data_roots)
     if base is not None:
         check_extends(open_encoders(path), base, path, how_to_extend(resolved))
@@ -122,7 +123,8 @@ def _verified(resolved: ResolvedJob, base: Encoders | None, tell: Teller) -> Pat
 
 
 def _leave(outcome: Outcome, attempt: AttemptDirectory) -> int:
-    """The exit code of `outcome`, whether or not the disk takes it: the launch process tells what it sees."""
+    """Write `outcome` and return its exit code, even where it cannot be written: the launch process reports what it
+    sees."""
     try:
         outcome.write_first(attempt.outcome)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a run leaves on disk for others to read: its directory, reports and outcome. Imports no torch."""
+"""Files that a run leaves on disk for other processes: its directory, reports and outcome. Imports no torch."""
 
 from dlrm.record.advice import BATCH_ADVICE, BatchAdvice, Exchange
 from dlrm.record.checkpoints import (

@@ -1,4 +1,4 @@
-"""What the noise scale says about the batch: details of the event `batch_advice`."""
+"""Advice on the batch from the noise scale: the details of the event `batch_advice`."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,31 +11,31 @@ class _Part(BaseModel):
 
 
 class Exchange(_Part):
-    """What a run with this batch would take to come as far: steps are time, samples are data."""
+    """Cost of reaching the same result with this batch: steps stand for time, samples for data."""
 
     batch: int
     steps: float
-    """Over the steps of this run."""
+    """Steps, as a multiple of the steps of this run."""
     samples: float
-    """Over the samples of this run."""
+    """Samples, as a multiple of the samples of this run."""
     steps_of_fewest: float
-    """S / Smin: over the steps that the largest batches need."""
+    """Steps, as a multiple of the steps that the largest batches need: S / Smin."""
     samples_of_fewest: float
-    """E / Emin: over the samples that the smallest batches need."""
+    """Samples, as a multiple of the samples that the smallest batches need: E / Emin."""
 
 
 class BatchAdvice(_Part):
-    """Told at the end of a run; without a noise scale there is none, and the event's message says why."""
+    """Advice at the end of a run; without a noise scale there is none, and the event's message says why."""
 
     batch: int
-    """Samples of this run's batch."""
+    """Number of samples of this run's batch."""
     noise_scale: float | None
-    """Samples; of the last steps of the run, and of the dense parameters alone."""
+    """Noise scale in samples, of the last steps of the run and of the dense parameters alone; None: unknown."""
     noise_scale_low: float | None = None
-    """Samples; the true noise scale lies between this and `noise_scale_high` in about 95 of 100 runs. None in advice
-    of earlier versions."""
+    """Lower bound in samples: the true noise scale is between this and `noise_scale_high` in about 95 of 100 runs. None
+    in advice of earlier versions."""
     noise_scale_high: float | None = None
     largest_useful_batch: int | None
-    """Samples."""
+    """Largest useful batch, in samples; None: unknown."""
     table: list[Exchange]
-    """By batch, this run's own among them; empty where there is no noise scale."""
+    """Costs by batch, this run's own batch included; empty where there is no noise scale."""

@@ -1,7 +1,7 @@
-"""The checkpoints of a run, as they lie on disk: `checkpoints/step-<batches consumed>/`.
+"""The checkpoints of a run on disk: `checkpoints/step-<batches consumed>/`.
 
-A checkpoint counts once it has a `COMPLETE`, which is written last and lists every other file: a line of JSON, and a
-line with the checksum of the first.
+A checkpoint is valid once it has a file `COMPLETE`, which is written last and lists every other file: its first line is
+JSON, its second line the checksum of the first.
 """
 
 import hashlib
@@ -28,31 +28,31 @@ class CheckpointFile(BaseModel):
 
     @classmethod
     def of(cls, file: Path) -> "CheckpointFile":
-        """Raises OSError."""
+        """Return the size and the SHA-256 of `file`. Raises OSError."""
         with file.open("rb") as opened:
             return cls(num_bytes=file.stat().st_size, sha256=hashlib.file_digest(opened, "sha256").hexdigest())
 
 
 class CheckpointManifest(BaseModel):
-    """What `COMPLETE` holds."""
+    """Content of the file `COMPLETE`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Literal[1] = 1
     step: int
-    """Batches consumed."""
+    """Number of batches consumed."""
     num_steps: int
-    """Batches of the whole run."""
+    """Number of batches of the whole run."""
     num_samples: int
-    """Valid rows consumed."""
+    """Number of valid rows consumed."""
     time: float
-    """When it was complete; seconds since the epoch."""
+    """Time at which the checkpoint was complete; seconds since the epoch."""
     world_size: int
-    """Ranks that wrote it; any number may go on from it."""
+    """Number of ranks that wrote the checkpoint; any number of ranks may resume from it."""
     identity: dict[str, Any]
-    """`dlrm.config.identity_of` the job."""
+    """Identity of the job, as `dlrm.config.identity_of` returns it."""
     data_checksum: str | None
-    """Of the prepared rows; null for a synthetic log."""
+    """Checksum of the prepared rows; null for a synthetic log."""
     files: dict[str, CheckpointFile]
 
     @property
@@ -60,7 +60,7 @@ class CheckpointManifest(BaseModel):
         return sum(file.num_bytes for file in self.files.values())
 
     def write(self, directory: Path) -> None:
-        """Make the checkpoint in `directory` count; it does so after a power cut, too."""
+        """Write the manifest, which makes the checkpoint in `directory` valid, also after a power cut."""
         said = self.model_dump_json().encode()
         sync_directory(directory)
         write_atomically(directory / COMPLETE, said + f"\n{_checksum(said)}\n".encode())
@@ -69,18 +69,21 @@ class CheckpointManifest(BaseModel):
 
 
 class CheckpointFaultError(Exception):
-    """A directory that is no whole checkpoint; the message says why."""
+    """Error of a directory that is not a whole checkpoint; the message says why."""
 
 
 @dataclass(frozen=True)
 class CheckpointDirectory:
-    """A directory with the name of a checkpoint, whatever is in it."""
+    """A directory that is named like a checkpoint, whatever it contains."""
 
     path: Path
     step: int
 
     def manifest(self) -> CheckpointManifest:
-        """Raises CheckpointFaultError where it is not complete, or not what its name says; OSError."""
+        """Read the manifest.
+
+        Raises CheckpointFaultError where the checkpoint is incomplete or does not fit its name, and OSError.
+        """
         try:
             said, _, checksum = (self.path / COMPLETE).read_bytes().partition(b"\n")
         except (FileNotFoundError, NotADirectoryError):
@@ -97,7 +100,7 @@ class CheckpointDirectory:
 
 
 def checkpoints_in(directory: Path) -> list[CheckpointDirectory]:
-    """All in `directory`, whole or not, the newest first; none where it does not exist."""
+    """List all checkpoints in `directory`, complete or not, newest first; empty where the directory does not exist."""
     if not directory.is_dir():
         return []
     matches = ((path, _NAME.fullmatch(path.name)) for path in directory.iterdir())
@@ -106,7 +109,7 @@ def checkpoints_in(directory: Path) -> list[CheckpointDirectory]:
 
 
 def newest_checkpoint(directory: Path) -> CheckpointDirectory | None:
-    """The newest that is complete, its files unseen; None where there is none."""
+    """Return the newest complete checkpoint, without reading its files; None where there is none."""
     for checkpoint in checkpoints_in(directory):
         try:
             checkpoint.manifest()

@@ -1,4 +1,4 @@
-"""The directory of one run: every path in it has its name here and nowhere else.
+"""The directory of one run; the names of all paths in it are defined here and nowhere else.
 
 <runs>/<job id>/spec.json
   attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl  profile/
@@ -15,15 +15,14 @@ from dlrm.record.profile import ProfileDirectory
 
 @dataclass(frozen=True)
 class AttemptDirectory:
-    """What one attempt writes."""
+    """Files that one attempt writes."""
 
     path: Path
 
     @property
     def spec(self) -> Path:
-        """What the run does from this attempt on, where that is to change; it becomes the run's own once this attempt
-        is the one that holds the run directory.
-        """
+        """Document that the run follows from this attempt on, present only where it changes; it replaces the run's own
+        once this attempt holds the lock of the run directory."""
         return self.path / "spec.json"
 
     @property
@@ -32,17 +31,19 @@ class AttemptDirectory:
 
     @property
     def push_target(self) -> Path:
-        """Where and with which token reports are pushed; mode 0600, absent where nobody listens."""
+        """File with the address and the token to push reports with; mode 0600, absent where no service receives
+        them."""
         return self.path / "push.json"
 
     @property
     def stop_request(self) -> Path:
-        """Exists once the launch process was asked to stop: for ranks that were not there yet to be told."""
+        """File that exists once the launch process was asked to stop, so that ranks that start later see the
+        request."""
         return self.path / "stop-requested"
 
     @property
     def profile(self) -> ProfileDirectory:
-        """Exists where the attempt is to be profiled."""
+        """Directory that exists where the attempt is to be profiled."""
         return ProfileDirectory(self.path / "profile")
 
     @property
@@ -57,7 +58,7 @@ class AttemptDirectory:
         return self.logs / f"rank-{rank}.log"
 
     def rank_error(self, rank: int) -> Path:
-        """What a rank saw that ended because it lost the others."""
+        """Return the path of the error of a rank that ended because it lost the other ranks."""
         return self.logs / f"rank-{rank}.error"
 
     @property
@@ -65,7 +66,7 @@ class AttemptDirectory:
         return self.logs / "launch.log"
 
     def spool_file(self, rank: int, stream: str) -> Path:
-        """stream: `metrics` or `events`."""
+        """Return the path of one rank's spool file. stream: `metrics` or `events`."""
         return self.spool / f"rank-{rank}.{stream}.jsonl"
 
     def create(self) -> None:
@@ -75,33 +76,34 @@ class AttemptDirectory:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """What one job writes, over all its attempts."""
+    """Files that one job writes, over all its attempts."""
 
     path: Path
 
     @property
     def spec(self) -> Path:
-        """The resolved document, `dlrm.config.ResolvedJob` as JSON."""
+        """Resolved document, `dlrm.config.ResolvedJob` as JSON."""
         return self.path / "spec.json"
 
     def spec_for(self, number: int) -> Path:
-        """The document that attempt `number` begins with: one of its own until that becomes the run's, or the run's."""
+        """Return the document that attempt `number` starts with: its own where it has one, else the run's."""
         own = self.attempt(number).spec
         return own if own.exists() else self.spec
 
     @property
     def data(self) -> Path:
-        """Which prepared data the run reads, in every attempt; absent where it needs none."""
+        """File that names the prepared data, the same for every attempt; absent where the run needs none."""
         return self.path / "data.json"
 
     @property
     def prepared(self) -> Path:
-        """Data that was prepared for this run alone."""
+        """Directory of data that was prepared for this run alone."""
         return self.path / "prepared"
 
     @property
     def base(self) -> Path:
-        """The encoders of the model that the run starts from, kept for later attempts; absent where it does not."""
+        """Directory of the encoders of the model that the run starts from, kept for later attempts; absent where the
+        run starts from none."""
         return self.path / "base"
 
     @property
@@ -109,12 +111,12 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     def checkpoint(self, step: int) -> Path:
-        """step: batches consumed."""
+        """Return the directory of a checkpoint. step: number of batches consumed."""
         return self.checkpoints / f"step-{step:08d}"
 
     @property
     def lock(self) -> Path:
-        """Held by the launch process that works in this directory."""
+        """Lock file, held by the launch process that works in this directory."""
         return self.path / "lock"
 
     @property
@@ -122,5 +124,5 @@ class RunDirectory:
         return self.path / "model"
 
     def attempt(self, number: int) -> AttemptDirectory:
-        """number: counted from 1."""
+        """Return the directory of an attempt. number: counted from 1."""
         return AttemptDirectory(self.path / f"attempt-{number}")

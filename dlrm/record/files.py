@@ -1,15 +1,15 @@
-"""Files that are either whole or not there."""
+"""Files that are either written whole or not at all."""
 
 import errno
 import os
 from pathlib import Path
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors of a disk, or a quota, without room: it may have some another time."""
+"""Error numbers of a full disk or quota; there may be room at another time."""
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> None:
-    """Write `content` to `path` so that a reader, or a crash, never sees a part of it."""
+    """Write `content` to `path` so that no reader ever sees a part of it, not even after a crash."""
     data = content.encode() if isinstance(content, str) else content
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -24,7 +24,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> Non
 
 
 def sync_tree(directory: Path) -> None:
-    """Bring every file below `directory`, and every name, to disk."""
+    """Flush `directory` and every file and directory below it to disk."""
     for path in directory.rglob("*"):
         if path.is_dir():
             sync_directory(path)
@@ -35,7 +35,7 @@ def sync_tree(directory: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring the names in `directory` to disk, so that a file that was renamed has its name after a power cut."""
+    """Flush the names in `directory` to disk, so that a renamed file has its new name after a power cut."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""One launch process at a time in a run directory."""
+"""Lock that admits one launch process at a time to a run directory."""
 
 import os
 import time
@@ -11,24 +11,24 @@ from dlrm.record.directory import RunDirectory
 from hostinfo.file_lock import try_lock
 
 PATIENCE_SECONDS = 1.0
-"""How long a holder may take to let go: one that was killed a moment ago, or somebody who only looked."""
+"""Seconds to wait for a process that holds the lock: it may have been killed just now, or hold it only for a check."""
 RETRY_SECONDS = 0.05
 
 
 class RunInUseError(Exception):
-    """Another process works in the run directory; the message names both."""
+    """Error of a run directory in which another process works; the message names both."""
 
     def __init__(self, directory: Path, holder: str) -> None:
         self.holder = holder
-        """Its process id, or `unknown`."""
+        """Process id of the holder, or `unknown`."""
         super().__init__(f"{directory} is in use by process {holder}")
 
 
 @contextmanager
 def run_lock(directory: RunDirectory) -> Generator[None]:
-    """Hold the run directory. The kernel lets go of it when this process ends, however it does; no child holds it.
+    """Hold the lock of the run directory. The kernel releases it however this process ends; no child process holds it.
 
-    Raises RunInUseError where another process holds it, and OSError where the directory cannot be written.
+    Raises RunInUseError where another process holds the lock, and OSError where the directory cannot be written.
     """
     with directory.lock.open("a+") as file:
         _lock(file, directory)

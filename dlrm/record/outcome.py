@@ -1,4 +1,4 @@
-"""How an attempt ended: `outcome.json` and the exit code of its launch process."""
+"""The outcome of an attempt: `outcome.json` and the exit code of its launch process."""
 
 import os
 from enum import StrEnum
@@ -11,17 +11,17 @@ from dlrm.record.files import write_atomically
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
-"""Anything that may go better another time."""
+"""Exit code of a failure that another attempt may avoid."""
 EXIT_BAD_INPUT = 64
-"""Bad configuration or data: not retried."""
+"""Exit code for bad configuration or data, which is not retried."""
 EXIT_STOPPED = 75
-"""Stopped on request, after a checkpoint."""
+"""Exit code of a stop on request, after a checkpoint."""
 
 OutcomeState = Literal["succeeded", "stopped", "failed"]
 
 
 class EndReason(StrEnum):
-    """Why an attempt ended."""
+    """Reason for which an attempt ended."""
 
     COMPLETED = "completed"
     TARGET_REACHED = "target_reached"
@@ -33,25 +33,25 @@ class EndReason(StrEnum):
 
     @property
     def is_retried(self) -> bool:
-        """Whether a new attempt may end otherwise; one that is short of memory, or diverges, would again."""
+        """Whether a new attempt may end differently; a lack of memory or a divergence would recur."""
         return self is EndReason.WORKER_CRASHED
 
 
 class Outcome(BaseModel):
-    """The end of one attempt."""
+    """The outcome of one attempt."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     state: OutcomeState
     reason: EndReason
     message: str = ""
-    """The first failing rank's error, one line; empty where nothing failed."""
+    """Error of the first rank that failed, in one line; empty where nothing failed."""
     rank: int | None = None
-    """The rank that failed first."""
+    """Rank that failed first."""
     step: int | None = None
-    """Batches consumed."""
+    """Number of batches consumed."""
     metrics: dict[str, float | None] = {}
-    """Of the last evaluation, and `samples_per_second`."""
+    """Metrics of the last evaluation, and `samples_per_second`."""
 
     @property
     def exit_code(self) -> int:
@@ -62,7 +62,7 @@ class Outcome(BaseModel):
         return EXIT_BAD_INPUT if self.reason is EndReason.BAD_INPUT else EXIT_FAILED
 
     def write_first(self, path: Path) -> None:
-        """Write the outcome to `path`, unless somebody was first: the first to fail tells what went wrong."""
+        """Write the outcome to `path`, unless another process was first: the first one to fail reports the cause."""
         own = path.with_name(f".{path.name}.{os.getpid()}")
         write_atomically(own, self.model_dump_json(indent=1))
         try:
@@ -74,7 +74,7 @@ class Outcome(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "Outcome | None":
-        """The outcome at `path`; None where there is none, or none that can be read."""
+        """Return the outcome at `path`; None where the file is missing or invalid."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except (FileNotFoundError, ValidationError):

@@ -1,4 +1,4 @@
-"""Which prepared data a run reads: `data.json`."""
+"""Reference of a run to its prepared data: `data.json`."""
 
 from pathlib import Path
 
@@ -8,21 +8,21 @@ from dlrm.record.files import write_atomically
 
 
 class PreparedData(BaseModel):
-    """A directory of packed rows, and what tells it from one that holds other rows."""
+    """A directory of packed rows, and the checksum by which it differs from one with other rows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     directory: str
-    """As an absolute path."""
+    """Absolute path of the directory."""
     checksum: str
-    """Of its rows."""
+    """Checksum of the rows."""
 
     def write(self, path: Path) -> None:
         write_atomically(path, self.model_dump_json(indent=1))
 
     @classmethod
     def read(cls, path: Path) -> "PreparedData | None":
-        """What `write` wrote; None where it wrote nothing."""
+        """Return what `write` wrote to `path`; None where there is no such file."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where the time of some steps of an attempt went: what `dlrm train --profile` leaves.
+"""Profile of some steps of an attempt, which `dlrm train --profile` leaves.
 
 attempt-N/profile/rank-0.trace.json.gz   every operator of those steps, for https://ui.perfetto.dev
                   rank-0.json            the same in figures
@@ -13,31 +13,32 @@ from dlrm.record.files import write_atomically
 
 
 class OperatorTime(BaseModel):
-    """One kind of operator, over the profiled steps."""
+    """Time of one kind of operator, over the profiled steps."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     seconds_per_step: float
-    """In itself, without what it calls; on a GPU those of its kernels."""
+    """Seconds a step in the operator itself, without operators that it calls; on a GPU those of its kernels."""
     calls_per_step: float
 
 
 class StepProfile(BaseModel):
-    """Of one rank."""
+    """Profile of one rank."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rank: int
     first_step: int
-    """Counted from 1, in this attempt."""
+    """First profiled step, counted from 1 in this attempt."""
     num_steps: int
     seconds_per_step: float
-    """From the end of one step to the end of the next: fetching the batch and reporting too, evaluations not."""
+    """Seconds from the end of one step to the end of the next, including fetching the batch and reporting, excluding
+    evaluations."""
     parts: dict[str, float]
-    """Seconds a step by part of the step, in order; on a GPU those that the host waits."""
+    """Seconds a step by part of the step, in order; on a GPU the seconds that the host waits."""
     operators: list[OperatorTime]
-    """Those that take most, first."""
+    """Operators that take the most time, the longest first."""
 
     def write(self, path: Path) -> None:
         write_atomically(path, self.model_dump_json(indent=1))
@@ -45,7 +46,7 @@ class StepProfile(BaseModel):
 
 @dataclass(frozen=True)
 class ProfileDirectory:
-    """The ranks of an attempt profile some of its steps where this directory is there when they start."""
+    """Directory of the profiles of an attempt; its ranks profile some steps if it exists when they start."""
 
     path: Path
 
@@ -56,6 +57,6 @@ class ProfileDirectory:
         return self.path / f"rank-{rank}.json"
 
     def read(self) -> list[StepProfile]:
-        """What the ranks have left, in their order."""
+        """Return the profiles that the ranks have left, in the order of ranks."""
         profiles = [StepProfile.model_validate_json(path.read_bytes()) for path in self.path.glob("rank-*.json")]
         return sorted(profiles, key=lambda profile: profile.rank)

@@ -1,4 +1,4 @@
-"""The lines of the spool files: what a rank says while it runs.
+"""The lines of the spool files: reports of a rank while it runs.
 
 Each rank appends to two streams, `metrics` and `events`. A line's `seq` counts from 1 within its stream.
 """
@@ -14,21 +14,22 @@ class _Line(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     seq: int = Field(default=0, ge=0)
-    """Position in its stream, counted from 1; the writer sets it."""
+    """Position in the stream, counted from 1; the writer sets it."""
     time: float = 0.0
     """Seconds since the epoch; the writer sets it."""
 
 
 class StartReport(_Line):
-    """Where an attempt begins: the first line of its metrics. What earlier attempts said of later steps is void."""
+    """Start of an attempt: the first line of its metrics. Reports of earlier attempts on later steps are void."""
 
     kind: Literal["start"] = "start"
     step: int
-    """Batches consumed before it: 0, or those of the checkpoint that it goes on from. Step reports of earlier attempts
-    on later steps are void."""
+    """Number of batches consumed before the attempt: 0, or those of the checkpoint from which it resumes. Step reports
+    of earlier attempts on later steps are void."""
     evaluated_step: int
-    """Batches consumed before the last evaluation that counts, 0 where there is none. Evaluation reports of earlier
-    attempts on later steps are void: a run that stopped before the evaluation of `step` makes it first of all."""
+    """Number of batches consumed before the last evaluation that counts, 0 where there is none. Evaluation reports of
+    earlier attempts on later steps are void: a run that stopped before the evaluation of `step` begins with that
+    evaluation."""
 
 
 class StepReport(_Line):
@@ -36,30 +37,31 @@ class StepReport(_Line):
 
     kind: Literal["step"] = "step"
     step: int
-    """Batches consumed, this one included."""
+    """Number of batches consumed, this one included."""
     num_steps: int
-    """Batches of the whole run."""
+    """Number of batches of the whole run."""
     num_samples: int
-    """Valid rows consumed so far, this step's included."""
+    """Number of valid rows consumed so far, those of this step included."""
     loss: float | None
-    """Mean over the valid rows of the global batch; null where it was not finite."""
+    """Mean loss over the valid rows of the global batch; null where it was not finite."""
     dense_learning_rate: float
     table_learning_rate: float
     samples_per_second: float
-    """Of this step alone."""
+    """Samples a second in this step alone."""
     dropped: bool = False
-    """The step was not finite and has changed nothing."""
+    """Whether the step was not finite, so that it has changed nothing."""
     noise_scale: float | None = None
-    """Samples: the batch at which the noise of its gradient is as large as the gradient (McCandlish et al. 2018, arXiv
-    1812.06162). Of the dense parameters, smoothed; null where moments are not measured, or say nothing yet."""
+    """Noise scale in samples: the batch at which the noise of its gradient is as large as the gradient (McCandlish et
+    al. 2018, arXiv 1812.06162). Smoothed, and of the dense parameters alone; null where moments are not measured, or
+    the measurements do not tell it yet."""
     gsnr: dict[str, float | None] | None = None
-    """By layer of the dense part, the signal-to-noise ratio of the gradient of one sample, squared: the inverse of its
-    noise scale, smoothed like it."""
+    """Signal-to-noise ratio of the gradient of one sample, squared, by layer of the dense part: the inverse of the
+    layer's noise scale, smoothed in the same way."""
     share_at_gamma: float | None = None
-    """Of the elements of the dense parameters, those at variance reduction's least factor, before factors are smoothed,
-    when moments were measured last; null without variance reduction."""
+    """Share of the elements of the dense parameters at the smallest factor of variance reduction, before factors are
+    smoothed, at the last measurement of moments; null without variance reduction."""
     share_at_one: float | None = None
-    """The same of those that are left as they are."""
+    """Share of the elements at factor 1, which are left unchanged, at the same measurement."""
 
 
 class EvaluationReport(_Line):
@@ -67,17 +69,18 @@ class EvaluationReport(_Line):
 
     kind: Literal["evaluation"] = "evaluation"
     step: int
-    """Batches consumed before it."""
+    """Number of batches consumed before the evaluation."""
     num_rows: int
     auc: float | None
-    """Null where the rows have one class only."""
+    """Area under the ROC curve; null where the rows have one class only."""
     log_loss: float
     normalized_entropy: float | None
-    """log_loss over that of the constant predictor at the evaluation rows' own rate."""
+    """Log-loss divided by that of the constant predictor at the label rate of the evaluation rows; null where these
+    have one class only."""
     calibration: float | None
-    """Sum of predictions over sum of labels."""
+    """Sum of predictions divided by the sum of labels; null where no label is 1."""
     constant_log_loss: float
-    """Log-loss of the constant predictor at the training rows' rate, on the same evaluation rows."""
+    """Log-loss, on the same evaluation rows, of the constant predictor at the label rate of the training rows."""
     best_possible_auc: float | None = None
     """AUC of the hidden teacher on the same rows; null on real data."""
     seconds: float
@@ -89,7 +92,7 @@ class EvaluationReport(_Line):
 
 
 class ProgressReport(_Line):
-    """How far a phase before or after training has come."""
+    """Progress of a phase before or after training."""
 
     kind: Literal["progress"] = "progress"
     phase: Phase
@@ -111,15 +114,15 @@ WARNINGS = frozenset(
         "warmup_capped",
     }
 )
-"""Names of the events that whoever started the run should see without looking for them."""
+"""Names of the events that the user who started the run should see without looking for them."""
 
 
 class EventReport(_Line):
-    """Something worth keeping: what was derived, a dropped step, an error."""
+    """An event worth keeping: a derived number, a dropped step, an error."""
 
     kind: Literal["event"] = "event"
     name: str
-    """Short word such as `data_loaded`, `plan`, `resumed`, `checkpoint_saved`, `step_dropped`, `error`."""
+    """Short name such as `data_loaded`, `plan`, `resumed`, `checkpoint_saved`, `step_dropped`, `error`."""
     message: str
     details: dict[str, Any] = {}
 
@@ -131,5 +134,5 @@ _REPORT: TypeAdapter[Report] = TypeAdapter(Report)
 
 
 def parse_report(line: str | bytes) -> Report:
-    """One spool line. Raises pydantic.ValidationError where it is none."""
+    """Parse one spool line. Raises pydantic.ValidationError where it is not a report."""
     return _REPORT.validate_json(line)

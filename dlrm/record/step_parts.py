@@ -1,9 +1,11 @@
-"""The events that tell how long a step was expected to take and where its time went, and what its parts are."""
+"""The events with the expected time of a step and its measured time, and a description of the parts of a step."""
 
 PLAN = "plan"
-"""Its details: where tables lie, what ranks hold, and `step_seconds`: what a step was expected to take, by part."""
+"""Event with the sharding plan. Details: the ranks of each table, bytes by rank, and `step_seconds`, the expected
+seconds of a step by part."""
 STEP_PARTS = "step_parts"
-"""Its details: `num_steps`, and `seconds` of one step by part, on rank 0 of the attempt."""
+"""Event with measured times. Details: `num_steps`, and `seconds`, those of one step by part, on rank 0 of the
+attempt."""
 
 PART_WORDS = {
     "lookup": "ids to the owners of their rows, rows read and pooled, pooled embeddings back",
@@ -14,4 +16,4 @@ PART_WORDS = {
     "wait_for_sum": "the sum of dense gradients over ranks, begun before the tables' update, and the wait for it",
     "optimizer": "moments of the gradient, and the step of the dense parameters",
 }
-"""What each part of a step is, for people, in the order of a step."""
+"""Description of each part of a step for users, in the order of a step."""

@@ -1,4 +1,4 @@
-"""A trained model as it lies on disk, and the run that it came out of."""
+"""A trained model on disk, and the run that produced it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,39 +11,39 @@ from dlrm.record.directory import RunDirectory
 
 MODEL_CONFIG = "config.json"
 MAX_CONFIG_BYTES = 1 << 26
-"""Ten thousand columns take far less."""
+"""Largest size of a `config.json` in bytes; ten thousand columns need far less."""
 
 
 class NoModelError(Exception):
-    """A path that leads to no trained model; the message says why, and does not hold the path."""
+    """Error of a path that leads to no trained model; the message says why, and does not contain the path."""
 
 
 class ModelRecord(BaseModel):
-    """What a model's `config.json` says of it, as far as others than its scorer need it."""
+    """Content of a model's `config.json`, as far as it is needed outside of scoring."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     model: dict[str, Any]
-    """The `model` section of its job."""
+    """The `model` section of the job that trained it."""
     data: dict[str, Any]
-    """The `data` section, with absolute paths."""
+    """The `data` section of that job, with absolute paths."""
     num_dense: int
     table_rows: dict[str, int]
-    """By feature, in their order."""
+    """Number of table rows by feature, in the order of features."""
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """One model."""
+    """One trained model."""
 
     path: Path
-    """Its directory."""
+    """Directory of the model."""
     run: RunDirectory | None
-    """The run that was named; None where the model's own directory was."""
+    """Run that was named; None where the model's own directory was named."""
 
     @classmethod
     def at(cls, path: Path) -> "TrainedModel":
-        """path: the directory of a model, or of a run that has one. Raises NoModelError."""
+        """Find the model at `path`, the directory of a model or of a run that has one. Raises NoModelError."""
         run = RunDirectory(path)
         try:
             if (path / MODEL_CONFIG).is_file():
@@ -57,7 +57,7 @@ class TrainedModel:
             raise NoModelError(f"cannot be read: {error.strerror}") from None
 
     def record(self) -> ModelRecord:
-        """Raises NoModelError where it cannot be read."""
+        """Read the model's `config.json`. Raises NoModelError where it cannot be read."""
         path = self.path / MODEL_CONFIG
         try:
             if path.stat().st_size > MAX_CONFIG_BYTES:
@@ -71,5 +71,5 @@ class TrainedModel:
 
     @property
     def checkpoint(self) -> CheckpointDirectory | None:
-        """The last complete one of its run; None where there is none, or no run was named."""
+        """Last complete checkpoint of the model's run; None where there is none, or where no run was named."""
         return None if self.run is None else newest_checkpoint(self.run.checkpoints)

@@ -1,1 +1,1 @@
-"""What a running rank says: reports into spool files, and their way to a service that listens."""
+"""Reports of a running rank: into spool files, and from these to a service that receives them."""

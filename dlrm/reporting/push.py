@@ -1,4 +1,4 @@
-"""Pushes spool lines to the service over HTTP, beside the training and never in its way."""
+"""Pushes spool lines to the service over HTTP, in parallel to the training and without delaying it."""
 
 import json
 import logging
@@ -17,7 +17,8 @@ INTERVAL_SECONDS = 2.0
 RETRY_SECONDS = 0.2
 MAX_LINES = 1000
 LAST_TRIES_SECONDS = 5.0
-"""How long the end of a run waits for the service; what is left stays in the spool, where the service finds it."""
+"""Seconds that the end of a run waits for the service; lines that are left stay in the spool, where the service finds
+them."""
 
 
 @dataclass
@@ -26,19 +27,20 @@ class _Stream:
     name: str
     path: Path
     next_seq: int = 1
-    """Number of the first line the service does not have."""
+    """Number of the first line that the service does not have."""
     reader: SpoolReader | None = None
-    """Stands before that line; None until the service was asked which one it is."""
+    """Reader positioned before that line; None until the service was asked for the number."""
 
 
 class Pusher:
-    """A thread that sends every stream's new lines at most every two seconds.
+    """A thread that sends every stream's new lines, every two seconds.
 
-    The service says which line it acknowledged last: after a failure, of either side, pushing resumes behind it.
+    The service replies with the number of the last line that it acknowledged: after a failure of either side, pushing
+    resumes after that line.
     """
 
     def __init__(self, attempt: AttemptDirectory, world_size: int) -> None:
-        """Raises FileNotFoundError where nobody asked for reports."""
+        """Read the push target of `attempt`. Raises FileNotFoundError where no service receives reports."""
         target = json.loads(attempt.push_target.read_text())
         self._url: str = target["url"]
         self._headers = {"Authorization": f"Bearer {target['token']}"}
@@ -55,7 +57,7 @@ class Pusher:
         self._thread.start()
 
     def close(self) -> None:
-        """Send what is left, for a few seconds at most."""
+        """Send the remaining lines, for a few seconds at most."""
         self._is_closing.set()
         self._thread.join(timeout=LAST_TRIES_SECONDS)
 
@@ -68,7 +70,7 @@ class Pusher:
                 time.sleep(RETRY_SECONDS)
 
     def _push_all(self, client: httpx.Client) -> bool:
-        """Whether the service has every line that was there."""
+        """Push all new lines, and return whether the service has every line that was there."""
         try:
             for stream in self._streams:
                 self._push(client, stream)
@@ -98,7 +100,7 @@ class Pusher:
             }
             acknowledged = _acknowledged(client.post(self._url, json=body))
             if acknowledged != stream.next_seq + len(lines) - 1:
-                # The service has read the file itself meanwhile, and further.
+                # Meanwhile the service has read the file itself, past these lines.
                 stream.reader = SpoolReader(stream.path, acknowledged)
             stream.next_seq = acknowledged + 1
 

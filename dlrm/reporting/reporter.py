@@ -1,4 +1,4 @@
-"""Reports of one rank, into its spool files."""
+"""Reports of one rank, written to its spool files."""
 
 import logging
 from typing import Any
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Writes the reports of this rank. Rank 0 alone reports what concerns the whole run."""
+    """Writer of the reports of this rank. Only rank 0 reports on the whole run."""
 
     def __init__(self, attempt: AttemptDirectory, rank: int) -> None:
         self._speaks_for_all = rank == 0
@@ -26,12 +26,12 @@ class Reporter:
         self._events = SpoolWriter(attempt.spool_file(rank, "events"))
 
     def metric(self, report: StartReport | StepReport | EvaluationReport) -> None:
-        """Report where the attempt begins, a step or an evaluation of the whole run."""
+        """Report the start of the attempt, a step or an evaluation of the whole run."""
         if self._speaks_for_all:
             self._metrics.write(report)
 
     def progress(self, phase: Phase, message: str, done_fraction: float | None = None) -> None:
-        """Report a phase of the whole run that has begun, or how far it is."""
+        """Report that a phase of the whole run has begun, or how far it is."""
         if self._speaks_for_all:
             log.info("%s %s", phase, message)
             self._events.write(ProgressReport(phase=phase, done_fraction=done_fraction, message=message))
@@ -47,7 +47,8 @@ class Reporter:
         self._events.write(EventReport(name=name, message=message, details=details))
 
     def close(self) -> None:
-        """Write what a full disk had no room for so far, and close. Raises OSError, but not for a full disk."""
+        """Write the reports that waited for room on the disk, and close the files. Raises OSError, except for a full
+        disk."""
         for writer in (self._metrics, self._events):
             writer.close()
             if writer.num_unwritten:

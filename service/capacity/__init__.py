@@ -1,1 +1,1 @@
-"""What the machine has, and what of it is free."""
+"""Resources of the machine: in total, and free."""

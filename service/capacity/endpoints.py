@@ -1,4 +1,4 @@
-"""/v1/capacity."""
+"""Endpoint /v1/capacity."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ router = APIRouter(prefix="/v1", tags=["capacity"])
 
 
 class CapacityView(BaseModel):
-    """What the machine has, and what no job holds."""
+    """Resources of the machine, and the part of them that no job holds."""
 
     num_cores: int
     num_cores_free: int

@@ -1,4 +1,4 @@
-"""What is free: all there is, less what jobs hold."""
+"""Free resources of the machine: all of them, minus those that jobs hold."""
 
 from service.database import Database
 from service.jobs.repository import JobRepository
@@ -6,7 +6,7 @@ from service.launchers.protocol import Capacity
 
 
 def free_capacity(database: Database, total: Capacity) -> Capacity:
-    """What of `total` no job holds."""
+    """Compute the part of `total` that no job holds."""
     with database.read() as session:
         num_cores, memory_bytes, num_gpus = JobRepository(session).held()
     return total.minus(Capacity(num_cores, memory_bytes, num_gpus))

@@ -1,1 +1,1 @@
-"""The `dlrm` command: one file a command."""
+"""The `dlrm` command line, with one module per command."""

@@ -1,4 +1,4 @@
-"""`python -m service.cli`: the same as `dlrm`."""
+"""Entry point of `python -m service.cli`, which is the same as `dlrm`."""
 
 from service.cli.entry import main
 

@@ -1,4 +1,4 @@
-"""What a run has learned about its batch, for people."""
+"""Display of the advice on the batch size that a run gives at its end."""
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +13,7 @@ HEADINGS = ("batch", "steps", "samples", "steps/fewest", "samples/fewest", "")
 
 
 def print_advice(console: Console, event: EventReport) -> None:
-    """event: `batch_advice`."""
+    """Print the advice of a `batch_advice` event: its table, where there is one, and its message."""
     advice = BatchAdvice.model_validate(event.details)
     if advice.table:
         print_heading(console, "batch: time against data")
@@ -22,14 +22,17 @@ def print_advice(console: Console, event: EventReport) -> None:
 
 
 def print_advice_message(console: Console, client: Client, job_id: str) -> None:
-    """Print in words what a job of the service has learned about its batch, or why it has not."""
+    """Print the message of a service job's batch advice; it says why where there is no advice."""
     for event in client.events(job_id):
         if event.name == BATCH_ADVICE:
             console.print(printable(event.message or ""), markup=False, highlight=False, soft_wrap=True)
 
 
 def advice_table(advice: BatchAdvice) -> Table:
-    """A row a batch; steps and samples as multiples of this run's, and of the fewest that are possible."""
+    """Return a table with a row per batch size.
+
+    Steps and samples to the same loss are multiples of this run's, and of the smallest possible numbers.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The run directory of `dlrm train`: made for a new run, or found with what an earlier attempt left in it."""
+"""Preparation of an attempt of `dlrm train`, in a new run directory or in that of a run to resume."""
 
 import shutil
 import time
@@ -28,14 +28,15 @@ from service.state_directory import StateDirectoryError, make_state_directory
 
 @dataclass(frozen=True)
 class Begun:
-    """An attempt that is about to start."""
+    """Attempt that is about to start: its run directory exists."""
 
     directory: RunDirectory
     number: int
-    """Of the attempt, counted from 1."""
+    """Number of the attempt, counted from 1."""
     resolved: ResolvedJob
     checkpoint: CheckpointManifest | None
-    """What it goes on from, as far as is known; None where it begins from the start."""
+    """Newest checkpoint, from which the attempt should resume; None where it begins from the start. The trainer may
+    find it damaged and resume from an older one."""
 
     @property
     def attempt(self) -> AttemptDirectory:
@@ -43,7 +44,7 @@ class Begun:
 
 
 class SucceededError(Exception):
-    """The run that should go on has ended well before."""
+    """Exception for a run to resume that has already succeeded."""
 
     def __init__(self, directory: RunDirectory, outcome: Outcome) -> None:
         self.directory = directory
@@ -52,7 +53,10 @@ class SucceededError(Exception):
 
 
 def new_run(job: Path, run_directory: Path | None) -> Begun:
-    """The first attempt of the job in `job`, in a directory that must not exist. Raises CommandError."""
+    """Create a new run directory for the job document `job`, with its first attempt.
+
+    run_directory: must not exist yet; None for runs/NAME-TIME. Raises CommandError.
+    """
     spec = _read(job)
     require_model_to_start_from(spec, job)
     require_trainer()
@@ -78,10 +82,12 @@ def new_run(job: Path, run_directory: Path | None) -> Begun:
 
 
 def next_attempt(path: Path, job: Path | None) -> Begun:
-    """The next attempt of the run in `path`, as it was submitted, or with what may change taken from `job`.
+    """Create the next attempt of the run in `path`.
 
-    Raises SucceededError, and CommandError: before anything is written where `job` is of another run, or another
-    process works on this one.
+    job: changed job document, or None to resume with the document of the run. It may change only settings that leave
+    the result the same but for rounding, such as the number of ranks. Raises SucceededError where the run has already
+    succeeded, and CommandError, before anything is written, where `job` describes another run or another process works
+    on this one.
     """
     directory = RunDirectory(path.resolve())
     resolved = submitted(directory, path)
@@ -112,7 +118,8 @@ def _next_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed:
     begun = Begun(directory, number + 1, resolved, newest.manifest() if newest else None)
     begun.attempt.create()
     if is_changed:
-        # Not the run's own: another process may be the first to hold the run again.
+        # Written to the attempt, not over the document of the run: another process may take the lock of the run before
+        # this attempt starts.
         write_atomically(begun.attempt.spec, resolved.model_dump_json(indent=1))
     return begun
 
@@ -123,7 +130,10 @@ def _number(attempt: Path) -> int:
 
 
 def submitted(directory: RunDirectory, path: Path) -> ResolvedJob:
-    """What the run in `directory` was last told to do."""
+    """Read the job document of the run in `directory`, as last submitted.
+
+    path: the directory as the user named it, for error messages. Raises BadInputError.
+    """
     try:
         return ResolvedJob.model_validate_json(directory.spec.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -145,10 +155,13 @@ def _read(job: Path) -> JobSpec:
 
 
 def _data_cache() -> str:
-    """Where a service that is started here keeps prepared data too. Raises CommandError."""
+    """Create the directory for prepared data, the same one that a service started here uses, and return its path.
+
+    Raises CommandError.
+    """
     settings = StateSettings()
     try:
-        # Not as a directory above the other: it is for its owner alone.
+        # Created explicitly, not as a parent of the other, so that only its owner can access it.
         make_state_directory(settings.state_directory)
         make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
     except StateDirectoryError as error:

@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Tables that show jobs, events and results on the terminal."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from service.client import Attempt, Checkpoint, Event, Job, JobDetails
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
 CHECKPOINT_SAVED = "checkpoint_saved"
-"""The event of which a long job has many in a row; they are shown as one."""
+"""Name of an event that occurs many times in a row in a long job; these are shown as one line."""
 STATE_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "yellow", "PAUSED": "yellow", "RUNNING": "cyan"}
 
 RESULT_NAMES = {
@@ -34,14 +34,14 @@ RESULT_NAMES = {
     "model": "model",
     "run_directory": "run directory",
 }
-"""What a result is shown with, in this order."""
+"""Labels of the values of a result, in the order in which they are shown."""
 
 NEED_BOTH_LABELS = frozenset({"auc", "normalized_entropy", "calibration"})
-"""Metrics that rows of one label leave undefined; log-loss is known all the same."""
+"""Metrics that are undefined where all rows have the same label; log-loss is defined even then."""
 
 
 class Derived(Protocol):
-    """A derived number with its reason, from a document or from the service."""
+    """Protocol of a derived number with its reason, which comes from a job document or from the service."""
 
     @property
     def name(self) -> str: ...
@@ -61,7 +61,7 @@ def derived_table(numbers: Sequence[Derived]) -> Table:
 
 
 def result_table(result: Mapping[str, Any]) -> Table:
-    """The known figures of a result, one a row."""
+    """Return a table with a row for each known value of a result."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")
@@ -70,7 +70,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
 
 
 def jobs_table(jobs: Iterable[Job]) -> Table:
-    """One line a job; where the width does not do, the name is cut first."""
+    """Return a table with a line per job; where the terminal is too narrow, names are cut first."""
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
     for heading, is_cut in {"id": False, "name": True, "state": False, "done": False, "AUC": False}.items():
         table.add_column(heading, no_wrap=not is_cut, justify="right" if heading in ("done", "AUC") else "left")
@@ -91,7 +91,7 @@ def jobs_table(jobs: Iterable[Job]) -> Table:
 
 
 def job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Checkpoint | None = None) -> Table:
-    """One job: state first, then what it measured, then where its files are."""
+    """Return the table of one job: first its state, then its metrics, then the paths of its files."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")
@@ -117,16 +117,16 @@ def job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Che
 
 
 def checkpoint_line(checkpoint: Checkpoint) -> str:
-    """Such as step 1,200, 12:04:31, 1.2 GB."""
+    """Format a checkpoint in one line, such as "step 1,200, 12:04:31, 1.2 GB"."""
     return f"step {checkpoint.step:,}, {checkpoint.time:%H:%M:%S}, {decimal(checkpoint.num_bytes)}"
 
 
 def events_table(events: Iterable[Event]) -> Table:
-    """By time; checkpoints with nothing in between are one line, that of the last."""
+    """Return a table of events in order of time. Checkpoints in a row are one line, which shows the last of them."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("time", "event", "message"):
         table.add_column(heading, overflow="fold")
-    # What ranks report arrives later than what the service does itself.
+    # Sorted by time: events of ranks arrive later than those of the service itself.
     in_order = sorted(events, key=lambda event: event.time)
     for name, alike in groupby(in_order, key=lambda event: event.name):
         group = list(alike)
@@ -147,7 +147,10 @@ def ago(time: datetime) -> str:
 
 
 def _one_line(text: str) -> Text:
-    """A cell that is cut, never wrapped; its column gives way first (one of `no_wrap` would cut the others as well)."""
+    """Return a cell that is cut where it is too long, not wrapped, and whose column shrinks first.
+
+    `no_wrap` on the column instead would cut the other columns too.
+    """
     return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
@@ -162,7 +165,7 @@ def _add_results(table: Table, result: Mapping[str, Any]) -> None:
 
 
 def _ran_for(attempts: Iterable[Attempt]) -> str | None:
-    """Of all attempts together: a pause, and the wait for a restart, are in none."""
+    """Format the total running time of all attempts, without the pauses between them; None where none has started."""
     now = datetime.now(UTC)
     spans = [(attempt.finished_at or now) - attempt.started_at for attempt in attempts if attempt.started_at]
     return duration(sum(span.total_seconds() for span in spans)) if spans else None

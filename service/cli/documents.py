@@ -1,4 +1,4 @@
-"""Job documents from files: TOML or JSON, with errors that name file and line."""
+"""Reading of job documents from TOML or JSON files, with errors that name the file and the field or line."""
 
 import json
 import tomllib
@@ -12,7 +12,10 @@ from service.cli.errors import BadInputError
 
 
 def read_job(path: Path) -> tuple[dict[str, Any], JobSpec]:
-    """The document in `path` as it stands, and what it means. Raises BadInputError."""
+    """Read the job document in `path`, and return it both as written and as a validated JobSpec.
+
+    Raises BadInputError.
+    """
     document = _read_document(path)
     try:
         return document, parse_job(document)
@@ -21,7 +24,10 @@ def read_job(path: Path) -> tuple[dict[str, Any], JobSpec]:
 
 
 def data_from_job_file(job: JobSpec, path: Path) -> JobSpec:
-    """The job with its relative paths, of data and of what it starts from, counted from the directory of its file."""
+    """Return `job` with its relative paths, of data and of a warm start, made absolute.
+
+    They are relative to the directory of the job file `path`; URIs stay as they are.
+    """
     base = path.resolve().parent
     absolute = {
         name: [pattern if is_remote(pattern) else str(base / pattern) for pattern in patterns]
@@ -29,12 +35,15 @@ def data_from_job_file(job: JobSpec, path: Path) -> JobSpec:
         if patterns
     }
     job = job.model_copy(update={"data": job.data.model_copy(update=absolute)})
-    # A link may lead elsewhere tomorrow.
+    # Symbolic links are resolved because their targets may change before the job starts.
     return starting_from(job, str((base / job.run.warm_start.source).resolve())) if job.run.warm_start else job
 
 
 def require_data_files(job: JobSpec, path: Path) -> None:
-    """Raises BadInputError, one line a pattern, where a pattern of the job in `path` names no file of this machine."""
+    """Check that every data pattern of the job in `path` names files of this machine; remote patterns are not checked.
+
+    Raises BadInputError, with one line for each pattern that names no file.
+    """
     faults = [
         str(FieldError(f"data.{name}.{number}", *fault))
         for name, patterns in (("train", job.data.train), ("eval", job.data.eval))
@@ -46,7 +55,10 @@ def require_data_files(job: JobSpec, path: Path) -> None:
 
 
 def require_model_to_start_from(job: JobSpec, path: Path) -> None:
-    """Raises BadInputError where the job in `path` starts from a model that is not there, or that it does not fit."""
+    """Check that the model from which the job in `path` starts, if any, exists and fits the job.
+
+    Raises BadInputError where it does not.
+    """
     warm_start = job.run.warm_start
     if warm_start is None:
         return
@@ -64,8 +76,9 @@ def require_model_to_start_from(job: JobSpec, path: Path) -> None:
 
 
 def fault_of(pattern: str) -> tuple[str, str] | None:
-    """Why `pattern` names no file of this machine, and what would be valid; None where it names one, or a remote one,
-    which is not looked at.
+    """Check that `pattern` names files of this machine.
+
+    Returns None where it does; otherwise the reason and what would be valid. A remote pattern is not checked.
     """
     if not pattern.strip():
         return "an empty text names no file", "a file, directory or pattern that exists"
@@ -104,7 +117,7 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 
 class _RepeatedKeyError(ValueError):
-    """An object gives two values to one key, of which JSON readers silently drop the first."""
+    """Error raised where a JSON object contains a key twice; Python's parser would silently ignore the first value."""
 
 
 def _read_json(text: str) -> Any:

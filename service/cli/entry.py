@@ -1,4 +1,4 @@
-"""Where `dlrm` begins: an interrupt ends it without a word, also while it still imports what it needs."""
+"""Entry point of `dlrm`. An interrupt ends it without a traceback, even while modules are still being imported."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from service.cli.errors import EXIT_INTERRUPTED
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line of `dlrm`; exit with code 130 where it is interrupted."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
@@ -23,5 +23,5 @@ def main() -> None:
 
 
 def _end(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # Not an exception: what is being imported may take one for its own.
+    # Exit without an exception, because a module that is being imported might catch it.
     os._exit(EXIT_INTERRUPTED)

@@ -1,4 +1,4 @@
-"""What a command says when it cannot go on: one line a fault, with what would mend it."""
+"""Errors that end a command, with one line per fault that also says how to correct it."""
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -6,7 +6,7 @@ EXIT_INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """Ends the command with `lines` on stderr."""
+    """Error that ends the command: `lines` go to stderr, and the exit code is `exit_code`."""
 
     exit_code = EXIT_FAILED
 
@@ -16,6 +16,6 @@ class CommandError(Exception):
 
 
 class BadInputError(CommandError):
-    """What the user gave cannot be used; the lines say what could."""
+    """Error for invalid input of the user; the lines say what would be valid."""
 
     exit_code = EXIT_BAD_INPUT

@@ -1,4 +1,4 @@
-"""`dlrm evaluate`: a trained model on rows it may not have seen."""
+"""Command `dlrm evaluate`: measures a trained model, usually on rows that it was not trained on."""
 
 import json
 import subprocess
@@ -27,15 +27,17 @@ def evaluate(
     file_format: Format = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Measure a trained model: AUC, log-loss, normalized entropy, calibration.
+    """Measure the quality of a trained model: AUC, log-loss, normalized entropy, calibration.
 
-    Without DATA: on the rows that its own run held out.
+    Without DATA, the model is measured on the rows that its own run held out:
 
         dlrm evaluate runs/demo-20260101-120000/model
 
+    With DATA, on the rows of these files, which must have labels:
+
         dlrm evaluate runs/criteo-20260101-120000/model day_23.tsv --json
 
-    Exit code: 0 measured, 2 no such model or bad data, 1 anything else.
+    Exit code: 0 measured, 2 no such model or bad data, 1 any other failure.
     """
     require_model(model)
     require_scorer()
@@ -46,7 +48,7 @@ def evaluate(
     if ended.returncode not in (EXIT_DONE, EXIT_BAD_INPUT):
         code = ended.returncode
         raise CommandError(f"the program ended with exit code {code}; its last words:", *lines[-LAST_LINES:])
-    # Of bad input the last line is the fault; the others tell what was left out.
+    # For bad input the last line is the fault, and the lines before it say what was left out.
     faults = lines[-1:] if ended.returncode == EXIT_BAD_INPUT else []
     said = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in lines[: len(lines) - len(faults)]:

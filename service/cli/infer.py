@@ -1,4 +1,4 @@
-"""`dlrm prepare --infer`: a job document for files that have no schema yet."""
+"""Command `dlrm prepare --infer`: writes a job document for files that have no schema yet."""
 
 import os
 import sys
@@ -18,7 +18,10 @@ from service.cli.trainer import require_trainer
 
 
 def infer_job(sources: Sequence[str], output: Path | None, label: str | None) -> None:
-    """Write the job document to `output`, or to stdout. Raises BadInputError and CommandError."""
+    """Infer the schema of data files, and write a job document with it to `output`, or to stdout where that is None.
+
+    label: name of the label column; None finds it by its name. Raises BadInputError and CommandError.
+    """
     if output is not None and output.suffix != ".toml":
         raise BadInputError(f"--output {output}: with --infer it is a job document; call it .toml")
     if output is not None and output.exists():
@@ -35,7 +38,7 @@ def infer_job(sources: Sequence[str], output: Path | None, label: str | None) ->
         sys.stdout.write(text)
         return
     try:
-        # Never over a file that somebody has made in the meantime.
+        # Mode "x" does not overwrite a file that another process has created in the meantime.
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
@@ -44,14 +47,14 @@ def infer_job(sources: Sequence[str], output: Path | None, label: str | None) ->
 
 
 def job_name(source: str) -> str:
-    """A name for the job, from that of its first file."""
+    """Derive the name of the job from the name of its first file."""
     stem = Path(source).name.split(".")[0]
     letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
     return letters[:63].strip("-") or "inferred"
 
 
 def _shown(file: str, base: Path) -> str:
-    """Relative to the document where that needs no more than one step up."""
+    """Return the path of `file` as the document names it: relative to `base` where that needs at most one `..`."""
     if is_remote(file):
         return file
     relative = os.path.relpath(file, base)
@@ -65,7 +68,7 @@ def _say_what_next(output: Path, roles: Sequence[str]) -> None:
     try:
         read_job(output)
     except BadInputError as error:
-        # It is written all the same: it says of every column why it was not taken.
+        # The document is useful all the same: it gives for every column the reason why it was left out.
         console.print("it cannot be trained from as it stands:", *error.lines, sep="\n", markup=False)
     else:
         console.print(f"look at it, then: dlrm data inspect {output}, or dlrm train {output}", markup=False)

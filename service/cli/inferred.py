@@ -1,4 +1,4 @@
-"""The job document that an inferred schema becomes: TOML for people to edit, with the reason of every choice."""
+"""Job document for an inferred schema: TOML that the user can edit, with the reason for every choice in comments."""
 
 import json
 import re
@@ -6,15 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 WIDTH = 120
+"""Longest line of a list in the document, in characters."""
 EVAL_FRACTION = 0.1
 MIN_STEPS = 200
-"""Of an epoch, below which a batch is too large for the rows there are: few steps leave a model half trained."""
+"""Smallest number of steps per epoch with the chosen batch size: fewer would leave the model half trained."""
 MIN_BATCH, MAX_BATCH = 256, 16_384
+"""Bounds of the chosen batch size in samples."""
 _NOT_ASCII = re.compile(r"[^ -~]")
 
 
 def job_document(inferred: Mapping[str, Any], files: Sequence[str], name: str) -> str:
-    """inferred: what `python -m dlrm.programs.inspect infer` answers. files: as the document names them."""
+    """Return the job document as TOML text.
+
+    inferred: result of `python -m dlrm.programs.inspect infer`. files: data files as the document should name them.
+    """
     kind = inferred["format"]
     looked = f"{inferred['num_rows_looked_at']:,} rows"
     if inferred["num_rows"] is not None:
@@ -52,7 +57,9 @@ def job_document(inferred: Mapping[str, Any], files: Sequence[str], name: str) -
 
 
 def _batch(num_rows: int) -> str:
-    """The largest power of two that leaves MIN_STEPS an epoch of `num_rows` rows, within MIN_BATCH and MAX_BATCH."""
+    """Return the `global_size` setting with its reason: the largest power of two that gives at least MIN_STEPS steps in
+    an epoch of `num_rows` rows, within MIN_BATCH and MAX_BATCH.
+    """
     size = MAX_BATCH
     while size > MIN_BATCH and num_rows < MIN_STEPS * size:
         size //= 2
@@ -89,11 +96,13 @@ def _list(texts: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """A TOML string: JSON's, but for control characters that JSON lets stand and a terminal would obey."""
+    """Quote `text` as a TOML string. JSON's quoting is used, and characters that are not printable are escaped too:
+    JSON leaves some control characters as they are, which a terminal would interpret.
+    """
     quoted = json.dumps(text, ensure_ascii=False)
     return _NOT_ASCII.sub(lambda found: found[0] if found[0].isprintable() else f"\\U{ord(found[0]):08x}", quoted)
 
 
 def _comment(text: str) -> str:
-    """On one line, without control characters, which TOML forbids in comments."""
+    """Return `text` for a TOML comment: line breaks and control characters, which TOML forbids there, become spaces."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

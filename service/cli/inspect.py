@@ -1,4 +1,4 @@
-"""`dlrm data inspect`: what is in the data, and what is wrong with it."""
+"""Command `dlrm data inspect`: reports the content of training data, and likely faults in it."""
 
 import json
 from pathlib import Path
@@ -16,6 +16,7 @@ from service.cli.sources import read_source
 from service.cli.trainer import require_trainer
 
 DEFAULT_ROWS = 2_000_000
+"""Default of --rows: largest number of rows that are read."""
 
 data = typer.Typer(name="data", no_args_is_help=True, rich_markup_mode="rich", help="Look at data.")
 
@@ -41,10 +42,12 @@ def inspect(
         int, typer.Option(min=1, help="Look at so many rows at most, spread evenly over the data.")
     ] = DEFAULT_ROWS,
 ) -> None:
-    """Say what is in training data before a model is trained on it.
+    """Report what training data contains, before a model is trained on it.
 
-    Rows, label rate, missing and distinct values, frequencies, table sizes, and
-    what is likely wrong: columns that give the label away, constant ones, ids.
+    The report shows the number of rows, the share of rows with label 1, missing
+    and distinct values, frequencies, and the sizes of the embedding tables. It
+    warns of likely faults: columns that reveal the label, constant columns, and
+    columns that are ids.
 
         dlrm data inspect job.toml
 
@@ -52,11 +55,12 @@ def inspect(
 
         dlrm data inspect prepared/criteo --json | jq '.warnings[].message'
 
-    Parquet and CSV need a schema: `dlrm prepare --infer` writes a job document.
-    In a prepared directory the values are those that a model gets: rows of
-    tables, and dense values after their transform.
+    Parquet and CSV files need a schema, so pass a job document instead;
+    `dlrm prepare --infer` writes one for them. For a prepared directory the
+    report shows the values that a model gets: row numbers of embedding tables,
+    and dense values after their transform.
 
-    Exit code: 0 looked at, whatever was found, 2 bad input, 1 anything else.
+    Exit code: 0 inspected, whatever was found, 2 bad input, 1 any other failure.
     """
     found = read_source(source)
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):

@@ -1,4 +1,4 @@
-"""What `dlrm data inspect` prints."""
+"""Text report of `dlrm data inspect`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +11,10 @@ from service.cli.words import percent, printable, quantity
 from service.sizes import size_in_bytes
 
 Report = Mapping[str, Any]
-"""As `dlrm.data.inspect.report.Report` comes in JSON."""
+"""JSON form of `dlrm.data.inspect.report.Report`, or of a part of it."""
 
 SERIOUS = frozenset({"leak", "one_class"})
+"""Kinds of warnings that are shown in red."""
 
 
 def print_report(console: Console, report: Report) -> None:
@@ -33,7 +34,7 @@ def _print(console: Console, heading: str, *content: Table | Text | str) -> None
 
 
 def what_was_looked_at(report: Report) -> str:
-    """One sentence: all rows, or a sample of them."""
+    """Describe how many rows were read: all of them, or a sample."""
     num_rows, looked_at = report["num_rows"], report["num_rows_looked_at"]
     if looked_at + report["num_bad_rows"] >= num_rows:
         return f"all {num_rows:,} rows"
@@ -42,7 +43,7 @@ def what_was_looked_at(report: Report) -> str:
 
 
 def warning_lines(report: Report) -> list[Text]:
-    """Warnings, the serious ones in red."""
+    """Format the warnings, one line each; serious ones begin in red."""
     return [
         Text.assemble(
             (warning["kind"].replace("_", " "), "bold red" if warning["kind"] in SERIOUS else "bold yellow"),
@@ -128,12 +129,12 @@ def rows_heading(table: Report) -> str:
 
 
 def table_bytes(column: Report, min_count: int) -> int:
-    """Of the table that is there already, or of that of the job's `min_count`."""
+    """Return the bytes of a column's embedding table: the existing one, or the one that the job's `min_count` gives."""
     return next(table["num_bytes"] for table in column["tables"] if table["min_count"] in (None, min_count))
 
 
 def all_tables(report: Report) -> str:
-    """How large they are together, and with which settings."""
+    """Format the total size of all embedding tables, with the settings on which it depends."""
     total = sum(table_bytes(column, report["min_count"]) for column in report["categorical"])
     is_counted = any(table["min_count"] for column in report["categorical"] for table in column["tables"])
     settings = f"min_count {report['min_count']}, " if is_counted else ""

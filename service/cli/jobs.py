@@ -1,4 +1,4 @@
-"""`dlrm jobs`, `show`, `logs`, `cancel`, `pause` and `resume`."""
+"""Commands that look at or control jobs of the service: `dlrm jobs`, `show`, `logs`, `cancel`, `pause`, `resume`."""
 
 import re
 import time
@@ -15,7 +15,7 @@ from service.client import Client, LogPart
 
 
 def _checked_id(job_id: str) -> str:
-    """An id that can stand in a URL. Raises BadInputError."""
+    """Check that the id can be part of a URL, and return it. Raises BadInputError where it cannot."""
     if not re.fullmatch(r"[\w-]+", job_id, re.ASCII):
         raise BadInputError(f"JOB_ID: {job_id!r} is no id of a job (valid: job_01J…, as `dlrm jobs` shows it)")
     return job_id
@@ -37,11 +37,14 @@ def jobs(
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, newest first.
+    """List the jobs of the service, newest first.
 
-    dlrm jobs --state RUNNING
+    --state and --label select jobs by their state and by their labels. With
+    --json, each job is one line of JSON.
 
-    dlrm jobs --json --limit 100 | jq -r .id
+        dlrm jobs --state RUNNING
+
+        dlrm jobs --json --limit 100 | jq -r .id
     """
     with Client() as client:
         found = islice(client.jobs(state=state, label=label), limit)
@@ -53,7 +56,16 @@ def jobs(
 
 
 def show(job_id: JobId, as_json: AsJson = False) -> None:
-    """Show one job: state and reason, figures, derived numbers, events."""
+    """Show one job: state and reason, metrics, derived numbers, events.
+
+    Derived numbers are those that the service computed from the job document,
+    each with its reason. Events are the changes of state, and what the ranks
+    reported.
+
+        dlrm show job_01J…
+
+        dlrm show job_01J… --json | jq .state
+    """
     with Client() as client:
         job = client.job(job_id)
         if as_json:
@@ -76,11 +88,15 @@ def logs(
     tail: Annotated[int | None, typer.Option(min=1, help="The last so many lines.", show_default=False)] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
 ) -> None:
-    """Print the log of one rank.
+    """Print the log of one rank of a job.
 
-    dlrm logs job_01J… --tail 50 --follow
+    A rank is one worker process of the job. Every start of the job is an attempt,
+    and has logs of its own. With --follow, new lines are printed as they come,
+    also those of later attempts, unless --attempt selects one.
 
-    dlrm logs job_01J… --rank launch --attempt 1
+        dlrm logs job_01J… --tail 50 --follow
+
+        dlrm logs job_01J… --rank launch --attempt 1
     """
     if not (rank == LAUNCH or rank.isdigit()):
         raise BadInputError(f"--rank: {rank!r} is neither a number nor `launch`")
@@ -91,7 +107,7 @@ def logs(
             if part is None:
                 part = client.logs(job_id, attempt=attempt, rank=which, tail_lines=tail)
             elif part.complete and not part.text:
-                # The next attempt has begun, and its log begins with it.
+                # The next attempt has begun, with a log of its own.
                 part = client.logs(job_id, attempt=(part.attempt or 0) + 1, rank=which)
             else:
                 part = client.logs(job_id, attempt=part.attempt, rank=which, offset=part.next_offset)
@@ -99,9 +115,10 @@ def logs(
 
 
 def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None) -> bool:
-    """Wait until a log of which `part` was the last may have more; whether it, or a later attempt, has.
+    """Wait until there may be more to print after `part`, in this log or in that of a later attempt.
 
-    attempt: the one that was asked for; null follows the job from one to the next.
+    Returns whether there is more; False where the attempt, or the job, has ended. attempt: number of the only attempt
+    to follow; None follows the job from one attempt to the next.
     """
     while True:
         if not part.complete:
@@ -118,21 +135,39 @@ def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None) -
 
 
 def cancel(job_id: JobId) -> None:
-    """Stop a job; it ends as CANCELLED after a checkpoint."""
+    """Cancel a job: it ends as CANCELLED, after a checkpoint if it is running.
+
+    The command does not wait for the end. It prints the id of the job and its
+    present state.
+
+        dlrm cancel job_01J…
+    """
     with Client() as client:
         job = client.cancel(job_id)
     typer.echo(f"{job.id} {job.state}")
 
 
 def pause(job_id: JobId) -> None:
-    """Stop a running job after a checkpoint, to go on with later; it frees its cores and memory."""
+    """Pause a running job: it stops after a checkpoint, and frees its cores and memory.
+
+    The command does not wait for that. `dlrm resume` lets the job continue from
+    the checkpoint.
+
+        dlrm pause job_01J…
+    """
     with Client() as client:
         job = client.pause(job_id)
     typer.echo(f"{job.id} {job.state}")
 
 
 def resume(job_id: JobId) -> None:
-    """Go on with a paused job, when its turn has come."""
+    """Resume a paused job from its checkpoint, as soon as cores and memory are free.
+
+    The job is queued again, and starts when its turn comes. The command does not
+    wait for that.
+
+        dlrm resume job_01J…
+    """
     with Client() as client:
         job = client.resume(job_id)
     typer.echo(f"{job.id} {job.state}")

@@ -1,4 +1,4 @@
-"""The `dlrm` command."""
+"""Assembly of the `dlrm` command from its subcommands."""
 
 import sys
 
@@ -71,7 +71,7 @@ app.add_typer(data, rich_help_panel=DATA)
 
 
 def main() -> None:
-    """Run the command line; every error of ours ends in one line a fault and an exit code."""
+    """Run the command line. Expected errors are printed as one line per fault, and set the exit code."""
     try:
         app()
     except CommandError as error:

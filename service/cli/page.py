@@ -1,4 +1,4 @@
-"""The page that `dlrm data inspect --html` writes: one file, with everything it needs in it."""
+"""HTML page that `dlrm data inspect --html` writes: a single file that contains its styles and scripts."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ UPLOT = Path(__file__).parents[1] / "dashboard" / "static" / "vendor" / "uplot"
 
 
 def report_page(report: Report, source: str) -> str:
-    """The page of `report`. source: what was looked at, as the user named it."""
+    """Render the HTML page of `report`. source: the inspected data, as the user named it."""
     environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("page.html").render(
         percent=percent,

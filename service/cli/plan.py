@@ -1,4 +1,4 @@
-"""`dlrm plan`: where the tables of a job go, what that takes, and how long a step will be."""
+"""Command `dlrm plan`: shows the sharding plan of a job, its memory and traffic, and the estimated step time."""
 
 import json
 from pathlib import Path
@@ -28,11 +28,13 @@ def plan(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON, every block in it.")] = False,
 ) -> None:
-    """Say where the tables of a job go before it is trained.
+    """Show how the embedding tables of a job will be sharded, before it is trained.
 
-    For each table its type and ranks, what every rank holds, what travels, and an
-    estimate of a step with its terms. Trains nothing, needs no data for tables
-    whose sizes the document tells, and no GPUs for jobs on others' machines.
+    For each table the plan shows its sharding type and its ranks; for each rank,
+    the memory it will use; and for a training step, the traffic between ranks and
+    the estimated time, term by term. Nothing is trained. No data is needed where
+    the job document gives the table sizes, and no GPUs are needed for a job that
+    will run on another machine.
 
         dlrm plan examples/demo.toml
 
@@ -40,12 +42,14 @@ def plan(
 
         dlrm plan job.toml --json | jq '.plan.step'
 
-    Of a run it says what was measured beside what that attempt itself expected;
-    all else is planned anew, by what is known of this machine now:
+    For a run, the measured step times are shown next to the times that the same
+    attempt estimated. All else is planned again, from what is known of this
+    machine now:
 
         dlrm plan runs/demo-20260101-120000
 
-    Exit code: 0 planned, 2 bad document, no room, or sizes nobody knows yet, 1 anything else.
+    Exit code: 0 planned, 2 bad document, not enough memory, or table sizes that
+    are not known yet, 1 any other failure.
     """
     resolved, run_directory = _asked(job)
     asked = {
@@ -68,7 +72,7 @@ def plan(
 
 
 def reasons(result: dict[str, Any]) -> list[str]:
-    """Why there is no plan, a line each."""
+    """Explain why there is no plan, one line per reason or remedy. result: result of the planning program."""
     if result["unknown_sizes"]:
         return [result["unknown_sizes"]]
     refusal = result["refusal"]
@@ -77,13 +81,14 @@ def reasons(result: dict[str, Any]) -> list[str]:
 
 
 Parts = dict[str, float]
-"""Seconds of a step, by part."""
+"""Seconds of a training step, by part of the step."""
 
 
 def parts_of_run(directory: RunDirectory) -> tuple[Parts, Parts | None]:
-    """What the last attempt that has measured its steps on rank 0 expected, and what it measured.
+    """Read the estimated and the measured parts of a step, in seconds, from the reports of rank 0.
 
-    Nothing was expected where that attempt did not tell it. None where no attempt has measured any.
+    Both come from the last attempt that measured its steps. The estimate is empty where that attempt reported none; the
+    measurement is None where no attempt has one.
     """
     estimated: Parts = {}
     measured: Parts | None = None
@@ -97,7 +102,7 @@ def parts_of_run(directory: RunDirectory) -> tuple[Parts, Parts | None]:
 
 
 def _details_of_attempt(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
-    """By the name of an event of rank 0; of several of one name the last."""
+    """Return the details of the events of rank 0 by name; of several events with the same name, those of the last."""
     found: dict[str, dict[str, Any]] = {}
     path, num_damaged = attempt.spool_file(0, "events"), 0
     spool = SpoolReader(path)

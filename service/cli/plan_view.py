@@ -1,4 +1,4 @@
-"""A plan as people read it."""
+"""Display of a sharding plan on the terminal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,10 +15,12 @@ from service.cli.words import UNKNOWN, printable
 from service.sizes import base_of_size, size_in_bytes
 
 Plan = Mapping[str, Any]
-"""As `sharding.planner.report.Answer` comes in JSON."""
+"""JSON form of `sharding.planner.report.PlanReport`, or of a part of it."""
 
 BAR_CELLS = 30
+"""Width of a full bar in characters."""
 MOST_GROUPS = 40
+"""Largest number of lines in the list of tables."""
 TERMS = {
     "ids": "ids to the owners of their rows",
     "lookup": "rows read and pooled",
@@ -29,20 +31,21 @@ TERMS = {
     "copies_sum": "gradients of copies, summed over ranks",
     "all_reduce": "dense gradients, summed over ranks",
 }
+"""Explanations of the terms of a step."""
 FIGURES = {
     "memory_bandwidth": "B/s",
     "intra_node_bandwidth": "B/s",
     "inter_node_bandwidth": "B/s",
     "flops": "FLOP/s",
 }
-"""Of a machine, as `sharding.topology` has them, with their units."""
+"""Speeds of a machine, named as in `sharding.topology` of a job document, with their units."""
 SOURCES = {"measured": "measured", "default": "assumed", "job": "the job's"}
 WITHOUT_REST = "without what is between steps, which no part has: the next batch, reports, copies for a checkpoint"
 WITHOUT_DENSE = "without the dense part, whose speed is not known on this machine without torch"
 
 
 OF_LARGEST_PART = {"weights": "weight_bytes", "state": "optimizer_bytes", "buffers": "buffer_bytes"}
-"""Columns of a table's bytes."""
+"""Columns with the bytes of a table, and the fields of its report that they show."""
 OF_WHOM = "weights, optimizer state and buffers of a table: on the rank that holds most of it"
 
 
@@ -101,7 +104,7 @@ def _facts(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:
 
 
 def _sizes(plan: Plan) -> Callable[[float], str]:
-    """Bytes in the units that the memory of the plan was written in."""
+    """Return a formatter of sizes in bytes, in decimal or binary units like those of the memory in the plan."""
     return partial(size_in_bytes, base=base_of_size(plan["memory_bytes"]))
 
 
@@ -115,7 +118,10 @@ def _exchange(plan: Plan) -> str:
 
 
 def _tables(plan: Plan) -> Table:
-    """A line for tables that are alike in size, type and number of parts; bytes of the rank that has most of one."""
+    """Return the list of tables; those with the same rows, type, reason and numbers of ranks and blocks share a line.
+
+    Bytes are those on the rank that holds most of a table.
+    """
     table, size = Table(box=None, pad_edge=False, header_style="bold"), _sizes(plan)
     figures = ("rows", *OF_LARGEST_PART)
     for heading in ("tables", "rows", "type", "ranks", *OF_LARGEST_PART, "why"):
@@ -161,7 +167,7 @@ def _ranks(group: Sequence[Plan], world_size: int) -> str:
 
 
 def spans(numbers: Sequence[int]) -> str:
-    """Such as 0-3, 8."""
+    """Format sorted numbers as spans, such as "0-3, 8"; only their number where there are more than six spans."""
     found: list[list[int]] = []
     for number in numbers:
         if found and found[-1][-1] == number - 1:
@@ -173,7 +179,11 @@ def spans(numbers: Sequence[int]) -> str:
 
 
 def _memory(plan: Plan) -> list[Table | Text]:
-    """A bar a rank; ranks that hold alike are one line."""
+    """Return the table of memory by rank, with a bar, and its summary.
+
+    Ranks with the same rounded percentage share a line. On CPUs all ranks of a machine share its memory, so the bar of
+    a rank shows what they would use together if each used as much as this one.
+    """
     ranks, capacity, size = plan["ranks"], plan["memory_bytes"], _sizes(plan)
     is_shared = plan["topology"]["device"] == "cpu"
     in_pool = plan["topology"]["ranks_per_node"] if is_shared else 1
@@ -204,7 +214,10 @@ def _some(numbers: Sequence[int]) -> str:
 
 
 def _terms(plan: Plan, part_of_term: Mapping[str, str]) -> Table:
-    """Term by term, each beside the part of a run's clock that it counts to."""
+    """Return the table of the estimated terms of a step, each with the measured part of a step to which it belongs.
+
+    part_of_term: that part, by term.
+    """
     step = plan["step"]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("part", "term", "a step", "", ""):
@@ -225,7 +238,7 @@ def _terms(plan: Plan, part_of_term: Mapping[str, str]) -> Table:
 
 
 def _measured(estimated: Mapping[str, float], measured: Mapping[str, float]) -> Table:
-    """By part of the run's clock."""
+    """Return the table of estimated and measured seconds by part of a step."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("part", "estimated", "measured", ""):
         table.add_column(heading, justify="right" if heading in ("estimated", "measured") else "left")
@@ -245,7 +258,7 @@ def _speed(plan: Plan) -> str:
 
 
 def _goes_by(plan: Plan) -> str:
-    """The figures of a rank that count, each with its source."""
+    """Describe the speeds of a rank on which the estimate depends, each with its source."""
     topology = plan["topology"]
     named = [
         f"{name} {_rate(topology[name], unit)} ({SOURCES[topology['sources'][name]]})"
@@ -256,7 +269,7 @@ def _goes_by(plan: Plan) -> str:
 
 
 def _rate(figure: float, unit: str) -> str:
-    """Such as 2.0 TB/s."""
+    """Format a rate with a decimal prefix, such as "2.0 TB/s"."""
     prefixes = iter(("M", "G", "T", "P"))
     prefix, figure = next(prefixes), figure / 1e6
     while figure >= 1000 and (larger := next(prefixes, None)):
@@ -265,7 +278,7 @@ def _rate(figure: float, unit: str) -> str:
 
 
 def counts(figure: str, plan: Plan) -> bool:
-    """Whether the estimate depends on a figure of the machine."""
+    """Whether the estimate depends on this speed of the machine. figure: a key of FIGURES."""
     if figure == "inter_node_bandwidth":
         return plan["topology"]["num_nodes"] > 1
     return figure != "intra_node_bandwidth" or (plan["transport"] == "network" and plan["world_size"] > 1)

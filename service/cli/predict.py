@@ -1,4 +1,4 @@
-"""`dlrm predict`: the scores of a trained model for every row of files."""
+"""Command `dlrm predict`: scores every row of data files with a trained model."""
 
 import json
 import os
@@ -41,11 +41,11 @@ def predict(
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
-    """Score rows: the probability that the label of each is 1.
+    """Score rows with a trained model: the probability that the label of each row is 1.
 
-    One score a row, in the order of the rows. Labels need not be there, and are
-    not looked at. Parquet is known by its content, gzip and zstd too; columns
-    are found by name.
+    There is one score per row, in the order of the rows. Labels are not needed,
+    and are ignored where they are present. Parquet, gzip and zstd files are
+    recognised by their content; columns are found by name.
 
         dlrm predict runs/criteo/model 'day_*.gz' --output scores.parquet
 
@@ -53,9 +53,11 @@ def predict(
 
         dlrm predict runs/logs/model new.csv | paste - ids.txt
 
-    The output is there whole or not at all; its column is called probability.
+    The output file appears only once it is complete; its column is named
+    probability.
 
-    Exit code: 0 scored, 2 no such model or bad data, 130 interrupted, 1 anything else.
+    Exit code: 0 scored, 2 no such model or bad data, 130 interrupted, 1 any other
+    failure.
     """
     require_model(model)
     if output is None and (overwrite or as_json):
@@ -87,10 +89,10 @@ def predict(
 def _run(output: Path | None, arguments: list[str]) -> dict[str, Any]:
     if output is not None:
         return run_program("dlrm.programs.predict", ["--output", str(output), *arguments], None, "predicting")
-    # Its standard output tells how far it is.
+    # The program reports progress on its stdout, so the scores go through a duplicate of this process's stdout.
     lines = os.dup(sys.stdout.fileno())
     try:
-        # On a terminal the lines themselves are the progress.
+        # On a terminal no progress is shown: the scores that scroll by show it.
         return run_program(
             "dlrm.programs.predict",
             ["--lines-to", str(lines), *arguments],
@@ -113,7 +115,7 @@ def _warn(result: Mapping[str, Any]) -> None:
 
 
 def result_table(result: Mapping[str, Any]) -> Table:
-    """What was scored, for people."""
+    """Return the table of the result: rows, speed, memory and output."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""`dlrm prepare`: raw data into the packed format, or a schema for raw data."""
+"""Command `dlrm prepare`: converts raw data to the packed format, or infers a schema for raw data."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from service.cli.words import percent, printable
 from service.sizes import size_in_bytes
 
 MAX_TABLES = 40
-"""Whose sizes are shown."""
+"""Largest number of embedding tables whose sizes are shown."""
 
 Output = Annotated[
     Path | None,
@@ -50,31 +50,33 @@ def prepare(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
-    """Prepare data for training: packed rows, vocabularies, checksums, in one directory.
+    """Prepare data for training: write packed rows, vocabularies and checksums to one directory.
 
-    SOURCE is a job document, of which the data section counts, or files in the
-    Criteo format, plain, gzip or zstd:
+    SOURCE is a job document (only its data section is used) or files in the
+    Criteo format (plain, gzip or zstd):
 
         dlrm prepare job.toml --output prepared/january
 
         dlrm prepare 'criteo/day_*.gz' --output prepared/criteo
 
-    Parquet and CSV need a schema. Have one written, look at it, go on with it:
+    Parquet and CSV files need a schema. --infer writes a job document with one;
+    check it, then prepare the data with it:
 
         dlrm prepare --infer 'logs/*.parquet' --output job.toml
 
         dlrm prepare job.toml --output prepared/logs
 
-    New days, keeping the table rows of the days before:
+    For the data of new days, --extend keeps the table rows of the earlier days:
 
         dlrm prepare new.toml --output prepared/february --extend prepared/january
 
-    To train on the result, a job names the directory, with format "packed".
-    `dlrm train` and the service also prepare by themselves what a job names.
+    To train on the result, name the directory in a job, with format "packed".
+    This command is optional: `dlrm train` and the service prepare the raw data of
+    a job themselves.
 
-    What was begun and did not end goes on from where it was by the same call.
+    If preparation was interrupted, the same command continues where it stopped.
 
-    Exit code: 0 prepared, 2 bad input, 75 stopped on request, 1 anything else.
+    Exit code: 0 prepared, 2 bad input, 75 stopped on request, 1 any other failure.
     """
     if infer:
         _refuse({"--extend": extend, "--threads": threads, "--json": as_json or None}, "--infer")
@@ -114,7 +116,7 @@ def _refuse(given: dict[str, object], beside: str) -> None:
 
 
 def _result(told: dict[str, Any], output: Path) -> dict[str, Any]:
-    """What `--json` prints: what the program tells, and what it has written."""
+    """Return what `--json` prints: the result of the program, with facts about the directory that it has written."""
     meta = json.loads((output / PACKED_META).read_bytes())
     splits = meta["splits"].values()
     return {
@@ -131,7 +133,7 @@ def _listed(by_column: Mapping[str, int]) -> str:
 
 
 def result_table(result: Mapping[str, Any]) -> Table:
-    """What was prepared, for people."""
+    """Return the table of the result: rows, tables, size, speed, memory and output."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""Where the time of a step went, for people."""
+"""Display of the profile of training steps: the time of their parts and operators."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ from service.cli.consoles import print_heading
 from service.cli.words import UNKNOWN
 
 BETWEEN_STEPS = "between steps"
-"""What no part of a step has."""
+"""Name of the time that belongs to no part of a step."""
 REST = "the rest: smaller ones, Python, waiting"
 WORDS = {**PART_WORDS, BETWEEN_STEPS: "the next batch, reports, copies for a checkpoint; no evaluation"}
 
 
 def print_profile(console: Console, directory: ProfileDirectory) -> None:
-    """What the ranks have left in `directory`; says so where that is nothing."""
+    """Print the profiles that the ranks wrote to `directory`, or a message where there are none."""
     profiles = directory.read()
     if not profiles:
         _print_line(
@@ -35,7 +35,9 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
 
 
 def parts_table(profiles: Sequence[StepProfile]) -> Table:
-    """A row a part of the step: rank 0, its share, the rank that spends most time in it, and what it is."""
+    """Return a table with a row per part of a step: milliseconds on the first profiled rank, their share of the step,
+    milliseconds on the slowest rank, and an explanation.
+    """
     first = profiles[0]
     table = _table("part", f"rank {first.rank}, ms a step", "share", "slowest rank, ms")
     table.add_column()
@@ -52,7 +54,7 @@ def operators_table(profile: StepProfile) -> Table:
     for operator in profile.operators:
         seconds = operator.seconds_per_step
         table.add_row(Text(operator.name), _ms(seconds), _share(seconds, profile), f"{operator.calls_per_step:,.0f}")
-    # Operators of several threads at once may take longer than the step.
+    # Operators that run in several threads at once may add up to more than the step.
     rest = profile.seconds_per_step - sum(operator.seconds_per_step for operator in profile.operators)
     if rest > 0:
         table.add_row(REST, _ms(rest), _share(rest, profile), UNKNOWN)
@@ -60,7 +62,7 @@ def operators_table(profile: StepProfile) -> Table:
 
 
 def _warm_up(profile: StepProfile) -> str:
-    """A short run is profiled in its last steps, where it must be in all."""
+    """Describe the warm-up steps before the profiled ones. A very short run is profiled from its first step on."""
     num_before = profile.first_step - 1
     return f"{num_before} to warm up" if num_before else "none to warm up: what happens once is in them"
 

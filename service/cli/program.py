@@ -1,4 +1,4 @@
-"""A program of the trainer that takes one JSON document and says how far it is, line by line in JSON."""
+"""Runner for programs of the trainer that read one JSON document on stdin and report progress as lines of JSON."""
 
 import json
 import signal
@@ -14,14 +14,15 @@ from service.cli.trainer import module_command, passing_on_signals
 from service.client import Progress
 
 LAST_LINES = 15
+"""Number of lines of a failed program's stderr that the error shows."""
 
 
 class ProgramStopped(Exception):  # noqa: N818, asked for, and no error
-    """The program was asked to stop and has."""
+    """Exception for a program that has stopped because it was asked to."""
 
 
 class ReaderGone(Exception):  # noqa: N818, no error either
-    """Whoever reads what the program writes has had enough of it."""
+    """Exception for a program that was ended by SIGPIPE, because the reader of its output has closed the pipe."""
 
 
 def run_program(
@@ -33,17 +34,19 @@ def run_program(
     descriptors: Sequence[int] = (),
     is_shown: bool = True,
 ) -> dict[str, Any]:
-    """Run `python -m module arguments` on `document`, show its progress and its notes, and answer with its result.
+    """Run `python -m module arguments`, show its progress and notes, and return its result.
 
-    Its lines are `{"kind": "progress", "done_fraction", "message"}`, `{"kind": "note", "name", "message"}`, and the
-    last one `{"kind": "result", …}`. what: a word beside its progress. descriptors: open files that it inherits.
-    is_shown: whether progress is. SIGINT and SIGTERM reach it as SIGTERM. Raises BadInputError, ProgramStopped,
-    ReaderGone and CommandError.
+    The program reads `document` as JSON on stdin, and writes lines of JSON to stdout:
+    `{"kind": "progress", "done_fraction", "message"}`, `{"kind": "note", "name", "message"}`, and as the last line
+    `{"kind": "result", …}`. SIGINT and SIGTERM are passed on to it as SIGTERM.
+
+    what: word shown next to the progress. descriptors: open file descriptors that the program inherits. is_shown:
+    whether to show progress. Raises BadInputError, ProgramStopped, ReaderGone and CommandError.
     """
     result: dict[str, Any] | None = None
     with (
         tempfile.TemporaryFile("w+", errors="replace") as said,
-        # Its own session: an interrupt at the terminal must reach it once, and from here.
+        # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
         subprocess.Popen(
             module_command(module, arguments),
             stdin=subprocess.PIPE,
@@ -85,7 +88,7 @@ def _write(child: subprocess.Popen[str], text: str) -> None:
         child.stdin.write(text)
         child.stdin.close()
     except BrokenPipeError:
-        # It has ended already; its exit code says why.
+        # The program has already ended; its exit code says why.
         child.stdin = None
 
 

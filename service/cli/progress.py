@@ -1,4 +1,4 @@
-"""One live line about a job: a bar on a terminal, a line now and then elsewhere. Always on stderr."""
+"""Live display of a job's progress on stderr: a bar on a terminal, an occasional line elsewhere."""
 
 from types import TracebackType
 from typing import Self
@@ -11,13 +11,13 @@ from service.cli.words import figure, printable
 from service.client import Progress
 
 NUM_PLAIN_LINES = 10
-"""Lines about the training where stderr is no terminal, beside one for every phase."""
+"""Number of progress lines during training where stderr is not a terminal, in addition to one line per phase."""
 PREPARING = "preparing"
-"""The phase whose message says how far it is, in rows."""
+"""Name of the phase whose message contains its progress, in rows."""
 
 
 class ProgressLine:
-    """Shows how far a job has come."""
+    """Progress display of a job. Used as a context manager."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -44,7 +44,7 @@ class ProgressLine:
         self._bar.stop()
 
     def show(self, what: str, progress: Progress, *, has_ended: bool = False) -> None:
-        """what: the phase or the state, a word or two."""
+        """Show the present progress. what: phase or state of the job, a word or two."""
         fraction, figures = progress.done_fraction, describe(progress, has_ended=has_ended)
         self._bar.update(self._task, description=f"{what:<10}", completed=fraction or 0.0, figures=figures)
         here = (what, int((fraction or 0.0) * NUM_PLAIN_LINES))
@@ -54,14 +54,14 @@ class ProgressLine:
             self._console.print(f"{what:<10} {done} {figures}".rstrip(), highlight=False, soft_wrap=True, markup=False)
 
     def say(self, text: str) -> None:
-        """A line of its own, which stays."""
+        """Print a permanent line above the progress bar."""
         self._bar.console.print(printable(text), highlight=False, soft_wrap=True, markup=False)
 
 
 def describe(progress: Progress, *, has_ended: bool = False) -> str:
-    """The figures that are known, in a fixed order; of a job that has ended, not how long it will take."""
+    """Format the known values in a fixed order; without the remaining time where the job has ended."""
     if progress.phase == PREPARING and not has_ended:
-        # What there are of other figures is of an earlier attempt.
+        # Any other values come from an earlier attempt.
         return printable(progress.message or "")
     figures: list[str] = []
     if progress.step is not None and progress.num_steps:
@@ -75,13 +75,13 @@ def describe(progress: Progress, *, has_ended: bool = False) -> str:
     if progress.eta_seconds is not None and not has_ended:
         figures.append(f"{duration(progress.eta_seconds)} left")
     if progress.noise_scale is not None:
-        # The last one: where the line is too long, its end is cut off.
+        # Last, because the end of a line that is too long is cut off.
         figures.append(f"noise scale {figure(progress.noise_scale, 'noise_scale')}")
     return " · ".join(figures)
 
 
 def duration(seconds: float) -> str:
-    """Such as 42 s, 3 min 05 s or 2 h 10 min."""
+    """Format seconds, such as "42 s", "3 min 05 s" or "2 h 10 min"."""
     whole = max(0, round(seconds))
     minutes, rest = divmod(whole, 60)
     if not minutes:

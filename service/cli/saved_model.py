@@ -1,4 +1,4 @@
-"""What commands that score with a trained model have in common."""
+"""Options and checks shared by the commands that score rows with a trained model."""
 
 import importlib.util
 from pathlib import Path
@@ -9,6 +9,7 @@ import typer
 from service.cli.errors import BadInputError, CommandError
 
 _LIBRARIES = ("torch", "numpy", "polars", "pyarrow", "safetensors")
+"""Modules that scoring imports."""
 
 Format = Annotated[
     Literal["parquet", "csv", "criteo_tsv"] | None,
@@ -17,7 +18,7 @@ Format = Annotated[
 
 
 def require_model(model: Path) -> None:
-    """Raises BadInputError where `model` is not the directory of a model."""
+    """Raise BadInputError where `model` is not the directory of a model."""
     if not model.is_dir():
         raise BadInputError(f"{model}: no such directory; a run leaves its model in model/")
     if (model / "model").is_dir():
@@ -25,7 +26,7 @@ def require_model(model: Path) -> None:
 
 
 def require_scorer() -> None:
-    """Raises CommandError where a library that scoring needs is not installed."""
+    """Raise CommandError where a library that scoring needs is not installed."""
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandError(

@@ -1,4 +1,4 @@
-"""`dlrm serve`: the service, in this process."""
+"""Command `dlrm serve`: runs the service in this process."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,18 +30,20 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve the REST API and the dashboard until Ctrl-C; jobs go on running without it.
+    """Run the service, with its REST API and dashboard, until Ctrl-C; jobs go on running without it.
 
-    The first start prints an admin key, every start a link that signs a browser in. `dlrm` in the same directory,
-    or below it, finds the service and the key by itself.
+    The first start prints an admin key. Every start prints a link that signs a
+    browser in. Other `dlrm` commands find the service and the key by themselves
+    if you run them in the same directory or below it.
 
         dlrm serve --data-root /data/criteo
 
         dlrm serve --port 0 --state-directory ~/dlrm-try
 
-    Each option is also an environment variable, such as DLRM_PORT; more of them are in the README.
+    Each option can also be set by an environment variable, such as DLRM_PORT; the
+    README lists these and further ones.
     """
-    # Late: `dlrm jobs` should not wait for the server's libraries.
+    # Imported here so that other commands, such as `dlrm jobs`, do not load the server's libraries.
     from service.serve import AddressError
     from service.serve import serve as run_service
     from service.settings import Settings
@@ -65,8 +67,8 @@ def serve(
 
 
 def _lines(error: ValidationError) -> list[str]:
-    """One line a setting, named as its environment variable."""
+    """Format validation errors, one line per setting, which is named by its environment variable."""
     found = error.errors(include_url=False)
-    # A default that is computed from a wrong setting is no fault of its own.
+    # Leave out defaults that could not be computed because another setting is invalid.
     own = [details for details in found if details["type"] != "default_factory_not_called"]
     return [f"DLRM_{str(details['loc'][0]).upper()}: {details['msg']}, got {details['input']!r}" for details in own]

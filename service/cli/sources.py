@@ -1,4 +1,4 @@
-"""What `dlrm prepare` and `dlrm data inspect` are given: one job document, a prepared directory, or data files."""
+"""Sources of `dlrm prepare` and `dlrm data inspect`: one job document, a prepared directory, or data files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +16,18 @@ FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
 
 @dataclass(frozen=True)
 class Source:
-    """Data, and what is known of the model it is for."""
+    """Data to prepare or inspect, and the embedding dimension of the model for it."""
 
     data: DataConfig
-    """Its paths are absolute."""
+    """Data section of a job document, with absolute paths."""
     embedding_dim: int
 
 
 def read_source(sources: Sequence[str]) -> Source:
-    """The data of one job document, with relative paths counted from the file; or of the files that are named.
+    """Read the source from the arguments of a command: one job document, one prepared directory, or data files.
 
-    Raises BadInputError where they are not there, and where files need a schema.
+    Relative paths in a job document are relative to its directory. Raises BadInputError where files do not exist, and
+    where they need a schema, which only a job document can give.
     """
     if Path(sources[0]).suffix in DOCUMENTS:
         return _of_document(sources)
@@ -45,7 +46,7 @@ def read_source(sources: Sequence[str]) -> Source:
 
 
 def absolute_files(sources: Sequence[str]) -> list[str]:
-    """The files, directories or patterns as absolute ones. Raises BadInputError where one names no file."""
+    """Return the files, directories or patterns with absolute paths. Raises BadInputError where one names no file."""
     documents = [source for source in sources if Path(source).suffix in DOCUMENTS]
     if documents:
         raise BadInputError(f"{documents[0]}: name one job document alone, or data files alone")
@@ -56,7 +57,7 @@ def absolute_files(sources: Sequence[str]) -> list[str]:
 
 
 def format_of(patterns: Sequence[str]) -> str | None:
-    """`parquet` or `csv`, by the first file's name; None for every other."""
+    """Guess the format from the name of the first file: `parquet`, `csv`, or None for any other."""
     name = patterns[0] if is_remote(patterns[0]) else str(local_files(patterns[0])[0])
     path = Path(name)
     suffix = path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix

@@ -1,4 +1,4 @@
-"""Progress of a run on this machine, read from its spool."""
+"""Progress of a run on this machine, read from the report files (spool) of its rank 0."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,18 +19,19 @@ from service.cli.words import MAX_WARNINGS
 from service.client import Progress
 
 RESUMED = "resumed"
-"""The event that says from which checkpoint an attempt goes on."""
+"""Name of the event that says from which checkpoint an attempt resumes."""
 SMOOTHING = 0.9
-"""Share of the old estimate of samples per second that a new step keeps."""
+"""Weight of the previous estimate in the moving average of samples per second."""
 
 
 class SpoolProgress:
-    """Folds the reports of rank 0 into one picture of where the run stands."""
+    """Progress of a run, accumulated from the reports of rank 0."""
 
     def __init__(self, attempt: AttemptDirectory, tell: Callable[[str], None], num_steps: int | None = None) -> None:
-        """tell: given each line that somebody should see, once it is read; of many warnings of a kind the first ones.
+        """Start to read the reports of an attempt.
 
-        num_steps: of the whole run, where a checkpoint of an earlier attempt has told.
+        tell: called with each line that the user should see, when it is read; of warnings of the same kind only the
+        first MAX_WARNINGS. num_steps: steps of the whole run, where a checkpoint of an earlier attempt is known.
         """
         self._readers = [SpoolReader(attempt.spool_file(0, stream)) for stream in ("events", "metrics")]
         self._seen = Progress(phase="starting")
@@ -38,18 +39,18 @@ class SpoolProgress:
         self._num_steps = num_steps
         self._num_warnings: Counter[str] = Counter()
         self.warnings: list[str] = []
-        """All that were reported."""
+        """Messages of all reported warnings."""
         self.advice: EventReport | None = None
-        """On the batch, once the run is over."""
+        """Advice on the batch size; None until the end of the run."""
 
     @property
     def left_out(self) -> list[str]:
-        """A line for each kind of warning of which not all were told."""
+        """Lines that count the warnings not passed to `tell`, one for each kind."""
         beyond = self._num_warnings - Counter(dict.fromkeys(self._num_warnings, MAX_WARNINGS))
         return [f"and {number:,} more of this kind: {name}" for name, number in beyond.items()]
 
     def read(self) -> Progress:
-        """The picture after everything reported until now."""
+        """Read new reports, and return the progress after them."""
         for reader in self._readers:
             for line in reader.read():
                 report = parse_report(line)
@@ -77,13 +78,16 @@ class SpoolProgress:
                 self._tell(f"warning: {event.message}")
 
     def _enter(self, report: ProgressReport) -> None:
-        # Evaluating and saving are part of the run: what is trained stays trained.
+        # Evaluating and saving are phases within the run, so the done fraction of training stays.
         is_within_run = report.phase in {"training", "evaluating", "saving"}
         done_fraction = self._seen.done_fraction if is_within_run and self._seen.step else report.done_fraction
         self._update(phase=report.phase, message=report.message or None, done_fraction=done_fraction)
 
     def _go_on(self, step: int) -> None:
-        """From `step`, which an earlier attempt has reached; from 0 in spite of the checkpoints it left."""
+        """Set the progress at the start of training: at `step`, which an earlier attempt has reached.
+
+        A step of 0 in spite of existing checkpoints means that none of them is complete.
+        """
         if self._num_steps and not step:
             self._tell("begins from the start: no checkpoint is whole")
         elif self._num_steps:

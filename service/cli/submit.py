@@ -1,4 +1,4 @@
-"""`dlrm submit`: a job for the service."""
+"""Command `dlrm submit`: submits a job to the service."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,16 +22,21 @@ def submit(
 ) -> None:
     """Submit a job to the service and print its id.
 
-    Relative data paths count from the data roots of the service. Ctrl-C ends the following, not the job.
+    A job document must name its training data; everything else has a default:
+    model, optimizers, variance_reduction, moments and so on. docs/api.md gives an
+    overview, and /openapi.json of the service describes every field (JobSpec).
 
-    A job must say what data it trains on, and may say all else: model, optimizers, variance_reduction, moments.
-    docs/api.md has an overview, and /openapi.json of the service every field (JobSpec).
+    Relative data paths are relative to the data roots of the service, not to the
+    job document.
 
         dlrm submit examples/demo.toml --follow
 
         id=$(dlrm submit job.json) && dlrm show $id
 
-    Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 1 anything else.
+    Ctrl-C during --follow ends only the display; the job goes on.
+
+    Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 1 any other
+    failure.
     """
     document, _ = read_job(job)
     console = console_on(stderr=True)
@@ -54,7 +59,7 @@ def submit(
 
 
 def follow_to_end(client: Client, job_id: str, poll_seconds: float = 1.0) -> JobDetails:
-    """Show a job's progress on stderr until it has ended; answer with how it ended."""
+    """Show a job's progress on stderr until it has ended, and return its final state."""
     seen = client.job(job_id)
     with ProgressLine() as line:
         for seen in client.follow(job_id, poll_seconds):

@@ -1,4 +1,4 @@
-"""`dlrm train`: one job on this machine, without a service."""
+"""Command `dlrm train`: trains one job on this machine, without a service."""
 
 import json
 import shlex
@@ -42,14 +42,15 @@ RESULT_FIELDS = (
     "noise_scale",
     "largest_useful_batch",
 )
+"""Metrics that are in every result, None where they are not known."""
 EXIT_CODES = {
     EXIT_DONE: EXIT_DONE,
     EXIT_STOPPED: EXIT_STOPPED,
     EXIT_BAD_INPUT: errors.EXIT_BAD_INPUT,
 }
-"""By that of the launch process."""
+"""Exit code of the command, by exit code of the launch process; EXIT_FAILED for every other one."""
 HOPELESS = frozenset({EndReason.BAD_INPUT, EndReason.DIVERGED})
-"""Ends to which another attempt would come again."""
+"""Reasons of an end that another attempt would meet again."""
 
 
 def train(
@@ -71,27 +72,33 @@ def train(
 ) -> None:
     """Train a job on this machine, without a service.
 
-    Relative data paths count from the job file. Ctrl-C stops after a checkpoint. Raw data is prepared first, once for
-    all jobs on it: in .dlrm/prepared, or DLRM_PREPARED_DIRECTORY.
+    Relative data paths are relative to the job file. Ctrl-C saves a checkpoint
+    and stops. Raw data is prepared first, into .dlrm/prepared or the directory in
+    DLRM_PREPARED_DIRECTORY; all jobs on the same data share the result.
 
         dlrm train examples/demo.toml
 
         dlrm train job.toml --json | tail -1 | jq .auc
 
-    A run goes on from its newest checkpoint, as it was submitted or with a changed document: other ranks, chunk, plan,
-    memory, intervals or paths of the same data. What would make it another run is refused.
+    --resume continues a run from its newest checkpoint, either with its own job
+    document or with a changed one. You may change the ranks, chunk, plan, memory,
+    intervals, and the paths of the same data. A change that would make it another
+    run is refused.
 
         dlrm train --resume runs/demo-20260101-120000
 
         dlrm train job.toml --resume runs/demo-20260101-120000
 
-    With --profile the run goes as ever, but for three steps after some to warm up. Their parts and operators are shown
-    at the end, and kept in RUN_DIRECTORY/attempt-N/profile: rank-R.json, and rank-R.trace.json.gz, which
-    https://ui.perfetto.dev opens. With --json the line has that directory as "profile".
+    --profile traces three steps after some warm-up steps; the rest of the run is
+    not affected. The time of their parts and operators is shown at the end. It is
+    also written to RUN_DIRECTORY/attempt-N/profile: figures to rank-R.json, and
+    traces to rank-R.trace.json.gz, which https://ui.perfetto.dev opens. With
+    --json, the field "profile" names that directory.
 
         dlrm train job.toml --profile
 
-    Exit code: 0 trained, before or now, 2 bad document or data, 75 stopped on request, 1 anything else.
+    Exit code: 0 trained, now or before, 2 bad document or data, 75 stopped on
+    request, 1 any other failure.
     """
     try:
         begun = _begin(job, resume, run_directory)
@@ -134,13 +141,16 @@ def _what_there_is(begun: Begun) -> str:
     checkpoint = begun.checkpoint
     if checkpoint is None:
         return f"attempt {begun.number} begins from the start: {begun.directory.path} has no checkpoint"
-    # Not yet where it goes on: whether every byte of it is sound, the trainer finds out.
+    # Only the newest one: the trainer verifies it, and may have to resume from an older one.
     where = f"step {checkpoint.step:,} of {checkpoint.num_steps:,}"
     return f"attempt {begun.number}: the newest checkpoint is of {where}"
 
 
 def _run(begun: Begun) -> tuple[int, Outcome, SpoolProgress]:
-    """Exit code, outcome, and what a run has reported; its warnings are printed as they come."""
+    """Run the attempt to its end, with a live display of its progress and warnings.
+
+    Returns the exit code of the launch process, the outcome, and everything that was reported.
+    """
     attempt = begun.attempt
     command = module_command("dlrm.launch", [str(begun.directory.path), "--attempt", str(begun.number)])
     with ProgressLine() as line:
@@ -157,7 +167,7 @@ def _run(begun: Begun) -> tuple[int, Outcome, SpoolProgress]:
 
 
 def _without_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
-    """Of a launch process that was killed, or found another one at work."""
+    """Make the outcome of a launch process that wrote none: it was killed, or another one holds the run directory."""
     said = last_line(attempt.launch_log)
     message = f"the launch process ended with {code} and left no outcome{f'; it last said: {said}' if said else ''}"
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
@@ -166,7 +176,7 @@ def _without_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
 def result_of(
     directory: RunDirectory, outcome: Outcome, warnings: list[str], profile: ProfileDirectory | None = None
 ) -> dict[str, Any]:
-    """What `--json` prints; every field is always there, null where it is not known."""
+    """Return what `--json` prints. Every field is always present, None where it is not known."""
     return {
         "state": outcome.state,
         "reason": outcome.reason,
@@ -196,7 +206,7 @@ def _print_ending(console: Console, begun: Begun, outcome: Outcome) -> None:
 
 
 def _how_to_go_on(directory: RunDirectory, outcome: Outcome) -> str | None:
-    """The command, of a run that may go on from where it is."""
+    """Suggest the command that resumes the run; return None where resuming would not help."""
     if outcome.reason in HOPELESS:
         return None
     path = directory.path

@@ -1,4 +1,4 @@
-"""The training program as a child process: the service's code never imports torch."""
+"""Start of the training program as a child process, so that the code of the service never imports torch."""
 
 import importlib.util
 import signal
@@ -14,10 +14,11 @@ from hostinfo.stop_signals import STOP_SIGNALS, held_stop_signals
 from service.cli.errors import CommandError
 
 POLL_SECONDS = 0.2
+"""Seconds between two calls of `watch`."""
 
 
 def require_trainer(needs: str = "torch") -> None:
-    """Raises CommandError where the trainer's library `needs` is not installed."""
+    """Raise CommandError where `needs`, a library of the trainer, is not installed."""
     if importlib.util.find_spec(needs) is None:
         raise CommandError(
             "the trainer is not installed here: pip install --no-deps -r requirements/cpu.txt "
@@ -26,20 +27,20 @@ def require_trainer(needs: str = "torch") -> None:
 
 
 def module_command(module: str, arguments: Sequence[str]) -> list[str]:
-    """The command line that runs a module of the training program with this interpreter."""
+    """Return the command that runs a module of the training program with this Python interpreter."""
     return [sys.executable, "-m", module, *arguments]
 
 
 def run_watched(command: Sequence[str], log: Path, watch: Callable[[], None]) -> int:
-    """Run `command`, a launch process, its output appended to `log`, and answer with its exit code.
+    """Run the launch process `command` with its output appended to `log`, and return its exit code.
 
-    `watch` is called several times a second. SIGINT and SIGTERM reach the child as SIGTERM, which stops a run after a
-    checkpoint; this process waits for that.
+    `watch` is called every POLL_SECONDS, and once at the end. SIGINT and SIGTERM are passed on as SIGTERM, which stops
+    the run after a checkpoint; this process waits for that.
     """
     with ExitStack() as started:
         with held_stop_signals():
             output = started.enter_context(log.open("ab"))
-            # Its own session: an interrupt at the terminal must reach it once, and from here.
+            # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
             child = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
             started.enter_context(child)
             started.enter_context(passing_on_signals(child))
@@ -55,7 +56,7 @@ def run_watched(command: Sequence[str], log: Path, watch: Callable[[], None]) ->
 
 @contextmanager
 def passing_on_signals(child: subprocess.Popen[Any]) -> Generator[list[int]]:
-    """SIGINT and SIGTERM reach `child` as SIGTERM; yields the signals that have come."""
+    """Pass SIGINT and SIGTERM on to `child` as SIGTERM within the block. Yields the list of signals received so far."""
     come: list[int] = []
 
     def stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -1,13 +1,15 @@
-"""Figures and texts as people read them."""
+"""Formatting of numbers and text for the terminal."""
 
 from collections.abc import Sequence
 
 from rich.console import Console
 
 UNKNOWN = "-"
+"""Text in place of a value that is not known."""
 MAX_WARNINGS = 12
+"""Largest number of warnings that are printed; the others are only counted."""
 _WHOLE = frozenset({"samples_per_second", "num_rows", "num_steps", "noise_scale"})
-"""Figures whose fractions say nothing."""
+"""Names of values that are shown without decimals."""
 
 
 def percent(share: float | None) -> str:
@@ -17,23 +19,28 @@ def percent(share: float | None) -> str:
 
 
 def quantity(value: float | None) -> str:
-    """A number with the digits that matter."""
+    """Format a number of any magnitude: a whole number in full, any other with 4 significant digits."""
     if value is None:
         return UNKNOWN
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
 
 
 def figure(value: float, name: str = "") -> str:
-    """A number as people read it: whole, or with the digits that matter."""
+    """Format a metric.
+
+    It has no decimals where it is whole or `name` is in _WHOLE. Otherwise it has 4 decimals, or 4 significant digits
+    where it is below 0.1.
+    """
     if name in _WHOLE or float(value).is_integer():
         return f"{value:,.0f}"
     return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.4g}"
 
 
 def printable(text: str, kept: str = "") -> str:
-    """`text`, which may come from a file, with letters that a terminal would obey written out, such as \\x1b.
+    """Return `text` with unprintable characters escaped, such as \\x1b.
 
-    kept: letters of it that stay as they are, such as line breaks.
+    The text may come from a file, and must not control the terminal. kept: characters that are not escaped, such as
+    line breaks.
     """
     return "".join(
         letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
@@ -42,7 +49,7 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
-    """A line each; of many the first ones."""
+    """Print one line per warning; only the first MAX_WARNINGS, and the number of the others."""
     shown = [*warnings[:MAX_WARNINGS]]
     if len(warnings) > MAX_WARNINGS:
         shown.append(f"and {len(warnings) - MAX_WARNINGS:,} more")

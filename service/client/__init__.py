@@ -1,4 +1,4 @@
-"""A typed, synchronous client of the service.
+"""Typed, synchronous Python client of the service.
 
 from service.client import Client
 

@@ -1,4 +1,4 @@
-"""The client: one method for each thing the service does."""
+"""The client: one method for each operation of the service."""
 
 import time
 import uuid
@@ -32,12 +32,12 @@ METRICS_PER_PAGE = 10_000
 
 
 class Client:
-    """Talks to one service. Every method raises ServiceError or ServiceUnreachableError."""
+    """Client of one service. Every method may raise ServiceError and ServiceUnreachableError."""
 
     def __init__(self, url: str | None = None, api_key: str | None = None, timeout_seconds: float = 30.0) -> None:
-        """url, api_key: found as `service.client.connection` says where they are left out.
+        """Connect to a service. Raises ServiceUnknownError where its URL or API key cannot be found.
 
-        Raises ServiceUnknownError.
+        url, api_key: where omitted, they are found as described in `service.client.connection`.
         """
         connection = find_connection(url, api_key)
         self.url = connection.url
@@ -53,38 +53,44 @@ class Client:
         self._transport.close()
 
     def submit(self, document: Mapping[str, Any], idempotency_key: str | None = None) -> Job:
-        """Submit a job document; sending it twice under one key makes one job."""
+        """Submit a job document, and return the new job.
+
+        idempotency_key: two calls with the same key and document create only one job; a random key where omitted.
+        """
         key = idempotency_key or uuid.uuid4().hex
         return Job.model_validate_json(self._transport.post("/v1/jobs", document, idempotency_key=key))
 
     def jobs(self, *, state: str | None = None, label: str | None = None, name: str | None = None) -> Iterator[Job]:
-        """All jobs that match, newest first. label: written `key:value`."""
+        """Yield all jobs that match the filters, newest first. label: written `key:value`."""
         return self._items("/v1/jobs", TypeAdapter(Page[Job]), state=state, label=label, name=name)
 
     def job(self, job_id: str) -> JobDetails:
         return self._get(JobDetails, f"/v1/jobs/{job_id}")
 
     def cancel(self, job_id: str) -> Job:
-        """Ask a job to stop; it ends as CANCELLED soon after."""
+        """Ask a job to stop. This returns at once; the job becomes CANCELLED soon after."""
         return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/cancel"))
 
     def pause(self, job_id: str) -> Job:
-        """Ask a running job to stop after a checkpoint; it is PAUSED soon after, until it is resumed."""
+        """Ask a running job to save a checkpoint and stop.
+
+        This returns at once; the job becomes PAUSED soon after, and stays so until `resume`.
+        """
         return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/pause"))
 
     def resume(self, job_id: str) -> Job:
-        """Let a paused job go on from its checkpoint when its turn has come."""
+        """Queue a paused job again; it continues from its checkpoint once the scheduler starts it."""
         return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/resume"))
 
     def events(self, job_id: str) -> Iterator[Event]:
-        """What has happened to a job, oldest first."""
+        """Yield the events of a job, oldest first."""
         return self._items(f"/v1/jobs/{job_id}/events", TypeAdapter(Page[Event]))
 
     def attempts(self, job_id: str) -> Iterator[Attempt]:
         return self._items(f"/v1/jobs/{job_id}/attempts", TypeAdapter(Page[Attempt]))
 
     def checkpoints(self, job_id: str) -> Iterator[Checkpoint]:
-        """Complete checkpoints on disk, newest first."""
+        """Yield the complete checkpoints of a job on the disk of the service, newest first."""
         return self._items(f"/v1/jobs/{job_id}/checkpoints", TypeAdapter(Page[Checkpoint]))
 
     def metrics(
@@ -95,9 +101,12 @@ class Client:
         attempt: int | None = None,
         max_points: int | None = None,
     ) -> Iterator[Metric]:
-        """Steps and evaluations, oldest first, each once: what a later attempt has made again is left out.
+        """Yield training steps and evaluations, oldest first, each once.
 
-        attempt: all that this one has said. max_points: thins them evenly to at most so many.
+        Steps and evaluations that a later attempt has repeated are omitted.
+
+        kind: only steps, or only evaluations. attempt: yield everything that this attempt reported, also what a later
+        attempt has repeated. max_points: largest number of points; they are thinned out evenly.
         """
         query = {"kind": kind, "attempt": attempt, "max_points": max_points, "limit": METRICS_PER_PAGE}
         items: list[Metric] = []
@@ -108,7 +117,7 @@ class Client:
             cursor = page.next_cursor
             if cursor is None:
                 break
-        # An attempt may have begun between two pages.
+        # Filtered by the attempts known to the last page: another attempt may have begun after the first page.
         yield from (item for item in items if attempt is not None or _stands(item, page.starts))
 
     def logs(
@@ -120,7 +129,11 @@ class Client:
         offset: int | None = None,
         tail_lines: int | None = None,
     ) -> LogPart:
-        """A part of one log, from byte `offset` on, or the last `tail_lines` lines."""
+        """Return a part of one log: from byte `offset` on, or the last `tail_lines` lines.
+
+        attempt: number of the attempt, counted from 1; the last one where omitted. rank: a rank, or "launch" for the
+        launch process, which starts the ranks.
+        """
         return self._get(
             LogPart,
             f"/v1/jobs/{job_id}/logs",
@@ -131,7 +144,10 @@ class Client:
         )
 
     def follow(self, job_id: str, poll_seconds: float = 1.0) -> Iterator[JobDetails]:
-        """The job now, and again each time something about it has changed, until it has ended."""
+        """Yield the job now, and again after each change, until it has ended.
+
+        poll_seconds: seconds between two requests.
+        """
         seen = self.job(job_id)
         yield seen
         while not seen.has_ended:
@@ -148,7 +164,7 @@ class Client:
         return self._items("/v1/keys", TypeAdapter(Page[ApiKey]))
 
     def create_key(self, name: str, role: Literal["viewer", "submitter", "admin"]) -> ApiKey:
-        """Make an API key; its `key` is shown this once."""
+        """Create an API key. Only this answer contains the secret, in `key`."""
         return ApiKey.model_validate_json(self._transport.post("/v1/keys", {"name": name, "role": role}))
 
     def delete_key(self, key_id: str) -> None:
@@ -158,7 +174,7 @@ class Client:
         return model.model_validate_json(self._transport.get(path, params))
 
     def _items(self, path: str, page_type: TypeAdapter[Page[Item]], **params: Any) -> Iterator[Item]:
-        """Every item of a list, page by page, as they are asked for."""
+        """Yield every item of a list. Each page is requested only once its items are needed."""
         cursor: str | None = None
         while True:
             page = page_type.validate_json(self._transport.get(path, {**params, "cursor": cursor}))

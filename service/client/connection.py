@@ -1,11 +1,11 @@
-"""Where the service is and with which key, found the way a user expects.
+"""Discovery of the service's URL and API key, so that a user need not name them.
 
-In this order, each of the two on its own:
+URL and key are searched separately, each in this order:
 
-1. what the caller passes;
-2. the environment variables DLRM_URL and DLRM_API_KEY;
-3. what `dlrm serve` left, for its own user, in its state directory: the one named by DLRM_STATE_DIRECTORY, else `.dlrm`
-   in the current directory or the nearest one above it.
+1. the argument of the caller;
+2. the environment variable, DLRM_URL or DLRM_API_KEY;
+3. the files that `dlrm serve` writes to its state directory, readable only by its own user. This is the directory in
+   DLRM_STATE_DIRECTORY, otherwise `.dlrm` in the current directory or in the nearest parent directory.
 """
 
 import os
@@ -23,29 +23,29 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class ServiceUnknownError(Exception):
-    """Neither the caller, the environment nor a state directory names a service."""
+    """Error raised where neither the caller, the environment nor a state directory names a service."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """An address such as http://127.0.0.1:8080, and an API key."""
+    """URL of a service, such as http://127.0.0.1:8080, and an API key for it."""
 
     url: str
     api_key: str
 
 
 class Ready(BaseModel):
-    """What a service writes when it answers."""
+    """Content of the ready file, which a service writes once it accepts requests."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     url: str
     admin_key: str | None = None
-    """Null unless this was the first start on its state directory."""
+    """Admin API key; None unless this was the first start on the state directory."""
 
     @classmethod
     def read(cls, path: Path) -> "Ready | None":
-        """The content of `path`; None where there is none that can be read."""
+        """Read the ready file at `path`; return None where it is missing, unreadable or invalid."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):
@@ -53,12 +53,12 @@ class Ready(BaseModel):
 
 
 def ready_file_in(state_directory: Path) -> Path:
-    """Where `dlrm serve` leaves how to reach it."""
+    """Return the path of the file in which `dlrm serve` writes how to reach it."""
     return state_directory / "ready.json"
 
 
 def keep_admin_key(state_directory: Path) -> None:
-    """Save the key of the first start, before another start overwrites the file that holds it."""
+    """Copy the admin key of the first start to a file of its own, before the next start overwrites the ready file."""
     ready = Ready.read(ready_file_in(state_directory))
     if ready and ready.admin_key:
         write_atomically(state_directory / ADMIN_KEY_FILE, ready.admin_key, mode=0o600)
@@ -67,7 +67,10 @@ def keep_admin_key(state_directory: Path) -> None:
 def find_connection(
     url: str | None = None, api_key: str | None = None, state_directory: Path | None = None
 ) -> Connection:
-    """The service to talk to; raises ServiceUnknownError with what would mend it."""
+    """Find the service to talk to.
+
+    Raises ServiceUnknownError, with a message that names the remedy, where URL or key cannot be found.
+    """
     place = "url" if url else "DLRM_URL"
     url = url or os.environ.get("DLRM_URL")
     if url:
@@ -75,7 +78,7 @@ def find_connection(
     api_key = api_key or os.environ.get("DLRM_API_KEY")
     if not (url and api_key):
         left = _left_connection(state_directory)
-        # A key is only ever sent to the service it was made by.
+        # A key is only ever sent to the service that created it.
         if left and url in (None, _checked_url(left.url, "ready.json")):
             url, api_key = left.url, api_key or left.api_key
     if not url:
@@ -88,7 +91,11 @@ def find_connection(
 
 
 def _checked_url(url: str, place: str) -> str:
-    """The URL without what makes no difference: a slash at its end, capitals in its host, the default port."""
+    """Return the URL in a normal form, so that equal URLs compare equal: without a trailing slash, capitals in the host
+    or the default port. Raises ServiceUnknownError where it is invalid.
+
+    place: origin of the URL, for the error message.
+    """
     bad = ServiceUnknownError(f"{place}: {url!r} is no URL (valid: http://host:port)")
     try:
         parts = urlsplit(url.strip())
@@ -103,7 +110,10 @@ def _checked_url(url: str, place: str) -> str:
 
 
 def _left_connection(state_directory: Path | None) -> Connection | None:
-    """What a service left in the state directory; an empty key where its key was not kept."""
+    """Read URL and key from the files of a service in the state directory; None where there are none.
+
+    The key is empty where none was saved.
+    """
     named = state_directory or os.environ.get("DLRM_STATE_DIRECTORY")
     here = Path.cwd()
     candidates = [Path(named)] if named else [above / STATE_DIRECTORY for above in (here, *here.parents)]

@@ -1,4 +1,4 @@
-"""What can go wrong between the client and the service."""
+"""Errors of the client: a request that the service refuses, and a service that does not answer."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -6,7 +6,7 @@ from dlrm.config import FieldError
 
 
 class Problem(BaseModel):
-    """A problem document (RFC 9457)."""
+    """Problem document (RFC 9457), the body of a failed request's response."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -18,16 +18,16 @@ class Problem(BaseModel):
 
     @property
     def slug(self) -> str:
-        """The last word of the type, such as `invalid-job`."""
+        """Last word of `type`, such as `invalid-job`; it identifies the kind of problem."""
         return self.type.rsplit(":", 1)[-1]
 
     def lines(self) -> list[str]:
-        """One line a fault, for people."""
+        """Return the faults as readable text, one line each."""
         return [str(error) for error in self.errors] or [self.detail or self.title or f"HTTP status {self.status}"]
 
 
 class ServiceError(Exception):
-    """The service has refused a request; `problem` says why."""
+    """Refusal or failure of a request by the service; `problem` has the reason."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -35,7 +35,7 @@ class ServiceError(Exception):
 
 
 class ServiceUnreachableError(Exception):
-    """Nothing at the service's address has answered."""
+    """Error raised where no service answers at its URL."""
 
     def __init__(self, url: str, cause: Exception) -> None:
         super().__init__(f"no answer from the service at {url} ({cause}); is `dlrm serve` running there?")

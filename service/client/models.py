@@ -1,4 +1,4 @@
-"""The service's answers. Fields that a newer service adds are ignored."""
+"""Models of the service's responses. Fields that a newer service adds are ignored."""
 
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar
@@ -17,11 +17,16 @@ class _Answer(BaseModel):
 
 
 class AttemptStart(_Answer):
-    """Where an attempt began to train: later steps, and later evaluations, of earlier attempts are void."""
+    """Point at which an attempt began to train.
+
+    It repeats everything after that point: metrics of earlier attempts with a larger step are void.
+    """
 
     attempt: int
     step: int
+    """Batches consumed before the attempt; training steps of earlier attempts after this one are void."""
     evaluated_step: int
+    """Step of the last evaluation that still counts; evaluations of earlier attempts after it are void."""
 
 
 class Page(_Answer, Generic[Item]):
@@ -32,11 +37,11 @@ class Page(_Answer, Generic[Item]):
 
 
 class Progress(_Answer):
-    """How far a job has come; null where it is not known yet."""
+    """Progress of a job; each field is None until it is known."""
 
     phase: str | None = None
     message: str | None = None
-    """What the phase does, such as how fast it prepares rows."""
+    """Details of the phase, such as the speed at which rows are prepared."""
     step: int | None = None
     num_steps: int | None = None
     done_fraction: float | None = None
@@ -45,11 +50,11 @@ class Progress(_Answer):
     samples_per_second: float | None = None
     eta_seconds: float | None = None
     noise_scale: float | None = None
-    """Samples."""
+    """Noise scale in samples."""
 
 
 class Job(_Answer):
-    """A job as the list shows it."""
+    """Job, as in the list of jobs."""
 
     id: str
     name: str
@@ -57,23 +62,23 @@ class Job(_Answer):
     priority: int = 0
     state: str
     reason: str | None = None
-    """Why it waits, or why it ended; a short word."""
+    """Reason why the job waits or has ended, as a short identifier."""
     message: str | None = None
-    """The same for people, such as the first failing rank's error."""
+    """The reason as readable text, such as the error of the first rank that failed."""
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
     restarts_at: datetime | None = None
-    """Not started again before; null while it waits for no restart."""
+    """Earliest time of the next restart; None while the job does not wait for one."""
     created_by: str | None = None
     num_attempts: int = 0
     world_size: int
     progress: Progress = Progress()
     metrics: dict[str, float | None] = {}
-    """Of the last evaluation; complete once the job has ended."""
+    """Metrics of the last evaluation; complete once the job has ended."""
     run_directory: str | None = None
     model_path: str | None = None
-    """The trained model; null until there is one."""
+    """Directory of the trained model; None until it exists."""
 
     @property
     def has_ended(self) -> bool:
@@ -81,7 +86,7 @@ class Job(_Answer):
 
 
 class DerivedNumber(_Answer):
-    """A number the service decided, with its reason."""
+    """Number that the service derived from the job document, with the reason."""
 
     name: str
     value: int | float
@@ -90,14 +95,14 @@ class DerivedNumber(_Answer):
 
 
 class JobDetails(Job):
-    """A job with its document, defaults filled in."""
+    """Job with its document, in which all defaults are filled in."""
 
     spec: dict[str, Any] = {}
     derived: list[DerivedNumber] = []
 
 
 class Event(_Answer):
-    """A change of state, or something a rank reported."""
+    """Event of a job: a change of state, or a report of a rank."""
 
     id: int | str
     time: datetime
@@ -114,7 +119,7 @@ class Event(_Answer):
 
 
 class Attempt(_Answer):
-    """One start of a job."""
+    """Attempt of a job: one start of its processes."""
 
     id: str
     number: int
@@ -125,16 +130,16 @@ class Attempt(_Answer):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     start_step: int | None = None
-    """Batches consumed before it; null until it trains."""
+    """Number of batches consumed before the attempt; None until it trains."""
     saved_step: int | None = None
-    """Of the newest checkpoint it has written, once it has ended; null where it wrote none."""
+    """Step of the newest checkpoint that the attempt wrote, known once it has ended; None where it wrote none."""
 
 
 class Checkpoint(_Answer):
-    """A complete checkpoint on the service's disk."""
+    """Complete checkpoint on the disk of the service."""
 
     step: int
-    """Batches consumed."""
+    """Number of batches consumed."""
     num_samples: int
     done_fraction: float
     time: datetime
@@ -144,7 +149,7 @@ class Checkpoint(_Answer):
 
 
 class StepMetric(StepReport):
-    """One training step, and the attempt it belongs to."""
+    """Metrics of one training step, with the number of its attempt."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -152,7 +157,7 @@ class StepMetric(StepReport):
 
 
 class EvaluationMetric(EvaluationReport):
-    """One evaluation, and the attempt it belongs to."""
+    """Metrics of one evaluation, with the number of its attempt."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -163,24 +168,27 @@ Metric = Annotated[StepMetric | EvaluationMetric, Field(discriminator="kind")]
 
 
 class MetricPage(Page[Metric]):
-    """One page of metrics. What `starts` makes void may stand on an earlier page."""
+    """One page of metrics, with the starts of all attempts of the job.
+
+    A start may make metrics of earlier pages void.
+    """
 
     starts: list[AttemptStart] = []
 
 
 class LogPart(_Answer):
-    """A part of one log file."""
+    """Part of one log file."""
 
     attempt: int | None = None
     rank: int | str
     text: str
     next_offset: int
     complete: bool
-    """The attempt has ended and all was read."""
+    """Whether the attempt has ended and the log was read to its end."""
 
 
 class Capacity(_Answer):
-    """What the machine of the service has, and what is free."""
+    """Cores and memory of the service's machine that jobs may use, in total and free."""
 
     num_cores: int
     num_cores_free: int
@@ -189,7 +197,7 @@ class Capacity(_Answer):
 
 
 class ApiKey(_Answer):
-    """An API key; `key` itself is shown once, when it is made."""
+    """API key; the secret `key` is present only in the response that creates it."""
 
     id: str
     name: str

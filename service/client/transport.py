@@ -1,4 +1,4 @@
-"""Requests over HTTP: the key, retries where they are safe, refusals as exceptions."""
+"""HTTP transport of the client: adds the API key, retries where that is safe, and raises refusals as exceptions."""
 
 import time
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ LONGEST_WAIT_SECONDS = 10.0
 
 
 class Transport:
-    """Sends requests to one service."""
+    """HTTP connection to one service."""
 
     def __init__(self, connection: Connection, timeout_seconds: float) -> None:
         self._url = connection.url
@@ -30,12 +30,18 @@ class Transport:
         self._http.close()
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> bytes:
-        """GET, tried again where the service does not answer."""
+        """Send a GET request, and return the response body. Retries where the service does not answer.
+
+        params: query parameters; those that are None are omitted.
+        """
         given = {name: value for name, value in (params or {}).items() if value is not None}
         return self._send("GET", path, is_repeatable=True, params=given)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, idempotency_key: str | None = None) -> bytes:
-        """POST; tried again only with an idempotency key, by which the service knows a repetition."""
+        """Send a POST request, and return the response body.
+
+        Retries only with an idempotency key, by which the service recognises a repeated request.
+        """
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return self._send("POST", path, is_repeatable=idempotency_key is not None, json=body, headers=headers)
 
@@ -48,7 +54,7 @@ class Transport:
             try:
                 response = self._http.request(method, path, **arguments)
             except httpx.TransportError as error:
-                # A connection that never came about has changed nothing, whatever the method.
+                # A request whose connection failed never reached the service: it may be repeated, whatever its method.
                 if not (is_repeatable or isinstance(error, httpx.ConnectError)):
                     raise ServiceUnreachableError(self._url, error) from error
             else:
@@ -74,7 +80,7 @@ def _asked_wait_seconds(response: httpx.Response) -> float | None:
 
 
 def _problem(response: httpx.Response) -> Problem:
-    """The problem document of a refusal; one made up from the status where something else has answered."""
+    """Parse the problem document of a refusal; make one from the status code where another program has answered."""
     try:
         return Problem.model_validate_json(response.content)
     except ValidationError:

@@ -1,1 +1,1 @@
-"""What happens without being asked for: starting jobs, watching them, ending them."""
+"""Control of jobs in the background: starting, watching and ending them."""

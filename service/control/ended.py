@@ -1,4 +1,4 @@
-"""Writes down how an attempt has ended, and what that makes of its job."""
+"""Record of the end of an attempt, and the resulting state of its job."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,9 +29,10 @@ class Ended:
     def attempt_ended(
         self, job: Job, attempt: Attempt, status: LaunchStatus, outcome: Outcome | None, last_log_line: str
     ) -> None:
-        """An attempt whose processes are gone.
+        """Record the end of an attempt whose processes are gone, and change the state of its job.
 
-        Raises StateChangedError where the job has changed since `job` was read.
+        outcome: as the launch process wrote it; None where it left none. last_log_line: for the message in that case.
+        Raises StateChangedError where the state of the job has changed since `job` was read.
         """
         saved_step = newest_step_saved_since(job, attempt.started_at)
         with self._database.write() as session:
@@ -57,7 +58,11 @@ class Ended:
             self._apply(jobs, current, attempts.of_job(job.id), found)
 
     def launch_failed(self, job_id: str, message: str) -> None:
-        """An attempt that could not be started: the job waits for another one, as often as it may restart."""
+        """Record an attempt that could not be started.
+
+        The job waits for the next attempt, or fails where it has no restarts left. Raises StateChangedError where the
+        job is no longer starting.
+        """
         with self._database.write() as session:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
             job = jobs.expect(job_id, JobState.STARTING)
@@ -74,13 +79,14 @@ class Ended:
         change = Change(found.job_state, found.reason, actor=ACTOR, message=found.message, attempt=number)
         if found.job_state is JobState.RECOVERING:
             if job.state == JobState.STARTING:
-                # It has run, for so short a time that nobody saw it.
+                # The attempt ran so briefly that no round saw it running.
                 jobs.change_state(job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=ACTOR, attempt=number))
             change = self._with_restart(change, job, attempts)
         jobs.change_state(job, change)
 
     def _with_restart(self, change: Change, job: Job, attempts: Sequence[Attempt]) -> Change:
-        """`change`, telling when the next attempt starts, and how many there are if none gets further."""
+        """Return `change` with the time of the next attempt, and with that time and the highest possible number of
+        attempts in its message."""
         delay_seconds = self._back_off.seconds_after(attempts)
         restarts_at = now() + timedelta(seconds=delay_seconds)
         num_left = num_restarts_left(attempts, job.spec["max_restarts"]) + (change.reason in UNCOUNTED)
@@ -90,5 +96,5 @@ class Ended:
 
 
 def _who_asked(job: Job, attempt: Attempt) -> str:
-    """Why the attempt was to end; the message of a job that is to end, or to pause, names who asked for it."""
+    """Return why the attempt was asked to end; where a user asked for it, the message names the user."""
     return job.message if job.state == JobState.CANCELLING else attempt.stop_message or job.message

@@ -1,4 +1,4 @@
-"""What the end of an attempt means for its job. Pure: from what was seen to what follows."""
+"""Decision about a job after the end of an attempt: a pure function of the observed facts."""
 
 import signal
 from dataclasses import dataclass
@@ -10,30 +10,30 @@ from service.jobs.states import AttemptState, JobState
 
 RETRIED = (
     {Reason(reason.value) for reason in EndReason if reason.is_retried}
-    # Stopped by somebody else, such as a machine that shuts down.
+    # Stopped from outside the service, such as by a shutdown of the machine.
     | {Reason.STOP_REQUESTED, Reason.LAUNCH_FAILED}
 )
-"""Reasons after which a new attempt may go better."""
+"""Reasons after which a new attempt may succeed."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of an attempt that has ended."""
+    """Facts known about an attempt that has ended."""
 
     job_state: JobState
     outcome: Outcome | None
     exit_code: int | None
-    """Null where the service was away when it ended."""
+    """Exit code of the launch process; None where it ended while the service was not running."""
     last_log_line: str
     stop_reason: Reason | None
-    """Why the service itself stopped or killed it; null where it did not."""
+    """Reason for which the service itself stopped or killed the attempt; None where it did not."""
     stop_message: str
     num_restarts_left: int
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How attempt and job go on."""
+    """New states of an attempt and its job, with the reason."""
 
     attempt_state: AttemptState
     job_state: JobState
@@ -42,7 +42,11 @@ class Ending:
 
 
 def ending(seen: Seen) -> Ending:
-    """A success counts whatever was asked meanwhile; then what a user asked for; then why it failed."""
+    """Decide the new states of an attempt and its job.
+
+    A success counts, whatever was requested meanwhile; otherwise the request of a user comes before the cause of a
+    failure.
+    """
     outcome = seen.outcome
     if outcome is not None and outcome.state == "succeeded":
         reason = Reason(outcome.reason.value)
@@ -55,14 +59,14 @@ def ending(seen: Seen) -> Ending:
         return Ending(attempt_state, JobState.PAUSED, Reason.USER_PAUSED, seen.stop_message)
     reason, message = _cause(seen)
     if reason in UNCOUNTED or (reason in RETRIED and seen.num_restarts_left > 0):
-        # One that was to pause goes on when it is told to.
+        # A job that was to pause continues only when a user resumes it.
         goes_on = JobState.PAUSED if seen.job_state is JobState.PAUSING else JobState.RECOVERING
         return Ending(attempt_state, goes_on, reason, message)
     return Ending(attempt_state, JobState.FAILED, reason, message)
 
 
 def _is_paused(seen: Seen) -> bool:
-    """Whether it ended as it was asked to, or was killed because it took too long."""
+    """Whether the attempt ended because of a pause: by itself as requested, or killed after the grace period."""
     if seen.job_state is not JobState.PAUSING or seen.stop_reason not in (None, Reason.USER_PAUSED):
         return False
     return seen.outcome.state == "stopped" if seen.outcome else seen.stop_reason is Reason.USER_PAUSED

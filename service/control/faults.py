@@ -1,4 +1,4 @@
-"""What goes wrong in the rounds of the control loop: told in full once, then in a line, until it is over."""
+"""Errors in the rounds of the control loop: logged in full once, then in one line until they stop."""
 
 from dataclasses import dataclass, field
 
@@ -13,19 +13,19 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Faults:
-    """The faults of the round that runs, and of the one before it."""
+    """Errors of the current round and of the round before."""
 
     telemetry: Telemetry
     failing: str | None = None
-    """Why the last round failed as a whole; null where it did not."""
+    """Error that made the last round fail as a whole; None where it did not fail."""
     _known: set[str] = field(default_factory=set[str], init=False)
     _seen: set[str] = field(default_factory=set[str], init=False)
     _first: str | None = field(default=None, init=False)
 
     def note(self, event: str, error: Exception, *, concerns_all: bool = False, **details: str) -> None:
-        """Log what was caught; belongs in its `except` block.
+        """Log a caught exception; call it inside the `except` block.
 
-        concerns_all: whether more than one job is held up; so it is wherever storage or database is at fault.
+        concerns_all: whether the error holds up more than one job. Errors of the storage or the database always do.
         """
         self.telemetry.num_errors.inc()
         text = _in_a_line(error)
@@ -38,12 +38,12 @@ class Faults:
             self._first = text
 
     def end_round(self) -> None:
-        """What did not show in this round is over, and would be new if it came back."""
+        """End the current round. An error that did not occur in it is logged in full if it comes back."""
         self._known, self._seen = self._seen, set()
         self.failing, self._first = self._first, None
 
 
 def _in_a_line(error: Exception) -> str:
-    """Without what differs each time, such as the statement and the values that come with a database error."""
+    """Return the error as one line, without parts that differ each time, such as the statement of a database error."""
     lines = str(error.orig if isinstance(error, DBAPIError) else error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,16 +1,16 @@
-"""Before when a job does not start again, and after when it is given up."""
+"""Time limits of a job: the back-off before a restart, and the deadline."""
 
 from service.jobs.models import Job
 from service.times import now
 
 
 def has_to_wait(job: Job) -> bool:
-    """Whether its back-off is not over yet."""
+    """Whether the back-off of `job` is not over yet."""
     return job.restarts_at is not None and now() < job.restarts_at
 
 
 def is_late(job: Job) -> bool:
-    """Whether its `deadline_seconds`, counted from its first start, are over."""
+    """Whether more than `deadline_seconds` have passed since the first start of `job`."""
     deadline_seconds = job.spec["deadline_seconds"]
     if deadline_seconds is None or job.started_at is None:
         return False

@@ -1,4 +1,4 @@
-"""The one background thread: looks at everything every few seconds, and at once when told to."""
+"""Background thread of the service: looks after all jobs every few seconds, and at once after a wake-up."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class WakeUp:
-    """Ends the loop's pause early."""
+    """Signal that ends the pause of the control loop early."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -29,7 +29,10 @@ class WakeUp:
 
 @dataclass
 class ControlLoop:
-    """Reconciles every job, then schedules. An error in one job is logged and does not stop the others."""
+    """Loop that reconciles every job and then starts waiting jobs.
+
+    An error in one job is logged and does not affect the other jobs.
+    """
 
     reconciler: Reconciler
     scheduler: Scheduler
@@ -49,14 +52,14 @@ class ControlLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when the loop has come to rest; jobs go on running."""
+        """Stop the loop and return when its thread has ended; jobs continue to run."""
         self._is_stopping.set()
         self.wake_up()
         if self._thread is not None:
             self._thread.join()
 
     def run_once(self) -> None:
-        """One look at everything."""
+        """Make one round: reconcile every job, then schedule."""
         jobs = self._guarded("look for jobs", self.reconciler.watched, concerns_all=True) or []
         for job in jobs:
             self._guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
@@ -73,6 +76,6 @@ class ControlLoop:
         try:
             return work()
         except Exception as error:
-            # Whatever it was, the next round tries again, and the other jobs need theirs.
+            # Catches everything: the next round tries again, and this round must go on with the other jobs.
             self.faults.note("control_failed", error, concerns_all=concerns_all, what=what)
             return None

@@ -1,4 +1,4 @@
-"""Compares the job table with what runs, and repairs: nothing is believed that was not looked at."""
+"""Reconciliation of the job table with the processes: each round observes what runs instead of relying on records."""
 
 import structlog
 
@@ -30,7 +30,7 @@ class Reconciler:
         ended: Ended,
         grace_period_seconds: float,
     ) -> None:
-        """grace_period_seconds: between asking a job to stop and killing it."""
+        """Wait `grace_period_seconds` between asking an attempt to stop and killing it."""
         self._database = database
         self._launcher = launcher
         self._starter = starter
@@ -39,19 +39,19 @@ class Reconciler:
         self._tail = SpoolTail(database)
 
     def watched(self) -> list[Job]:
-        """Jobs that have something to be looked at."""
+        """List the jobs that need reconciliation."""
         with self._database.read() as session:
             return JobRepository(session).in_states(WATCHED)
 
     def reconcile(self, job: Job) -> None:
-        """Bring one job further, as far as what runs allows."""
+        """Update one job from the state of its processes, and stop or restart its attempt where needed."""
         if job.state == JobState.RECOVERING:
             self._wait_to_restart(job)
             return
         with self._database.read() as session:
             attempt = AttemptRepository(session).numbered(job.id, job.num_attempts)
         if attempt is None or attempt.finished_at is not None:
-            # Cancelled between two attempts.
+            # The job was cancelled between two attempts.
             self._change(job, Change(JobState.CANCELLED, Reason.USER_CANCELLED, actor=ACTOR, message=job.message))
             return
         launch = launch_of(job, attempt)
@@ -75,7 +75,7 @@ class Reconciler:
             )
 
     def _start_again(self, job: Job, attempt: Attempt) -> None:
-        """The service ended between the row and the process."""
+        """Start the process of an attempt that has a row only: the service ended before it started the process."""
         try:
             self._starter.launch(job, attempt)
         except StateChangedError:
@@ -106,20 +106,20 @@ class Reconciler:
             self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
 
     def _stop(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:
-        # The signal first: a note without a signal would wait out the whole grace period.
+        # Signal before the note: an attempt with a note but no signal would run until the grace period is over.
         self._launcher.stop(launch)
         self._note_stop(attempt, reason, message)
 
     def _see_to_the_end(self, attempt: Attempt, launch: Launch) -> None:
-        """Kill what was to be killed, or has used up its grace period."""
+        """Kill an attempt that was stopped because of its memory, or whose grace period is over."""
         asked_at = attempt.stop_requested_at
         is_over = asked_at is not None and (now() - asked_at).total_seconds() >= self._grace_period_seconds
         if attempt.stop_reason == Reason.OUT_OF_MEMORY or is_over:
             self._launcher.kill(launch)
 
     def _gone(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
-        # Ranks may outlive their launch process, and write until they are gone: into the directory that the next
-        # attempt would work in.
+        # Ranks may outlive their launch process and write until they are gone, also to the run directory in which the
+        # next attempt would work.
         if not self._launcher.kill(launch):
             log.warning("attempt_does_not_end", job=job.id, attempt=attempt.number)
             return
@@ -131,7 +131,7 @@ class Reconciler:
         except StateChangedError as error:
             log.info("job_changed_meanwhile", job=job.id, reason=str(error))
             return
-        # Last: the launcher's exit code is asked for again where the database could not take it.
+        # Last, because the next round needs the launcher's exit code again where the database write has failed.
         self._launcher.delete(launch)
         self._tail.forget(attempt)
         log.info("attempt_ended", job=job.id, attempt=attempt.number, exit_code=status.exit_code)
@@ -141,7 +141,7 @@ class Reconciler:
             AttemptRepository(session).set_stop(attempt.id, reason, message, now())
 
     def _change(self, job: Job, change: Change) -> None:
-        """Change the state of `job` unless it is another by now; then the next look sees that one."""
+        """Change the state of `job`, unless it has changed since `job` was read; the next round sees the new state."""
         try:
             with self._database.write() as session:
                 jobs = JobRepository(session)

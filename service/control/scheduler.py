@@ -1,4 +1,4 @@
-"""Starts waiting jobs, in strict order: nobody overtakes, so nobody starves."""
+"""Start of waiting jobs in strict order: no job overtakes another, so that none starves."""
 
 import structlog
 
@@ -29,7 +29,7 @@ class Scheduler:
         self._faults = faults
 
     def run_once(self) -> None:
-        """Start every job whose turn it is and for which there is room; tell the others why they wait."""
+        """Start every job whose turn it is and for which resources are free; record why the others wait."""
         with self._database.read() as session:
             queue = JobRepository(session).queue()
         is_blocked = False
@@ -37,15 +37,15 @@ class Scheduler:
             try:
                 is_blocked = self._consider(job, is_blocked) or is_blocked
             except Exception as error:
-                # Whatever it was, the jobs behind this one need their turn.
+                # Catches everything: the jobs after this one must still be considered.
                 self._faults.note("schedule_failed", error, job=job.id)
 
     def _consider(self, job: Job, is_blocked: bool) -> bool:
-        """Start `job`, give it up, or tell why it waits; whether it waits."""
+        """Start `job`, fail it, or record why it waits. Return whether it blocks the jobs after it."""
         if self._is_hopeless(job):
             return False
         if has_to_wait(job):
-            # It asks for nothing yet, so that nobody waits behind it.
+            # During its back-off a job needs no resources yet, so that it does not block the jobs after it.
             self._explain(job, Reason.RESTARTING, job.message)
             return False
         lack = BEHIND_OTHERS if is_blocked else self._lack(job)
@@ -56,7 +56,7 @@ class Scheduler:
         return True
 
     def _is_hopeless(self, job: Job) -> bool:
-        """Whether the job is given up: too large by now, or its time is over."""
+        """Whether the job has failed now: it no longer fits the machine, or its deadline has passed."""
         errors = misfits(_demand(job), self._launcher.capacity())
         if errors:
             self._fail(job, Reason.CANNOT_FIT, "; ".join(str(error) for error in errors))
@@ -93,7 +93,7 @@ class Scheduler:
             self._ended.launch_failed(job.id, str(error))
 
     def _lack(self, job: Job) -> tuple[Reason, str] | None:
-        """What is missing to start `job`, and in words; None where nothing is."""
+        """Return the first resource that `job` lacks, as a reason and a message; None where it can start."""
         free = free_capacity(self._database, self._launcher.capacity())
         return lack_of(_demand(job), free)
 

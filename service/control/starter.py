@@ -1,4 +1,4 @@
-"""Starts one attempt: the row first, then the files, then the process, so that each can be done again."""
+"""Start of one attempt: first its row, then its files, then its process, so that each step can be repeated."""
 
 import json
 from pathlib import Path
@@ -20,13 +20,13 @@ from service.times import now
 
 class Starter:
     def __init__(self, database: Database, launcher: Launcher, service_url: str) -> None:
-        """service_url: where the ranks' reports are pushed to."""
+        """Have ranks push their reports to the service at `service_url`."""
         self._database = database
         self._launcher = launcher
         self._url = service_url
 
     def begin(self, job: Job) -> Attempt:
-        """Make the next attempt of a waiting job. Raises StateChangedError where it waits no longer."""
+        """Create the next attempt of a waiting job. Raises StateChangedError where the job no longer waits."""
         with self._database.write() as session:
             jobs = JobRepository(session)
             number = job.num_attempts + 1
@@ -49,9 +49,9 @@ class Starter:
         return attempt
 
     def launch(self, job: Job, attempt: Attempt) -> None:
-        """Write what the attempt needs and start it; harmless where it runs already.
+        """Write the files of an attempt and start its process; harmless where it runs already.
 
-        Raises LaunchError, and StateChangedError where the job is no longer to be started.
+        Raises LaunchError where either fails, and StateChangedError where the job is no longer starting.
         """
         token = new_secret()
         with self._database.write() as session:
@@ -68,7 +68,7 @@ class Starter:
         directory = launch.run_directory.attempt(launch.attempt)
         directory.create()
         if not launch.run_directory.spec.exists():
-            # Every attempt reads what the first one read, also where a service of another version starts it.
+            # Every attempt reads the same document as the first one, even if another version of the service starts it.
             spec = ResolvedJob.model_validate_json(json.dumps(job.resolved))
             write_atomically(launch.run_directory.spec, spec.model_dump_json(indent=1))
         target = {"url": f"{self._url}/v1/ingest/{attempt.id}", "token": token}

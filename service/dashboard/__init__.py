@@ -1,1 +1,1 @@
-"""The pages for a browser: shells that fetch the REST API themselves, with the session's cookie."""
+"""Pages for a browser, without data of their own: their scripts use the REST API with the session cookie."""

@@ -1,4 +1,4 @@
-"""The HTML pages. They hold no data: scripts of ours fetch it from the REST API, so a page needs no sign-in."""
+"""Endpoints of the HTML pages. Pages need no sign-in: they hold no data, which their scripts get from the REST API."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from dlrm.record import PART_WORDS
 
 HERE = Path(__file__).parent
 static_directory = HERE / "static"
-"""Scripts and styles; served under /static."""
+"""Directory of scripts and styles, served under /static."""
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -24,10 +24,10 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Nothing from elsewhere, nothing inline."""
+"""Content security policy: only files of this service, and no inline scripts or styles."""
 
 _templates = Jinja2Templates(directory=HERE / "templates")
-# What scripts get is in its own order, such as the parts of a step; Jinja would sort it.
+# Keeps the order of keys in JSON for scripts, such as the parts of a step; Jinja would sort them.
 _templates.env.policies["json.dumps_kwargs"] = {"sort_keys": False}
 
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
@@ -35,19 +35,19 @@ router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
 @router.get("/")
 def jobs_page(request: Request) -> Response:
-    """All jobs."""
+    """Return the page of all jobs."""
     return _page(request, "jobs.html")
 
 
 @router.get("/jobs/{job_id}")
 def job_page(request: Request, job_id: str) -> Response:
-    """One job; its script says so where there is no such job."""
+    """Return the page of one job; its script shows an error where there is no such job."""
     return _page(request, "job.html", job_id=job_id, part_words=PART_WORDS)
 
 
 @router.get("/signin")
 def signin_page(request: Request) -> Response:
-    """Where the sign-in link leads."""
+    """Return the page that the sign-in link opens."""
     return _page(request, "signin.html")
 
 

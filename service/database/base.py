@@ -1,4 +1,4 @@
-"""What every table shares."""
+"""Base class and column types of all tables."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,11 +15,11 @@ NAMING = {
 }
 
 SerialId = BigInteger().with_variant(Integer, "sqlite")
-"""A number the database counts up itself; SQLite does so for INTEGER alone."""
+"""Type of a number that the database increments itself, which SQLite does only for INTEGER."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time in UTC, also where the database keeps no time zone."""
+    """Column type of a time in UTC, also where the database stores no time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

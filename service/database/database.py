@@ -1,4 +1,4 @@
-"""Short transactions, one kind for reading and one for writing."""
+"""Database access in short transactions, one kind for reading and one for writing."""
 
 import sqlite3
 import time
@@ -18,7 +18,7 @@ SQLITE_BEGIN = "sqlite_begin"
 class Database:
     """The service's database: SQLite in a file, or PostgreSQL.
 
-    What a session has loaded stays readable after its transaction.
+    Objects that a session has loaded stay readable after its transaction.
     """
 
     def __init__(self, url: str) -> None:
@@ -27,13 +27,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Generator[Session]:
-        """A transaction that changes nothing."""
+        """Open a session that only reads."""
         with Session(self.engine, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def write(self) -> Generator[Session]:
-        """A transaction: committed at the end of the block, undone where the block raises."""
+        """Open a session in a transaction. Commit it at the end of the block, or roll it back if the block raises."""
         with Session(self._writing, expire_on_commit=False) as session, session.begin():
             yield session
 
@@ -61,7 +61,10 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
 
 
 def _use_write_ahead_log(cursor: sqlite3.Cursor) -> None:
-    """Once and for all connections; two that do so at once are not made to wait for each other by the busy timeout."""
+    """Switch the database file to write-ahead logging; all later connections use it too.
+
+    SQLite's busy timeout does not apply where two connections switch at once, so this waits and tries again.
+    """
     deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
@@ -74,6 +77,6 @@ def _use_write_ahead_log(cursor: sqlite3.Cursor) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes the lock when it begins: one that only reads first and finds the lock taken later
-    # fails at once, whatever the busy timeout.
+    # A writer takes the lock when it begins: one that reads first and then finds the lock taken fails at once, whatever
+    # the busy timeout.
     connection.exec_driver_sql(connection.get_execution_options().get(SQLITE_BEGIN, "BEGIN"))

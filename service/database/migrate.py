@@ -1,4 +1,4 @@
-"""Brings the tables to the version of this program."""
+"""Migration of the tables to the version of this program."""
 
 from alembic import command
 from alembic.config import Config
@@ -7,11 +7,14 @@ from sqlalchemy import Connection, text
 from service.database.database import Database
 
 ADVISORY_LOCK = 0x646C726D
-"""Of this program's migrations, on PostgreSQL."""
+"""Key of the PostgreSQL lock that this program's migrations hold."""
 
 
 def migrate(database: Database) -> None:
-    """Run what is missing, in one transaction; of two services starting at once the second waits and finds it done."""
+    """Run the missing migrations in one transaction.
+
+    If two services start at once, the second one waits and finds nothing left to do.
+    """
     with database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE").begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})

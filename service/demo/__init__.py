@@ -1,1 +1,1 @@
-"""`make demo`: from nothing to a trained model through a service of its own, with figures at the end."""
+"""`make demo`: starts a service of its own, trains a model through it, and prints the results."""

@@ -1,4 +1,4 @@
-"""`python -m service.demo [--data FILE]`."""
+"""Command line of the demo: `python -m service.demo [--data FILE]`."""
 
 import argparse
 import signal
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(console: Console, document: dict[str, Any], state_directory: Path, data_root: Path | None) -> int:
     num_workers = document["resources"]["workers_per_node"]
     settings = {
-        # A machine with fewer cores trains too, only slower.
+        # With fewer cores than workers the job would be refused; it can train all the same, only more slowly.
         "DLRM_NUM_CORES": str(max(num_workers, num_cores())),
         "DLRM_GRACE_PERIOD_SECONDS": str(GRACE_PERIOD_SECONDS),
     }
@@ -84,8 +84,8 @@ def _report(console: Console, client: Client, job: JobDetails, state_directory: 
 
 
 def _cancel(client: Client, job_id: str) -> None:
-    """Stop the job and wait for its processes to be gone; the service, stopped first, would leave them running."""
-    # A second Ctrl-C must not leave half of it.
+    """Cancel the job, and wait until its processes have ended: a service that is stopped first leaves them running."""
+    # A second Ctrl-C must not interrupt the cleanup.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
     if not client.job(job_id).has_ended:

@@ -1,4 +1,4 @@
-"""The demo's job: the synthetic log of `examples/demo.toml`, or the rows of a Criteo TSV, plain or gzip."""
+"""Job document of the demo, on the synthetic data of `examples/demo.toml` or on a Criteo TSV file, plain or gzip."""
 
 import glob
 import gzip
@@ -16,11 +16,11 @@ SMALLEST_BATCH = 64
 EVAL_FRACTION = 0.1
 READ_BYTES = 2**24
 GZIP = b"\x1f\x8b"
-"""The first bytes of a file that gzip has compressed."""
+"""Magic number: the first bytes of a gzip file."""
 
 
 def synthetic_job(num_rows: int | None = None) -> dict[str, Any]:
-    """The document of `examples/demo.toml`, on another number of rows where that is given."""
+    """Load the document of `examples/demo.toml`, and replace its number of rows where `num_rows` is given."""
     document = tomllib.loads(DOCUMENT.read_text())
     if num_rows is not None:
         document["data"]["synthetic"]["num_rows"] = num_rows
@@ -29,7 +29,10 @@ def synthetic_job(num_rows: int | None = None) -> dict[str, Any]:
 
 
 def criteo_job(path: Path) -> dict[str, Any]:
-    """The same model on the rows of `path`. Raises BadInputError."""
+    """Make the document of a job that trains the demo's model on the rows of the Criteo TSV file `path`.
+
+    Raises BadInputError where the file cannot be read or has too few rows.
+    """
     try:
         num_rows = _count_lines(path)
     except (OSError, EOFError, zlib.error) as error:
@@ -45,7 +48,11 @@ def criteo_job(path: Path) -> dict[str, Any]:
 
 
 def _fit_batch(document: dict[str, Any], num_rows: int) -> None:
-    """Choose the largest batch with enough steps in one pass; a second pass over few rows learns them by heart."""
+    """Set batch size and epochs: the largest batch that gives MIN_STEPS steps in one epoch.
+
+    One epoch is preferred because further epochs over few rows overfit; only where the smallest batch gives too few
+    steps are there more.
+    """
     num_train_rows = int(num_rows * (1 - document["data"]["eval_fraction"]))
     batch = LARGEST_BATCH
     while batch > SMALLEST_BATCH and num_train_rows < batch * MIN_STEPS:

@@ -1,4 +1,4 @@
-"""What the demo says at its end, and whether the model is good enough."""
+"""Report at the end of the demo, and the check that the model is good enough."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from service.cli.words import figure
 from service.client import Client, JobDetails
 
 MIN_SHARE_OF_BEST = 0.8
-"""Of what the best possible AUC has above 0.5."""
+"""Smallest (AUC - 0.5) of a good model, as a share of (best possible AUC - 0.5)."""
 LAST_LINES = 25
 
 
 def print_result(console: Console, client: Client, job: JobDetails, state_directory: Path) -> None:
-    """Print the closing table, and what the run has learned of its batch."""
+    """Print the table of results, and the advice on the batch size."""
     metrics = job.metrics
     best, constant = metrics.get("best_possible_auc"), metrics.get("constant_log_loss")
     table = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
@@ -45,7 +45,11 @@ def print_result(console: Console, client: Client, job: JobDetails, state_direct
 
 
 def verdict(job: JobDetails) -> str | None:
-    """Why the demo has failed; None where the job SUCCEEDED with a model that has learned."""
+    """Explain why the demo has failed; return None where the job SUCCEEDED and its model is good enough.
+
+    Where the best possible AUC is known, the model's AUC must come close to it (MIN_SHARE_OF_BEST); otherwise its
+    log-loss must be below that of a constant predictor.
+    """
     if job.state != "SUCCEEDED":
         return f"the job ended as {job.state}: {job.reason or 'no reason'} {job.message or ''}".rstrip()
     auc, best = job.metrics.get("auc"), job.metrics.get("best_possible_auc")

@@ -1,4 +1,4 @@
-"""A service of one's own: started, used, stopped."""
+"""A service of the demo's own: started for the demo and stopped after it."""
 
 import os
 import subprocess
@@ -20,9 +20,10 @@ LAST_LINES = 15
 
 @contextmanager
 def running_service(state_directory: Path, settings: Mapping[str, str]) -> Generator[Client]:
-    """A service on loopback at a free port; nobody else's is touched.
+    """Start a service on loopback at a free port, yield a client of it, and stop it at the end.
 
-    settings: environment variables. Raises CommandError where it does not start.
+    Other services on the machine are not touched. settings: additional environment variables of the service. Raises
+    CommandError where the service does not start.
     """
     state_directory.mkdir(parents=True, exist_ok=True)
     ready, log = ready_file_in(state_directory), state_directory / "service.log"
@@ -31,7 +32,7 @@ def running_service(state_directory: Path, settings: Mapping[str, str]) -> Gener
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
     environment = {**os.environ, "DLRM_STATE_DIRECTORY": str(state_directory), **settings}
     with log.open("ab") as output:
-        # Its own session: an interrupt at the terminal reaches us alone, and we stop it in order.
+        # In a session of its own: Ctrl-C at the terminal reaches only this process, which then stops the service.
         process = subprocess.Popen(
             command, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
         )

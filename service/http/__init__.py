@@ -1,1 +1,1 @@
-"""HTTP: problem documents, request bodies, pages of lists, timing, health."""
+"""HTTP layer shared by all endpoints: problem documents, request bodies, pagination, request timing, health."""

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics: for machines, without a key; they tell counts and nothing else."""
+"""Endpoints for monitoring, /healthz, /readyz and /metrics. They need no API key, so they expose only counts."""
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
@@ -18,13 +18,13 @@ class Health(BaseModel):
 
 @router.get("/healthz")
 def is_alive() -> Health:
-    """The process answers."""
+    """Answer 200 as long as the process runs."""
     return Health()
 
 
 @router.get("/readyz")
 def is_ready(services: Current) -> Health:
-    """The database answers, and the control loop runs and gets somewhere."""
+    """Answer 200 where the database answers and the control loop runs without failing; 503 otherwise."""
     try:
         with services.database.read() as session:
             session.execute(text("SELECT 1"))
@@ -39,7 +39,7 @@ def is_ready(services: Current) -> Health:
 
 @router.get("/metrics", response_class=Response)
 def get_figures(services: Current) -> Response:
-    """Figures for Prometheus."""
+    """Return the metrics of the service in the text format of Prometheus."""
     free = free_capacity(services.database, services.launcher.capacity())
     services.telemetry.num_cores_free.set(free.num_cores)
     services.telemetry.memory_bytes_free.set(free.memory_bytes)

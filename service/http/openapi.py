@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's own, with the job document and the problem documents in it."""
+"""OpenAPI document of the service: FastAPI's own, extended by the schemas of job and problem documents."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def document_openapi(app: FastAPI) -> None:
-    """Give `app` its document, made once when it is first asked for."""
+    """Replace the OpenAPI document of `app` by the extended one, which is built once, on the first request for it."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -1,4 +1,4 @@
-"""Lists in pages, by keyset cursors: a page stays where it is however many rows are added."""
+"""Pagination of lists by keyset cursors, so that rows added meanwhile do not shift the pages."""
 
 from typing import Annotated, Generic, TypeVar
 
@@ -14,7 +14,7 @@ MAX_SERIAL = 2**63 - 1
 
 
 class Page(BaseModel, Generic[Item]):
-    """Some rows of a list; `next_cursor` asks for those behind them, null where there are none."""
+    """Page of a list; `next_cursor` requests the next page, and is null on the last one."""
 
     items: list[Item]
     next_cursor: str | None = None
@@ -24,7 +24,10 @@ Cursor = Annotated[str | None, Query(max_length=64, description="`next_cursor` o
 
 
 def serial_cursor(cursor: str | None) -> int:
-    """The row number a cursor stands for; 0, before all rows, for none. Raises ProblemError."""
+    """Parse a cursor into the row number that it stands for; 0, before all rows, where it is None.
+
+    Raises ProblemError (422) where it is invalid.
+    """
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdigit()) or int(cursor) > MAX_SERIAL:
@@ -33,7 +36,7 @@ def serial_cursor(cursor: str | None) -> int:
 
 
 def job_cursor(cursor: str | None) -> str | None:
-    """The job id a cursor stands for. Raises ProblemError."""
+    """Validate a cursor, which is the id of a job, and return it. Raises ProblemError (422) where it is invalid."""
     if cursor is not None and not is_id(cursor, "job"):
         raise _no_cursor(cursor)
     return cursor

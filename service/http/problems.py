@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): what every failed request answers."""
+"""Problem documents (RFC 9457), the response body of every failed request."""
 
 import reprlib
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 class FieldProblem(BaseModel):
-    """One field at fault."""
+    """Invalid field of a request, with what would be valid."""
 
     field: str
     message: str
@@ -33,7 +33,7 @@ class FieldProblem(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """What a failed request answers."""
+    """Response body of a failed request."""
 
     type: str
     title: str
@@ -43,7 +43,7 @@ class ProblemDocument(BaseModel):
 
 
 class ProblemError(Exception):
-    """A request that cannot be done, and why."""
+    """Failure of a request, with its problem document."""
 
     def __init__(
         self,
@@ -56,7 +56,11 @@ class ProblemError(Exception):
         headers: dict[str, str] | None = None,
         extensions: dict[str, Any] | None = None,
     ) -> None:
-        """slug: the stable word at the end of `type`. extensions: members of the document beyond the usual."""
+        """Initialise the problem document.
+
+        slug: stable identifier of the kind of problem, at the end of `type`. status: HTTP status code. extensions:
+        additional members of the document.
+        """
         super().__init__(detail)
         self.status = status
         self.headers = headers
@@ -86,7 +90,7 @@ def not_found(what: str, name: str) -> ProblemError:
 
 
 def unreadable_json(cause: BaseException) -> ProblemError:
-    """A body whose JSON the parser gives up on with `cause`."""
+    """Return the problem of a body that cannot be parsed as JSON. cause: exception of the parser."""
     match cause:
         case UnicodeDecodeError():
             detail = f"the body is not UTF-8: byte {cause.start} ({cause.reason})"
@@ -114,7 +118,7 @@ def forbidden(detail: str) -> ProblemError:
 def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
     """Answer every error of `app` with a problem document.
 
-    state_directory: named where there is no room left in it.
+    state_directory: directory that the answer names where its disk is full.
     """
     on_storage_error = partial(_on_storage_error, state_directory=state_directory)
     app.add_exception_handler(ProblemError, _on_problem)
@@ -144,13 +148,13 @@ def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
 
 
 def _field_error(item: dict[str, Any]) -> FieldError:
-    """One of FastAPI's errors; a field is named as in the request: without the word for the body."""
+    """Convert one of FastAPI's validation errors. Its field is named as in the request, without the leading "body"."""
     source, *names = [str(part) for part in item["loc"]]
-    # A parameter that is given more than once has one name, whichever of its values is at fault.
+    # A query parameter that may be repeated has one name, whichever of its values is invalid.
     field = ".".join(names[:1] if source == "query" else names) or source
     valid = str(item.get("ctx", {}).get("expected", ""))
     if valid:
-        # pydantic's message would list them once more.
+        # Not pydantic's message: it would list the valid values a second time.
         return FieldError(field, f"{reprlib.repr(item['input'])} is none of the valid values", valid)
     return FieldError(field, item["msg"])
 
@@ -169,7 +173,7 @@ def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
 
 
 def _methods_of_path(request: Request) -> str:
-    """Of all routes of the path; the framework names those of the first one alone."""
+    """List the methods of all routes of the path, separated by commas; the framework names only the first route's."""
     routes = [route for route in cast("FastAPI", request.app).routes if not isinstance(route, Mount)]
 
     def is_allowed(method: str) -> bool:
@@ -182,7 +186,7 @@ def _methods_of_path(request: Request) -> str:
 def _on_storage_error(request: Request, error: Exception, *, state_directory: Path) -> JSONResponse:
     if not is_storage_full(error):
         raise error
-    # One line: it comes with every request until there is room.
+    # A single line without a traceback: every request fails like this until there is room.
     log.error("storage_full", method=request.method, path=request.url.path, error=str(getattr(error, "orig", error)))
     return ProblemError("storage-full", 507, "The service's storage is full", storage_full(state_directory)).response()
 

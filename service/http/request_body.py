@@ -1,16 +1,19 @@
-"""What a request body may be, checked before anything reads it: JSON, and not too large."""
+"""Checks of a request body before an endpoint reads it: it must be JSON, and not too large."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.problems import ProblemError
 
 MAX_INGEST_BYTES = 16 * 2**20
-"""Reports come in batches of a thousand lines."""
+"""Largest request body of the ingest endpoints, in bytes: workers send reports in batches of 1,000 lines."""
 INGEST_PREFIX = "/v1/ingest/"
 
 
 class BodyGuard:
-    """ASGI middleware. Refuses a body that is not JSON (415) or too large (413), also where its length is not told."""
+    """ASGI middleware that refuses a body that is not JSON (415) or too large (413).
+
+    The size limit also holds for a request without Content-Length.
+    """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
@@ -59,7 +62,7 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that hands out `body` once, and then whatever comes after it."""
+    """Return a `receive` that yields `body` once, and afterwards the messages of the original `receive`."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

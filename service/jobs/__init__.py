@@ -1,1 +1,1 @@
-"""Jobs: what was asked for, in which state it is, and all that happened to it."""
+"""Jobs: their documents, states, attempts and events."""

@@ -1,4 +1,4 @@
-"""All SQL about attempts."""
+"""SQL statements on attempts."""
 
 from datetime import datetime
 
@@ -40,7 +40,7 @@ class AttemptRepository:
         )
 
     def set_stop(self, attempt_id: str, reason: Reason, message: str, requested_at: datetime) -> None:
-        """Note why the service ends this attempt; the first reason stands."""
+        """Record why the service stops this attempt; a reason that is already recorded stays."""
         self._session.execute(
             update(Attempt)
             .where(Attempt.id == attempt_id, Attempt.stop_reason.is_(None))
@@ -48,7 +48,7 @@ class AttemptRepository:
         )
 
     def set_start(self, attempt_id: str, step: int, evaluated_step: int) -> None:
-        """Note where an attempt begins to train."""
+        """Record the step at which an attempt begins to train, and the step of the last evaluation that counts then."""
         self._session.execute(
             update(Attempt).where(Attempt.id == attempt_id).values(start_step=step, evaluated_step=evaluated_step)
         )

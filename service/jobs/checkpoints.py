@@ -1,4 +1,4 @@
-"""The checkpoints of a job, as they lie in its run directory."""
+"""Checkpoints of a job, as found in its run directory."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,27 +10,27 @@ from service.jobs.models import Job
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that is complete; its files are as unseen as whoever goes on from it finds them."""
+    """A complete checkpoint. Its files are not compared with their checksums; an attempt that resumes from it does."""
 
     path: Path
     manifest: CheckpointManifest
     time: datetime
-    """When it was complete."""
+    """Time of completion."""
 
 
 def checkpoints_of(job: Job) -> list[Checkpoint]:
-    """The newest first; none where nothing was saved yet."""
+    """List the complete checkpoints of a job, newest first."""
     found: list[Checkpoint] = []
     for directory in checkpoints_in(RunDirectory(Path(job.run_directory)).checkpoints):
         try:
             manifest = directory.manifest()
             found.append(Checkpoint(directory.path, manifest, datetime.fromtimestamp(manifest.time, UTC)))
         except (CheckpointFaultError, OverflowError, ValueError, OSError):
-            # Being written, left by a crash, or no checkpoint of ours.
+            # Still being written, left by a crash, or not a checkpoint of this program.
             continue
     return found
 
 
 def newest_step_saved_since(job: Job, time: datetime) -> int | None:
-    """Step of the newest checkpoint that was completed after `time`; None where none was."""
+    """Return the step of the newest checkpoint completed at or after `time`; None where there is none."""
     return next((found.manifest.step for found in checkpoints_of(job) if found.time >= time), None)

@@ -1,4 +1,4 @@
-"""What a job occupies, and whether a machine can ever offer it."""
+"""Resources that a job needs, and the check whether a machine has them."""
 
 from dlrm.config import FieldError, JobSpec
 from service.jobs.reasons import Reason
@@ -7,7 +7,7 @@ from service.sizes import at_most_in_giga, base_of_size, in_giga
 
 
 def demand_of(job: JobSpec) -> Capacity:
-    """What `job` occupies while it runs."""
+    """Compute the cores, memory and GPUs that `job` occupies while it runs."""
     resources = job.resources
     return Capacity(
         num_cores=resources.num_cores,
@@ -17,12 +17,12 @@ def demand_of(job: JobSpec) -> Capacity:
 
 
 def faults_of_fit(job: JobSpec, total: Capacity) -> list[FieldError]:
-    """Why `job` can never be started on a machine of `total`; none where it can."""
+    """List the reasons why `job` can never start on a machine with `total`; empty where it can."""
     return job.resources.faults_of_launcher() + misfits(demand_of(job), total)
 
 
 def misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
-    """Why `demand` can never be met by a machine of `total`; none where it can."""
+    """List the resources of `demand` that exceed `total`, one error each; empty where all fit."""
     errors: list[FieldError] = []
     if demand.num_cores > total.num_cores:
         errors.append(
@@ -54,7 +54,7 @@ def misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
 
 
 def lack_of(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
-    """What of `demand` is missing in what is `free`, and in words; None where nothing is."""
+    """Return the first resource of `demand` that `free` lacks, as a reason and a message; None where all is free."""
     if demand.num_cores > free.num_cores:
         return Reason.WAITING_FOR_CPU, f"needs {demand.num_cores} cores, {free.num_cores} free"
     if demand.memory_bytes > free.memory_bytes:

@@ -1,4 +1,4 @@
-"""/v1/jobs."""
+"""Endpoints under /v1/jobs."""
 
 from typing import Annotated, Any
 

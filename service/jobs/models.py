@@ -1,4 +1,4 @@
-"""Tables of jobs, their attempts and their events."""
+"""Database tables of jobs, their attempts and their events."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from service.database.base import SerialId
 
 
 class Job(Base):
-    """A job. `state` changes through `JobRepository.change_state` alone."""
+    """A job. Only `JobRepository.change_state` changes `state`."""
 
     __tablename__ = "jobs"
     __table_args__ = (Index("ix_jobs_state", "state", "priority"), Index("ix_jobs_name", "name"))
@@ -25,28 +25,28 @@ class Job(Base):
     created_at: Mapped[datetime]
     created_by: Mapped[str] = mapped_column(String(63))
     started_at: Mapped[datetime | None]
-    """Of the first attempt."""
+    """Start time of the first attempt."""
     finished_at: Mapped[datetime | None]
     num_attempts: Mapped[int] = mapped_column(default=0)
     restarts_at: Mapped[datetime | None]
-    """Not started again before; null while it waits for no restart."""
+    """Time before which the job is not started again; null while it waits for no restart."""
     world_size: Mapped[int]
     num_cores: Mapped[int]
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
     num_gpus: Mapped[int]
     spec: Mapped[dict[str, Any]]
-    """The document as submitted, with defaults filled in."""
+    """Job document as submitted, with defaults filled in."""
     resolved: Mapped[dict[str, Any]]
-    """`dlrm.config.ResolvedJob`, with absolute paths: what becomes `spec.json`."""
+    """Fields of `dlrm.config.ResolvedJob`, with absolute paths; written to `spec.json` in the run directory."""
     progress: Mapped[dict[str, Any]]
     metrics: Mapped[dict[str, Any]]
-    """Of the outcome."""
+    """Metrics of the last outcome."""
     run_directory: Mapped[str] = mapped_column(Text)
     labels: Mapped[list["JobLabel"]] = relationship(lazy="selectin", order_by="JobLabel.name")
 
 
 class JobLabel(Base):
-    """One label of one job, to find jobs by."""
+    """One label of one job, by which jobs can be found."""
 
     __tablename__ = "job_labels"
     __table_args__ = (Index("ix_job_labels_name", "name", "value", "job_id"),)
@@ -57,14 +57,15 @@ class JobLabel(Base):
 
 
 class IdempotencyKey(Base):
-    """What a client called one submission, so that sending it twice makes one job."""
+    """Client's key for one submission, so that a repeated request creates only one job."""
 
     __tablename__ = "idempotency_keys"
 
     owner: Mapped[str] = mapped_column(String(40), primary_key=True)
-    """Id of the API key that submitted."""
+    """Id of the API key that submitted the job."""
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     body_hash: Mapped[str] = mapped_column(String(64))
+    """SHA-256 hex digest of the job document."""
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
 
 
@@ -77,29 +78,30 @@ class Attempt(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     number: Mapped[int]
-    """Counted from 1."""
+    """Number of the attempt within its job, counted from 1."""
     state: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(String(32))
     message: Mapped[str] = mapped_column(Text, default="")
     exit_code: Mapped[int | None]
     token_hash: Mapped[str] = mapped_column(String(64))
-    """Of the token its reports are pushed with."""
+    """Hash of the token with which the ranks push their reports."""
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     start_step: Mapped[int | None] = mapped_column(BigInteger)
-    """Batches consumed before it; null until it trains."""
+    """Batches consumed before the attempt; null until it trains."""
     evaluated_step: Mapped[int | None] = mapped_column(BigInteger)
-    """Batches consumed before the last evaluation that counted when it began; null until it trains."""
+    """Batches consumed before the last evaluation that counts when the attempt begins; null until it trains."""
     saved_step: Mapped[int | None] = mapped_column(BigInteger)
-    """Of the newest checkpoint it has written, noted when it has ended; null where it wrote none."""
+    """Step of the newest checkpoint that the attempt wrote, recorded at its end; null where it wrote none."""
     stop_reason: Mapped[str | None] = mapped_column(String(32))
-    """Why the service stops or kills it, null while it does not; outlives a restart of the service."""
+    """Reason for which the service stops or kills the attempt; null while it does not. Kept here so that it survives a
+    restart of the service."""
     stop_message: Mapped[str] = mapped_column(Text, default="")
     stop_requested_at: Mapped[datetime | None]
 
 
 class Event(Base):
-    """Something that happened to a job: a change of state, or what a rank reported."""
+    """Event in the life of a job: a change of state, or a report of a rank."""
 
     __tablename__ = "events"
     __table_args__ = (Index("ix_events_job_id", "job_id", "id"),)

@@ -1,4 +1,4 @@
-"""Paths that a job names: where they lie under the data roots."""
+"""Resolution of the paths in a job document under the data roots."""
 
 import glob
 import os
@@ -20,11 +20,11 @@ from dlrm.config.patterns import (
 
 
 def with_absolute_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Path]) -> JobSpec:
-    """The same job with every file, directory or pattern absolute and under the real path of one of `roots`.
+    """Return `job` with every data file, directory or pattern as an absolute path under the real path of a root.
 
-    A relative path counts from each root of this machine in turn. A remote path must lie under a remote root; whether
-    it is there the trainer will see. private: directories of the service, with its keys and the runs of all: no file
-    may lie there, nor below a name that starts with a dot. Raises ConfigError naming every path at fault.
+    A relative path is tried under each local root in turn. A remote path must be under a remote root; only the trainer
+    checks whether it exists. private: directories of the service, with its keys and all runs. No file may be in one of
+    them, or below a name that starts with a dot. Raises ConfigError that names every invalid path.
     """
     places = _Places(roots, private)
     errors: list[FieldError] = []
@@ -43,7 +43,10 @@ def with_absolute_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Pa
 
 
 def directory_under_roots(named: str, roots: Sequence[str], private: Sequence[Path]) -> Path:
-    """The real path of the directory `named`, as `with_absolute_paths` finds data. Raises PathError."""
+    """Return the real path of the directory `named`, found as `with_absolute_paths` finds data.
+
+    Raises PathError where it is remote, not a directory, or not allowed.
+    """
     if is_remote(named):
         raise PathError(f"{named!r} is remote: it must be a directory of this machine")
     places = _Places(roots, private)
@@ -55,23 +58,23 @@ def directory_under_roots(named: str, roots: Sequence[str], private: Sequence[Pa
 
 
 def check_all_below(directory: Path, named: str, roots: Sequence[str], private: Sequence[Path]) -> None:
-    """Raises PathError where `directory`, or a link in it, leads out of the data roots, or where it should not."""
+    """Raise PathError where `directory`, or the target of a path below it, is outside the data roots or not allowed."""
     places = _Places(roots, private)
     for path in (directory, *directory.rglob("*")):
         places.check(path, named)
 
 
 def real_roots(roots: Sequence[str]) -> list[str]:
-    """The roots as a trainer gets them: real paths, and URIs as they are."""
+    """Return the roots as the trainer gets them: real paths of local roots, URIs of remote roots unchanged."""
     return [root if is_remote(root) else os.path.realpath(root) for root in roots]
 
 
 class PathError(ValueError):
-    """A path that is not to be read, or leads to nothing; the message tells nothing of what lies outside."""
+    """Path that must not be read, or that does not exist; the message reveals nothing about files outside the roots."""
 
 
 class _Places:
-    """Where on this machine data may lie, and where it may not."""
+    """Directories of this machine in which data is allowed, and directories in which it is not."""
 
     def __init__(self, roots: Sequence[str], private: Sequence[Path]) -> None:
         self.named = [Path(root) for root in roots if not is_remote(root)]
@@ -80,8 +83,11 @@ class _Places:
         self._num_checked = 0
 
     def check_inside(self, path: Path | str, pattern: str) -> None:
-        """Raise PathError, which tells nothing of what is there, where a real path is not in sight under a root."""
-        # All patterns of a job together: who submits one does not keep the service busy.
+        """Raise PathError where the real path of `path` is outside the data roots or has a hidden part.
+
+        The message does not reveal whether anything exists there.
+        """
+        # One limit for all patterns of a job, so that a single document cannot keep the service busy.
         self._num_checked += 1
         if self._num_checked > 2 * MAX_FILES:
             raise PathError(f"{pattern!r} is one path too many: together they name or search more than is looked at")
@@ -90,7 +96,7 @@ class _Places:
             raise PathError(f"{pattern!r} leads outside of the data roots, or into a hidden directory")
 
     def check(self, path: Path, pattern: str) -> None:
-        """As `check_inside`; also where it belongs to the service."""
+        """Raise PathError as `check_inside` does, and also where the real path is in a directory of the service."""
         self.check_inside(path, pattern)
         real = Path(os.path.realpath(path))
         if any(real.is_relative_to(directory) for directory in self._private):
@@ -136,7 +142,11 @@ def _local(pattern: str, job: JobSpec, places: _Places) -> str:
 
 
 def _candidates(pattern: str, places: _Places) -> list[str]:
-    """`pattern` under each root, by its name alone: what lies outside is not even looked at, links are not followed."""
+    """List the absolute paths that `pattern` may stand for, one for each root that contains it.
+
+    Compares names only: accesses no path outside the roots and follows no links. Raises PathError where no root
+    contains it, or where a part of it is hidden.
+    """
     if "\0" in pattern:
         raise PathError(f"{pattern!r} is no path")
     candidates = [candidate for root in places.named if (candidate := _under_root(pattern, root))]
@@ -149,7 +159,7 @@ def _candidates(pattern: str, places: _Places) -> list[str]:
 
 
 def _under_root(pattern: str, root: Path) -> str | None:
-    """`pattern` under the real path of `root`; None where it lies outside."""
+    """Return `pattern` as a path under the real path of `root`; None where it is outside the root."""
     path = Path(os.path.normpath(root / pattern))
     real_root = root.resolve()
     for name_of_root in (root, real_root):
@@ -159,11 +169,11 @@ def _under_root(pattern: str, root: Path) -> str | None:
 
 
 def _names_files(candidate: str, pattern: str, job: JobSpec, places: _Places) -> bool:
-    """Whether there are files. Raises PathError where one of them, or where they would be looked for, is outside."""
+    """Whether `candidate` matches files. Raises PathError where a match, or a directory to search, is not allowed."""
     places.check(fixed_part(Path(candidate)), pattern)
     if _is_packed(job) and not Path(candidate, PACKED_META).is_file():
         return False
-    # A link that leads nowhere is no file.
+    # A broken link is not a file.
     found = local_files(candidate, enter=lambda directory: places.check_inside(directory, pattern))
     files = [file for file in found if file.is_file()]
     for file in files:

@@ -1,21 +1,21 @@
-"""Why a job waits and why it ended, as words that programs may rely on."""
+"""Reasons for a job's state, as words that programs may rely on."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    # Why it waits.
+    # Reasons why a job waits.
     SUBMITTED = "submitted"
     WAITING_FOR_CPU = "waiting_for_cpu"
     WAITING_FOR_MEMORY = "waiting_for_memory"
     WAITING_FOR_GPU = "waiting_for_gpu"
     BEHIND_RESERVATION = "behind_reservation"
-    # Why it moves.
+    # Reasons why a job starts or waits again.
     SCHEDULED = "scheduled"
     PROCESS_STARTED = "process_started"
     RESTARTING = "restarting"
     RESUMED = "resumed"
-    # Why it ended; what `dlrm.record.EndReason` says, and what the service adds.
+    # Reasons why an attempt or a job ended: those of `dlrm.record.EndReason`, then those of the service.
     COMPLETED = "completed"
     TARGET_REACHED = "target_reached"
     STOP_REQUESTED = "stop_requested"

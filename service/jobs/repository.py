@@ -1,4 +1,4 @@
-"""All SQL about jobs and their events."""
+"""SQL statements on jobs and their events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from service.times import now
 
 
 class StateChangedError(Exception):
-    """Somebody else has changed the job's state since it was looked at."""
+    """Change of the job's state by another request or thread since it was read."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of state, and who made it why."""
+    """A change of state, with its reason and the user or part of the service that made it."""
 
     to_state: JobState
     reason: Reason
@@ -28,7 +28,7 @@ class Change:
     message: str = ""
     attempt: int | None = None
     restarts_at: datetime | None = None
-    """For a job that waits before it is started again."""
+    """Time before which the job is not started again; None where it waits for no restart."""
 
 
 class JobRepository:
@@ -36,7 +36,7 @@ class JobRepository:
         self._session = session
 
     def add(self, job: Job, actor: str) -> None:
-        """A new job, and its first event."""
+        """Add a new job and its first event."""
         self._session.add(job)
         self._session.flush()
         self._session.add(
@@ -56,11 +56,11 @@ class JobRepository:
         return self._session.get(Job, job_id)
 
     def lock(self, job_id: str) -> Job:
-        """A job that exists; nobody else changes it until the transaction ends."""
+        """Return a job, which must exist, and lock its row until the transaction ends."""
         return self._session.get_one(Job, job_id, with_for_update=True, populate_existing=True)
 
     def expect(self, job_id: str, state: JobState) -> Job:
-        """A locked job that is in `state`. Raises StateChangedError where it is in another."""
+        """Lock and return a job that must be in `state`. Raises StateChangedError where it is in another state."""
         job = self.lock(job_id)
         if job.state != state:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
@@ -75,7 +75,7 @@ class JobRepository:
         before: str | None,
         limit: int,
     ) -> list[Job]:
-        """Jobs, newest first, those before the job id `before` alone."""
+        """List at most `limit` jobs, newest first, that match all filters and have an id below `before`."""
         query = select(Job).order_by(Job.id.desc()).limit(limit)
         if states:
             query = query.where(Job.state.in_(states))
@@ -91,12 +91,12 @@ class JobRepository:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
 
     def queue(self) -> list[Job]:
-        """Waiting jobs in the order they start."""
+        """List the waiting jobs in the order in which they start."""
         query = select(Job).where(Job.state == JobState.QUEUED).order_by(Job.priority.desc(), Job.created_at, Job.id)
         return list(self._session.scalars(query))
 
     def held(self) -> tuple[int, int, int]:
-        """Cores, bytes of memory and GPUs of all jobs that hold some."""
+        """Sum up the cores, bytes of memory and GPUs of all jobs that hold resources."""
         row = self._session.execute(
             select(
                 func.coalesce(func.sum(Job.num_cores), 0),
@@ -111,9 +111,10 @@ class JobRepository:
         return {row[0]: row[1] for row in rows}
 
     def change_state(self, job: Job, change: Change) -> None:
-        """Change the state of `job`, a row of this session, as it was when it was read; with its event.
+        """Change the state of `job`, a row of this session, and add the event of the change.
 
-        Raises TransitionError where there is no such change, StateChangedError where the state is another by now.
+        Raises TransitionError where this change of state is not allowed, and StateChangedError where the state has
+        changed since `job` was read.
         """
         from_state = JobState(job.state)
         check_transition(from_state, change.to_state)
@@ -155,7 +156,7 @@ class JobRepository:
         self._session.refresh(job)
 
     def explain_wait(self, job_id: str, reason: Reason, message: str) -> None:
-        """Say why a job still waits."""
+        """Record why a job still waits."""
         self._session.execute(
             update(Job)
             .where(Job.id == job_id, Job.state == JobState.QUEUED)
@@ -179,7 +180,7 @@ class JobRepository:
         self._session.flush()
 
     def events(self, job_id: str, after: int, limit: int) -> list[Event]:
-        """Events, oldest first, those behind the event number `after` alone."""
+        """List at most `limit` events of a job, oldest first, with ids above `after`."""
         query = select(Event).where(Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
         return list(self._session.scalars(query))
 

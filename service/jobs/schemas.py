@@ -1,4 +1,4 @@
-"""Jobs on the wire."""
+"""Jobs, events, attempts and checkpoints as the API returns them."""
 
 from datetime import datetime
 from pathlib import Path
@@ -14,31 +14,31 @@ from service.jobs.states import HOLDING, AttemptState, JobState
 
 
 class Progress(BaseModel):
-    """How far the last attempt has come; null where nothing was said yet."""
+    """Progress of the last attempt; a field is null until it is reported."""
 
     phase: str | None = None
-    """What it does; this, `message` and `eta_seconds` are null while no attempt runs."""
+    """Current phase, such as `training`; `phase`, `message` and `eta_seconds` are null while no attempt runs."""
     message: str | None = None
-    """What the phase does, how fast, how long it will take."""
+    """Details of the phase: its work, its speed and the time left."""
     step: int | None = None
     num_steps: int | None = None
     done_fraction: float | None = None
     loss: float | None = None
     auc: float | None = None
     samples_per_second: float | None = None
-    """Smoothed over some steps."""
+    """Speed, smoothed over several steps."""
     eta_seconds: float | None = None
-    """Until the last step, at the present speed."""
+    """Seconds until the last step, at the present speed."""
     noise_scale: float | None = None
-    """Samples; null where it is not measured, or the noise hides the gradient."""
+    """Noise scale in samples; null where it is not measured, or where noise hides the gradient."""
 
 
 OF_A_RUNNING_ATTEMPT: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
-"""What is no longer so once it has ended."""
+"""Fields of `Progress` that are cleared while no attempt runs."""
 
 
 class JobView(BaseModel):
-    """A job as lists show it."""
+    """A job without its document, as lists show it."""
 
     id: str
     name: str
@@ -51,7 +51,7 @@ class JobView(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     restarts_at: datetime | None
-    """Not started again before; null while it waits for no restart."""
+    """Time before which the job is not started again; null while it waits for no restart."""
     created_by: str
     num_attempts: int
     world_size: int
@@ -77,7 +77,7 @@ class JobDetail(JobView):
 
 
 class EventView(BaseModel):
-    """A change of state, or what a rank reported."""
+    """A change of state, or a report of a rank."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -113,9 +113,9 @@ class AttemptView(BaseModel):
     started_at: datetime
     finished_at: datetime | None
     start_step: int | None
-    """Batches consumed before it: 0, or those of the checkpoint it went on from; null until it trains."""
+    """Batches consumed before the attempt: 0, or those of the checkpoint that it resumed from; null until it trains."""
     saved_step: int | None
-    """Of the newest checkpoint it has written, once it has ended; null where it wrote none."""
+    """Step of the newest checkpoint that the attempt wrote, set at its end; null where it wrote none."""
 
 
 class AttemptList(BaseModel):

@@ -1,4 +1,4 @@
-"""Submitting, showing, pausing and cancelling jobs."""
+"""Operations on jobs: submit, show, pause, resume and cancel."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ from service.times import now
 
 @dataclass(frozen=True)
 class Submission:
-    """A job document as it arrived, from whom, and what the client calls it."""
+    """A job document as received, its sender, and the client's idempotency key if there is one."""
 
     document: Mapping[str, Any]
     principal: Principal
@@ -47,16 +47,17 @@ class JobService:
     def __init__(
         self, database: Database, settings: Settings, capacity: Capacity, on_change: Callable[[], None]
     ) -> None:
-        """on_change: told after every change that the control loop should look at."""
+        """Call `on_change` after every change that the control loop should look at."""
         self._database = database
         self._settings = settings
         self._capacity = capacity
         self._on_change = on_change
 
     def submit(self, submission: Submission) -> tuple[JobView, bool]:
-        """A new job, or the one this submission has already made; and whether it is new.
+        """Create a job, or find the one that an earlier identical submission created; the bool is whether it is new.
 
-        Raises ConfigError and ProblemError.
+        Raises ConfigError where the document is invalid, and ProblemError where the job can never fit this machine or
+        its idempotency key belongs to another document.
         """
         with self._database.read() as session:
             earlier = _earlier_job(session, submission)
@@ -66,7 +67,7 @@ class JobService:
         try:
             view, is_new = self._add(job, submission)
         except IntegrityError:
-            # Another submission with the same key was faster.
+            # A concurrent submission with the same key was faster.
             with self._database.read() as session:
                 earlier = _earlier_job(session, submission)
             if earlier is None:
@@ -120,7 +121,7 @@ class JobService:
         )
 
     def _ask(self, job_id: str, change: Callable[[JobRepository, Job], None]) -> JobView:
-        """Change the state of a job as it is by now; again where somebody else was faster."""
+        """Apply `change` to the current state of a job; repeat it where the state was changed at the same time."""
         while True:
             try:
                 with self._database.write() as session:
@@ -141,31 +142,40 @@ class JobService:
         cursor: str | None,
         limit: int,
     ) -> Page[JobView]:
-        """Jobs, newest first."""
+        """Return one page of jobs, newest first. cursor: id of the last job of the page before."""
         with self._database.read() as session:
             found = JobRepository(session).page(states=states, labels=labels, name=name, before=cursor, limit=limit + 1)
             views = [JobView.of(job) for job in found[:limit]]
         return Page(items=views, next_cursor=views[-1].id if len(found) > limit else None)
 
     def get(self, job_id: str) -> JobDetail:
-        """Raises ProblemError."""
+        """Return a job with its document. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
             return JobDetail.of(existing_job(session, job_id))
 
     def cancel(self, job_id: str, principal: Principal) -> JobView:
-        """Cancel a job: at once where it waits, else it is stopped first. Raises ProblemError where it has ended."""
+        """Cancel a job: at once where it waits, else after its attempt was stopped.
+
+        Raises ProblemError where the job has ended or does not exist.
+        """
         return self._ask(job_id, lambda jobs, job: _cancel(jobs, job, principal))
 
     def pause(self, job_id: str, principal: Principal) -> JobView:
-        """Stop a running job after a checkpoint, to go on from when it is resumed. Raises ProblemError."""
+        """Stop a running job after a checkpoint, from which it continues when it is resumed.
+
+        Raises ProblemError where the job is not running or does not exist.
+        """
         return self._ask(job_id, lambda jobs, job: _pause(jobs, job, principal))
 
     def resume(self, job_id: str, principal: Principal) -> JobView:
-        """Let a paused job wait for its turn again. Raises ProblemError where it is not paused."""
+        """Queue a paused job again. Raises ProblemError where it is not paused or does not exist."""
         return self._ask(job_id, lambda jobs, job: _resume(jobs, job, principal))
 
     def events(self, job_id: str, after: int, limit: int) -> Page[EventView]:
-        """Events of a job, oldest first. Raises ProblemError."""
+        """Return one page of a job's events with ids above `after`, oldest first.
+
+        Raises ProblemError where there is no such job.
+        """
         with self._database.read() as session:
             existing_job(session, job_id)
             found = JobRepository(session).events(job_id, after, limit + 1)
@@ -173,20 +183,20 @@ class JobService:
         return Page(items=views, next_cursor=views[-1].id if len(found) > limit else None)
 
     def attempts(self, job_id: str) -> list[AttemptView]:
-        """Raises ProblemError."""
+        """List the attempts of a job, oldest first. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
             existing_job(session, job_id)
             return [AttemptView.model_validate(attempt) for attempt in AttemptRepository(session).of_job(job_id)]
 
     def checkpoints(self, job_id: str) -> list[CheckpointView]:
-        """Complete checkpoints, newest first. Raises ProblemError."""
+        """List the complete checkpoints of a job, newest first. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
             job = existing_job(session, job_id)
         return [CheckpointView.of(checkpoint) for checkpoint in checkpoints_of(job)]
 
 
 def existing_job(session: Session, job_id: str) -> Job:
-    """Raises ProblemError where there is none."""
+    """Return the job with this id. Raises ProblemError where there is none."""
     job = JobRepository(session).get(job_id)
     if job is None:
         raise not_found("job", job_id)
@@ -222,7 +232,10 @@ def _resume(jobs: JobRepository, job: Job, principal: Principal) -> None:
 
 
 def _earlier_job(session: Session, submission: Submission) -> JobView | None:
-    """The job that this submission has already made. Raises ProblemError where the key stands for another document."""
+    """Return the job that this submission created before; None where it has no key or created none.
+
+    Raises ProblemError where the key belongs to another document.
+    """
     if submission.idempotency_key is None:
         return None
     jobs = JobRepository(session)

@@ -1,4 +1,4 @@
-"""The states of a job and of an attempt, and which changes there are."""
+"""States of jobs and attempts, and the allowed changes of a job's state."""
 
 from enum import StrEnum
 
@@ -42,24 +42,25 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.FAILED: frozenset(),
     JobState.CANCELLED: frozenset(),
 }
-"""What each state may change to. `FAILED` out of `QUEUED`: it can never fit any more, or its time is over."""
+"""States that each state may change to. `QUEUED` changes to `FAILED` where the job no longer fits the machine or its
+deadline has passed."""
 
 ENDED = frozenset(state for state, following in TRANSITIONS.items() if not following)
-"""States that nothing follows."""
+"""Final states."""
 
 HOLDING = frozenset({JobState.STARTING, JobState.RUNNING, JobState.PAUSING, JobState.CANCELLING})
-"""States in which a job may have processes, and so holds cores and memory."""
+"""States in which a job may have processes, and so holds cores, memory and GPUs."""
 
 WATCHED = HOLDING | {JobState.RECOVERING}
-"""States that the reconciler has to bring further."""
+"""States in which the reconciler looks after a job."""
 
 
 class TransitionError(ValueError):
-    """A change of state that does not exist."""
+    """Change of state that is not allowed."""
 
 
 def check_transition(from_state: JobState, to_state: JobState) -> None:
-    """Raises TransitionError."""
+    """Raise TransitionError where `from_state` may not change to `to_state`."""
     if to_state not in TRANSITIONS[from_state]:
         following = ", ".join(sorted(TRANSITIONS[from_state])) or "nothing"
         raise TransitionError(f"{from_state} changes to {following}, not to {to_state}")

@@ -1,4 +1,4 @@
-"""What `run.warm_start.from` of a job means here: another job of this service, or a directory under the data roots."""
+"""Resolution of a job's `run.warm_start.from`: another job of this service, or a directory under the data roots."""
 
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from service.settings import Settings
 
 
 def with_warm_start(job: JobSpec, database: Database, settings: Settings) -> JobSpec:
-    """The same job with the directory of the run or model that it starts from, and does fit.
+    """Return `job` with the directory of the run or model that it starts from.
 
-    A job's id leads to its run. A path is found and guarded as those of data are; then nothing but the model is read
-    from there, since to read a checkpoint is to run whatever its author has put into it. Raises ConfigError.
+    A job id stands for the run of that job. A path is resolved and checked as data paths are, and only the model is
+    read from it, because reading a checkpoint can run any code that its author put into it. Raises ConfigError where
+    there is no such model or it does not fit the job.
     """
     warm_start = job.run.warm_start
     if warm_start is None:
@@ -43,7 +44,7 @@ def with_warm_start(job: JobSpec, database: Database, settings: Settings) -> Job
 
 
 def _of_job(job_id: str, database: Database) -> TrainedModel:
-    """The model of another job. Raises NoModelError."""
+    """Return the model of another job. Raises NoModelError where the job does not exist or has not succeeded."""
     with database.read() as session:
         job = JobRepository(session).get(job_id)
         if job is None:
@@ -55,7 +56,10 @@ def _of_job(job_id: str, database: Database) -> TrainedModel:
 
 
 def _of_directory(named: str, settings: Settings) -> TrainedModel:
-    """The model in a directory under the data roots. Raises NoModelError and PathError."""
+    """Return the model in a directory under the data roots.
+
+    Raises NoModelError where there is no model, and PathError where the directory is not allowed.
+    """
     roots, private = settings.data_roots, settings.private_directories
     source = TrainedModel.at(directory_under_roots(named, roots, private))
     check_all_below(source.path, named, roots, private)

@@ -1,1 +1,1 @@
-"""Who may ask for what: API keys, sign-in links, browser sessions."""
+"""Authentication and authorisation: API keys, sign-in links and browser sessions."""

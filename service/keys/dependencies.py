@@ -1,4 +1,4 @@
-"""Who is asking, as a typed dependency of endpoints: `Viewer`, `Submitter`, `Admin`."""
+"""Typed dependencies of endpoints: `Viewer`, `Submitter` and `Admin` are the sender of a request, with that role."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -14,7 +14,10 @@ SESSION_COOKIE = "dlrm_session"
 
 
 def current_principal(request: Request, services: Current) -> Principal:
-    """The principal of an API key or of a browser session. Raises ProblemError."""
+    """Return the principal of the request's API key or browser session.
+
+    Raises ProblemError where there is neither, and where a page of another site sends a change with our cookie.
+    """
     token = bearer_token(request)
     if token is not None:
         principal = services.keys.principal_of_key(token)
@@ -30,13 +33,13 @@ def current_principal(request: Request, services: Current) -> Principal:
 
 
 def bearer_token(request: Request) -> str | None:
-    """What follows `Bearer` in the Authorization header; None where there is no such header."""
+    """Return the token after `Bearer` in the Authorization header; None where there is none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 def _refuse_foreign_pages(request: Request) -> None:
-    # SameSite takes every port of this host for the same site: another program's page could post with our cookie.
+    # SameSite treats all ports of this host as one site: a page of another program could post with our cookie.
     if request.method not in {"GET", "HEAD"} and request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         raise forbidden("a signed-in browser changes things from the service's own pages alone")
 

@@ -1,4 +1,4 @@
-"""/v1/keys and /v1/session."""
+"""Endpoints under /v1/keys and /v1/session."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Tables of keys and of what they sign in."""
+"""Database tables of keys, sign-in tokens and browser sessions."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from service.database import Base
 
 
 class ApiKey(Base):
-    """A key, of which the hash alone is kept."""
+    """An API key. Only the hash of its secret is stored."""
 
     __tablename__ = "api_keys"
 
@@ -21,7 +21,7 @@ class ApiKey(Base):
 
 
 class SignInToken(Base):
-    """A token that opens one browser session, once."""
+    """A token that opens a browser session, and can be used once."""
 
     __tablename__ = "sign_in_tokens"
 
@@ -31,7 +31,7 @@ class SignInToken(Base):
 
 
 class BrowserSession(Base):
-    """A browser that is signed in with the rights of a key."""
+    """A session of a browser that has the rights of a key."""
 
     __tablename__ = "browser_sessions"
 

@@ -1,4 +1,4 @@
-"""All SQL about keys."""
+"""SQL statements on keys, sign-in tokens and browser sessions."""
 
 from datetime import datetime
 
@@ -27,7 +27,7 @@ class KeyRepository:
         return self._session.scalar(select(ApiKey).where(ApiKey.secret_hash == secret_hash))
 
     def num_admins(self) -> int:
-        """Locks the rows counted where the database locks rows."""
+        """Count the admin keys, and lock their rows where the database supports row locks."""
         admins = select(ApiKey.id).where(ApiKey.role == Role.ADMIN).with_for_update()
         return len(self._session.scalars(admins).all())
 
@@ -44,7 +44,7 @@ class KeyRepository:
         self._session.add(SignInToken(token_hash=token_hash, key_id=key_id, expires_at=expires_at))
 
     def use_sign_in_token(self, token_hash: str, at: datetime) -> str | None:
-        """The key a token stands for, and the token is gone; None for one that is unknown, used or too old."""
+        """Delete a sign-in token and return the id of its key; None where it is unknown, used or expired."""
         used = self._session.execute(
             delete(SignInToken)
             .where(SignInToken.token_hash == token_hash)

@@ -1,10 +1,10 @@
-"""Roles, each with all that those below it may do."""
+"""Roles; each includes the rights of the roles below it."""
 
 from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a key is good for: reading; submitting and cancelling; keys."""
+    """Rights of a key: `viewer` reads, `submitter` also submits and controls jobs, `admin` also manages keys."""
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"

@@ -1,4 +1,4 @@
-"""Keys on the wire."""
+"""Keys as the API receives and returns them."""
 
 from datetime import datetime
 from typing import Annotated
@@ -9,7 +9,7 @@ from service.keys.roles import Role
 
 
 class NewKey(BaseModel):
-    """A key to be made."""
+    """A key to be created."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,7 +29,7 @@ class KeyView(BaseModel):
 
 
 class CreatedKey(KeyView):
-    """A key just made; `key` is shown this once."""
+    """A key just created; `key` is its secret, which is shown only this once."""
 
     key: str
 

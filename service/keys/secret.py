@@ -1,4 +1,4 @@
-"""Secrets: 256 random bits each, so that a plain hash of one gives nothing away."""
+"""Secrets of 256 random bits each, so that a plain hash reveals nothing about them."""
 
 import hashlib
 import secrets
@@ -9,5 +9,5 @@ def new_secret(prefix: str = "") -> str:
 
 
 def hash_secret(secret: str) -> str:
-    """What is stored of a secret."""
+    """Compute the SHA-256 hex digest that is stored in place of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Making, checking and removing keys; signing browsers in and out."""
+"""Creation, check and removal of keys; sign-in and sign-out of browsers."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +20,7 @@ SESSION_LIFETIME = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Principal:
-    """Who is asking."""
+    """Identity and role of the sender of a request."""
 
     key_id: str
     name: str
@@ -36,7 +36,7 @@ class KeyService:
             return _add_key(KeyRepository(session), name, role)
 
     def first_admin_key(self) -> str | None:
-        """On the first start: a new admin key. None where there are keys already."""
+        """Create an admin key on the first start and return its secret; None where there are keys already."""
         with self._database.write() as session:
             keys = KeyRepository(session)
             return _add_key(keys, "admin", Role.ADMIN).key if keys.is_empty() else None
@@ -46,7 +46,10 @@ class KeyService:
             return [KeyView.model_validate(key) for key in KeyRepository(session).all()]
 
     def remove(self, key_id: str) -> None:
-        """Remove a key and all it signed in. Raises ProblemError: unknown, or the last admin key."""
+        """Remove a key and its browser sessions.
+
+        Raises ProblemError where the key is unknown or is the last admin key.
+        """
         with self._database.write() as session:
             keys = KeyRepository(session)
             key = keys.get(key_id)
@@ -65,7 +68,7 @@ class KeyService:
             return _principal(KeyRepository(session).by_browser_session(hash_secret(token), now()))
 
     def sign_in_token(self) -> str:
-        """A token that signs a browser in with the oldest admin key, once, within ten minutes."""
+        """Create a token that signs one browser in with the oldest admin key, within ten minutes."""
         token = new_secret()
         with self._database.write() as session:
             keys = KeyRepository(session)
@@ -76,7 +79,10 @@ class KeyService:
         return token
 
     def sign_in(self, token: str) -> str:
-        """Turn a sign-in token into that of a browser session. Raises ProblemError."""
+        """Exchange a sign-in token for the token of a new browser session.
+
+        Raises ProblemError where the sign-in token is unknown, used or expired.
+        """
         session_token = new_secret()
         with self._database.write() as session:
             keys = KeyRepository(session)

@@ -1,1 +1,1 @@
-"""Where jobs run."""
+"""Launchers, which run the attempts of jobs."""

@@ -1,4 +1,4 @@
-"""The local launcher: attempts as processes of this machine."""
+"""Local launcher: runs attempts as processes of this machine."""
 
 import contextlib
 import signal
@@ -35,22 +35,25 @@ log = structlog.get_logger(__name__)
 
 KILL_ROUNDS = 40
 KILL_ROUND_SECONDS = 0.05
-"""What the kernel holds longer than all rounds is left to the next call."""
+"""Seconds between two rounds of kill signals. Processes that survive KILL_ROUNDS rounds are left to the next call."""
 
 
 class ProcessRecord(BaseModel):
-    """`process.json` of an attempt: the launch process; `pid` is null from before it is started until it has one."""
+    """Launch process of an attempt, stored as `process.json`. `pid` is null until the process is started."""
 
     pid: int | None = None
     start_time: float = 0.0
-    """Seconds since the epoch."""
+    """Start time of the process, in seconds since the epoch."""
 
 
 class LocalLauncher:
-    """Runs `python -m dlrm.launch`, each attempt in a session of its own, and finds it again after a restart."""
+    """Launcher that runs `python -m dlrm.launch` in a new session for each attempt.
+
+    Finds running attempts again after a restart of the service.
+    """
 
     def __init__(self, python: Path, capacity: Capacity) -> None:
-        """python: the interpreter that has the trainer."""
+        """Run attempts with `python`, an interpreter that has the trainer. capacity: all that jobs may occupy."""
         self._python = python
         self._capacity = capacity
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
@@ -61,7 +64,7 @@ class LocalLauncher:
         attempt = _directory(launch)
         attempt.create()
         _record(attempt).unlink(missing_ok=True)
-        # A service killed between these two lines and the third finds the process by its mark.
+        # If the service is killed before it has written the pid, it finds the process by its mark.
         _write_record(attempt, ProcessRecord())
         child = self._start_process(launch, attempt)
         self._children[attempt.path] = child
@@ -74,7 +77,7 @@ class LocalLauncher:
         if process is not None:
             return LaunchStatus(LaunchPhase.ALIVE, memory_bytes=tree_memory_bytes(process))
         record, child = _read_record(attempt), self._children.get(attempt.path)
-        # A child counts without its record, for which there may have been no room.
+        # A child counts even without its record: the disk may have been full.
         if child is None and (record is None or (record.pid is None and not attempt.outcome.exists())):
             return LaunchStatus(LaunchPhase.ABSENT)
         return LaunchStatus(LaunchPhase.ENDED, exit_code=child.poll() if child else None)
@@ -86,7 +89,7 @@ class LocalLauncher:
                 process.send_signal(signal.SIGTERM)
 
     def kill(self, launch: Launch) -> bool:
-        # More than once: a process may fork while the others are being ended.
+        # Several rounds: a process may fork while the others are being killed.
         for _ in range(KILL_ROUNDS):
             remaining = find_marked(_directory(launch).path)
             if not remaining:
@@ -97,7 +100,7 @@ class LocalLauncher:
         return False
 
     def delete(self, launch: Launch) -> None:
-        # Ranks outlive a launch process that was killed: they have sessions of their own.
+        # Ranks survive a launch process that was killed, because they have sessions of their own.
         self.kill(launch)
         self._children.pop(_directory(launch).path, None)
 
@@ -127,7 +130,7 @@ class LocalLauncher:
             raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from error
 
     def _find(self, launch: Launch) -> psutil.Process | None:
-        """The living launch process."""
+        """Return the launch process; None where it is not alive."""
         self._reap(launch)
         attempt = _directory(launch)
         record = _read_record(attempt)
@@ -137,7 +140,7 @@ class LocalLauncher:
             return find_same(record.pid, record.start_time, attempt.path)
         unrecorded = next(iter(find_marked(attempt.path)), None)
         if unrecorded is not None:
-            # Without room for the record it is found by its mark again.
+            # Where the record cannot be written, the next call finds the process by its mark again.
             with contextlib.suppress(psutil.Error, OSError):
                 _write_record(attempt, ProcessRecord(pid=unrecorded.pid, start_time=unrecorded.create_time()))
         return unrecorded

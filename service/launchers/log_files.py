@@ -1,4 +1,4 @@
-"""Reading parts of growing log files."""
+"""Functions that read parts of growing log files."""
 
 import codecs
 import os
@@ -9,9 +9,9 @@ from service.launchers.protocol import LogPart, LogRange
 
 
 def read_log(path: Path, part: LogRange) -> LogPart:
-    """A part of `path` as text; empty where there is no file yet.
+    """Read a part of the file `path` as UTF-8 text; empty where there is no file yet.
 
-    A character, of 4 bytes at most, is never cut in two: what would be is left to the next part.
+    A character (at most 4 bytes) is never cut in two: an incomplete one at the end is left to the next part.
     """
     try:
         with path.open("rb") as file:
@@ -29,18 +29,18 @@ def read_log(path: Path, part: LogRange) -> LogPart:
 
 
 def last_line(path: Path) -> str:
-    """The last line that says anything; empty where none does."""
+    """Return the last line that is not blank, of the last 20 lines; empty where there is none."""
     text = read_log(path, LogRange(tail_lines=20)).text
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def _tail_start(file: BinaryIO, size: int, part: LogRange) -> int:
-    """Offset of the last `tail_lines` lines, as far as they fit the limit."""
+    """Compute the offset in bytes of the last `tail_lines` lines, as far as they fit into `limit_bytes`."""
     start = max(0, size - part.limit_bytes)
     file.seek(start)
     lines = file.read(size - start).splitlines(keepends=True)
     if start and lines:
-        # Its beginning lies before the limit.
+        # The first line begins before the limit.
         start += len(lines.pop(0))
     num_left_out = max(0, len(lines) - (part.tail_lines or 0))
     return start + sum(len(line) for line in lines[:num_left_out])

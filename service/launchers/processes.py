@@ -1,4 +1,4 @@
-"""The processes of one attempt: found by what they inherit, counted, ended."""
+"""Functions that find the processes of one attempt by an inherited environment variable, and kill them."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 MARKER = "DLRM_ATTEMPT_DIRECTORY"
-"""Environment variable that the launch process and all below it carry, wherever they move to."""
+"""Environment variable that the launch process and all its descendants have, whatever their session or parent."""
 
 
 def marked_environment(attempt_directory: Path) -> dict[str, str]:
@@ -25,15 +25,16 @@ def is_marked(process: psutil.Process, attempt_directory: Path) -> bool:
 
 
 def find_marked(attempt_directory: Path) -> list[psutil.Process]:
-    """Every living process of the attempt, strays too, oldest first."""
+    """List all living processes of the attempt, orphans included, oldest first."""
     found = [process for process in psutil.process_iter() if is_marked(process, attempt_directory)]
     return sorted(found, key=_start_time)
 
 
 def find_same(pid: int, start_time: float, attempt_directory: Path) -> psutil.Process | None:
-    """The living process `pid` if it is the one that was recorded, not a later one of that number.
+    """Return the living process `pid` if it is the recorded one, and not a later process with the same number.
 
-    A clock that was set moves the start time, so that the attempt's mark counts too.
+    start_time: in seconds since the epoch, as recorded. A change of the system clock moves the start time of processes,
+    so the attempt's mark also identifies the process. Returns None where there is no such process.
     """
     try:
         process = psutil.Process(pid)

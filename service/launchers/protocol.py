@@ -1,4 +1,4 @@
-"""What every launcher can do."""
+"""Interface of all launchers."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -7,19 +7,19 @@ from typing import Literal, Protocol
 from dlrm.record import RunDirectory
 
 LogSource = int | Literal["launch"]
-"""A rank, or the launch process above the ranks."""
+"""Source of a log: a rank, or the launch process, which is the parent of the ranks."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Cores, memory and GPUs: what there is, what is free, or what a job asks for."""
+    """Cores, memory and GPUs: all of a machine, those that are free, or those that a job needs."""
 
     num_cores: int
     memory_bytes: int
     num_gpus: int
 
     def minus(self, other: "Capacity") -> "Capacity":
-        """What is left; never below nothing."""
+        """Subtract `other` from each resource; the result is at least 0."""
         return Capacity(
             max(0, self.num_cores - other.num_cores),
             max(0, self.memory_bytes - other.memory_bytes),
@@ -29,34 +29,37 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Launch:
-    """One attempt of one job, as launchers name it."""
+    """One attempt of one job, as launchers identify it."""
 
     run_directory: RunDirectory
     attempt: int
-    """Counted from 1."""
+    """Number of the attempt, counted from 1."""
 
 
 class LaunchPhase(Enum):
     ABSENT = auto()
-    """Never started, as far as anything shows."""
+    """Not started, as far as the launcher can see."""
     ALIVE = auto()
     ENDED = auto()
 
 
 @dataclass(frozen=True)
 class LaunchStatus:
-    """What a launcher sees of an attempt."""
+    """State of an attempt as the launcher observes it."""
 
     phase: LaunchPhase
     memory_bytes: int = 0
-    """In use by all its processes."""
+    """Bytes of memory in use by all processes of the attempt."""
     exit_code: int | None = None
-    """Null where nobody was there to see it."""
+    """Exit code of the launch process; None while it is alive, or where it ended unobserved."""
 
 
 @dataclass(frozen=True)
 class LogPart:
-    """A part of a log. `next_offset` counts bytes; `is_at_end`: there was no more when it was read."""
+    """A part of a log.
+
+    `next_offset` is the offset in bytes after it; `is_at_end` is whether the log had no more when it was read.
+    """
 
     text: str
     next_offset: int
@@ -65,7 +68,7 @@ class LogPart:
 
 @dataclass(frozen=True)
 class LogRange:
-    """Which part of a log: `limit_bytes` from `offset`, or its last `tail_lines` within so many bytes."""
+    """Range of a log: `limit_bytes` bytes from byte `offset` on, or the last `tail_lines` lines within that limit."""
 
     offset: int = 0
     limit_bytes: int = 65_536
@@ -73,11 +76,11 @@ class LogRange:
 
 
 class LaunchError(Exception):
-    """An attempt could not be started; the message says why."""
+    """Failure to start an attempt; the message says why."""
 
 
 class Launcher(Protocol):
-    """Starts attempts and sees to them. Every method may be called again without harm."""
+    """Interface that starts, observes and stops attempts. Every method may be called again without harm."""
 
     def start(self, launch: Launch) -> None:
         """Start an attempt whose run directory holds `spec.json`. Raises LaunchError."""
@@ -86,19 +89,19 @@ class Launcher(Protocol):
     def describe(self, launch: Launch) -> LaunchStatus: ...
 
     def stop(self, launch: Launch) -> None:
-        """Ask an attempt to end after a checkpoint."""
+        """Ask an attempt to save a checkpoint and end."""
         ...
 
     def kill(self, launch: Launch) -> bool:
-        """End all processes of an attempt; whether none is left."""
+        """Kill all processes of an attempt; return whether none is left."""
         ...
 
     def delete(self, launch: Launch) -> None:
-        """Leave nothing of an ended attempt but its files."""
+        """Delete everything of an ended attempt except its files."""
         ...
 
     def logs(self, launch: Launch, source: LogSource, part: LogRange) -> LogPart: ...
 
     def capacity(self) -> Capacity:
-        """All that jobs may occupy."""
+        """Return all resources that jobs may occupy."""
         ...

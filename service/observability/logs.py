@@ -1,4 +1,4 @@
-"""The service's own log: one event a line, for people or as JSON."""
+"""Log of the service itself: one event per line, as readable text or as JSON."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ from structlog.typing import Processor
 
 
 def configure_logging(log_format: Literal["console", "json"]) -> None:
-    """Send structlog's events and the standard library's records to standard error, in one form."""
+    """Send structlog's events and the standard library's log records to stderr, in the same format."""
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -25,7 +25,7 @@ def configure_logging(log_format: Literal["console", "json"]) -> None:
     if log_format == "json":
         rendered += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        # The default shows local variables, and with them secrets.
+        # The default traceback shows local variables, and with them secrets.
         plain = structlog.dev.plain_traceback
         rendered += [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     handler = logging.StreamHandler(sys.stderr)
@@ -33,5 +33,5 @@ def configure_logging(log_format: Literal["console", "json"]) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
-    # Alembic tells every start of every service that there is nothing to do.
+    # Alembic logs at every start of a service, also where there is nothing to migrate.
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Figures for Prometheus."""
+"""Metrics of the service for Prometheus."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 
 class _JobsByState(Collector):
-    """Counted when asked, so that the figure is the table's."""
+    """Collector of the number of jobs by state, which counts at every scrape so that it agrees with the database."""
 
     def __init__(self, count: Callable[[], dict[str, int]]) -> None:
         self._count = count
@@ -21,7 +21,7 @@ class _JobsByState(Collector):
 
 
 class Telemetry:
-    """What this service counts; a registry of its own, so that two services in one process keep apart."""
+    """Metrics of one service, in a registry of their own so that two services in one process do not mix."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -34,9 +34,9 @@ class Telemetry:
         )
 
     def count_jobs(self, count: Callable[[], dict[str, int]]) -> None:
-        """count: number of jobs by state."""
+        """Register the metric of jobs by state. count: returns the number of jobs in each state, called per scrape."""
         self._registry.register(_JobsByState(count))
 
     def render(self) -> bytes:
-        """All figures in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""/v1/plans."""
+"""Endpoint /v1/plans."""
 
 from typing import Annotated, Any
 

@@ -1,6 +1,6 @@
-"""The trainer's plans: made by a child process, since the service imports none of it, and kept by what they answer.
+"""Plans of the trainer, made in a child process because the service does not import the trainer, and cached.
 
-Anybody who may submit asks for plans of anything: the child's time, its memory and its answer are limited.
+Every submitter may ask for a plan of any job, so the child's time, memory and size of answer are limited.
 """
 
 import hashlib
@@ -21,23 +21,26 @@ from service.http.problems import ProblemError
 MOST_SECONDS = 30.0
 MOST_AT_ONCE = 2
 MOST_WAITING = 4
-"""More would take the threads that answer everything else."""
+"""Requests that may wait for a child process. More would take the threads that answer all other requests."""
 LIMITS = {"memory_bytes": 2**30, "answer_bytes": 2**24}
-"""As `dlrm.programs.plan` takes them."""
+"""Limits in bytes, as `dlrm.programs.plan` reads them."""
 MOST_KEPT = 64
 MOST_KEPT_BYTES = 2**26
 MOST_SAID = 4000
-"""Letters that are read of what it says when it fails."""
+"""Number of characters that are read from the end of the child's error output when it fails."""
 RETRY = {"Retry-After": "30"}
 
 log = structlog.get_logger(__name__)
 
 
 class Planner:
-    """Asks `python -m dlrm.programs.plan`. Safe to use from many threads."""
+    """Client of `python -m dlrm.programs.plan`, with a cache of results. Safe to use from many threads."""
 
     def __init__(self, python: Path, most_seconds: float = MOST_SECONDS) -> None:
-        """python: the interpreter that has the trainer installed."""
+        """Run the program with `python`, an interpreter that has the trainer installed.
+
+        most_seconds: limit for one plan, and for the wait until another one is done.
+        """
         self._command = [str(python), "-m", "dlrm.programs.plan"]
         self._most_seconds = most_seconds
         self._places = threading.Semaphore(MOST_AT_ONCE)
@@ -46,7 +49,11 @@ class Planner:
         self._lock = threading.Lock()
 
     def result_of(self, resolved: ResolvedJob) -> dict[str, Any]:
-        """The result line of `dlrm.programs.plan`. Raises ProblemError."""
+        """Return the result line of `dlrm.programs.plan`, parsed; from the cache where possible.
+
+        Raises ProblemError where the job cannot be planned, the program fails or takes too long, or too many requests
+        wait.
+        """
         key = _key(resolved)
         line = None if key is None else self._kept_line(key)
         if line is None:
@@ -104,8 +111,10 @@ class Planner:
 
 
 def _key(resolved: ResolvedJob) -> str | None:
-    """What the result depends on, as a short name; None where that is to be looked up each time: what raw files have
-    been prepared to."""
+    """Return a hash of all that the result depends on; None where the result must not be cached.
+
+    That is the case for raw files, whose prepared data may appear or change, and for packed data that cannot be read.
+    """
     job = resolved.job
     parts = [resolved.model_dump_json()]
     if job.data.is_raw and resolved.data_cache is not None:

@@ -1,4 +1,4 @@
-"""What a plan of a job looks like over HTTP."""
+"""Plan of a job as the API returns it."""
 
 from typing import Any
 
@@ -9,28 +9,28 @@ from service.http.problems import FieldProblem
 
 
 class Fit(BaseModel):
-    """Whether the job could run here."""
+    """Answer whether the job could run on this machine."""
 
     now: bool
-    """It would be started at once."""
+    """Whether the job would start at once."""
     ever: bool
-    """It would be started once others have ended; false: `POST /v1/jobs` refuses it, or it would fail."""
+    """Whether the job would start, now or when others have ended; if false, `POST /v1/jobs` refuses it, or it fails."""
     reason: str | None
-    """Of what stands against it, the word that the job would have."""
+    """Reason that the job would have while it cannot start; null where it would start at once."""
     why: list[FieldProblem]
 
 
 class Memory(BaseModel):
-    """Bytes; of GPUs each, of a machine else."""
+    """Memory in bytes: of one GPU where the job uses GPUs, else of one machine."""
 
     asked_bytes: int
-    """`resources.memory`, or what the GPUs have."""
+    """Bytes in `resources.memory`, or memory of a GPU."""
     planned_bytes: int | None
-    """Tables, optimizer state, buffers and the dense part where there is most; null where there is no plan."""
+    """Bytes of tables, optimizer state, buffers and dense part on the GPU or machine with most; null without a plan."""
 
 
 class RatePoint(BaseModel):
-    """Learning rates at one place of the run."""
+    """Learning rates at one point of the run."""
 
     done_fraction: float
     dense: float
@@ -38,26 +38,26 @@ class RatePoint(BaseModel):
 
 
 class Refusal(BaseModel):
-    """Why tables find no room, or are not split as asked."""
+    """Reason why the tables do not fit, or cannot be split as the document asks."""
 
     field: str
     table: str | None
     message: str
     short_bytes: int | None
     valid: list[str]
-    """What would fit; each was tried."""
+    """Alternatives that would fit; the planner has tried each of them."""
 
 
 class PlanView(BaseModel):
-    """A job that was not submitted."""
+    """Plan of a job that was not submitted."""
 
     document: dict[str, Any]
-    """Defaults filled in."""
+    """Job document with defaults filled in."""
     derived: list[DerivedNumber]
     plan: dict[str, Any] | None
-    """As docs/plans.md has it; null where there is none, and `refusal` or `unknown_sizes` say why."""
+    """Plan as described in docs/plans.md; null where there is none, and `refusal` or `unknown_sizes` says why."""
     notes: list[str] | None
-    """What stands between the plan and a run of it here, such as more threads than there are cores; null as `plan`."""
+    """Obstacles to a run of the plan on this machine, such as more threads than cores; null where `plan` is null."""
     sizes_from: str | None
     refusal: Refusal | None
     unknown_sizes: str | None

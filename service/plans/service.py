@@ -1,4 +1,4 @@
-"""What would become of a job: its plan, its memory, its learning rates, and whether it fits."""
+"""Preview of a job: its plan, memory and learning rates, and whether it fits this machine."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,11 +28,14 @@ class PlanService:
         self._planner = Planner(settings.trainer_python)
 
     def plan(self, document: Mapping[str, Any]) -> PlanView:
-        """Nothing is kept of it. Raises ConfigError where the document itself is wrong, and ProblemError."""
+        """Plan the job of a document without storing it.
+
+        Raises ConfigError where the document itself is invalid, and ProblemError where the planner fails or is busy.
+        """
         spec = parse_job(document)
         resolved, faults = self._resolved(spec)
         result = dict.fromkeys(("plan", "notes", "sizes_from", "refusal", "unknown_sizes"))
-        # What the rows of a directory are, that is not to be read, is not told.
+        # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
             result |= self._planner.result_of(resolved)
         plan, refusal = result["plan"], result["refusal"]
@@ -56,7 +59,10 @@ class PlanService:
         )
 
     def _resolved(self, spec: JobSpec) -> tuple[ResolvedJob, list[FieldError]]:
-        """As `POST /v1/jobs` does it; where that would refuse, no file is looked for."""
+        """Resolve a job as `POST /v1/jobs` does, and return the errors for which that would refuse its paths.
+
+        Where there are errors, the job is resolved without looking for any file.
+        """
         roots, private = self._settings.data_roots, self._settings.private_directories
         try:
             absolute = with_absolute_paths(spec, roots, private)
@@ -83,7 +89,7 @@ class PlanService:
 
 
 def learning_rates(spec: JobSpec) -> list[RatePoint]:
-    """Over the run, at even places of it."""
+    """Compute the learning rates at NUM_POINTS points that are evenly spaced over the run."""
     size = spec.batch.global_size
     points: list[RatePoint] = []
     for step in range(NUM_POINTS):

@@ -1,1 +1,1 @@
-"""What running jobs say: their reports, taken in once each, and their logs."""
+"""Reports of running jobs, each stored once, and their logs."""

@@ -1,4 +1,4 @@
-"""/v1/ingest, and the metrics and logs of a job."""
+"""Endpoints under /v1/ingest, and for the metrics and logs of a job."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Takes in the lines of spool files, each once, whoever brings them and however often."""
+"""Ingestion of spool file lines: each line is stored once, however often and by whichever feeder it is delivered."""
 
 import json
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ class Stream(StrEnum):
 
 
 KINDS = ("step", "evaluation")
-"""Of the reports that are metrics."""
+"""Kinds of reports that are metrics."""
 
 
 class GapError(Exception):
-    """Lines are missing before those that were brought."""
+    """Gap of missing lines before the delivered ones."""
 
     def __init__(self, acknowledged_seq: int) -> None:
         super().__init__(f"line {acknowledged_seq + 1} is the next one")
@@ -37,10 +37,10 @@ class GapError(Exception):
 
 
 class BadLineError(Exception):
-    """A line that is no report."""
+    """A line that is not a valid report."""
 
     def __init__(self, index: int, message: str) -> None:
-        """index: which of the lines that were brought, counted from 0."""
+        """Keep `index`, the position of the line among the delivered ones, counted from 0."""
         super().__init__(message)
         self.index = index
 
@@ -48,10 +48,10 @@ class BadLineError(Exception):
 def ingest(
     session: Session, attempt: Attempt, rank: int, stream: Stream, first_seq: int, lines: Sequence[str | bytes]
 ) -> int:
-    """Take in lines `first_seq`, `first_seq + 1`, … of a stream, without those already known.
+    """Store lines `first_seq`, `first_seq + 1`, … of a stream, except those already known.
 
-    Belongs in a transaction of its own: all are taken in or none. Returns the number of the last line known.
-    Raises GapError, BadLineError.
+    Needs a transaction of its own, so that all lines are stored or none. Returns the number of the last known line.
+    Raises GapError where lines before `first_seq` are missing, and BadLineError where a line is not a valid report.
     """
     repository = ReportRepository(session)
     position = repository.lock_position(attempt.id, rank, stream)
@@ -128,10 +128,10 @@ def _metric(job: Job, attempt: Attempt, rank: int, stream: Stream, report: StepR
 
 
 def _as_json(report: Report) -> dict[str, Any]:
-    """As JSON has it: a number that is not finite becomes null."""
+    """Convert a report to JSON values; a number that is not finite becomes null."""
     return json.loads(report.model_dump_json())
 
 
 def _storable(text: str) -> str:
-    """PostgreSQL's text has no NUL."""
+    """Replace NUL characters, which PostgreSQL does not store in text."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,4 +1,4 @@
-"""Tables of reports."""
+"""Database tables of reports."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from service.database.base import SerialId
 
 
 class Metric(Base):
-    """A step or an evaluation, as reported."""
+    """A report of a step or an evaluation."""
 
     __tablename__ = "metrics"
     __table_args__ = (
@@ -33,7 +33,7 @@ class Metric(Base):
 
 
 class StreamPosition(Base):
-    """How much of one stream of one rank is known: lines 1 to `acknowledged_seq`."""
+    """Position in one stream of one rank: lines 1 to `acknowledged_seq` are known."""
 
     __tablename__ = "stream_positions"
 

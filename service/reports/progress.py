@@ -1,4 +1,4 @@
-"""How far a job has come, told by its reports."""
+"""Progress of a job, computed from its reports."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,17 +7,17 @@ from dlrm.record import EvaluationReport, ProgressReport, StartReport, StepRepor
 from service.jobs.schemas import Progress
 
 SMOOTHING = 0.9
-"""Weight of the speed so far against that of one more step."""
+"""Weight of the smoothed speed so far, from 0 to 1; one more step has the rest."""
 
 
 class ReportedProgress(Progress):
-    """As it is kept. Streams arrive one after the other, whatever the order their lines were written in."""
+    """Progress as it is stored. Streams arrive one after the other, so reports need not arrive in the order of time."""
 
     time: float = 0.0
-    """Of the newest report, in seconds since the epoch."""
+    """Time of the newest report, in seconds since the epoch."""
 
     def after(self, report: StepReport | EvaluationReport | ProgressReport) -> "ReportedProgress":
-        """The progress after one more report; what an older report says of the phase is no news."""
+        """Return the progress after one more report; one older than `time` does not change the phase."""
         is_news = report.time >= self.time
         changes: dict[str, Any] = {"time": max(report.time, self.time)}
         if isinstance(report, StepReport):
@@ -33,14 +33,17 @@ class ReportedProgress(Progress):
         return self.model_copy(update=changes)
 
     def kept_by_the_next(self) -> "ReportedProgress":
-        """What of it a new attempt is shown with until it says where it begins."""
+        """Return the part of the progress that is shown for a new attempt until it reports its start."""
         kept = ("step", "num_steps", "done_fraction", "loss", "auc", "noise_scale")
         return ReportedProgress(**{name: getattr(self, name) for name in kept})
 
     def from_start(
         self, start: StartReport, last_step: Mapping[str, Any] | None, last_evaluation: Mapping[str, Any] | None
     ) -> "ReportedProgress":
-        """The progress of an attempt that begins at `start`: of what earlier ones reported the last that stands."""
+        """Return the progress of an attempt that begins at `start`.
+
+        last_step, last_evaluation: last reports of earlier attempts that are not void; None where there are none.
+        """
         last_step, last_evaluation = last_step or {}, last_evaluation or {}
         changes: dict[str, Any] = {
             "time": max(start.time, self.time),
@@ -68,7 +71,7 @@ class ReportedProgress(Progress):
         }
 
     def _done_fraction(self, report: ProgressReport) -> float | None:
-        # Evaluating and saving are part of the run: what is trained stays trained.
+        # Evaluation and saving are part of the run, and do not change which fraction of it is trained.
         is_within_run = report.phase in {"training", "evaluating", "saving"}
         return self._trained_fraction() if is_within_run and self.step is not None else report.done_fraction
 

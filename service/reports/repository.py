@@ -1,4 +1,4 @@
-"""All SQL about reports."""
+"""SQL statements on reports."""
 
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ class ReportRepository:
         return position.acknowledged_seq if position else 0
 
     def lock_position(self, attempt_id: str, rank: int, stream: str) -> StreamPosition:
-        """The position of a stream, made where it is new; nobody else moves it until the transaction ends."""
+        """Return the position of a stream, created where it is new, and lock it until the transaction ends."""
         name = (attempt_id, rank, stream)
         position = self._session.get(StreamPosition, name, with_for_update=True)
         if position is None:
@@ -37,14 +37,18 @@ class ReportRepository:
         self._session.add(metric)
 
     def metrics(self, job_id: str, *, kind: str | None, attempt: int | None, after: int, limit: int) -> list[Metric]:
-        """Reports in the order they came, those behind the row number `after` alone."""
+        """List at most `limit` reports in the order of arrival, with row numbers above `after`.
+
+        attempt: number of one attempt, all of whose reports count; None for the reports of all attempts that are not
+        void.
+        """
         query = _chosen(select(Metric), job_id, kind, attempt, after)
         return list(self._session.scalars(query.order_by(Metric.id).limit(limit)))
 
     def thinned_metrics(
         self, job_id: str, *, kind: str | None, attempt: int | None, after: int, max_points: int
     ) -> list[Metric]:
-        """Of all these reports at most `max_points`, evenly spread, the last one among them."""
+        """List at most `max_points` of the reports that `metrics` selects, evenly spaced, the last one included."""
         number, total = func.row_number().over(order_by=Metric.id), func.count().over()
         numbered = select(Metric, number.label("number"), total.label("total"))
         rows = _chosen(numbered, job_id, kind, attempt, after).subquery()
@@ -54,18 +58,21 @@ class ReportRepository:
         return list(self._session.scalars(select(metric).where(place > place_before).order_by(rows.c.id)))
 
     def last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
-        """The newest report of one kind that stands."""
+        """Return the newest report of one kind that is not void; None where there is none."""
         query = _chosen(select(Metric.report), job_id, kind, attempt=None, after=0)
         return self._session.scalar(query.order_by(Metric.id.desc()).limit(1))
 
     def begun(self, job_id: str) -> list[Attempt]:
-        """Every attempt that has begun to train."""
+        """List the attempts of a job that have begun to train, in their order."""
         query = select(Attempt).where(Attempt.job_id == job_id, Attempt.start_step.is_not(None))
         return list(self._session.scalars(query.order_by(Attempt.number)))
 
 
 def _chosen(query: Query, job_id: str, kind: str | None, attempt: int | None, after: int) -> Query:
-    """Reports behind the row number `after`: all of one attempt; where `attempt` is null, of every one what stands."""
+    """Restrict `query` to reports with row numbers above `after`.
+
+    Keeps all reports of one attempt; where `attempt` is None, the reports of all attempts that are not void.
+    """
     query = query.where(Metric.job_id == job_id, Metric.id > after)
     if kind is not None:
         query = query.where(Metric.kind == kind)
@@ -79,7 +86,10 @@ def _chosen(query: Query, job_id: str, kind: str | None, attempt: int | None, af
 
 
 def _last_standing(job_id: str) -> Subquery:
-    """Of every attempt that a later one has begun behind: the last step, and evaluation, that was not made again."""
+    """Select, for each attempt that a later one follows, the steps of its last step and evaluation that are not void.
+
+    Both are null until a later attempt has begun to train.
+    """
     earlier, later = aliased(Attempt), aliased(Attempt)
     return (
         select(

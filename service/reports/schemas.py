@@ -1,4 +1,4 @@
-"""Reports and logs on the wire."""
+"""Reports and logs as the API receives and returns them."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ MAX_INT32 = 2**31 - 1
 
 
 class NewReports(BaseModel):
-    """Lines of one stream, the first of which has number `first_seq`."""
+    """Consecutive lines of one stream; the first one has the number `first_seq`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -23,30 +23,30 @@ class NewReports(BaseModel):
 
 
 class Acknowledged(BaseModel):
-    """The last line that is known; pushing goes on behind it."""
+    """Number of the last known line; the sender continues with the next one."""
 
     acknowledged_seq: int
 
 
 class AttemptStart(BaseModel):
-    """Where an attempt began to train."""
+    """Step at which an attempt began to train."""
 
     attempt: int
     step: int
-    """Batches consumed before it: later steps of earlier attempts are void."""
+    """Batches consumed before the attempt. Reports of later steps by earlier attempts are void."""
     evaluated_step: int
-    """Batches consumed before the last evaluation that counts: later evaluations of earlier attempts are void."""
+    """Batches consumed before the last evaluation that counts. Later evaluations by earlier attempts are void."""
 
     @classmethod
     def of(cls, attempt: Attempt) -> "AttemptStart":
-        """attempt: one that has begun to train."""
+        """Build the schema from an attempt that has begun to train."""
         return cls(attempt=attempt.number, step=attempt.start_step or 0, evaluated_step=attempt.evaluated_step or 0)
 
 
 class MetricPage(BaseModel):
-    """Step and evaluation reports, each with the number of its attempt.
+    """A page of step and evaluation reports, each with the number of its attempt.
 
-    `starts`: of every attempt that has begun to train; what it makes void may stand on an earlier page.
+    `starts` has every attempt that has begun to train; the reports that it makes void may be on an earlier page.
     """
 
     items: list[dict[str, Any]]
@@ -55,7 +55,7 @@ class MetricPage(BaseModel):
 
 
 class LogView(BaseModel):
-    """A part of a log. `complete`: the attempt has ended and this part goes to its end."""
+    """A part of a log. `complete` is whether the attempt has ended and this part reaches the end of its log."""
 
     attempt: int
     rank: int | Literal["launch"]

@@ -1,4 +1,4 @@
-"""Taking in pushed reports; showing metrics and logs."""
+"""Ingestion of pushed reports; queries of metrics and logs."""
 
 import secrets
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from service.reports.schemas import AttemptStart, LogView, MetricKind, MetricPag
 
 @dataclass(frozen=True)
 class MetricQuery:
-    """Which reports of a job: `limit` of them behind `after`, or all thinned to `max_points`."""
+    """Query for reports of a job with row numbers above `after`: at most `limit`, or all thinned to `max_points`."""
 
     kind: MetricKind | None
     attempt: int | None
@@ -37,7 +37,10 @@ class ReportService:
         self._launcher = launcher
 
     def push(self, attempt_id: str, token: str | None, reports: NewReports) -> int:
-        """Take in pushed lines; the number of the last line known. Raises ProblemError."""
+        """Store pushed lines and return the number of the last known line.
+
+        Raises ProblemError where the token or rank is wrong, lines are missing, or a line is not a valid report.
+        """
         try:
             with self._database.write() as session:
                 attempt = _authenticated(session, attempt_id, token)
@@ -50,13 +53,13 @@ class ReportService:
             raise invalid_request([FieldError(f"lines.{error.index}", str(error), "one report as JSON")]) from None
 
     def acknowledged_seq(self, attempt_id: str, token: str | None, rank: int, stream: Stream) -> int:
-        """Raises ProblemError."""
+        """Return the number of the last known line of a stream. Raises ProblemError where the token is wrong."""
         with self._database.read() as session:
             _authenticated(session, attempt_id, token)
             return ReportRepository(session).acknowledged_seq(attempt_id, rank, stream)
 
     def metrics(self, job_id: str, query: MetricQuery) -> MetricPage:
-        """Raises ProblemError."""
+        """Return the reports that `query` selects. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
             existing_job(session, job_id)
             reports = ReportRepository(session)
@@ -77,14 +80,17 @@ class ReportService:
         )
 
     def logs(self, job_id: str, attempt_number: int | None, source: LogSource, part: LogRange) -> LogView:
-        """A part of a log of the given attempt, or of the last one. Raises ProblemError."""
+        """Read a part of a log of the given attempt; None stands for the last one.
+
+        Raises ProblemError where there is no such job, attempt or rank.
+        """
         with self._database.read() as session:
             job = existing_job(session, job_id)
             if source != "launch":
                 _check_rank(job, source)
             attempt = _attempt(session, job, attempt_number)
         if attempt is None:
-            # Not started yet: nothing was written so far.
+            # The job has not started yet, so nothing was written.
             return LogView(attempt=1, rank=source, text="", next_offset=0, complete=job.finished_at is not None)
         launch = Launch(RunDirectory(Path(job.run_directory)), attempt.number)
         found = self._launcher.logs(launch, source, part)
@@ -110,7 +116,10 @@ def _check_rank(job: Job, rank: int) -> None:
 
 
 def _attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
-    """The attempt of that number, the last one for None; None where there is no attempt at all."""
+    """Return the attempt with this number, or the last one where `number` is None; None before the first attempt.
+
+    Raises ProblemError where there is no attempt with this number.
+    """
     attempts = AttemptRepository(session)
     if number is None or job.num_attempts == 0 == number - 1:
         return attempts.numbered(job.id, job.num_attempts)

@@ -1,4 +1,4 @@
-"""The feeder that needs no network: reads the spool files of running jobs."""
+"""Feeder of reports that needs no network: reads the spool files of running jobs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from service.times import now
 log = structlog.get_logger(__name__)
 
 MAX_LINES = 1000
-"""Lines of one transaction."""
+"""Number of lines that one transaction stores at most."""
 
 
 @dataclass
@@ -26,21 +26,21 @@ class _Position:
 
 
 class SpoolTail:
-    """Brings what is new in the spool files; remembers how far it has read."""
+    """Reader that ingests new lines of spool files and remembers how far it has read."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._positions: dict[tuple[str, int, Stream], _Position] = {}
 
     def bring(self, job: Job, attempt: Attempt, launch: Launch) -> None:
-        """Bring all whole lines there are."""
+        """Ingest all new complete lines of an attempt's spool files."""
         directory = launch.run_directory.attempt(launch.attempt)
         for rank in range(job.world_size):
             for stream in Stream:
                 self._bring_stream(job, attempt, directory, rank, stream)
 
     def forget(self, attempt: Attempt) -> None:
-        """Of an attempt that has ended."""
+        """Drop the positions of an attempt that has ended."""
         self._positions = {name: position for name, position in self._positions.items() if name[0] != attempt.id}
 
     def _bring_stream(self, job: Job, attempt: Attempt, directory: AttemptDirectory, rank: int, stream: Stream) -> None:
@@ -52,7 +52,7 @@ class SpoolTail:
         while lines := position.reader.read(MAX_LINES):
             self._bring_lines(job, attempt, rank, stream, position.next_seq, lines)
             position.next_seq += len(lines)
-        # Kept only where all went well: else the next call asks the database again.
+        # Kept only after success: after an error the next call reads the position from the database again.
         self._positions[name] = position
 
     def _open(self, path: Path, attempt: Attempt, rank: int, stream: Stream) -> _Position:
@@ -63,7 +63,7 @@ class SpoolTail:
     def _bring_lines(
         self, job: Job, attempt: Attempt, rank: int, stream: Stream, first_seq: int, lines: list[bytes]
     ) -> None:
-        """Take in `lines`; one that is no report becomes an event that says so: those behind it still count."""
+        """Ingest `lines`; replace each line that is not a valid report by an event that says so."""
         while True:
             try:
                 with self._database.write() as session:

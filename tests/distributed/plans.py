@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import get_args
 
 from sharding.planner import Plan, ShardingType, Table, TablePlan
-from sharding.planner.blocks import by_columns, by_grid, by_rows, replicated, whole
+from sharding.planner.enumerator import by_columns, by_grid, by_rows, whole
+from sharding.planner.enumerator import on_every_rank as replicated
 
 TYPES: tuple[ShardingType, ...] = get_args(ShardingType)
 SPLIT_BY_COLUMNS: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "grid")

@@ -15,7 +15,7 @@ from tests.distributed.plans import plan_of, types_for
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.read_back import read_whole
 from tests.distributed.table_batches import GLOBAL_SIZE, RATE, TABLES, Bags, random_bags
-from tests.distributed.ways import WAYS, Way, kernels_of, transport_of
+from tests.distributed.ways import TRANSPORT_KINDS, TransportKind, kernels_of, transport_of
 
 WORLD_SIZES = [1, 2, 4]
 Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad"]
@@ -25,7 +25,7 @@ def step_from_to(
     ranks: Ranks,
     sharding_type: ShardingType,
     optimizer: Optimizer,
-    way: Way,
+    way: TransportKind,
     before: Path | None,
     after: Path,
     bags: Bags,
@@ -57,10 +57,10 @@ def weights_and_sums(path: Path) -> dict[str, Any]:
     return {name: value for name, value in read_whole(path).items() if isinstance(value, torch.Tensor)}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSPORT_KINDS)
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
 def test_tables_that_move_through_all_plans_and_ranks_train_as_those_that_stay(
-    rank_pools: RankPools, tmp_path: Path, optimizer: Optimizer, way: Way
+    rank_pools: RankPools, tmp_path: Path, optimizer: Optimizer, way: TransportKind
 ):
     types = types_for(optimizer)
     # From every type to the next one, and back to the first, each time on other ranks.

@@ -31,7 +31,7 @@ from tests.distributed.table_batches import (
     three_batches,
 )
 from tests.distributed.training import Setting
-from tests.distributed.ways import WAYS, Way, kernels_of, transport_of
+from tests.distributed.ways import TRANSPORT_KINDS, TransportKind, kernels_of, transport_of
 
 CHUNK_SIZE = 5
 SCALE = 32.0
@@ -40,11 +40,11 @@ SLICE_BYTES = 7 * len(ROWS) * DIM * 4
 
 
 @dataclass(frozen=True)
-class How:
+class TablesSetting:
     """Tables are kept and reached."""
 
     plan: Plan
-    way: Way = "memory"
+    way: TransportKind = "memory"
     optimizer: Literal["sgd", "rowwise_adagrad", "adagrad"] = "sgd"
     exchange_dtype: Literal["fp32", "fp16"] = "fp32"
     pooling: Literal["sum", "mean"] = "sum"
@@ -63,7 +63,7 @@ class How:
 
 
 @dataclass(frozen=True)
-class Made:
+class TablesResult:
     """By one rank, of some batches."""
 
     before: dict[tuple[str, int, int], torch.Tensor]
@@ -86,12 +86,12 @@ def chunks_of(size: int) -> list[tuple[int, int]]:
     return [(start, min(start + CHUNK_SIZE, size)) for start in range(0, size, CHUNK_SIZE)]
 
 
-def look_up_and_update(ranks: Ranks, how: How, batches: list[Bags]) -> Made:
+def look_up_and_update(ranks: Ranks, how: TablesSetting, batches: list[Bags]) -> TablesResult:
     """Chunk by chunk, the gradient of one before the next is taken; all agree before anything moves; as a step does."""
     size = GLOBAL_SIZE // ranks.world_size
     with kernels_of(how.way), mock.patch("sharding.planner.slice_size.SLICE_BYTES", SLICE_BYTES):
         tables = how.make(ranks)
-        made = Made(weights_of(tables), {}, [], [])
+        made = TablesResult(weights_of(tables), {}, [], [])
         # As in training, the ids of a batch travel while the one before it is updated.
         sent = [tables.start_input_dist(batches[0].share(ranks.rank, ranks.world_size))]
         for number, bags in enumerate(batches):
@@ -126,7 +126,7 @@ def whole(by_rank: list[dict[tuple[str, int, int], torch.Tensor]]) -> dict[str, 
     return tables
 
 
-def check_against_reference(by_rank: list[Made], how: How, batches: list[Bags]) -> None:
+def check_against_reference(by_rank: list[TablesResult], how: TablesSetting, batches: list[Bags]) -> None:
     before = whole([made.before for made in by_rank])
     reference = ReferenceTables(before, how.optimizer, how.pooling)
     tolerance = 1e-5 if how.exchange_dtype == "fp32" else 2e-3
@@ -153,7 +153,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSPORT_KINDS)
 @pytest.mark.parametrize(("sharding_type", "optimizer"), CASES)
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_three_updates_follow_the_float64_reference(
@@ -161,22 +161,22 @@ def test_three_updates_follow_the_float64_reference(
     world_size: int,
     sharding_type: ShardingType,
     optimizer: Any,
-    way: Way,
+    way: TransportKind,
     exchange_dtype: Any,
 ):
-    how = How(plan_of(TABLES, sharding_type, world_size), way, optimizer, exchange_dtype)
+    how = TablesSetting(plan_of(TABLES, sharding_type, world_size), way, optimizer, exchange_dtype)
     batches = three_batches()
     assert any((bags.lengths == 0).any() for bags in batches)
     check_against_reference(rank_pools.of(world_size).run(look_up_and_update, how, batches), how, batches)
 
 
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSPORT_KINDS)
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_a_plan_of_all_types_at_once_pools_as_the_float64_reference(
-    rank_pools: RankPools, world_size: int, way: Way, pooling: Any
+    rank_pools: RankPools, world_size: int, way: TransportKind, pooling: Any
 ):
-    how = How(mixed_plan(TABLES, world_size), way, "adagrad", pooling=pooling)
+    how = TablesSetting(mixed_plan(TABLES, world_size), way, "adagrad", pooling=pooling)
     batches = three_batches()
     check_against_reference(rank_pools.of(world_size).run(look_up_and_update, how, batches), how, batches)
 
@@ -185,7 +185,7 @@ def test_a_plan_of_all_types_at_once_pools_as_the_float64_reference(
 def test_memory_and_network_move_the_tables_alike_to_the_bit(rank_pools: RankPools, world_size: int):
     plan, batches = mixed_plan(TABLES, world_size), three_batches()
     by_way = [
-        rank_pools.of(world_size).run(look_up_and_update, How(plan, way, "adagrad"), batches)
+        rank_pools.of(world_size).run(look_up_and_update, TablesSetting(plan, way, "adagrad"), batches)
         for way in ("memory", "network")
     ]
     for by_memory, by_network in zip(*by_way, strict=True):
@@ -194,14 +194,14 @@ def test_memory_and_network_move_the_tables_alike_to_the_bit(rank_pools: RankPoo
             assert torch.equal(weights, by_network.after[place]), place
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_mean_of_bags_of_one_id_is_that_id_to_the_bit(rank_pools: RankPools, way: Way):
+@pytest.mark.parametrize("way", TRANSPORT_KINDS)
+def test_the_mean_of_bags_of_one_id_is_that_id_to_the_bit(rank_pools: RankPools, way: TransportKind):
     bags, plan = [random_bags(least=1, most=1)], mixed_plan(TABLES, 2)
     # Of one feature bags are longer, so that there are means to take.
     longer = random_bags(least=2, most=2)
     bags[0].lengths[-1], bags[0].ids[-1] = longer.lengths[-1], longer.ids[-1]
     summed, averaged = (
-        rank_pools.of(2).run(look_up_and_update, How(plan, way, pooling=pooling), bags) for pooling in ("sum", "mean")
+        rank_pools.of(2).run(look_up_and_update, TablesSetting(plan, way, pooling=pooling), bags) for pooling in ("sum", "mean")
     )
     for once, again in zip(summed, averaged, strict=True):
         assert torch.equal(once.pooled[0][:, :-1], again.pooled[0][:, :-1])
@@ -210,7 +210,7 @@ def test_the_mean_of_bags_of_one_id_is_that_id_to_the_bit(rank_pools: RankPools,
             assert torch.equal(weights, again.after[place]) == (place[0] != TABLES[-1].name)
 
 
-def gradients_too_large(ranks: Ranks, how: How) -> list[float]:
+def gradients_too_large(ranks: Ranks, how: TablesSetting) -> list[float]:
     """What a gradient of 1e6, of infinity and of NaN are said to be."""
     bags = random_bags(most=2)
     with kernels_of(how.way):
@@ -232,12 +232,12 @@ def gradients_too_large(ranks: Ranks, how: How) -> list[float]:
         return told
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", TRANSPORT_KINDS)
 @pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16"])
 def test_a_gradient_that_its_format_cannot_hold_is_told_as_not_finite(
-    rank_pools: RankPools, way: Way, exchange_dtype: Any
+    rank_pools: RankPools, way: TransportKind, exchange_dtype: Any
 ):
-    how = How(mixed_plan(TABLES, 2), way, exchange_dtype=exchange_dtype)
+    how = TablesSetting(mixed_plan(TABLES, 2), way, exchange_dtype=exchange_dtype)
     for large, infinite, undefined in rank_pools.of(2).run(gradients_too_large, how):
         assert (large == 0.0) == (exchange_dtype == "fp32")
         assert infinite != 0.0

@@ -6,14 +6,14 @@ from unittest import mock
 
 from sharding.embedding import native_ops as native
 
-Way = Literal["memory", "network", "network by FBGEMM"]
-WAYS: list[Way] = ["memory", "network", "network by FBGEMM"]
+TransportKind = Literal["memory", "network", "network by FBGEMM"]
+TRANSPORT_KINDS: list[TransportKind] = ["memory", "network", "network by FBGEMM"]
 
 
-def kernels_of(way: Way) -> AbstractContextManager[Any]:
+def kernels_of(way: TransportKind) -> AbstractContextManager[Any]:
     """While tables are made and used."""
     return mock.patch.object(native, "is_built", return_value=False) if way == "network by FBGEMM" else nullcontext()
 
 
-def transport_of(way: Way) -> Literal["memory", "network"]:
+def transport_of(way: TransportKind) -> Literal["memory", "network"]:
     return "memory" if way == "memory" else "network"

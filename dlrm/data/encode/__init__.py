@@ -1,1 +1,1 @@
-"""How raw values become what a model takes."""
+"""Encoders that turn raw values into the inputs of a model."""

@@ -1,4 +1,4 @@
-"""Dense columns: how their values are delivered to the model."""
+"""Encoders of dense columns: they turn raw values into dense features of the model."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,46 +7,46 @@ from pydantic import BaseModel, ConfigDict
 from dlrm.config import DenseColumn
 
 MISSING_COUNT = np.float32(-1.0)
-"""A missing value under `log`, where a present one is at least 0."""
+"""Feature of a missing value with transform `log`; a present value gives at least 0."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 class DenseEncoder(BaseModel):
-    """One dense column, fitted on the training rows."""
+    """Encoder of one dense column, fitted on the training rows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     column: DenseColumn
     mean: float = 0.0
-    """Of the training rows' present values; used to standardise."""
+    """Mean of the present values of the training rows; used by transform `standardise`."""
     standard_deviation: float = 1.0
-    """Likewise; 1 where all values are the same."""
+    """Standard deviation of the present values of the training rows; 1 where all are equal."""
     has_indicator: bool = False
-    """Whether a second feature says, by 1, where the value is missing."""
+    """Whether there is a second feature, 1 where the value is missing and 0 elsewhere."""
 
     @property
     def names(self) -> list[str]:
-        """Of the features it delivers."""
+        """Names of the one or two features that the column becomes."""
         return [self.column.name, f"{self.column.name} missing"] if self.has_indicator else [self.column.name]
 
     def encode(self, values: NDArray[np.float64]) -> list[NDArray[np.float32]]:
-        """The features [n], one or two, all finite, of the values [n], NaN = missing.
+        """Compute the features of the column: one or two arrays [n], finite.
 
-        The others are within the range of float32.
+        values: [n], NaN where missing, otherwise within the range of float32.
         """
         if self.column.transform == "log":
             return [log_of_counts(values)]
         is_missing = np.isnan(values)
         if self.column.transform == "standardise":
             with np.errstate(over="ignore"):
-                # Far from anything in training, a value may leave the range of float32.
+                # A value far outside the training data may exceed the range of float32.
                 values = np.clip((values - self.mean) / self.standard_deviation, -_LARGEST, _LARGEST)
         delivered = np.where(is_missing, 0.0, values).astype(np.float32)
         return [delivered, is_missing.astype(np.float32)] if self.has_indicator else [delivered]
 
 
 def log_of_counts(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """log(1 + max(value, 0)) where a value is present, MISSING_COUNT where it is NaN."""
+    """Compute log(1 + max(value, 0)) of each value [n], and MISSING_COUNT where the value is NaN."""
     delivered = np.log1p(np.maximum(values, 0.0)).astype(np.float32)
     delivered[np.isnan(values)] = MISSING_COUNT
     return delivered

@@ -1,6 +1,6 @@
-"""Everything that turns raw rows into what a model takes: fitted once, kept beside the data and in the model.
+"""The encoders of all columns: fitted once, then saved with the prepared data and with the model.
 
-<directory>/encoders.json            the schema, the dense encoders, which vocabulary each column has
+<directory>/encoders.json            the schema, the dense encoders and the kind of vocabulary of each column
             vocabulary-<f>.parquet   the values of counted column f in the order of their ids, and their counts
 """
 
@@ -35,7 +35,7 @@ class Encoders:
 
     @property
     def dense_names(self) -> list[str]:
-        """Of the N dense features."""
+        """Names of the N dense features."""
         return [name for encoder in self.dense for name in encoder.names]
 
     @property
@@ -45,7 +45,7 @@ class Encoders:
         return DataSchema(len(self.dense_names), tuple(features))
 
     def encode(self, table: RawTable) -> Rows:
-        """The rows of `table`, as a model takes them."""
+        """Encode the rows of `table` as a model reads them."""
         ids = [self.ids(place, column) for place, column in enumerate(table.categorical)]
         ones = np.ones(table.num_rows, dtype=np.int32)
         lengths = [ones if column.lengths is None else column.lengths for column in table.categorical]
@@ -56,7 +56,7 @@ class Encoders:
         return Rows(table.labels, self.dense_features(table), bags, table.weights)
 
     def dense_features(self, table: RawTable) -> NDArray[np.float32]:
-        """[n, N]"""
+        """Compute the dense features [n, N] of the rows of `table`."""
         features = [
             feature
             for encoder, values in zip(self.dense, table.dense, strict=True)
@@ -65,13 +65,13 @@ class Encoders:
         return np.stack(features, axis=1) if features else np.empty((table.num_rows, 0), dtype=np.float32)
 
     def ids(self, place: int, column: CategoricalValues) -> NDArray[np.int64]:
-        """Table rows [n], or [sum of lengths], of categorical column number `place`."""
+        """Compute the ids of categorical column number `place`: [n], or [sum of lengths] where it is multi-hot."""
         vocabulary = self.vocabularies[place]
-        # The last one is where code -1, a missing value, points.
+        # Code -1, a missing value, indexes the last element.
         return np.take(np.append(vocabulary.encode(column.distinct), vocabulary.missing_id), column.codes)
 
     def save(self, directory: Path) -> None:
-        """Write them to `directory`, which is made; the same bytes for the same encoders. Raises OSError."""
+        """Write the encoders to `directory`, which is created; equal encoders give equal bytes. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
         saved: list[_Counted | _Hashed] = []
         for place, vocabulary in enumerate(self.vocabularies):
@@ -81,7 +81,7 @@ class Encoders:
             assert isinstance(vocabulary, CountedVocabulary), "there is no third kind"
             file = f"vocabulary-{place}.parquet"
             values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
-            # Arrow's writer rather than polars': it tells a full disk as the OSError that it is.
+            # Written by Arrow, not polars, because Arrow reports a full disk as an OSError.
             parquet.write_table(values.to_arrow(), directory / file)
             saved.append(_Counted(file=file, num_ids=vocabulary.num_ids))
         record = _Saved(schema=self.schema, dense=list(self.dense), vocabularies=saved)
@@ -89,7 +89,10 @@ class Encoders:
 
     @classmethod
     def load(cls, directory: Path) -> "Encoders":
-        """What `save` wrote. Raises OSError, polars.exceptions.PolarsError, and ValueError where it is not that."""
+        """Load what `save` wrote.
+
+        Raises OSError, polars.exceptions.PolarsError, and ValueError where the files do not hold encoders.
+        """
         saved = _Saved.model_validate_json((directory / FILE).read_bytes())
         vocabularies: list[Vocabulary] = []
         for entry in saved.vocabularies:
@@ -108,7 +111,7 @@ class _Record(BaseModel):
 class _Counted(_Record):
     kind: Literal["counted"] = "counted"
     file: Annotated[str, StringConstraints(pattern=r"^vocabulary-[0-9]+\.parquet$")]
-    """In the same directory: whoever wrote this may not be meant to read others."""
+    """Name of a file in the same directory; no path, as the author of the record may lack the right to read others."""
     num_ids: int
 
 

@@ -1,4 +1,4 @@
-"""The vocabularies: how the values of a categorical column become rows of its table."""
+"""Vocabularies: they map the values of a categorical column to the rows of its table."""
 
 import hashlib
 from collections.abc import Callable
@@ -13,51 +13,58 @@ from numpy.typing import NDArray
 from dlrm.data.random import random_bits, stream_key
 
 _HASH_SEED = 0x7AB1E
-"""Fixed: a value has the same row in every run and in every model."""
+"""Seed of the hash; fixed, so that a value has the same row in every run and in every model."""
 _DIGEST_BYTES = 8
 
 OUT_OF_VOCABULARY_ID, MISSING_ID = 0, 1
-"""The first rows of a counted table."""
+"""First two rows of the table of a counted vocabulary."""
 
 
 class Vocabulary(Protocol):
-    """How the values of one column become rows of its table."""
+    """Mapping of the values of one column to the rows of its table."""
 
     @property
     def num_ids(self) -> int:
-        """Rows of the table."""
+        """Number of rows of the table."""
         ...
 
     @property
     def missing_id(self) -> int:
-        """The row of a missing value."""
+        """Table row of a missing value."""
         ...
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
-        """Table rows [n] of the values `distinct` [n], ascending and none missing: Int64 or String."""
+        """Return the table rows [n] of the values `distinct`: [n], Int64 or String, ascending, none missing."""
         ...
 
 
 @dataclass(frozen=True)
 class CountedVocabulary:
-    """Row 0: rare or never seen in training; row 1: missing; then the values, the most frequent first.
+    """Vocabulary with one row for each frequent value, most frequent first, from row 2 on.
 
-    Values that later data have added follow in the same way, behind the ones before.
+    Row 0 is for values that are rare or were never seen in training, row 1 for missing values. Values that later data
+    adds follow after the existing ones, again the most frequent first.
     """
 
     distinct: pl.Series
-    """[num_ids - 2], of the rows 2, 3 and so on: Int64 or String."""
+    """[num_ids - 2] values of rows 2, 3, ...: Int64 or String."""
     counts: NDArray[np.int64]
-    """[num_ids - 2], training rows that held each value, when it was added."""
+    """[num_ids - 2] numbers of training rows that held each value when it was added."""
     missing_id: int = MISSING_ID
 
     @classmethod
     def build(cls, distinct: pl.Series, counts: NDArray[np.int64], min_count: int) -> "CountedVocabulary":
-        """Of the distinct values of the training rows, ascending; equal counts keep that order."""
+        """Build the vocabulary of the values that occur in at least `min_count` training rows.
+
+        distinct: [n] distinct values, ascending; values of equal count keep this order. counts: [n] their counts.
+        """
         return cls(distinct.clear(), np.empty(0, dtype=np.int64)).extended(distinct, counts, min_count)
 
     def extended(self, distinct: pl.Series, counts: NDArray[np.int64], min_count: int) -> "CountedVocabulary":
-        """The same rows, and behind them those of new values, ascending, that occur `min_count` times."""
+        """Return this vocabulary with rows appended for the new values that occur in at least `min_count` rows.
+
+        distinct, counts: as in `build`. Existing rows do not change.
+        """
         is_frequent = counts >= min_count
         distinct, counts = distinct.filter(pl.Series(is_frequent)), counts[is_frequent]
         is_new = self.encode(distinct) == OUT_OF_VOCABULARY_ID
@@ -85,16 +92,16 @@ class CountedVocabulary:
 
 @dataclass(frozen=True)
 class HashedVocabulary:
-    """Row 0: missing; every value has one of the other rows, by a hash. Needs no training rows to build."""
+    """Vocabulary that hashes values to rows 1 to num_ids - 1; row 0 is for missing values. It needs no fitting."""
 
     num_ids: int
     key: int
-    """Of the column: values that meet in one table do not meet in another."""
+    """Hash key of the column: values that collide in one column do not collide in another."""
     missing_id: int = 0
 
     @classmethod
     def of_column(cls, column: int, hash_size: int) -> "HashedVocabulary":
-        """column: its place among the categorical ones."""
+        """Make the vocabulary of categorical column number `column`, with a table of `hash_size` rows."""
         return cls(hash_size, stream_key(_HASH_SEED, column))
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
@@ -117,7 +124,7 @@ def _places_of_numbers(known: pl.Series) -> Callable[[pl.Series], NDArray[np.int
 
 
 def _places_of_texts(known: pl.Series) -> Callable[[pl.Series], NDArray[np.int64]]:
-    # An Enum keeps the hash table of its categories from one cast to the next.
+    # An Enum keeps the hash table of its categories between casts.
     kind = pl.Enum(known)
 
     def place(distinct: pl.Series) -> NDArray[np.int64]:
@@ -128,6 +135,6 @@ def _places_of_texts(known: pl.Series) -> Callable[[pl.Series], NDArray[np.int64
 
 
 def _digests(texts: pl.Series) -> NDArray[np.int64]:
-    """A hash [n] of every text that is the same on every machine and in every version."""
+    """Hash every text to an int64 [n] that is the same on every machine and in every version."""
     digests = (hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest() for text in texts)
     return np.frombuffer(b"".join(digests), dtype="<i8")

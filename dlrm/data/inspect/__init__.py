@@ -1,1 +1,1 @@
-"""What is in the data: shares, counts, and columns that give the label away."""
+"""Inspection of data: shares, counts, and columns that leak the label."""

@@ -1,4 +1,4 @@
-"""What is said of one categorical column."""
+"""Report on one categorical column."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,32 +10,32 @@ from numpy.typing import NDArray
 from dlrm.data.inspect.columns import CategoricalColumn
 
 MIN_COUNTS = (1, 2, 5, 10)
-"""For which the size of the table is given, beside that of the job."""
+"""Values of min_count for which the table size is reported, in addition to that of the job."""
 TOPS = (10, 100, 1000)
 MAX_POINTS = 120
-"""Of a frequency curve."""
+"""Largest number of points of a frequency curve."""
 NUM_SHOWN_VALUES = 5
 LARGE_TABLE_BYTES = 2**30
 COVERED_SHARE = 0.99
-"""Of the values' occurrences, that a suggested hashed table has room for."""
+"""Share of all occurrences: a suggested hashed table has room for the most frequent values that cover it."""
 BYTES_PER_NUMBER = 4
 SHARED_ROWS = 2
-"""Of a counted table: rare values, and missing ones."""
+"""Shared rows of a counted table: one for rare values, and one for missing ones."""
 
 
 Shown = Callable[[Any], str]
-"""A value, as people know it."""
+"""Function that formats a categorical value for display."""
 
 
 @dataclass(frozen=True)
 class TableSize:
-    """Of a counted table, if the rows looked at were all there are; or of one whose rows the data holds already."""
+    """Size of a counted table for the inspected rows alone, or of an existing table whose rows the data refers to."""
 
     min_count: int | None
-    """None: of a table that is there already."""
+    """Least count of a value with a row of its own; None for an existing table."""
     num_rows: int
     num_bytes: int
-    """Weights, and one number a row for row-wise Adagrad."""
+    """Bytes of the weights, and of one number per row for row-wise Adagrad."""
 
 
 @dataclass(frozen=True)
@@ -43,33 +43,33 @@ class CategoricalReport:
     name: str
     is_multi_hot: bool
     missing_share: float
-    """Of the rows; of the values where the column is multi-hot."""
+    """Share of the rows without a present value."""
     num_distinct: int
     num_seen_once: int
     covered_by: dict[int, float]
-    """The most frequent values' share of all present ones, by how many values."""
+    """Share of all occurrences that the k most frequent values have, by k."""
     top_values: list[tuple[str, int]]
     curve: list[tuple[int, int]]
-    """Ranks, from 1, and how often the value of that rank occurs."""
+    """Pairs of a rank, from 1, and the number of occurrences of the value of that rank."""
     tables: list[TableSize]
-    """By ascending min_count; one of them is that of the job, or the one that is there already."""
+    """Sizes by ascending min_count, that of the job included; or the size of the existing table alone."""
     hash_size: int | None
-    """Suggested where values should rather be hashed."""
+    """Suggested rows of a hashed table; None where hashing is not suggested."""
     why_hash: str
     auc: float | None = None
-    """Of the label by this column alone, on rows it was not fitted on; null where there are too few rows to tell."""
+    """AUC of the label predicted from this column alone, on rows it was not fitted on; None with too few rows."""
     auc_by: str = ""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What is known of the tables that columns become."""
+    """Settings of the embedding tables to make of the columns."""
 
     embedding_dim: int
     min_count: int
-    """That they are made with."""
+    """Least count of a value with a row of its own."""
     scale: float
-    """All rows, over those looked at."""
+    """Ratio of the number of all rows to that of the inspected rows."""
 
     def size(self, num_rows: int, min_count: int | None) -> TableSize:
         return TableSize(min_count, num_rows, num_rows * BYTES_PER_NUMBER * (self.embedding_dim + 1))
@@ -78,8 +78,11 @@ class Tables:
         return self.size(int(np.count_nonzero(counts >= min_count)) + SHARED_ROWS, min_count)
 
     def hashing(self, descending: NDArray[np.int64]) -> tuple[int | None, str]:
-        """The size of a hashed table and why it would be better than a counted one; None where it would not."""
-        # What was seen once may be something else every time.
+        """Suggest the size of a hashed table, with the reason; None where a counted table is small enough.
+
+        descending: [num_distinct], occurrences of the values in descending order.
+        """
+        # Rows that were not inspected are assumed to add new values in proportion to those seen once.
         num_unseen = int((self.scale - 1.0) * np.count_nonzero(descending == 1))
         table = self.size(self.counted(descending, self.min_count).num_rows + num_unseen, self.min_count)
         if table.num_bytes <= LARGE_TABLE_BYTES:
@@ -125,7 +128,7 @@ def _share_of_rows_without_values(column: CategoricalColumn) -> float:
 
 
 def _spread_ranks(num_ranks: int) -> NDArray[np.int64]:
-    """Ranks from 0, evenly spread on a logarithmic axis."""
+    """Choose ranks, from 0, that are evenly spread on a logarithmic axis; at most MAX_POINTS."""
     if num_ranks == 0:
         return np.empty(0, dtype=np.int64)
     return np.unique(np.geomspace(1, num_ranks, MAX_POINTS).astype(np.int64)) - 1

@@ -1,4 +1,4 @@
-"""Rows that are looked at, column by column."""
+"""The inspected rows, column by column."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,52 +11,52 @@ from dlrm.data.random import random_units, stream_key
 from dlrm.data.raw.table import CategoricalValues, RawTable
 
 _FITTED_ON = stream_key(0x1EAC)
-"""The stream that halves the rows; fixed, so that the same data always says the same."""
+"""Random stream that splits the rows into halves; fixed, so that the same data always gives the same report."""
 
 
 @dataclass(frozen=True)
 class CategoricalColumn:
-    """The values of one categorical column in the n rows that are looked at."""
+    """The values of one categorical column in the n inspected rows."""
 
     name: str
     codes: NDArray[np.int64]
-    """[n], or [sum of lengths] of a multi-hot column: places in `distinct`; -1 is a missing value."""
+    """[n], or [sum of lengths] of a multi-hot column: indices into `distinct`; -1 is a missing value."""
     distinct: pl.Series
-    """Ascending."""
+    """Distinct values, ascending."""
     lengths: NDArray[np.int32] | None = None
-    """[n], of a multi-hot column."""
+    """[n], number of values of each row of a multi-hot column; None where every row has one."""
     table_rows: int | None = None
-    """Of its table, where the values are rows of one already."""
+    """Rows of the column's table, where its values are row numbers of a table already."""
 
 
 @dataclass(frozen=True)
 class DenseColumn:
     name: str
     values: NDArray[np.float64]
-    """[n], finite or NaN = missing."""
+    """[n], finite values, or NaN = missing."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """Of the columns that are looked at."""
+    """Names of the inspected columns."""
 
     dense: Sequence[str]
     categorical: Sequence[str]
     table_rows: Sequence[int] | None = None
-    """Of the tables of the categorical columns, where their values are rows of tables already."""
+    """Rows of each categorical column's table, where values are row numbers of tables already."""
 
 
 @dataclass(frozen=True)
 class LookedAt:
-    """The n rows that are looked at."""
+    """The n rows that are inspected, out of all rows of the data."""
 
     tables: Sequence[RawTable]
-    """All with the same columns; n rows together."""
+    """Pieces of the inspected rows, all with the same columns; n rows together."""
     row_numbers: NDArray[np.int64]
-    """[n], in all rows, ascending."""
+    """[n], numbers of the inspected rows among all rows, ascending."""
     names: Names
     num_rows: int
-    """Of all rows, bad ones included."""
+    """Number of all rows, bad ones included."""
 
     @property
     def labels(self) -> NDArray[np.float32]:
@@ -64,7 +64,7 @@ class LookedAt:
 
     @property
     def is_fitted_on(self) -> NDArray[np.bool_]:
-        """[n], the half of the rows that rates are fitted on; the other half measures them."""
+        """[n], true for the half of the rows that rates are fitted on; the other half measures them."""
         return random_units(_FITTED_ON, self.row_numbers) < 0.5
 
     def dense(self, place: int) -> DenseColumn:
@@ -74,7 +74,7 @@ class LookedAt:
         parts = [table.categorical[place] for table in self.tables]
         every = pl.concat([part.distinct for part in parts])
         distinct = every.unique().sort()
-        # The place of a value among all distinct ones.
+        # Index of each value among the distinct values of all pieces.
         places = (every.rank("dense").cast(pl.Int64) - 1).to_numpy()
         ends = np.cumsum([len(part.distinct) for part in parts])
         codes = [
@@ -92,7 +92,7 @@ class LookedAt:
 
 
 def taken(table: RawTable, rows: NDArray[np.int64]) -> RawTable:
-    """The rows of these numbers, ascending."""
+    """Select the rows of `table` with these row numbers, ascending."""
     if len(rows) == table.num_rows:
         return table
     return RawTable(
@@ -114,10 +114,10 @@ def _taken(column: CategoricalValues, rows: NDArray[np.int64]) -> CategoricalVal
 def _reduced(
     codes: NDArray[np.int32], distinct: pl.Series, lengths: NDArray[np.int32] | None = None
 ) -> CategoricalValues:
-    """The column without the distinct values that no code names."""
+    """Remove the distinct values that no code refers to."""
     is_used = np.zeros(len(distinct) + 1, dtype=np.bool_)
     is_used[codes] = True
-    # -1 is the last place, and stays -1.
+    # Code -1 indexes the last element, and stays -1.
     is_used = is_used[:-1]
     new_codes = np.append(np.cumsum(is_used, dtype=np.int32) - 1, np.int32(-1)).astype(np.int32)
     return CategoricalValues(new_codes[codes], distinct.filter(pl.Series(is_used)), lengths)

@@ -1,4 +1,4 @@
-"""What is said of one dense column."""
+"""Report on one dense column."""
 
 from dataclasses import dataclass
 
@@ -19,15 +19,15 @@ class DenseReport:
     max: float | None
     mean: float | None
     quantiles: dict[float, float]
-    """By share of the present values; empty where there are none."""
+    """Quantiles of the present values, by level in (0, 1); empty where no value is present."""
     edges: list[float]
-    """[bars + 1], of the histogram of the values between the first and the last of QUANTILES."""
+    """[bars + 1], edges of the histogram, which covers the values between the first and the last of QUANTILES."""
     bars: list[int]
-    """Values between two edges."""
+    """Number of values between each two neighbouring edges."""
     is_whole: bool
     """Whether all values are whole numbers."""
     auc: float | None = None
-    """Of the label by this column alone, on rows it was not fitted on; null where there are too few rows to tell."""
+    """AUC of the label predicted from this column alone, on rows it was not fitted on; None with too few rows."""
     auc_by: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Rows to look at: all of them where they are few, else some that are spread evenly."""
+"""Selection of the rows to inspect: all rows where they are few, otherwise some that are evenly spread."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,33 +13,36 @@ from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block
 from dlrm.data.raw.table import RawTable
 
 MAX_BYTES = 1 << 30
-"""Of the rows that are held in memory at once."""
+"""Largest number of bytes of rows held in memory at once."""
 MAX_COLUMN_BYTES = MAX_BYTES // 8
-"""Of one column of them: looking at it takes several times as much."""
+"""Largest number of bytes of one column of these rows: inspecting it takes several times as much memory."""
 CODE_BYTES = 8
 MIN_BLOCKS = 50
-"""Of which rows are taken, where there are so many and not all rows are."""
+"""Least number of blocks to take rows from, where there are as many and not all rows are taken."""
 
 OnRows = Callable[[int, float], None]
-"""Told how many rows have been read and which share of the work is done."""
+"""Callback that receives the number of rows read so far and the share of the work done, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """The rows that are looked at, and what stood in the way of others."""
+    """The rows to inspect, and the bad rows that were found while reading."""
 
     rows: LookedAt
     num_bad_rows: int
-    """Among the rows of the blocks that were parsed."""
+    """Number of bad rows in the blocks that were parsed."""
     faults: list[DataError]
-    """Of the first bad rows."""
+    """Errors of the first bad rows."""
 
 
 class Gatherer:
-    """Takes rows from blocks."""
+    """Collector of the rows to inspect, from blocks."""
 
     def __init__(self, names: Names, max_rows: int, num_bytes: int) -> None:
-        """max_rows: to be taken, fewer where MAX_BYTES or MAX_COLUMN_BYTES allow no more. num_bytes: of all blocks."""
+        """Prepare to collect at most `max_rows` rows. num_bytes: bytes of all blocks together.
+
+        Fewer rows are collected where MAX_BYTES or MAX_COLUMN_BYTES would be exceeded.
+        """
         self._names = names
         self._max_rows = max_rows
         self._num_bytes = max(num_bytes, 1)
@@ -51,12 +54,16 @@ class Gatherer:
         self._column_bytes: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self._num_wanted = 0
         self._step = 1
-        """One of so many wanted rows is held."""
+        """Ratio of wanted to held rows: one in `_step` is held."""
         self._num_bad_rows = 0
         self._faults: list[DataError] = []
 
     def gather(self, blocks: Callable[[], Iterable[Block]], on_rows: OnRows) -> Gathered:
-        """blocks: all of the data from its beginning, at every call. Raises DataError."""
+        """Collect the rows to inspect. Raises DataError where data cannot be read or no row is good.
+
+        blocks: returns all blocks of the data from its beginning at each call; called twice where not all rows are
+        taken.
+        """
         sizes = self._take_all_or_count(blocks(), on_rows)
         num_rows = sum(sizes)
         if not self._has_all:
@@ -70,7 +77,7 @@ class Gatherer:
         return Gathered(looked_at, self._num_bad_rows, self._faults[:MAX_SHOWN_FAULTS])
 
     def _take_all_or_count(self, blocks: Iterable[Block], on_rows: OnRows) -> list[int]:
-        """Take all rows, unless they turn out to be too many. Rows of each block."""
+        """Take all rows unless there are too many. Return the number of rows of each block."""
         sizes: list[int] = []
         num_rows = num_bytes = 0
         self._has_all = True
@@ -79,7 +86,7 @@ class Gatherer:
             num_rows += block.num_rows
             num_bytes += block.num_bytes
             num_expected = max(num_rows, num_rows * self._num_bytes / max(num_bytes, 1))
-            # Those of the first blocks alone would not be spread.
+            # Stop taking rows once too many are expected: those of the first blocks alone are not evenly spread.
             self._has_all = self._has_all and num_expected <= self._max_rows
             if self._has_all:
                 self._take(block, num_rows - block.num_rows, block.num_rows)
@@ -88,7 +95,7 @@ class Gatherer:
         return sizes
 
     def _chosen(self, blocks: Iterable[Block], sizes: list[int]) -> Iterator[tuple[Block, int, int]]:
-        """Some blocks, the number of the first row of each, and how many of its rows are wanted."""
+        """Choose some blocks. Yield each with the number of its first row and the number of its rows to take."""
         num_enough = -(-self._max_rows * len(sizes) // sum(sizes))
         places = set(evenly(len(sizes), max(num_enough, MIN_BLOCKS)))
         share = self._max_rows / sum(sizes[place] for place in places)
@@ -121,7 +128,7 @@ class Gatherer:
         return is_too_much and self._num_wanted > self._step
 
     def _thin(self) -> None:
-        """Give up every second row held, and hold half as many from now on."""
+        """Drop every second row held, and hold half as many from now on."""
         held = list(zip(self._tables, self._numbers, strict=True))
         self._step *= 2
         self._tables, self._numbers, self._column_bytes = [], [], np.zeros(1, dtype=np.int64)
@@ -132,6 +139,6 @@ class Gatherer:
 
 
 def _column_bytes(table: RawTable) -> NDArray[np.int64]:
-    """[columns], of the values of each column and of their codes as they are looked at."""
+    """Estimate the bytes [columns] of each column, dense ones first, with codes in the type they are inspected in."""
     categorical = [column.distinct.estimated_size() + CODE_BYTES * len(column.codes) for column in table.categorical]
     return np.array([column.nbytes for column in table.dense] + categorical, dtype=np.int64)

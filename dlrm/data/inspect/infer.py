@@ -1,4 +1,4 @@
-"""A schema for files that have none yet: which column is the label, which the weight, and how the others are taken."""
+"""Inference of a schema: which column is the label, which one the weight, and how the others are used."""
 
 import difflib
 from dataclasses import dataclass
@@ -21,27 +21,27 @@ LABEL_NAMES = (
     "conversion",
     "labels",
 )
-"""By which a label is known, the likeliest first."""
+"""Names that identify the label, the likeliest first."""
 WEIGHT_NAMES = ("weight", "sample_weight", "weights")
 _SHOWN = 10
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """A schema with its reasons."""
+    """An inferred schema, with reasons."""
 
     label: str
     label_why: str
     weight: str | None
     choices: list[Choice]
-    """Of all other columns, in their order."""
+    """Choices for all other columns, in their order in the files."""
 
 
 def infer(sample: FileSample, label: str | None = None) -> Inferred:
-    """The schema of the files that `sample` comes from.
+    """Infer the schema of the files that `sample` was taken from.
 
-    label: the name of the label; None finds it by its name. Raises DataError where it is not clear which column is the
-    label, and where no column is left to learn from.
+    label: name of the label; None to find it by LABEL_NAMES. Raises DataError where `label` is not a column of 0 and 1,
+    where it is not clear which column is the label, and where no column is left to learn from.
     """
     rows, is_text = sample.rows, sample.delimiter is not None
     label = _label(rows, label)

@@ -1,7 +1,7 @@
-"""How well one column alone tells the label: what is too good to be true gives the label away.
+"""Measurement of how well one column alone predicts the label: a result that is too good to be true means a leak.
 
-Rates are fitted on one half of the rows and measured, as AUC, on the other. A value's rate is smoothed towards the rate
-of all rows, so that values seen once, such as those of an id, tell nothing about rows they were not fitted on.
+The rate of label 1 of each value is fitted on one half of the rows and measured, as AUC, on the other. It is smoothed
+towards the rate of all rows, so that values seen once, such as those of an id, predict nothing on other rows.
 """
 
 from dataclasses import dataclass
@@ -13,32 +13,32 @@ from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
 from dlrm.metrics.binary import auc
 
 SMOOTHING = 10.0
-"""Rows of the mean rate that every value gets beside its own."""
+"""Number of rows with the mean rate that are added to the rows of every value."""
 NUM_RANGES = 100
-"""Of a dense column, of equally many rows."""
+"""Number of ranges of a dense column, with equally many rows each."""
 MIN_OF_A_CLASS = 30
-"""Rows of each class that a measurement takes."""
+"""Least number of rows of each class, in each half, for a measurement."""
 MIN_PRESENT_SHARE = 0.1
-"""Of the rows, for the order of a dense column's values to be measured by itself."""
+"""Share of rows with a present value from which the order of a dense column's values is measured too."""
 
 
 @dataclass(frozen=True)
 class Tells:
-    """How well a column tells the label."""
+    """Measured prediction of the label by one column."""
 
     auc: float
     by: str
-    """What of it: such as `higher values`."""
+    """Property of the column that predicts label 1, such as `higher values`."""
 
 
 @dataclass(frozen=True)
 class Halves:
-    """The labels of n rows, and which rows rates are fitted on."""
+    """The labels of n rows, and the split of the rows into a half to fit rates on and a half to measure them on."""
 
     labels: NDArray[np.float32]
-    """[n]"""
+    """[n], 0 or 1."""
     is_fitted_on: NDArray[np.bool_]
-    """[n]"""
+    """[n], true for rows that rates are fitted on."""
 
     @property
     def can_measure(self) -> bool:
@@ -50,7 +50,7 @@ class Halves:
         )
 
     def auc_of_codes(self, codes: NDArray[np.int64], num_codes: int) -> float:
-        """Of the rates of the codes [n], each within 0 to num_codes - 1."""
+        """Measure the AUC of scoring each row by the rate of its code. codes: [n], each in [0, num_codes)."""
         fitted, measured = self.is_fitted_on, ~self.is_fitted_on
         rates = self._rates(codes[fitted], self.labels[fitted], num_codes)
         positives = np.bincount(codes[measured], self.labels[measured], num_codes).astype(np.float64)
@@ -58,7 +58,10 @@ class Halves:
         return _auc_of_groups(rates, positives, rows - positives)
 
     def auc_of_lists(self, codes: NDArray[np.int64], lengths: NDArray[np.int32], num_codes: int) -> float:
-        """Of the mean rate of each row's codes; an empty list has the rate of all rows."""
+        """Measure the AUC of scoring each row by the mean rate of its codes; an empty list has the rate of all rows.
+
+        codes: [sum of lengths], each in [0, num_codes). lengths: [n].
+        """
         fitted = np.repeat(self.is_fitted_on, lengths)
         labels = np.repeat(self.labels, lengths)
         rates = self._rates(codes[fitted], labels[fitted], num_codes)
@@ -68,7 +71,7 @@ class Halves:
         return self.auc_of_scores(scores, ~self.is_fitted_on)
 
     def auc_of_scores(self, scores: NDArray[np.float64], rows: NDArray[np.bool_]) -> float:
-        """Of the scores [n] on some of the rows."""
+        """Measure the AUC of `scores` [n] on the rows where `rows` [n] is true; 0.5 where it is undefined."""
         return _known(auc(self.labels[rows], scores[rows])) if rows.any() else 0.5
 
     def _rates(self, codes: NDArray[np.int64], labels: NDArray[np.float32], num_codes: int) -> NDArray[np.float64]:
@@ -79,7 +82,7 @@ class Halves:
 
 def tells_categorical(column: CategoricalColumn, halves: Halves) -> Tells:
     num_codes = len(column.distinct) + 1
-    # The last one stands for a missing value.
+    # The last code stands for a missing value.
     codes = np.where(column.codes < 0, num_codes - 1, column.codes)
     if column.lengths is not None:
         return Tells(halves.auc_of_lists(codes, column.lengths, num_codes), "the rate of its values")
@@ -111,11 +114,11 @@ def tells_dense(column: DenseColumn, halves: Halves) -> Tells:
 def _auc_of_groups(
     scores: NDArray[np.float64], positives: NDArray[np.float64], negatives: NDArray[np.float64]
 ) -> float:
-    """scores [k]; positives, negatives [k]: how many of each have that score."""
+    """Compute the AUC of k groups of rows; positives, negatives [k]: number of rows of each class with scores [k]."""
     labels = np.repeat([1, 0], len(scores))
     return _known(auc(labels, np.tile(scores, 2), np.concatenate([positives, negatives])))
 
 
 def _known(measured: float | None) -> float:
-    """0.5 where there are rows of one class alone."""
+    """Replace an undefined AUC, of rows of one class alone, by 0.5."""
     return 0.5 if measured is None else measured

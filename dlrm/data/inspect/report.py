@@ -1,4 +1,4 @@
-"""What is in the data, and what is wrong with it."""
+"""Report on the contents and the likely faults of data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -15,9 +15,9 @@ from dlrm.data.inspect.same import SameColumns
 from dlrm.data.inspect.warnings import Warned, warnings_of
 
 OnColumn = Callable[[str], None]
-"""Told the name of a column before it is looked at."""
+"""Callback that receives the name of a column before it is inspected."""
 NUM_PARTS = 10
-"""Parts of the rows in their order, for the label's rate over them."""
+"""Number of consecutive parts of the rows for which the label rate is reported."""
 
 
 @dataclass(frozen=True)
@@ -25,28 +25,28 @@ class Part:
     """A tenth of all rows, in the order of the files."""
 
     num_rows: int
-    """Looked at."""
+    """Number of inspected rows in the part."""
     label_rate: float | None
-    """Null where no row of it was looked at."""
+    """Share of label 1 among the inspected rows of the part; None where it has none."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is said of the data."""
+    """The complete report on the data."""
 
     num_rows: int
-    """Of all rows, bad ones included."""
+    """Number of all rows, bad ones included."""
     num_rows_looked_at: int
     num_bad_rows: int
-    """Among the rows that were read."""
+    """Number of bad rows among the rows that were read."""
     faults: list[str]
-    """Of the first bad rows."""
+    """Error messages of the first bad rows."""
     label_rate: float
     parts: list[Part]
     embedding_dim: int
-    """That tables are measured with."""
+    """Embedding dimension D used for the table sizes."""
     min_count: int
-    """That tables are suggested with."""
+    """Least count of a value with a row of its own, used for suggestions of tables."""
     dense: list[DenseReport]
     categorical: list[CategoricalReport]
     warnings: list[Warned] = field(default_factory=list[Warned])
@@ -55,7 +55,10 @@ class Report:
 def make_report(
     gathered: Gathered, embedding_dim: int, min_count: int, *, shown: Shown = str, on_column: OnColumn = lambda _: None
 ) -> Report:
-    """embedding_dim, min_count: of the job, or its defaults. shown: of categorical values. on_column: told of each."""
+    """Inspect every column of the gathered rows.
+
+    embedding_dim, min_count: settings of the job, or its defaults. shown: formats categorical values.
+    """
     rows = gathered.rows
     labels = rows.labels
     halves = Halves(labels, rows.is_fitted_on)

@@ -1,11 +1,13 @@
-"""What a column is good for, judged by its name, its type and some of its values.
+"""Rules that choose the use of a column by its name, its type and some of its values.
 
-- A constant column, one without values, a time, and one with a value of its own in every row (text, or an integer that
-  is named an id or ascends) are left out.
-- Floats are dense, truth values too, text is categorical, lists of text or integers are multi-hot.
-- Integers named an id, such as `user_id` or `zip`, are categorical; so are those of at most MAX_FEW_VALUES values and
-  those that look like hashes: most values seen once, in a range far wider than there are values. The others are dense.
-- Dense columns of non-negative whole numbers with a heavy tail are taken as `log`, the others as `standardise`.
+- Left out are constant columns, columns without values, times, and columns with a different value in every row (text,
+  or integers that have the name of an id or are in ascending order).
+- Floats and booleans are dense, text is categorical, lists of text or integers are multi-hot.
+- Integers with the name of an id, such as `user_id` or `zip`, are categorical; so are those with at most MAX_FEW_VALUES
+  distinct values, and those that look like hashes: most values occur once, in a range far wider than their number.
+  Other integers are dense.
+- Dense columns of non-negative whole numbers with a heavy tail get the transform `log`, booleans `none`, and others
+  `standardise`.
 """
 
 import re
@@ -15,15 +17,15 @@ from typing import Literal
 import polars as pl
 
 MAX_FEW_VALUES = 50
-"""Distinct integers up to which they name something rather than measure it."""
+"""Largest number of distinct integers that are taken for names of something rather than quantities."""
 MIN_ROWS_TO_TELL = 100
-"""Present values from which a value of its own in every row is no accident."""
+"""Least number of present values from which a different value in every row is not considered accidental."""
 HEAVY_TAIL = 10.0
-"""A tail is heavy where one value in a hundred is so many times the median (at least 1)."""
+"""Ratio of the 99th percentile to the median (at least 1) from which a tail is heavy."""
 HASH_RANGE = 1000.0
-"""Integers look like hashes where their range is so many times the number of distinct values."""
+"""Ratio of the range of integers to the number of distinct ones above which they look like hashes."""
 MAX_NAME_LENGTH = 200
-"""That a schema takes."""
+"""Longest name of a column that a schema accepts, in characters."""
 
 _ID_NAME = re.compile(
     r"(^|_)(id|ids|uid|uuid|guid|key|hash|code|idx|index|zip|zipcode|postcode)$|[a-z](Id|ID|Key|Hash|Code)$", re.I
@@ -34,28 +36,29 @@ _EPOCH_SECONDS = (300_000_000, 5_000_000_000)
 _EPOCH_UNITS = (1, 10**3, 10**6, 10**9)
 _SEPARATORS = "|;"
 _LIST_SHARE = 0.1
-"""Present texts that hold a separator, from which they are lists."""
+"""Share of present texts with a separator above which the texts are taken for lists."""
 _FEW_SHARE = 0.2
-"""Present texts that are no numbers, below which the column is likely one of numbers."""
+"""Share of present texts that are not numbers below which the column is likely one of numbers."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How one column is taken."""
+    """The chosen use of one column."""
 
     name: str
     role: Literal["dense", "categorical", "left_out"]
     why: str
     settings: dict[str, str | bool] = field(default_factory=dict[str, str | bool])
-    """Of `DenseColumn` or `CategoricalColumn`, beside the name."""
+    """Fields of `DenseColumn` or `CategoricalColumn` other than the name."""
     otherwise: str = ""
-    """What else it could be."""
+    """Another possible use, in words; empty where there is none."""
 
 
 def choose(values: pl.Series, type_name: str, *, is_text: bool = False) -> Choice:
-    """How the column of `values` is taken.
+    """Choose the use of the column of `values`.
 
-    type_name: as the files have it. is_text: the values come from text files, where lists are texts with separators.
+    type_name: type in the files, or a reason such as `not in b.parquet` to leave the column out. is_text: the values
+    come from text files, where lists are texts with separators.
     """
     name, present = values.name, values.drop_nulls()
     if not name.strip():
@@ -159,7 +162,7 @@ def _float(name: str, present: pl.Series, type_name: str, missing: str) -> Choic
 
 
 def _transform(present: pl.Series) -> str:
-    """`log` for counts with a heavy tail, else `standardise`."""
+    """Choose `log` for counts with a heavy tail, otherwise `standardise`."""
     middle, far = present.quantile(0.5) or 0.0, present.quantile(0.99) or 0.0
     is_count = (present.min() or 0) >= 0  # type: ignore[operator], of numbers
     return "log" if is_count and far >= HEAVY_TAIL * max(middle, 1.0) else "standardise"

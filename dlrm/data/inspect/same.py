@@ -1,4 +1,4 @@
-"""Columns that say the same."""
+"""Search for columns with the same content."""
 
 import hashlib
 from collections import defaultdict
@@ -9,20 +9,20 @@ from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
 
 
 class SameColumns:
-    """Finds columns of the same content: a value of one always comes with the same value of the other."""
+    """Finder of columns with the same content: a value of one always occurs with the same value of the other."""
 
     def __init__(self) -> None:
         self._names: defaultdict[bytes, list[str]] = defaultdict(list)
 
     def add_dense(self, column: DenseColumn) -> None:
-        # One NaN, one zero.
+        # Make the bytes of all NaNs equal, and those of 0.0 and -0.0.
         values = np.where(np.isnan(column.values), np.nan, column.values + 0.0)
         self._names[hashlib.blake2b(b"dense" + values.tobytes()).digest()].append(column.name)
 
     def add_categorical(self, column: CategoricalColumn) -> None:
-        """By the order in which values first come, whatever they are called."""
+        """Add a column. Values are identified by the order in which they first occur, not by their names."""
         if len(column.distinct) < 2:
-            # Constant columns are warned about as such.
+            # Constant columns have a warning of their own.
             return
         _, first, code_of = np.unique(column.codes, return_index=True, return_inverse=True)
         by_coming = np.empty(len(first), dtype=np.int64)
@@ -31,7 +31,7 @@ class SameColumns:
         self._names[hashlib.blake2b(content).digest()].append(column.name)
 
     def found(self) -> list[tuple[list[str], str]]:
-        """Names of columns that say the same, with a sentence."""
+        """Return each group of columns with the same content: their names, and a message."""
         return [
             (names, f"{', '.join(names[:-1])} and {names[-1]} say the same in every row: keep one of them")
             for names in self._names.values()

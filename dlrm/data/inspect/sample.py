@@ -1,4 +1,4 @@
-"""A sample of rows of files whose columns nobody has described yet."""
+"""Sample of the rows of files that have no schema yet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import polars as pl
 import polars.selectors as cs
 
 MAX_ROWS = 100_000
-"""Rows that are looked at, give or take a few, spread over the files."""
+"""Approximate number of rows in a sample, spread over the files."""
 
 
 @dataclass(frozen=True)
@@ -15,22 +15,22 @@ class FileSample:
     """Some rows of files that all have the same columns."""
 
     rows: pl.DataFrame
-    """Missing values are null. Columns that hold what no schema can name are of type Null or Binary."""
+    """Sampled rows, null where a value is missing. Columns that no schema can describe have type Null or Binary."""
     num_rows: int | None
-    """Of all files; None where only reading all of them would tell."""
+    """Number of rows of all files; None where all would have to be read to count them."""
     types: dict[str, str]
-    """By column: the type, as its files have it."""
+    """Type of each column in the files, or a reason such as `not in b.parquet` why it cannot be used."""
     delimiter: str | None = None
-    """Between columns of CSV."""
+    """Delimiter of CSV; None for other formats."""
     has_header: bool = True
 
 
 def without_nan(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with null where a float is NaN: both say that a value is missing."""
+    """Replace NaN in columns of floats by null: both mean a missing value."""
     return rows.with_columns(cs.float().fill_nan(None))
 
 
 def evenly(num: int, num_wanted: int) -> Sequence[int]:
-    """At most `num_wanted` of the numbers below `num`, evenly spread."""
+    """Choose at most `num_wanted`, and at least one, of the numbers in [0, num), evenly spread."""
     num_wanted = min(num, max(1, num_wanted))
     return [place * num // num_wanted for place in range(num_wanted)]

@@ -1,4 +1,4 @@
-"""A sample of rows of CSV files."""
+"""Sampling of the rows of CSV files."""
 
 import csv
 from collections import Counter
@@ -19,18 +19,18 @@ from dlrm.data.raw.text import is_compressed, lines_of
 _DELIMITERS = ",\t;|"
 _MAX_FILES = 32
 _PLACES = 8
-"""Of one file, where rows are taken."""
+"""Number of places in one file where rows are taken."""
 _PLACE_BYTES = 1 << 18
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
 _CRITEO_COLUMNS = 40
 
 
 def sample_csv(files: Sequence[DataFile]) -> FileSample:
-    """Rows of up to 32 of the files, from 8 places of each; of a compressed file, from its beginning.
+    """Sample rows from 8 places of each of up to 32 of the files; from a compressed file, take rows at its beginning.
 
-    The delimiter is what the first line holds most of. A first line that holds a number is no header: the columns are
-    then called column_1, column_2 and so on. Lines that are no rows are left out. Raises DataError naming the file that
-    cannot be read, or one of other columns, and where no line is a row.
+    The delimiter is the candidate that occurs most often in the first line. A first line with a number is not a header:
+    columns are then named column_1, column_2 and so on. Lines that are not rows are left out. Raises DataError, which
+    names the file, where a file cannot be read or has other columns, and where no line is a row.
     """
     first = _first_line(files[0])
     delimiter = max(_DELIMITERS, key=first.count)
@@ -80,7 +80,11 @@ def _cells(line: str, delimiter: str, file: DataFile) -> list[str]:
 
 
 def _names(file: DataFile, names: list[str], delimiter: str, has_header: bool) -> list[str]:
-    """Of the columns of one more file."""
+    """Return the column names of another file.
+
+    Raises DataError where a header repeats a name, or where the first line without header has another number of columns
+    than `names`.
+    """
     cells = _cells(_first_line(file), delimiter, file)
     if has_header:
         _refuse_repeated(cells, file)
@@ -104,7 +108,7 @@ def _refuse_criteo(cells: list[str], delimiter: str, file: DataFile) -> None:
 
 
 def _pieces(file: DataFile, has_header: bool) -> Iterator[tuple[bytes, int | None]]:
-    """Runs of whole lines from several places, and the number of the first one, where it is known."""
+    """Yield runs of whole lines from several places, each with the number of its first line, None where unknown."""
     with file.open() as raw:
         start = raw.read(4)
     if is_compressed(start) or file.num_bytes <= _PLACES * _PLACE_BYTES:
@@ -115,13 +119,13 @@ def _pieces(file: DataFile, has_header: bool) -> Iterator[tuple[bytes, int | Non
     with file.open() as raw:
         for place in range(_PLACES):
             raw.seek(place * (file.num_bytes - _PLACE_BYTES) // (_PLACES - 1))
-            # The first line is a header or a part of one.
+            # Drop the first line, which is a header or incomplete.
             _, _, data = raw.read(_PLACE_BYTES).partition(b"\n")
             yield data[: data.rfind(b"\n") + 1], None if place else 2
 
 
 def _rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> pl.DataFrame:
-    """All as text, taken as training takes them: lines that are no rows go to `bad`."""
+    """Parse lines to columns of text by the rules of training: lines that are not rows are recorded in `bad`."""
     data = CsvLines(delimiter, len(names), "the first line has").rows(data, bad, keep_going=True)
     if not data:
         return pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
@@ -143,7 +147,7 @@ def _typed(texts: pl.Series) -> pl.Series:
     if present.str.contains(_INTEGER).all():
         return texts.cast(pl.Int64)
     numbers = texts.cast(pl.Float64, strict=False)
-    # 007 is a name.
+    # A number with leading zeros, such as 007, is a name.
     if numbers.null_count() == texts.null_count() and not present.str.contains(r"^-?0[0-9]").any():
         return numbers
     return texts

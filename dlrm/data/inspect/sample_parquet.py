@@ -1,4 +1,4 @@
-"""A sample of rows of Parquet files."""
+"""Sampling of the rows of Parquet files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,20 +12,21 @@ from dlrm.data.inspect.sample import MAX_ROWS, FileSample, evenly, without_nan
 from dlrm.data.raw.data_file import DataFile
 
 _MAX_DECODED_ROWS = 2_000_000
-"""Of row groups that are read to take some of their rows."""
+"""Approximate number of rows of the row groups that are decoded to take some of their rows."""
 _MAX_BYTES = 256 << 20
-"""Of the rows that are taken, about: fewer where rows are long."""
+"""Approximate limit on the bytes of the sampled rows: fewer are taken where rows are long."""
 _BATCH_ROWS, _BATCH_BYTES = 8192, 32 << 20
-"""Of rows that are decoded at a time, whichever is fewer."""
+"""Rows and approximate bytes that are decoded at a time, whichever is reached first."""
 _BUFFER_BYTES = 1 << 20
 _VALUE_BYTES = 8
-"""That a value takes at least: where values repeat, files hold less."""
+"""Least bytes assumed for a decoded value: where values repeat, files store fewer."""
 
 
 def sample_parquet(files: Sequence[DataFile]) -> FileSample:
-    """Rows of row groups spread over all files; columns that some file lacks, or holds otherwise, are of type Null.
+    """Sample rows from row groups that are spread over all files.
 
-    Raises DataError naming the file that cannot be read.
+    Columns that some file lacks or has in another type have type Null in the sample. Raises DataError, which names the
+    file, where a file cannot be read.
     """
     schemas: dict[str, pa.Schema] = {}
     groups: list[tuple[DataFile, int, int]] = []
@@ -36,7 +37,7 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
             for place in range(opened.num_row_groups):
                 group = opened.metadata.row_group(place)
                 if group.num_rows:
-                    # Arrow (26) aborts the process where a damaged column is asked for its size before it was read.
+                    # Arrow 26 aborts the process where the size of a damaged column is used before it was read.
                     next(opened.iter_batches(1, row_groups=[place]), None)
                     groups.append((file, place, group.num_rows))
                     row_bytes = max(row_bytes, _row_bytes(group))
@@ -55,24 +56,28 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
             parts.append(_rows(file, group, usable, step, batch_rows))
         except pa.ArrowInvalid:
             raise DataError("not readable: it is damaged", file.name, valid="a complete Parquet file") from None
-    # What is no text in one file is none in any.
+    # A column that is not UTF-8 text in one file is left out of all.
     types |= {name: "not UTF-8 text" for name in usable if any(name not in part.columns for part in parts)}
     usable = [name for name in usable if not types[name].startswith("not ")]
-    # Columns of text that nobody has written a value of come as Null, and become text beside others.
+    # Text columns without any value have type Null; concatenation with text columns of other parts makes them text.
     rows = pl.concat([part.select(usable) for part in parts], how="vertical_relaxed")
     missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
     return FileSample(without_nan(rows.with_columns(missing)).select(list(types)), num_rows, types)
 
 
 def _row_bytes(group: parquet.RowGroupMetaData) -> int:
-    """Mean bytes of a decoded row, about."""
+    """Estimate the mean bytes of a decoded row."""
     columns = [group.column(place) for place in range(group.num_columns)]
     num_bytes = sum(max(column.total_uncompressed_size, column.num_values * _VALUE_BYTES) for column in columns)
     return num_bytes // group.num_rows
 
 
 def _types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
-    """Of every column of any file; such as `not in b.parquet` where it cannot be taken from all of them."""
+    """Return the type of every column of any file, by name.
+
+    Where a column cannot be read from all files, the type is a reason such as `not in b.parquet`. Raises DataError
+    where a file has two columns of one name.
+    """
     types: dict[str, str] = {}
     for file, schema in schemas.items():
         repeated = [name for name in schema.names if schema.names.count(name) > 1]
@@ -93,7 +98,7 @@ def _types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
 
 
 def _family(kind: pa.DataType) -> str:
-    """Types of one family become one column."""
+    """Return the family of a type: a column may have several types of one family in different files."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -102,14 +107,14 @@ def _family(kind: pa.DataType) -> str:
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType | None:
-    """The type in which values are looked at; None where no schema can name them."""
+    """Return the type in which values are inspected; None where no schema can describe them."""
     types = pa.types
     if types.is_dictionary(kind):
         return _read_as(kind.value_type)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         value = _read_as(kind.value_type)
         return None if value is None or types.is_large_list(value) else pa.large_list(value)
-    # What other programs write as bytes is text more often than not.
+    # Values that other programs write as bytes are mostly text.
     if _is_text(kind):
         return pa.large_binary()
     if types.is_decimal(kind) or types.is_float16(kind):
@@ -125,7 +130,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _rows(file: DataFile, group: int, columns: list[str], step: int, batch_rows: int) -> pl.DataFrame:
-    """Every `step`-th row of a row group, without columns of texts that are not UTF-8."""
+    """Read every `step`-th row of a row group, without columns of text that is not UTF-8."""
     parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
     position = 0
     with _opened(file) as opened:
@@ -145,7 +150,7 @@ def _cast(values: pa.Array, kind: pa.DataType | None) -> pa.Array:
 
 
 def _series(values: pa.ChunkedArray) -> pl.Series | None:
-    """None where a text is not UTF-8."""
+    """Convert to Polars; None where a text is not UTF-8."""
     kind = values.type
     text: pa.DataType | None = None
     if pa.types.is_large_binary(kind):
@@ -160,11 +165,11 @@ def _series(values: pa.ChunkedArray) -> pl.Series | None:
 
 @contextmanager
 def _opened(file: DataFile) -> Iterator[parquet.ParquetFile]:
-    """Raises DataError where it cannot be read, then or later."""
+    """Open a Parquet file. Raises DataError where it cannot be read, on opening or inside the `with`."""
     try:
         with file.open() as raw, parquet.ParquetFile(raw, buffer_size=_BUFFER_BYTES, pre_buffer=False) as opened:
             yield opened
-    # Names that are not UTF-8 are what a damaged footer may hold.
+    # A damaged footer may hold names that are not UTF-8.
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         what = f"not readable: {str(error).strip().partition(chr(10))[0]}"
         raise DataError(what, file.name, valid="a complete Parquet file") from None

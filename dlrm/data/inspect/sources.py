@@ -1,4 +1,4 @@
-"""Rows to look at, from every kind of data."""
+"""Rows to inspect from every kind of data."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -20,11 +20,11 @@ from dlrm.data.rows import NumpyIds, RowSource
 from dlrm.data.synthetic.criteo_shape import DENSE_NAMES
 
 _BLOCK_ROWS, _BLOCK_BYTES = 1 << 16, 32 << 20
-"""Of rows that are read at a time, whichever is fewer."""
+"""Rows and bytes that are read at a time, whichever is reached first."""
 
 
 def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> Gathered:
-    """At most `max_rows` training rows of the data. Raises DataError."""
+    """Gather at most `max_rows` training rows of the data to inspect. Raises DataError."""
     if config.is_raw:
         files = find_files(config.train, "data.train", None, Path())
         schema = config.raw_schema
@@ -50,7 +50,7 @@ def _missing_ids(encoders: Encoders | None, num_features: int) -> Sequence[int |
 
 
 def _blocks_of_rows(source: RowSource, missing_ids: Sequence[int | None]) -> Iterator[Block]:
-    """Rows that are ready for a model, as if they were raw: their values are rows of tables."""
+    """Yield encoded rows in the form of raw rows: their categorical values are row numbers of tables."""
     block_rows = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // source.row_bytes))
     for start in range(0, source.num_rows, block_rows):
         num_rows = min(block_rows, source.num_rows - start)
@@ -75,7 +75,7 @@ def _columns(
 ) -> list[CategoricalValues]:
     ends = np.cumsum(bags.lengths.sum(axis=1, dtype=np.int64))
     columns: list[CategoricalValues] = []
-    # What lies behind the last end is nothing.
+    # The part after the last end is empty.
     for place, ids in enumerate(np.split(bags.values, ends)[:-1]):
         distinct, codes = np.unique(ids, return_inverse=True)
         codes = codes.astype(np.int32)

@@ -1,4 +1,4 @@
-"""What is likely wrong with the data."""
+"""Warnings about likely faults of the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,20 +9,21 @@ from dlrm.data.inspect.dense import DenseReport
 from dlrm.data.inspect.rules import MIN_ROWS_TO_TELL
 
 LEAK_AUC = 0.95
-"""From which a single column gives the label away."""
+"""AUC from which a single column leaks the label."""
 SUSPICIOUS_AUC = 0.8
 FAR_ABOVE = 0.15
-"""Of a suspicious column's AUC above the median of the others."""
+"""Least difference of a suspicious column's AUC to the median of the other columns."""
 
 
 @dataclass(frozen=True)
 class Warned:
-    """One thing that is likely wrong."""
+    """A likely fault of the data."""
 
     kind: str
-    """`leak`, `suspicious`, `constant`, `one_value_a_row`, `one_class`, `same_columns`, `too_few_rows`."""
+    """Kind of fault: `leak`, `suspicious`, `constant`, `one_value_a_row`, `one_class`, `same_columns` or
+    `too_few_rows`."""
     column: str
-    """Empty for the data as a whole."""
+    """Name of the column; empty for the data as a whole."""
     message: str
 
 
@@ -34,7 +35,11 @@ def warnings_of(
     *,
     can_measure: bool,
 ) -> list[Warned]:
-    """can_measure: whether there are enough rows of both classes to tell how well a column tells the label."""
+    """List the likely faults of the data.
+
+    label_rate: share of label 1. can_measure: whether there are enough rows of both classes to measure how well a
+    column predicts the label.
+    """
     found: list[Warned] = []
     if label_rate in (0.0, 1.0):
         found.append(Warned("one_class", "", f"every label is {label_rate:.0f}: there is nothing to learn"))

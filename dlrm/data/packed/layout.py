@@ -1,12 +1,12 @@
 """The packed format: rows ready to be trained on, in files that are mapped into memory.
 
 <directory>/meta.json
-  encoders/            how raw values became these numbers: see dlrm.data.encode.encoders
-  train/  eval/        one file an array, row by row, little-endian, without header:
+  encoders/            encoders of the raw values: see dlrm.data.encode.encoders
+  train/  eval/        one file per array, row-major, little-endian, without header:
     labels.bin         float32 [n]
     weights.bin        float32 [n], where the schema has a weight
     dense.bin          float32 [n, N]
-    ids.bin            int32, or int64 where a table is too large for it, [n, F1]: the features of one id a row
+    ids.bin            int32, or int64 where a table is too large for int32, [n, F1]: features with one id per row
     bags-<f>.values.bin   the same type, [sum of lengths]: multi-hot feature number f
     bags-<f>.offsets.bin  int64 [n + 1]: the ids of row i are values[offsets[i] : offsets[i + 1]]
 """
@@ -26,8 +26,8 @@ FORMAT_VERSION = 1
 META = PACKED_META
 ENCODERS = "encoders"
 MIN_MEAN_WEIGHT, MAX_MEAN_WEIGHT = 1e-12, 1e12
-"""Bounds of the mean weight of the training rows. Beyond them float32 loses the squares of weighted gradients, which
-moments sum; far beyond, the gradients too."""
+"""Bounds of the mean weight of the training rows. Beyond them the squares of weighted gradients, which moments sum,
+overflow or underflow in float32; far beyond, the gradients do so, too."""
 VALID_MEAN_WEIGHT = (
     f"a mean from {MIN_MEAN_WEIGHT:g} to {MAX_MEAN_WEIGHT:g}: multiply all weights by one number, which trains the same"
 )
@@ -36,7 +36,7 @@ LABELS, WEIGHTS, DENSE, IDS = "labels.bin", "weights.bin", "dense.bin", "ids.bin
 
 
 def bag_values(feature: int) -> str:
-    """feature: its place among all features, counted from 0."""
+    """Return the file name of the ids of multi-hot feature number `feature`, counted over all features from 0."""
     return f"bags-{feature}.values.bin"
 
 
@@ -49,7 +49,7 @@ class _Record(BaseModel):
 
 
 class FeatureMeta(_Record):
-    """One categorical feature."""
+    """Description of one categorical feature."""
 
     name: str
     num_ids: int
@@ -57,46 +57,46 @@ class FeatureMeta(_Record):
 
 
 class SplitMeta(_Record):
-    """The rows of one split."""
+    """Statistics of the rows of one split."""
 
     num_rows: int
     num_positives: int
     mean_weight: float
-    """1 where rows have no weight."""
+    """Mean weight of the rows; 1 where rows have no weights."""
     label_rate: float
-    """Share of the positive ones, rows counted by their weights; 0 where there are none."""
+    """Share of positive rows, each row counted by its weight; 0 where no row has a weight above 0."""
 
     @property
     def can_train(self) -> bool:
-        """Whether float32 holds gradients weighted with weights of this mean, and their squares."""
+        """Whether float32 can represent gradients that are weighted with weights of this mean, and their squares."""
         return MIN_MEAN_WEIGHT <= self.mean_weight <= MAX_MEAN_WEIGHT
 
 
 class FileMeta(_Record):
-    """One file of the directory."""
+    """Size and checksum of one file of the directory."""
 
     num_bytes: int
     sha256: str
 
 
 class PackedMeta(_Record):
-    """`meta.json`: written last, without anything that differs between two preparations of the same data."""
+    """Contents of `meta.json`, which is written last: identical for repeated preparations of the same data."""
 
     format_version: int = FORMAT_VERSION
     dense: list[str]
-    """Names of the N dense features as they are delivered, indicators of missing values among them."""
+    """Names of the N dense features, including the indicators of missing values."""
     features: list[FeatureMeta]
     id_type: Literal["int32", "int64"]
     has_weights: bool
     splits: dict[Split, SplitMeta]
     num_bad_rows: int
-    """Left out."""
+    """Number of bad rows that were left out."""
     files: dict[str, FileMeta]
-    """By path relative to the directory; all but this one."""
+    """All files of rows and encoders, by path relative to the directory; `meta.json` itself is not among them."""
     sources: list[str]
-    """The raw files, as shown to people."""
+    """The raw files, as shown to users."""
     versions: dict[str, str]
-    """Of the program and the libraries that wrote it."""
+    """Versions of Python, of this program and of the libraries that wrote the directory, by name."""
 
     @property
     def schema_of_rows(self) -> DataSchema:
@@ -109,7 +109,7 @@ class PackedMeta(_Record):
 
     @property
     def single_features(self) -> list[int]:
-        """Places of the features of one id a row: the columns of ids.bin."""
+        """Places of the features with one id per row, in the order of the columns of ids.bin."""
         return [place for place, feature in enumerate(self.features) if not feature.is_multi_hot]
 
     @property
@@ -117,18 +117,18 @@ class PackedMeta(_Record):
         return [place for place, feature in enumerate(self.features) if feature.is_multi_hot]
 
     def row_bytes(self) -> int:
-        """Bytes of one row in the files of fixed row length."""
+        """Compute the bytes of one row in all files of fixed row length, the offsets of multi-hot features included."""
         size = 4 * (1 + self.has_weights + len(self.dense)) + self.id_dtype.itemsize * len(self.single_features)
         return size + 8 * len(self.multi_hot_features)
 
 
 def checksum(meta: PackedMeta) -> str:
-    """Of the whole directory: the sha256 of the sums of its files, in the order of their names."""
+    """Compute the checksum of the whole directory: a SHA-256 of the names, sizes and SHA-256 of its files."""
     return _checksum(meta, "")
 
 
 def rows_checksum(meta: PackedMeta) -> str:
-    """Of the rows alone: the same for whichever versions of the libraries have written the vocabularies beside them."""
+    """Compute the checksum of the rows alone, which does not depend on the library versions that wrote the encoders."""
     return _checksum(meta, ("train/", "eval/"))
 
 
@@ -138,5 +138,5 @@ def _checksum(meta: PackedMeta, prefix: str | tuple[str, ...]) -> str:
 
 
 def read_meta(directory: Path) -> PackedMeta:
-    """Raises OSError, and pydantic.ValidationError where it is not what it should be."""
+    """Read the `meta.json` of `directory`. Raises OSError, and pydantic.ValidationError where it is invalid."""
     return PackedMeta.model_validate_json((directory / META).read_bytes())

@@ -1,14 +1,14 @@
-"""How many files a process may have open."""
+"""The limit on the open files of this process."""
 
 import os
 import resource
 
 _SPARE = 256
-"""Files that whatever runs beside may open meanwhile."""
+"""Number of further files that other code of this process may open meanwhile."""
 
 
 def allow_files(num_files: int) -> None:
-    """Raise this process's limit, as far as it may, so that so many more files can be open: each mapping holds one."""
+    """Increase the limit by what `num_files` more open files need, as far as allowed: each mapping keeps one open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = len(os.listdir("/proc/self/fd")) + num_files + _SPARE  # noqa: PTH208
     limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)

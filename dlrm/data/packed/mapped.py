@@ -12,14 +12,18 @@ from dlrm.data.errors import DataError
 from dlrm.data.rows import Runs
 
 _ADVICE_BYTES = 1 << 17
-"""The kernel reads no more ahead on one piece of advice, on most disks."""
+"""Bytes per call of madvise(MADV_WILLNEED): on most disks the kernel reads no more ahead on one call."""
 
 
 class MappedArray:
-    """The items of one file, read when they are looked at."""
+    """An array in one file; the kernel reads its pages when they are accessed."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], noted_bytes: int | None) -> None:
-        """shape: row by row. noted_bytes: what the file should have. Raises DataError where it has other ones."""
+        """Map the file at `path`, which is row-major.
+
+        noted_bytes: size of the file in meta.json; None where the file is not listed there. Raises DataError where the
+        file cannot be opened, or where its size differs from `noted_bytes` or from that of `shape`.
+        """
         num_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         try:
             with path.open("rb") as file:
@@ -27,7 +31,7 @@ class MappedArray:
                 if not self.num_bytes == num_bytes == noted_bytes:
                     valid = f"{num_bytes:,}, as its meta.json says; prepare the data again"
                     raise DataError(f"has {self.num_bytes:,} bytes", path, valid=valid)
-                # There is no mapping of nothing.
+                # An empty file cannot be mapped.
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if num_bytes else None
         except OSError as error:
             if error.errno == errno.EMFILE:
@@ -37,20 +41,21 @@ class MappedArray:
             valid = "a file that `dlrm prepare` has written"
             raise DataError(f"not readable: {error.strerror}", path, valid=valid) from None
         self._expected: set[tuple[int, int]] = set()
-        """Bytes [first, stop) of the rows that were expected last."""
+        """Byte ranges [first, stop) of the rows that the last call of `expect` named."""
         self.items: NDArray[Any] = np.frombuffer(self._map or b"", dtype=dtype).reshape(shape)
 
     def let_go(self) -> None:
-        """Unmap every page, so that it counts as nobody's memory; the kernel may keep it in its cache."""
+        """Release every page from the memory of this process; the kernel may keep the pages in its page cache."""
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
 
     def expect(self, now: Runs, soon: Runs, max_areas: int) -> None:
-        """Have the kernel fetch these rows from the disk, which maps nothing and waits for nothing.
+        """Make the kernel fetch these rows from disk, without waiting and without mapping them.
 
-        What the call before named is left out. The rows of `now` become areas of their own: a look at a row maps its
-        whole folio, which may be 2 MiB, where the area is no smaller (Linux 6.18). Of the runs of a window that would
-        be several times what is ever read. Where they would be more than `max_areas`, that is put up with.
+        Ranges that the previous call named are not fetched again. Each range of `now` becomes a memory area of its own
+        (by MADV_RANDOM), because an access to a row maps the whole folio around it, up to 2 MiB, unless the area is
+        smaller (Linux 6.18); for the runs of a window this would map several times the rows that are read. Where `now`
+        has more than `max_areas` ranges, no areas are made and the larger mapping is accepted.
         """
         if self._map is None:
             return
@@ -66,7 +71,7 @@ class MappedArray:
         self._expected = expected
 
     def _areas(self, rows: Runs) -> set[tuple[int, int]]:
-        """Bytes [first, stop) of these rows, from the page on in which they begin."""
+        """Return the byte ranges [first, stop) of these rows, each extended down to the start of its first page."""
         row_bytes = self.items.strides[0]
         firsts = (rows.starts * row_bytes // mmap.PAGESIZE * mmap.PAGESIZE).tolist()
         areas = zip(firsts, (rows.stops * row_bytes).tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Opening a packed directory."""
+"""Open a packed directory, or parts of it."""
 
 from pathlib import Path
 
@@ -25,12 +25,12 @@ _VALID = "a directory that `dlrm prepare` has written"
 
 
 def is_packed(path: Path) -> bool:
-    """Whether `path` is meant to be a packed directory."""
+    """Whether `path` looks like a packed directory: it contains a meta.json."""
     return (path / META).is_file()
 
 
 def open_packed(directory: Path) -> Dataset:
-    """The rows of a packed directory. Raises DataError naming the file or what else is at fault."""
+    """Open the rows of a packed directory. Raises DataError that names the invalid file or property."""
     meta = packed_meta(directory)
     _check(meta, directory)
     encoders = open_encoders(directory)
@@ -49,7 +49,7 @@ def open_packed(directory: Path) -> Dataset:
 
 
 def open_encoders(directory: Path) -> Encoders:
-    """How the rows of a packed directory became what they are. Raises DataError."""
+    """Load the encoders of a packed directory. Raises DataError where they cannot be read."""
     try:
         return Encoders.load(directory / ENCODERS)
     except (OSError, ValueError, PolarsError) as error:
@@ -58,7 +58,7 @@ def open_encoders(directory: Path) -> Encoders:
 
 
 def packed_meta(directory: Path) -> PackedMeta:
-    """What a packed directory says of itself. Raises DataError."""
+    """Read the meta.json of a packed directory. Raises DataError where it is invalid or of another format version."""
     try:
         meta = read_meta(directory)
     except OSError as error:
@@ -74,13 +74,13 @@ def packed_meta(directory: Path) -> PackedMeta:
 
 
 def prepared_data(directory: Path) -> PreparedData:
-    """Where these rows are, and what tells them from others. Raises DataError."""
+    """Return the real path of a packed directory and the checksum of its rows. Raises DataError, see `packed_meta`."""
     real = directory.resolve()
     return PreparedData(directory=str(real), checksum=rows_checksum(packed_meta(real)))
 
 
 def _check(meta: PackedMeta, directory: Path) -> None:
-    """Raise DataError where no model can be trained and measured on such rows."""
+    """Raise DataError where no model can be trained and evaluated on such rows."""
     if not meta.dense and not meta.features:
         valid = "rows with at least one: name a dense or a categorical column in the schema"
         raise DataError("the rows have no features", directory, valid=valid)

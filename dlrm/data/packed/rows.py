@@ -1,4 +1,4 @@
-"""The rows of one split of a packed directory, read where they lie."""
+"""The rows of one split of a packed directory, read from its mapped files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,27 +14,29 @@ from dlrm.data.rows import DataSchema, Rows, Runs
 from sharding.jagged import JaggedIds
 
 MAX_MAPPED_BYTES = 320 << 20
-"""Of pages that stay mapped, which count as this process's memory: a little more than a window of the sample order."""
+"""Bound on the bytes of pages that stay mapped, which count as memory of this process: a little more than one shuffle
+window of the sample order."""
 MAX_AREAS = 1 << 14
-"""Of all files; the areas between them count too, and with 65,530 a process on Linux can do no more."""
+"""Bound on the memory areas that `look_ahead` makes in all files. The areas between them count, too, and Linux allows
+a process 65,530 in all (default of vm.max_map_count)."""
 _PIECE_ROWS = 4096
-"""Rows gathered at a time: what is transposed stays in a core's cache."""
+"""Rows gathered at a time, so that the transposed ids stay in a core's cache."""
 _GRAIN_ROWS = 128
-"""Rows whose pages are accounted for together: fewer than a block of the order has, mostly."""
+"""Rows of a grain, the unit in which mapped pages are counted: usually fewer than a block of the sample order has."""
 
 FLOAT, OFFSET = np.dtype(np.float32), np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
 class _Lists:
-    """One multi-hot feature."""
+    """Ids of one multi-hot feature of all n rows."""
 
     offsets: MappedArray
-    """[n + 1]"""
+    """[n + 1] positions in `values` at which the rows begin, and the end of the last row."""
     values: MappedArray
 
     def read(self, row_numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Lengths [n] and ids [sum of lengths] of these rows, at least one."""
+        """Read the lengths [n] and ids [sum of lengths] of the rows with these numbers [n], n at least 1."""
         starts = self.offsets.items[row_numbers]
         lengths = self.offsets.items[row_numbers + 1] - starts
         ends = np.cumsum(lengths)
@@ -43,19 +45,19 @@ class _Lists:
         return lengths, self.values.items[places]
 
     def runs(self, rows: Runs) -> Runs:
-        """The values of these rows."""
+        """Return the ranges in `values` that hold the ids of these rows."""
         return Runs(self.offsets.items[rows.starts], self.offsets.items[rows.stops])
 
 
 class PackedRows:
     """A RowSource over mapped files.
 
-    About MAX_MAPPED_BYTES stay mapped, however many rows there are: rows that `look_ahead` has told of are read in any
-    order, others in runs, since the kernel maps what lies around them too.
+    About MAX_MAPPED_BYTES stay mapped, for any number of rows, if callers read rows that `look_ahead` announced in any
+    order, but other rows only in contiguous runs: the kernel also maps the pages around those that are accessed.
     """
 
     def __init__(self, directory: Path, split: Split, meta: PackedMeta) -> None:
-        """Raises DataError naming the file that is missing or not as long as `meta` says."""
+        """Map the files of a split. Raises DataError that names a file that is missing or has another size."""
         self.schema: DataSchema = meta.schema_of_rows
         self._directory = directory / split
         self.num_rows = meta.splits[split].num_rows
@@ -80,12 +82,13 @@ class PackedRows:
         self.row_bytes = -(-sum(file.num_bytes for file in self._files) // max(n, 1))
         self._is_mapped = np.zeros(-(-n // _GRAIN_ROWS), dtype=np.bool_)
         self._num_mapped = 0
-        """Grains that are."""
+        """Number of grains that are mapped."""
 
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
-        """See RowSource. Raises IndexError where a number is none of a row, DataError where an id is none of its table.
+        """Read rows, see RowSource.
 
-        An id beyond a table would be passed over without a word where it is looked up.
+        Raises IndexError where a row number is out of range, and DataError where an id is not a row of its table: the
+        lookup would ignore such an id silently.
         """
         num_rows = len(row_numbers)
         if num_rows and not (row_numbers.min() >= 0 and row_numbers.max() < self.num_rows):
@@ -115,7 +118,7 @@ class PackedRows:
         return Rows(labels, dense, JaggedIds(self._in_order(single, lists), lengths), weights)
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
-        """See RowSource."""
+        """Announce the rows to the mapped files, see RowSource."""
         max_areas = MAX_AREAS // len(self._files)
         for file in (self._labels, self._weights, self._dense, self._ids):
             if file is not None:
@@ -125,13 +128,13 @@ class PackedRows:
             of_feature.values.expect(of_feature.runs(now), of_feature.runs(soon), max_areas)
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> None:  # noqa: ARG002
-        """None: nobody knows what drew the labels."""
+        """Return None: the probabilities of these labels are not known."""
         return
 
     def _check_ids(self, place: int, file: str, ids: NDArray[Any]) -> None:
-        """Raise DataError where one of them is no row of the table of the feature at this place."""
+        """Raise DataError where an id is not a row of the table of feature number `place`."""
         feature = self.schema.features[place]
-        # Without their signs negative ones are the largest, and one pass finds both.
+        # Read as unsigned numbers, negative ids are the largest, so that one pass finds ids out of range at both ends.
         unsigned = ids.view(f"u{ids.itemsize}")
         if len(ids) and unsigned.max() >= feature.num_ids:
             raise DataError(
@@ -142,7 +145,7 @@ class PackedRows:
             )
 
     def _in_order(self, single: NDArray[np.int64], lists: dict[int, list[NDArray[Any]]]) -> NDArray[np.int64]:
-        """The ids of all features, in their order."""
+        """Concatenate the ids of all features, in the order of the features."""
         if not lists:
             return single.reshape(-1)
         parts = {feature: [ids] for feature, ids in zip(self._single, single, strict=True)} | lists
@@ -150,7 +153,7 @@ class PackedRows:
         return np.concatenate([np.empty(0, dtype=np.int64), *in_order], dtype=np.int64)
 
     def _make_room(self, row_numbers: NDArray[np.int64]) -> None:
-        """Account for the pages of rows that are about to be read; let go of all others once they are too many."""
+        """Count the pages of rows that are about to be read; once too many are mapped, release all pages first."""
         grains = row_numbers // _GRAIN_ROWS
         self._num_mapped += len(np.unique(grains[~self._is_mapped[grains]]))
         if self._num_mapped * _GRAIN_ROWS * self.row_bytes > MAX_MAPPED_BYTES:

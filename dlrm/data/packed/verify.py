@@ -1,4 +1,4 @@
-"""Whether the files of a packed directory are what they were when they were written."""
+"""Verification that the files of a packed directory have not changed since they were written."""
 
 import threading
 from collections.abc import Callable
@@ -13,9 +13,9 @@ _VALID = "a directory as `dlrm prepare` has written it: prepare the data again"
 
 
 def verify(directory: Path, meta: PackedMeta, num_threads: int, tell: Callable[[float], None]) -> None:
-    """Read every file and compare its sum. Raises DataError naming the first one that differs.
+    """Read every file and compare its SHA-256. Raises DataError that names the first file, by name, that differs.
 
-    tell: told which share of the bytes was read, by one thread at a time.
+    tell: called with the share of the bytes read so far, 0 to 1, by one thread at a time.
     """
     total = max(sum(file.num_bytes for file in meta.files.values()), 1)
     num_read = 0

@@ -1,1 +1,1 @@
-"""Raw files into packed ones."""
+"""Preparation of raw files: it turns them into a packed directory."""

@@ -1,4 +1,4 @@
-"""Encoders to go on from: whether new data fits them."""
+"""Base encoders, which a preparation can extend, and checks that new data fits them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from dlrm.data.packed.layout import ENCODERS
 
 
 def open_base(directory: Path) -> Encoders:
-    """The encoders of a packed directory or of a model. Raises DataError where there are none."""
+    """Load the encoders of a packed directory or of a model. Raises DataError where there are none."""
     try:
         return Encoders.load(directory / ENCODERS)
     except (OSError, ValueError, PolarsError) as error:
@@ -23,7 +23,7 @@ def open_base(directory: Path) -> Encoders:
 
 
 def check_base(config: DataConfig, base: Encoders) -> None:
-    """Raises DataError where the columns of `config`, or how their values become ids, are not those of `base`."""
+    """Raise DataError where the columns of `config`, or their kinds of vocabulary, differ from those of `base`."""
     schema = config.raw_schema
     _check_schema(schema, base.schema, None, "the same columns in the same order, or nothing to extend")
     for place, column in enumerate(schema.categorical):
@@ -44,9 +44,9 @@ def check_base(config: DataConfig, base: Encoders) -> None:
 
 
 def check_extends(encoders: Encoders, base: Encoders, directory: Path, valid: str) -> None:
-    """Raises DataError where a value has one id in `base` and another in `encoders`, or dense values are others.
+    """Raise DataError where `encoders` gives a value another id than `base`, or encodes dense values differently.
 
-    directory: of the rows that `encoders` has encoded. valid: where to get rows that fit.
+    directory: packed directory of `encoders`, named in the error. valid: hint of the error on how to get rows that fit.
     """
     _check_schema(encoders.schema, base.schema, directory, valid)
     for ours, known in zip(encoders.dense, base.dense, strict=True):
@@ -66,7 +66,10 @@ def _extends(vocabulary: Vocabulary, base: Vocabulary) -> bool:
 
 
 def _check_schema(schema: SchemaConfig, known: SchemaConfig, directory: Path | None, valid: str) -> None:
-    """directory: of the rows that have `schema`; None where it stands in a job document."""
+    """Raise DataError where the columns of `schema` differ from those of `known` in name, kind or order.
+
+    directory: packed directory that has `schema`; None where it is the schema of a job document.
+    """
     dense, known_dense = ({c.name: c.transform for c in columns.dense} for columns in (schema, known))
     categorical, known_categorical = (
         {c.name: f"{c.type}{', multi-hot' if c.multi_hot else ''}" for c in columns.categorical}
@@ -78,7 +81,10 @@ def _check_schema(schema: SchemaConfig, known: SchemaConfig, directory: Path | N
 
 
 def _fault(columns: Mapping[str, str], known: Mapping[str, str]) -> str | None:
-    """What tells one kind of columns from the known ones; both by name, in their order."""
+    """Describe the first difference between the columns and the known ones; None where there is none.
+
+    columns, known: kind of each column by name, in the order of the schema.
+    """
     for name in known:
         if name not in columns:
             return f"lacks {name}, which is in what is extended"

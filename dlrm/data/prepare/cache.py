@@ -1,9 +1,9 @@
-"""Prepared data that jobs share: every job that asks for the same outcome finds the directory of the first.
+"""Cache of prepared data: jobs with the same raw data and settings share one packed directory.
 
-<cache>/<key>/        a packed directory; the key names the settings and the contents of the files, not their names
-        <key>.part/   one that is not finished
-        <key>.lock    held by who prepares it
-        digests/      contents of files that were hashed before, by what tells a file from a changed one
+<cache>/<key>/        a packed directory; the key is a hash of the settings and of the files' contents, not their names
+        <key>.part/   an unfinished packed directory
+        <key>.lock    lock of the process that prepares it
+        digests/      SHA-256 of raw files hashed before; each is named by a hash of the file's name, size, times, inode
 """
 
 import hashlib
@@ -36,7 +36,8 @@ _LOOK_AGAIN_SECONDS = 0.1
 _TELL_AGAIN_SECONDS = 5.0
 _TELL_LOOKED_SECONDS = 0.2
 _SETTLED_NS = 2_000_000_000
-"""A file that was changed more recently may change again without looking any newer."""
+"""Nanoseconds without change after which the digest of a file is kept: within less, a further change may not alter the
+file's times."""
 
 
 def prepared(
@@ -49,10 +50,11 @@ def prepared(
     tell: Tell,
     base: Encoders | None = None,
 ) -> Path:
-    """The packed directory of `config`, a raw one, in `cache`: made now, unless somebody has before.
+    """Return the packed directory of `config`, which has a raw format, in `cache`; prepare it unless it exists already.
 
-    data_roots, base_directory: as of `find_splits`. base: as of `prepare`; what extends other encoders has an entry of
-    its own. Where another process is making it, waits for that. Raises DataError as `find_splits` and `prepare` do.
+    data_roots, base_directory: as in `find_splits`. base: as in `prepare`; the same data with another base has an entry
+    of its own. Where another process is preparing the same data, wait for it. Raises DataError as `find_splits` and
+    `prepare` do.
     """
     train, evaluation = find_splits(config, data_roots, base_directory)
     contents = _contents([*train, *evaluation], cache / "digests", num_threads, tell)
@@ -66,7 +68,7 @@ def prepared(
         if _is_complete(entry):
             tell(Noted("data_reused", "another process has prepared the same rows"))
             return entry
-        # Somebody has deleted a part of it.
+        # What exists here is damaged: a user may have deleted files of it.
         shutil.rmtree(entry, ignore_errors=True)
         prepare(config, train, evaluation, entry, num_threads=num_threads, tell=tell, base=base, name=key)
     return entry
@@ -75,8 +77,10 @@ def prepared(
 def prepared_before(
     config: DataConfig, data_roots: Sequence[str] | None, cache: Path, *, base_directory: Path
 ) -> Path | None:
-    """The packed directory of `config` in `cache`, where there is one that can be told without reading the files: none
-    of a file that was not hashed before. Raises DataError as `find_splits` does.
+    """Find the packed directory of `config` in `cache` without reading the raw files.
+
+    Return None where there is no complete one, or where a local file was not hashed before. Raises DataError as
+    `find_splits` does.
     """
     train, evaluation = find_splits(config, data_roots, base_directory)
     contents: dict[str, str] = {}
@@ -92,7 +96,7 @@ def prepared_before(
 
 
 def _is_complete(entry: Path) -> bool:
-    """Whether every file is there, as long as it was when it was written."""
+    """Whether every file of the packed directory exists with the size recorded in its meta.json."""
     try:
         meta = read_meta(entry)
         return all((entry / name).stat().st_size == file.num_bytes for name, file in meta.files.items())
@@ -101,7 +105,7 @@ def _is_complete(entry: Path) -> bool:
 
 
 class _Looked:
-    """Says how much of the files was looked at, from whichever thread."""
+    """Reports the share of the raw files' bytes that was hashed or found to be known; for use by several threads."""
 
     def __init__(self, num_bytes: int, tell: Tell) -> None:
         self._num_bytes, self._tell = num_bytes, tell
@@ -118,7 +122,7 @@ class _Looked:
 
 
 def _contents(files: Sequence[DataFile], digests: Path, num_threads: int, tell: Tell) -> dict[str, str]:
-    """What names the content of each file, by the file's name."""
+    """Return a hash that identifies the content of each file, by the file's name."""
     distinct = {file.name: file for file in files}
     looked = _Looked(sum(file.num_bytes for file in distinct.values()), tell)
     digests.mkdir(parents=True, exist_ok=True)
@@ -129,7 +133,7 @@ def _contents(files: Sequence[DataFile], digests: Path, num_threads: int, tell: 
 def _content(digests: Path, looked: _Looked, file: DataFile) -> str:
     identity = _identity(file)
     known = digests / identity
-    # To hash an object of a store would be to download it once more.
+    # Objects of a store are identified by name, size and time: to hash one would mean to download it once more.
     if file.is_remote or known.exists():
         looked.advance(file.num_bytes)
         return identity if file.is_remote else known.read_text()
@@ -146,7 +150,7 @@ def _identity(file: DataFile) -> str:
 
 @contextmanager
 def _locked(path: Path, tell: Tell) -> Iterator[None]:
-    """Hold the lock `path`, after whoever holds it now."""
+    """Hold the lock file `path`; wait where another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     told = -_TELL_AGAIN_SECONDS
     try:

@@ -1,8 +1,8 @@
-"""How often the values of a column occur, over any number of parts, within a bound of memory.
+"""Counts of the values of a column over any number of parts, within a bound of memory.
 
-Counts are added up in passes over the parts. Where the distinct values of a pass outgrow the bound, the upper ones are
-let go and taken up by the next pass: a pass covers a run of values, ascending, and memory depends neither on the rows
-nor on how many values are too rare to be kept.
+Counts are added up in passes over the parts. Where the distinct values of a pass exceed the bound, the pass drops the
+upper half of the values and the next pass counts them. So each pass covers a range of ascending values, and the memory
+depends neither on the number of rows nor on the number of values that are too rare to be kept.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,17 +13,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 _MIN_PENDING = 1 << 18
-"""Counts that are worth adding up."""
+"""Smallest number of pending counts that `Tally.add` adds up: each addition goes through all counts of the column."""
 
 
 @dataclass(frozen=True)
 class ValueCounts:
-    """Distinct values and how often each occurs."""
+    """Distinct values and their counts."""
 
     values: pl.Series
-    """[n], ascending, none twice: Int64 or String."""
+    """[n] values, ascending and distinct: Int64 or String."""
     counts: NDArray[np.int64]
-    """[n]."""
+    """[n] counts of the values."""
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -33,13 +33,13 @@ class ValueCounts:
         return int(self.values.estimated_size()) + self.counts.nbytes
 
     def between(self, start: int | str | None, stop: int | str | None) -> "ValueCounts":
-        """Those of the values from `start`, up to `stop` without it; None: all on that side."""
+        """Return the counts of the values in [start, stop); None: no bound on that side."""
         first = 0 if start is None else self._place(start)
         last = len(self) if stop is None else self._place(stop)
         return ValueCounts(self.values.slice(first, max(last - first, 0)), self.counts[first:last])
 
     def at_least(self, min_count: int) -> "ValueCounts":
-        """Those that occur so often, in memory of their own."""
+        """Return the values that occur at least `min_count` times, with their counts, copied."""
         is_frequent = self.counts >= min_count
         return ValueCounts(owned(self.values.filter(pl.Series(is_frequent))), self.counts[is_frequent])
 
@@ -49,11 +49,11 @@ class ValueCounts:
 
 @dataclass
 class Tally:
-    """The counts of one column in one pass, from `start` on."""
+    """The counts of one column in one pass: of the values in [start, stop), None for no bound."""
 
     start: int | str | None
     stop: int | str | None = None
-    """The values from here on are for the next pass; None: there are none."""
+    """First value that is left to the next pass; None where no value is left."""
     total: ValueCounts | None = None
     pending: list[ValueCounts] = field(default_factory=list)
     num_pending: int = 0
@@ -68,7 +68,7 @@ class Tally:
             self.settle()
 
     def settle(self) -> None:
-        """Add up what is pending."""
+        """Add the pending counts to the total."""
         if self.pending:
             self.total = merged([*([] if self.total is None else [self.total]), *self.pending])
             self.pending, self.num_pending = [], 0
@@ -78,7 +78,10 @@ class Tally:
         return sum(counts.num_bytes for counts in [*([] if self.total is None else [self.total]), *self.pending])
 
     def halve(self) -> bool:
-        """Leave the upper half of the values to the next pass; False where there is but one."""
+        """Drop the upper half of the values, which the next pass counts.
+
+        Return False where there are fewer than two values, which cannot be halved.
+        """
         self.settle()
         if self.total is None or len(self.total) < 2:
             return False
@@ -89,7 +92,7 @@ class Tally:
 
 
 def shrink(tallies: Iterable[Tally], max_bytes: int) -> None:
-    """Halve the largest of the tallies until all of them together are within `max_bytes`."""
+    """Halve the largest tally until all tallies together take at most `max_bytes`, or none can be halved further."""
     sizes = {place: (tally.num_bytes, tally) for place, tally in enumerate(tallies)}
     while sum(size for size, _ in sizes.values()) > max_bytes:
         place = max(sizes, key=lambda place: sizes[place][0])
@@ -101,7 +104,7 @@ def shrink(tallies: Iterable[Tally], max_bytes: int) -> None:
 
 
 def merged(runs: Sequence[ValueCounts]) -> ValueCounts:
-    """The sum of several counts."""
+    """Sum several counts into one."""
     if len(runs) == 1:
         return runs[0]
     values = pl.concat([run.values for run in runs], rechunk=True)
@@ -111,7 +114,7 @@ def merged(runs: Sequence[ValueCounts]) -> ValueCounts:
         frame = frame.group_by("value").agg(pl.col("count").sum()).sort("value")
         return ValueCounts(owned(frame["value"]), frame["count"].to_numpy())
     numbers = values.to_numpy()
-    # Stable sorting makes use of runs that are sorted already.
+    # A stable sort is fast here because it uses the runs that are sorted already.
     order = np.argsort(numbers, kind="stable")
     numbers = numbers[order]
     is_first = np.ones(len(numbers), dtype=bool)
@@ -121,7 +124,7 @@ def merged(runs: Sequence[ValueCounts]) -> ValueCounts:
 
 
 def owned(values: pl.Series) -> pl.Series:
-    """The same values, copied: a part of a series, or a text of it, holds on to all that it was taken from."""
+    """Copy the values: a slice of a series, or a string of it, keeps the memory of the whole series alive."""
     if values.dtype == pl.String:
         return pl.Series(values.to_arrow(compat_level=pl.CompatLevel.oldest()))
     return pl.Series(values.to_numpy().copy())

@@ -1,4 +1,4 @@
-"""`meta.json`: what a packed directory holds."""
+"""The contents of `meta.json`, and the checks that the splits can be trained and evaluated on."""
 
 import platform
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _MAX_INT32_ROWS = 2**31
 def describe(
     config: DataConfig, rows: StagedRows, measures: Sequence[PartMeasure], encoders: Encoders, files: Sequence[DataFile]
 ) -> PackedMeta:
-    """Everything but the sums of the files."""
+    """Make the description of a packed directory; the sizes and checksums of its files are still missing in it."""
     features = encoders.schema_of_rows.features
     is_small = all(feature.num_ids <= _MAX_INT32_ROWS for feature in features)
     return PackedMeta(
@@ -41,8 +41,8 @@ def check_splits(
     train: Sequence[DataFile],
     evaluation: Sequence[DataFile],
 ) -> None:
-    """Raises DataError where one of the splits has no rows, or rows that all count for nothing, or where float32 cannot
-    train with weights as those of the training rows."""
+    """Raise DataError where a split has no rows or only rows of weight 0, or where the mean weight of the training rows
+    is outside the range that float32 can train with."""
     _check_files(rows, train, "data.train")
     _check_files(rows, evaluation, "data.eval")
     hints: dict[Split, tuple[str, str, str]] = {
@@ -70,7 +70,7 @@ def check_splits(
 
 
 def _check_files(rows: StagedRows, files: Sequence[DataFile], field: str) -> None:
-    """Raises DataError where there are files, and none of them holds a row, not even a bad one."""
+    """Raise DataError where there are files but none of them holds a row, not even a bad one."""
     with_rows = {part.record.file for part in rows.parts if part.record.num_rows}
     if files and not any(file.name in with_rows for file in files):
         more = f", and neither do {len(files) - 1:,} others" if len(files) > 1 else ""

@@ -1,4 +1,4 @@
-"""What the outcome of a preparation depends on, as a short name."""
+"""Fingerprint of a preparation: a hash of everything that its outcome depends on."""
 
 import hashlib
 import json
@@ -16,9 +16,9 @@ from dlrm.data.raw.data_file import DataFile
 
 
 def fingerprint(config: DataConfig, train: Sequence[Any], evaluation: Sequence[Any], base: Encoders | None) -> str:
-    """A name for the outcome.
+    """Compute the fingerprint of a preparation, in hex.
 
-    train, evaluation: whatever tells the files' contents from others, fit for JSON, in their order.
+    train, evaluation: for each file, in order, a value that identifies its content and can be written as JSON.
     """
     outcome = [_settings(config), train, evaluation, None if base is None else _digest(base)]
     return hashlib.sha256(json.dumps(outcome, sort_keys=True).encode()).hexdigest()
@@ -29,13 +29,13 @@ def identities(files: Sequence[DataFile]) -> list[Any]:
 
 
 def state_of(files: Sequence[DataFile]) -> str:
-    """What tells these files, wherever they lie, from what they were before somebody wrote to them."""
+    """Hash the sizes, times and inodes of the files, not their names: the hash changes when a file is written to."""
     states = [[file.num_bytes, file.modified_ns, file.changed_ns, file.inode] for file in files]
     return hashlib.sha256(json.dumps(states).encode()).hexdigest()
 
 
 def check_unchanged(files: Sequence[DataFile]) -> None:
-    """Raises DataError where a file of this machine has changed since it was found."""
+    """Raise DataError where a local file has changed since it was found."""
     for file in files:
         if file.is_remote:
             continue
@@ -48,7 +48,7 @@ def check_unchanged(files: Sequence[DataFile]) -> None:
 
 
 def _settings(config: DataConfig) -> dict[str, Any]:
-    """Where the rows come from does not count, nor does what is not used."""
+    """Return the settings that the outcome depends on, without the files' paths and settings that are not used."""
     split = None if config.eval else [config.split, config.eval_fraction]
     return {
         "format_version": FORMAT_VERSION,

@@ -1,4 +1,4 @@
-"""Fitting the encoders, on training rows only."""
+"""Fit the encoders, on training rows only."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from dlrm.data.prepare.workers import Workers
 from dlrm.data.raw.table import CategoricalValues
 
 MAX_COUNTING_BYTES = 1 << 29
-"""Of the counts of all columns in one pass over the parts."""
+"""Bound on the bytes of the counts of all columns together, in one pass over the parts."""
 
 
 def fit_encoders(
@@ -32,7 +32,7 @@ def fit_encoders(
     workers: Workers,
     progress: Progress,
 ) -> Encoders:
-    """The encoders of `rows`; with `base`, its own with the values added that are new."""
+    """Fit the encoders of `rows`; with `base`, return its encoders, extended by the values that are new."""
     columns = rows.schema.categorical
     counting = {
         place: kind.min_count
@@ -60,7 +60,11 @@ def fit_encoders(
 def count_values(
     rows: StagedRows, min_counts: dict[int, int], workers: Workers, progress: Progress
 ) -> dict[int, ValueCounts]:
-    """By place of a column in `min_counts`: its values that so many training rows hold, ascending."""
+    """Count in how many training rows each value of some columns occurs.
+
+    min_counts: by place of a categorical column, the count below which a value is left out. Return the values of each
+    of these columns, ascending, with their counts, by place of the column.
+    """
     parts = [part for part in rows.parts if not part.record.is_evaluation]
     runs: dict[int, list[ValueCounts]] = {place: [] for place in min_counts}
     starts: dict[int, int | str | None] = dict.fromkeys(min_counts)
@@ -93,7 +97,7 @@ def _count(rows: StagedRows, places: list[int], part: Part) -> list[ValueCounts]
 
 
 def count_rows(column: CategoricalValues, numbers: NDArray[np.int64]) -> ValueCounts:
-    """In how many of the rows of these numbers, ascending, each value occurs."""
+    """Count in how many of the rows `numbers` [n], ascending, each value occurs; leave out values that never occur."""
     num_distinct = len(column.distinct)
     if column.lengths is None:
         codes = np.take(column.codes, numbers)
@@ -102,7 +106,7 @@ def count_rows(column: CategoricalValues, numbers: NDArray[np.int64]) -> ValueCo
         is_in[numbers] = True
         row_of_code = np.repeat(np.arange(len(column.lengths), dtype=np.int64), column.lengths)
         is_counted = is_in[row_of_code] & (column.codes >= 0)
-        # Once a row, however often the row repeats a value.
+        # A value counts once per row, even where the row repeats it.
         codes = np.unique(row_of_code[is_counted] * num_distinct + column.codes[is_counted]) % max(num_distinct, 1)
     counts = np.bincount(codes + 1, minlength=num_distinct + 1)[1:]
     return ValueCounts(column.distinct, counts).at_least(1)

@@ -1,4 +1,4 @@
-"""What is measured of every part before anything is encoded: sizes of both splits, labels, weights, dense columns."""
+"""Statistics of every part, measured before encoding: sizes of both splits, labels, weights, dense columns."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -18,28 +18,28 @@ SPLITS: tuple[Split, Split] = ("train", "eval")
 
 @dataclass(frozen=True)
 class Share:
-    """The rows of one part that one split takes."""
+    """Statistics of the rows of one part that belong to one split."""
 
     num_rows: int
     num_positives: int
     sum_of_weights: float
     sum_of_positive_weights: float
-    """Of the rows whose label is 1."""
+    """Sum of the weights of the rows whose label is 1."""
     num_values: dict[int, int]
-    """By place of a multi-hot feature: its values in all these rows."""
+    """Number of values in all these rows, by place of the multi-hot feature."""
 
 
 @dataclass(frozen=True)
 class PartMeasure:
-    """One part."""
+    """Statistics of one part."""
 
     shares: dict[Split, Share]
     dense: list[Moments]
-    """[N], of the training rows; empty moments where the transform needs none."""
+    """Moments of each dense column over the training rows; empty moments where the transform needs none."""
 
 
 def measure_parts(rows: StagedRows, workers: Workers, progress: Progress) -> list[PartMeasure]:
-    """Of all parts, in their order."""
+    """Measure all parts; return the measures in the order of the parts."""
     progress.start("measuring", 0.55, sum(part.record.num_rows for part in rows.parts))
     measures: list[PartMeasure] = []
     for part, measured in zip(rows.parts, workers.map(partial(_measure, rows), rows.parts), strict=True):

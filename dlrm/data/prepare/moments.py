@@ -1,6 +1,7 @@
-"""Mean and variance of a column, part by part.
+"""Mean and variance of a column, computed part by part and then merged.
 
-Merged as in Chan, Golub, LeVeque: "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979.
+The merging follows Chan, Golub, LeVeque: "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances",
+1979.
 """
 
 import math
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the present values of some rows."""
+    """Moments of the present values of a column over some rows; `+` merges those of disjoint rows."""
 
     num_present: int = 0
     num_missing: int = 0
@@ -22,11 +23,11 @@ class Moments:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> "Moments":
-        """values: [n], finite, NaN where missing."""
+        """Compute the moments of `values`: [n], finite, NaN where missing."""
         present = values[~np.isnan(values)]
         if not len(present):
             return cls(num_missing=len(values))
-        # Deviations from a value of the column: where all are the same, the variance is 0 and not a rounding error.
+        # Deviations are taken from a value of the column, so that equal values give a variance of exactly 0.
         deviations = present - present[0]
         mean = float(deviations.mean())
         squares = float(np.square(deviations - mean).sum())
@@ -45,6 +46,6 @@ class Moments:
 
     @property
     def standard_deviation(self) -> float:
-        """Of the present values; 1 where all are the same or there are none."""
+        """Standard deviation of the present values; 1 where all are equal or there are none."""
         deviation = math.sqrt(self.squares / self.num_present) if self.num_present else 0.0
         return deviation or 1.0

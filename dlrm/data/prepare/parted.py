@@ -1,4 +1,4 @@
-"""All parts of a preparation, and which of their rows are for training and which for evaluation."""
+"""All staged parts of a preparation, and the split of their rows into training and evaluation rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from dlrm.data.split import Split
 
 @dataclass(frozen=True)
 class Part:
-    """One part, in its place."""
+    """One part and its position among the parts."""
 
     path: Path
     record: PartRecord
     start: int
-    """Number of its first row, among those of the training files or among those of the evaluation files."""
+    """Number of its first row, counted over the training files or over the evaluation files, bad rows included."""
 
 
 @dataclass(frozen=True)
 class StagedRows:
-    """The parts, in order, training files before evaluation files."""
+    """The parts of all files in order, training files before evaluation files."""
 
     schema: SchemaConfig
     parts: Sequence[Part]
     split: Split | None
-    """Of the training files' rows; None where evaluation rows have files of their own."""
+    """Split of the training files' rows; None where evaluation rows have files of their own."""
 
     @property
     def num_good_rows(self) -> int:
@@ -43,7 +43,7 @@ class StagedRows:
         return StagedPart(part.path, self.schema)
 
     def is_held_out(self, part: Part, staged: StagedPart) -> NDArray[np.bool_]:
-        """[num_good_rows of the part]"""
+        """Whether each good row of the part is for evaluation: [num_good_rows] booleans."""
         if part.record.is_evaluation or self.split is None:
             return np.full(part.record.num_good_rows, part.record.is_evaluation)
         is_held_out = self.split.is_held_out(part.start, part.start + part.record.num_rows)

@@ -1,9 +1,9 @@
-"""Parts: parsed blocks on disk, each one uncompressed Arrow IPC file that is mapped, not read, when it is needed.
+"""Parts: parsed blocks on disk, each an uncompressed Arrow IPC file that is mapped into memory when it is needed.
 
-A part is one record batch of one row, whose columns are lists: that way arrays of any length lie side by side.
+A part is one record batch of one row, whose columns are lists, so that arrays of different lengths fit into one batch:
     labels, weights, good, dense-<i>, codes-<f>, distinct-<f>, lengths-<f>
-Numbers are written in half their width where nothing is lost by it: disk is what staging is short of. What is known
-about a part as a whole, a `PartRecord`, is the metadata of its schema.
+Numbers are stored at half their width where that is exact, because disk space limits staging. The metadata of the
+schema holds the `PartRecord`, which describes the part as a whole.
 """
 
 from pathlib import Path
@@ -23,21 +23,21 @@ _RECORD = b"record"
 
 
 class PartRecord(BaseModel):
-    """What is known about a part without reading its rows."""
+    """Description of a part, available without reading its rows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str
-    """That it comes from, as shown to people."""
+    """Raw file that the part comes from, as shown to users."""
     is_evaluation: bool
-    """Whether that is an evaluation file."""
+    """Whether the raw file is an evaluation file."""
     num_rows: int
-    """Bad ones included."""
+    """Number of rows, bad ones included."""
     num_bad_rows: int
     num_bytes: int
-    """Of the raw file."""
+    """Bytes of the raw file that the part was parsed from."""
     faults: list[str]
-    """Of the first bad rows."""
+    """Error messages of the first bad rows."""
 
     @property
     def num_good_rows(self) -> int:
@@ -48,7 +48,7 @@ RECORDS = TypeAdapter(list[PartRecord])
 
 
 def write_part(path: Path, block: Block, parsed: Parsed, is_evaluation: bool) -> PartRecord:
-    """Write what was parsed from `block` so that `path` is whole or not there."""
+    """Write the parsed rows of `block` to `path` atomically, and return their description."""
     record = PartRecord(
         file=block.file,
         is_evaluation=is_evaluation,
@@ -74,17 +74,17 @@ def read_record(path: Path) -> PartRecord:
 
 
 class StagedPart:
-    """A part, mapped into memory; its arrays can be read only."""
+    """A part, mapped into memory; its arrays are read-only."""
 
     def __init__(self, path: Path, schema: SchemaConfig) -> None:
-        """schema: of the rows that were parsed."""
+        """Map the part at `path`. schema: schema that its rows were parsed with."""
         self._schema = schema
         self._batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         self._names = set(self._batch.schema.names)
 
     @property
     def good(self) -> NDArray[np.bool_] | None:
-        """As in `Parsed`."""
+        """Mask [num_rows] of the rows that the part holds, as in `Parsed`; None where it holds all."""
         good = self._optional("good")
         return None if good is None else good.view(np.bool_)
 

@@ -1,4 +1,4 @@
-"""Raw files into a packed directory: staged, fitted, written, and only then given its name."""
+"""The preparation of raw files: stage them, fit the encoders, write the packed files, then rename the directory."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,15 +34,17 @@ def prepare(
     base: Encoders | None = None,
     name: str | None = None,
 ) -> PackedMeta:
-    """Make the packed directory `output` of the rows of raw files; its bytes depend on theirs and on `config` alone.
+    """Make the packed directory `output` from raw files.
 
-    evaluation: the files of `config.eval`; none where it is null. base: encoders whose ids and dense features stay as
-    they are, new values behind the known ones. name: of the outcome, where the caller knows better than by the files'
-    names and dates what an interrupted preparation was of.
+    The bytes of its rows and encoders depend only on the contents of the files, on `config` and on `base`.
 
-    Interrupted, by whatever, it leaves `<output>.part`, from which the same call goes on. Raises DataError where the
-    data is at fault, and then nothing is left; where `output` exists, is prepared by another process or cannot be
-    written; and where the disk is full, after which the same call goes on, too.
+    evaluation: the files of `config.eval`; empty where it is null. base: encoders to extend: their ids and dense
+    features stay the same, and new values get ids after the existing ones. name: name of the outcome; an interrupted
+    preparation is resumed only under the same name. None: a fingerprint that includes the files' names and times.
+
+    Where the call is interrupted in any way, it leaves `<output>.part`, and the same call resumes from there. Raises
+    DataError where the data is invalid, and then leaves nothing; where `output` exists, is being prepared by another
+    process or cannot be written; and where the disk is full, after which the same call resumes, too.
     """
     if base is not None:
         check_base(config, base)
@@ -94,7 +96,7 @@ def _full_disk_told(output: Path, progress: Progress) -> Iterator[None]:
         unfinished = Unfinished.of(output)
         written, staged = _disk_bytes(unfinished.path), _disk_bytes(unfinished.stage)
         share_read = min(max(progress.done_fraction / READ_UNTIL, 0.001), 1.0)
-        # What is written in the end takes about as much as what is staged.
+        # The packed files take about as much space as all staged parts.
         more = max(2 * staged / share_read - written, 0)
         message = f"the disk is full: {written / 1e6:,.0f} MB are written, about {more / 1e6:,.0f} MB more are needed"
         valid = "room on the disk; the same call then goes on where it stopped"

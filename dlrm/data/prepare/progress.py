@@ -1,4 +1,4 @@
-"""How far a preparation has come, told a few times a second."""
+"""Progress of a preparation, reported a few times a second."""
 
 import time
 
@@ -8,7 +8,7 @@ _MIN_INTERVAL_SECONDS = 0.2
 
 
 class Progress:
-    """Phases, each a share of the whole."""
+    """Progress through phases, each of which is a share of the whole preparation."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -23,9 +23,9 @@ class Progress:
         self._tell(Noted(name, message))
 
     def start(self, phase: str, until: float, num_units: int) -> None:
-        """Go on from where the phase before ended, up to the share `until` of the whole.
+        """Begin a phase, from the end of the phase before up to the share `until` of the whole, 0 to 1.
 
-        num_units: what the phase goes through, in whatever unit `advance` counts.
+        num_units: size of the phase, in the unit that `advance` counts, such as bytes or rows.
         """
         self._phase, self._begin, self._end = phase, self._end, until
         self._num_units, self._done_units, self._done_rows = num_units, 0, 0
@@ -43,7 +43,7 @@ class Progress:
 
     @property
     def done_fraction(self) -> float:
-        """Of the whole, 0 to 1."""
+        """Finished share of the whole preparation, 0 to 1."""
         of_phase = min(self._done_units / self._num_units, 1.0) if self._num_units else 0.0
         return self._begin + of_phase * (self._end - self._begin)
 

@@ -1,4 +1,4 @@
-"""Staging: raw files parsed into parts, which the next phases read as often as they need to."""
+"""Staging: raw files are parsed into parts once, and the later phases read the parts as often as they need."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from dlrm.data.split import Split
 from dlrm.record import write_atomically
 
 READ_UNTIL = 0.5
-"""Share of a preparation that staging takes."""
+"""Share of the progress of a preparation at which staging ends, 0 to 1."""
 
 
 @dataclass(frozen=True)
 class _Work:
-    """A block, and the part that it becomes."""
+    """A block to parse, and the part to write it to."""
 
     block: Block
     path: Path
@@ -38,10 +38,10 @@ def stage(
     workers: Workers,
     progress: Progress,
 ) -> StagedRows:
-    """All rows as parts in `directory`; parts that are there already are not parsed again.
+    """Parse all rows into parts in `directory`; parts that exist already are not parsed again.
 
-    Raises DataError at the first bad row in the order of the files, whatever the threads do; where
-    `config.max_bad_fraction` allows some and there are more, at the end.
+    Raises DataError for the first bad row in the order of the files, for any number of threads; where
+    `config.max_bad_fraction` is above 0, raises it at the end where the share of bad rows is larger.
     """
     directory.mkdir(exist_ok=True)
     progress.start("reading", READ_UNTIL, sum(file.num_bytes for file in (*train, *evaluation)))
@@ -58,7 +58,10 @@ def stage(
 
 
 def check_bad_rows(records: Iterable[PartRecord], max_bad_fraction: float, progress: Progress) -> list[PartRecord]:
-    """The records; tells of the first bad rows. Raises DataError where more than `max_bad_fraction` are bad."""
+    """Return the records as a list, and report the first bad rows.
+
+    Raises DataError where a larger share than `max_bad_fraction` of all rows is bad.
+    """
     bad_rows = BadRowCount(max_bad_fraction, lambda fault: progress.note("bad_row", fault))
     taken: list[PartRecord] = []
     for record in records:

@@ -1,4 +1,4 @@
-"""What a preparation says while it runs."""
+"""Messages that a preparation reports while it runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Moved:
-    """It has come further."""
+    """Report of progress."""
 
     done_fraction: float
-    """Of the whole preparation, 0 to 1."""
+    """Finished share of the whole preparation, 0 to 1."""
     message: str
-    """What it does, how fast, how long it will take, such as `reading: 1,200,000 rows, 310,000 rows/s, 12 s left`."""
+    """Phase, speed and estimated time left, such as `reading: 1,200,000 rows, 310,000 rows/s, 12 s left`."""
 
 
 @dataclass(frozen=True)
 class Noted:
-    """Something worth keeping, such as bad rows that were left out."""
+    """Report of an event to be recorded, such as bad rows that were left out."""
 
     name: str
-    """A short word such as `bad_row`."""
+    """Short name of the kind of event, such as `bad_row`."""
     message: str
 
 

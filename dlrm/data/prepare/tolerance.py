@@ -1,4 +1,4 @@
-"""How many rows are bad, and whether they are too many."""
+"""The limit on the share of bad rows."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,18 +7,22 @@ from dlrm.data.raw.block import MAX_SHOWN_FAULTS
 
 
 class BadRowCount:
-    """Counts the bad rows of one reading."""
+    """Counts bad rows and checks their share once all rows are read."""
 
     def __init__(
         self, max_bad_fraction: float, note: Callable[[str], None], field: str = "data.max_bad_fraction"
     ) -> None:
-        """note: is given the fault of each of the first bad rows. field: what set the share, for messages."""
+        """Start with no rows.
+
+        note: called with the error message of each of the first bad rows. field: field of the job document, or option,
+        that sets `max_bad_fraction`, for the error.
+        """
         self._max_bad_fraction, self._note, self._field = max_bad_fraction, note, field
         self._num_rows = self._num_bad_rows = 0
         self._faults: list[str] = []
 
     def add(self, num_rows: int, num_bad_rows: int, faults: Sequence[str]) -> None:
-        """num_rows: the bad ones included. faults: of the first bad ones."""
+        """Add the counts of some rows. num_rows: bad rows included. faults: error messages of the first bad rows."""
         self._num_rows += num_rows
         self._num_bad_rows += num_bad_rows
         for fault in faults[: MAX_SHOWN_FAULTS - len(self._faults)]:
@@ -26,7 +30,10 @@ class BadRowCount:
             self._note(fault)
 
     def check(self) -> None:
-        """Raises DataError where too many are bad. Once all are read: a part's share says nothing of that of all."""
+        """Raise DataError where too large a share of the rows is bad.
+
+        Call it once all rows are added: the share in some of the rows says little about the share in all.
+        """
         if self._num_bad_rows > self._max_bad_fraction * self._num_rows:
             raise DataError(
                 f"{self._num_bad_rows:,} of {self._num_rows:,} rows are bad, the first one is {self._faults[0]}",

@@ -1,6 +1,6 @@
-"""The directory of a preparation that is not finished: locked by the process that works on it, kept for the next one.
+"""The directory of an unfinished preparation: locked by the process that works on it, kept so that it can be resumed.
 
-<output>.part/preparing.json   what is prepared; its lock says that somebody is at it
+<output>.part/preparing.json   what is being prepared; the working process holds a lock on this file
               stage/           parts
               train/ eval/ encoders/ meta.json   as in the packed directory that it becomes
 """
@@ -24,7 +24,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class InUseError(DataError):
-    """Another process is at it."""
+    """Error of an output that another process is preparing."""
 
 
 class _State(BaseModel):
@@ -32,18 +32,18 @@ class _State(BaseModel):
 
     fingerprint: str
     sources: str
-    """The state of the raw files when staging began: parts of them in another state may hold other rows."""
+    """State of the raw files when staging began (`state_of`): parts staged from another state may hold other rows."""
     boot_id: str
-    """Of the machine's present run: what was staged in another may have been lost with its memory."""
+    """Boot id of the machine: what was staged before a reboot may not have reached the disk."""
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """The directory."""
+    """The directory of an unfinished preparation."""
 
     path: Path
     made: tuple[Path, ...] = ()
-    """The directories above it that were made for it, innermost first."""
+    """Parent directories that were created for it, innermost first."""
 
     @classmethod
     def of(cls, output: Path) -> "Unfinished":
@@ -55,41 +55,44 @@ class Unfinished:
 
     @property
     def is_whole(self) -> bool:
-        """Whether only the last steps are left: `meta.json` is written last."""
+        """Whether all files are written and only the renaming is left: `meta.json` is written last."""
         return (self.path / META).exists()
 
     def remove(self) -> None:
-        """Leave nothing behind. What says whose it is goes last: half removed it can still be told."""
+        """Remove the directory and the parent directories that were created for it.
+
+        `preparing.json` is removed last, so that a half-removed directory can still be recognised.
+        """
         _remove_all_but_state(self.path)
         (self.path / _STATE).unlink()
         self.path.rmdir()
-        # Somebody else may have put something into them.
+        # Another process may have put something into these directories.
         with suppress(OSError):
             for directory in self.made:
                 directory.rmdir()
 
     def become(self, output: Path) -> None:
-        """Turn into the finished directory."""
+        """Clean up, flush the directories to disk and rename this one to `output`."""
         if self.stage.exists():
             shutil.rmtree(self.stage)
-        # Of a process that was killed while it wrote the last file.
+        # Left over by a process that was killed while it wrote the last file.
         for part in self.path.glob(".*.part"):
             part.unlink()
         for directory in (*(entry for entry in self.path.iterdir() if entry.is_dir()), self.path):
             sync_directory(directory)
         self.path.rename(output)
         sync_directory(output.parent)
-        # Last: until then nobody else may take the directory for their own.
+        # Last, because until then the lock on this file keeps other processes from claiming the directory.
         (output / _STATE).unlink()
 
 
 @contextmanager
 def locked(output: Path, fingerprint: str, sources: str) -> Iterator[Unfinished]:
-    """The directory in which `output` comes to be, as an interrupted preparation of the same thing has left it.
+    """Lock and yield the unfinished directory of `output`, with what an interrupted preparation of the same left there.
 
-    fingerprint: of all that the outcome depends on. sources: the state of the raw files; what was staged of another is
-    not gone on with. Raises DataError where `output` exists, or where its unfinished
-    directory belongs to another process or to something else.
+    fingerprint: hash of everything that the outcome depends on. sources: state of the raw files; parts that were staged
+    from another state are removed. Raises DataError where `output` exists, or where another process holds the
+    unfinished directory or it belongs to a different preparation.
     """
     _refuse_existing(output)
     unfinished = _made(output)
@@ -103,13 +106,13 @@ def locked(output: Path, fingerprint: str, sources: str) -> Iterator[Unfinished]
 
 
 def _made(output: Path) -> Unfinished:
-    """The unfinished directory of `output`, and those above it. Raises DataError where they cannot be made."""
+    """Create the unfinished directory of `output` and its parents. Raises DataError where they cannot be created."""
     if output.name in ("", ".."):
         raise DataError("names no directory of its own", output, valid="a path that ends in a new name")
     above = [parent for parent in output.parents if not parent.exists()]
     unfinished = Unfinished(Unfinished.of(output).path, tuple(above))
     try:
-        # Two processes may come here at the same time.
+        # Two processes may create it at the same time.
         unfinished.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         if error.errno in FULL_DISK:
@@ -122,10 +125,14 @@ def _made(output: Path) -> Unfinished:
 
 
 def _opened(path: Path, output: Path) -> int:
-    """The descriptor of what says whose `path` is."""
+    """Open `preparing.json` of the unfinished directory `path`, and return its file descriptor.
+
+    Raises DataError where the directory holds other files, or this user may not write there, and InUseError where
+    another process has just removed or renamed it.
+    """
     try:
         if any(path.iterdir()) and not (path / _STATE).exists():
-            # The other process may have finished in between.
+            # Another process may have finished in between.
             _refuse_existing(output)
             valid = "remove it, or choose another output"
             raise DataError("holds something else than an unfinished preparation", path, valid=valid)
@@ -159,14 +166,18 @@ def _lock(descriptor: int, path: Path, output: Path) -> None:
         is_there = os.path.samestat(os.fstat(descriptor), (path / _STATE).stat())
     except FileNotFoundError:
         is_there = False
-    # The other process may have finished, or given up, between the opening and the lock.
+    # The other process may have finished, or failed, after this one opened the file and before it got the lock.
     _refuse_existing(output)
     if not is_there:
         raise _in_use(output)
 
 
 def _claim(descriptor: int, path: Path, fingerprint: str, sources: str) -> None:
-    """Make sure that what the directory holds is of `fingerprint`, if anything."""
+    """Record this preparation in the directory, and remove unfinished files that it cannot reuse.
+
+    These are files staged from another state of the raw files or before a reboot. Raises DataError where the directory
+    holds a preparation with another fingerprint.
+    """
     present = _State(fingerprint=fingerprint, sources=sources, boot_id=_BOOT_ID.read_text().strip())
     try:
         found = _State.model_validate_json(os.pread(descriptor, 4096, 0))

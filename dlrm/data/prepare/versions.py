@@ -1,4 +1,4 @@
-"""What the bytes of a preparation depend on beside the data and the settings."""
+"""Versions of the libraries, on which the bytes of a preparation depend besides the data and the settings."""
 
 from importlib.metadata import version
 
@@ -6,5 +6,5 @@ _LIBRARIES = ("dlrm-service", "numpy", "polars", "pyarrow")
 
 
 def library_versions() -> dict[str, str]:
-    """Of the program and of the libraries that parse, encode and write, by name."""
+    """Return the versions of this program and of the libraries that parse, encode and write, by name."""
     return {name: version(name) for name in _LIBRARIES}

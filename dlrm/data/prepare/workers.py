@@ -1,4 +1,4 @@
-"""Work on several threads, its results in order: what comes first does not depend on the threads."""
+"""Worker threads with results in order, so that the first error does not depend on the number of threads."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -11,17 +11,17 @@ Result = TypeVar("Result")
 
 
 class Workers:
-    """Threads; what they run lets go of the interpreter most of the time (polars, Arrow, numpy, hashlib)."""
+    """Worker threads for functions that release the GIL most of the time (polars, Arrow, numpy, hashlib)."""
 
     def __init__(self, executor: ThreadPoolExecutor, num_threads: int) -> None:
         self._executor = executor
         self._max_in_flight = num_threads + 1
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-        """The results in the order of `items`, of which a few at a time are taken.
+        """Yield the results in the order of `items`; at most `num_threads + 1` items are in work at a time.
 
-        Where an item, or the making of one, raises an error, the results before it come first, then the error. Once the
-        generator is closed, nothing of it runs on.
+        Where `items` or `function` raises an error, the results of the items before it are yielded first, then the
+        error is raised. Once the generator is closed, none of its work is running.
         """
         in_flight: deque[Future[Result]] = deque()
         try:
@@ -41,13 +41,13 @@ class Workers:
             while in_flight:
                 yield in_flight.popleft().result()
         finally:
-            # Not for those that are cancelled: where the threads have ended, nobody would ever wake a wait for them.
+            # Do not wait for cancelled futures: only a worker thread ends that wait, and the threads may have ended.
             wait([future for future in in_flight if not future.cancel()])
 
 
 @contextmanager
 def started_workers(num_threads: int) -> Iterator[Workers]:
-    """Workers to use inside the `with`; at its end nothing runs on."""
+    """Start worker threads for a `with` block; at its end all of them have ended."""
     executor = ThreadPoolExecutor(num_threads, thread_name_prefix="prepare")
     try:
         yield Workers(executor, num_threads)

@@ -1,4 +1,4 @@
-"""Writing the packed files: every part at its place, in any order, as often as one likes."""
+"""Write the packed files: every part has fixed positions, so that parts can be written in any order and repeatedly."""
 
 import hashlib
 import os
@@ -22,11 +22,12 @@ from dlrm.data.prepare.workers import Workers
 
 @dataclass(frozen=True)
 class Place:
-    """Where the rows of one part begin in one split."""
+    """Positions at which the rows of one part begin in the files of one split."""
 
     row: int
+    """Number of the part's first row within the split."""
     values: dict[int, int]
-    """By place of a multi-hot feature: where its values begin."""
+    """Number of the part's first value within the split, by place of the multi-hot feature."""
 
     def after(self, share: Share) -> "Place":
         values = {feature: start + share.num_values[feature] for feature, start in self.values.items()}
@@ -35,16 +36,16 @@ class Place:
 
 @dataclass(frozen=True)
 class PackedFiles:
-    """The files of a packed directory, to be written to."""
+    """The files of a packed directory, open for writing at any position."""
 
     directory: Path
     meta: PackedMeta
-    """Its `files` do not matter yet."""
+    """Description of the directory; its `files` are not used."""
 
     def put(self, split: Split, name: str, array: NDArray[Any], start: int) -> None:
-        """Write `array` so that its first byte is number `start` of the file."""
+        """Write `array` to the file `name` of a split, from byte offset `start` on."""
         content = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
-        # Opened anew each time: there may be more files than a process may have open.
+        # Opened for every write, because there may be more files than a process may have open.
         with (self.directory / split / name).open("r+b", buffering=0) as file:
             while content:
                 written = os.pwrite(file.fileno(), content, start)
@@ -60,7 +61,7 @@ def write_rows(
     workers: Workers,
     progress: Progress,
 ) -> None:
-    """Write every row of `rows` into the files of `directory`, which are made."""
+    """Create the files of `directory` and write every row of `rows` into them."""
     progress.start("writing", 0.95, rows.num_good_rows)
     _make_files(directory, file_sizes(meta, measures))
     files = PackedFiles(directory, meta)
@@ -70,7 +71,7 @@ def write_rows(
 
 
 def file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dict[str, int]:
-    """Bytes of every file of rows, by path relative to the directory."""
+    """Compute the bytes of every file of rows, by path relative to the directory."""
     sizes: dict[str, int] = {}
     for split in SPLITS:
         num_rows = meta.splits[split].num_rows
@@ -86,7 +87,7 @@ def file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dict[str, i
 
 
 def finished_files(directory: Path, names: Sequence[str], workers: Workers, progress: Progress) -> dict[str, FileMeta]:
-    """Size and sha256 of files, by path relative to `directory`, which from then on outlive the machine's memory."""
+    """Flush files to disk, and return their sizes in bytes and SHA-256, by path relative to `directory`."""
     sizes = {name: (directory / name).stat().st_size for name in names}
     progress.start("checksums", 1.0, sum(sizes.values()))
     found: dict[str, FileMeta] = {}
@@ -97,7 +98,7 @@ def finished_files(directory: Path, names: Sequence[str], workers: Workers, prog
 
 
 def _places(meta: PackedMeta, measures: Sequence[PartMeasure]) -> Iterator[dict[Split, Place]]:
-    """Of every part."""
+    """Yield the positions of every part in both splits, in the order of the parts."""
     places: dict[Split, Place] = {split: Place(0, dict.fromkeys(meta.multi_hot_features, 0)) for split in SPLITS}
     for measure in measures:
         yield places
@@ -105,14 +106,14 @@ def _places(meta: PackedMeta, measures: Sequence[PartMeasure]) -> Iterator[dict[
 
 
 def _make_files(directory: Path, sizes: dict[str, int]) -> None:
-    """Files of zeros."""
+    """Create files of zeros. sizes: bytes of each file, by path relative to `directory`."""
     for name, size in sizes.items():
         path = directory / name
         path.parent.mkdir(exist_ok=True)
         with path.open("wb") as file:
             file.truncate(size)
             if size:
-                # A full disk is found now, not after hours.
+                # Allocate the space now, so that a full disk is found at once and not after hours.
                 os.posix_fallocate(file.fileno(), 0, size)
 
 
@@ -131,7 +132,7 @@ def _write_part(
         if staged.weights is not None:
             files.put(split, WEIGHTS, staged.weights[is_in], 4 * place.row)
         for name, array in ((DENSE, dense), (IDS, ids)):
-            # Not array[is_in]: several times slower on whole rows.
+            # np.compress, because array[is_in] is several times slower on whole rows.
             taken = np.compress(is_in, array, axis=0)
             files.put(split, name, taken, place.row * array.shape[1] * array.itemsize)
         for feature in files.meta.multi_hot_features:
@@ -140,7 +141,7 @@ def _write_part(
 
 
 def _single_ids(encoders: Encoders, meta: PackedMeta, staged: StagedPart) -> NDArray[Any]:
-    """[n, F1]"""
+    """Compute the ids [n, F1] of the features with one id per row."""
     ids = np.empty((len(staged.labels), len(meta.single_features)), dtype=meta.id_dtype)
     for column, feature in enumerate(meta.single_features):
         ids[:, column] = encoders.ids(feature, staged.categorical(feature))
@@ -162,7 +163,7 @@ def _put_bags(
     values = encoders.ids(feature, column)[np.repeat(is_in, column.lengths)].astype(files.meta.id_dtype)
     files.put(split, bag_values(feature), values, start * values.itemsize)
     ends = start + np.cumsum(column.lengths[is_in], dtype=np.int64)
-    # The 0 in front of all is there already: a file is made of zeros.
+    # The first offset, 0, needs no write: files are created with zeros.
     files.put(split, bag_offsets(feature), ends, 8 * (place.row + 1))
 
 

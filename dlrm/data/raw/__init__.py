@@ -1,1 +1,1 @@
-"""Raw files: found, cut into blocks, parsed and checked."""
+"""Reading of raw files: find them, cut them into blocks, parse and check their rows."""

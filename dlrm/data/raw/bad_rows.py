@@ -1,4 +1,4 @@
-"""The rows of one block that are at fault."""
+"""Collection of the bad rows of one block."""
 
 from collections.abc import Callable
 
@@ -13,12 +13,16 @@ _MAX_SHOWN_CHARACTERS = 24
 
 
 class BadRows:
-    """Collects the rows at fault; of the faults of one row it keeps the one that was added first."""
+    """The bad rows of one block. Where a row has several faults, the one that was added first is kept."""
 
     def __init__(self, file: str | None, first_line: int, num_rows: int) -> None:
-        """file: None for rows in memory; `first_line` is the number of the first row then, counted from 0."""
+        """Start with `num_rows` good rows.
+
+        file: its name for messages; None for rows in memory. first_line: number of the block's first line in the file,
+        counted from 1; for rows in memory the number of the first row, counted from 0.
+        """
         self.good = np.ones(num_rows, dtype=np.bool_)
-        """[num_rows], which rows have no fault so far."""
+        """[num_rows], true for rows without a fault so far."""
         self._file, self._first_line = file, first_line
         self._shown: dict[int, DataError] = {}
 
@@ -27,7 +31,10 @@ class BadRows:
         return bool(self._shown)
 
     def add(self, rows: NDArray[np.int64], field: str | None, tell: Callable[[int], tuple[str, str]]) -> None:
-        """Rows [k], ascending, with a fault in `field`; tell(i): message and what is valid, of rows[i]."""
+        """Record a fault in column `field` for each of `rows` [k], ascending row numbers within the block.
+
+        tell(i): returns the message and the valid values for rows[i]; called only for rows whose error is kept.
+        """
         is_new = self.good[rows]
         for place in np.flatnonzero(is_new)[:MAX_SHOWN_FAULTS].tolist():
             row = int(rows[place])
@@ -42,19 +49,19 @@ class BadRows:
         self.good[rows] = False
 
     def add_one(self, row: int, field: str | None, told: tuple[str, str]) -> None:
-        """As `add`, of one row, whose message and what is valid are known."""
+        """Record a fault of one row, like `add`. told: message and valid values."""
         if len(self._shown) < MAX_SHOWN_FAULTS:
             self.add(np.array([row]), field, lambda _: told)
         else:
             self.good[row] = False
 
     def raise_first(self) -> None:
-        """Raises DataError of the first bad row, if there is one."""
+        """Raise the DataError of the first bad row, if there is one."""
         if self._shown:
             raise self._shown[min(self._shown)]
 
     def parsed(self, table: RawTable) -> Parsed:
-        """table: the good rows."""
+        """Return the parsed block. table: its good rows."""
         if not self._shown:
             return Parsed(table)
         faults = [self._shown[row] for row in sorted(self._shown)]
@@ -62,6 +69,6 @@ class BadRows:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it."""
+    """Format a value for a message, cut to _MAX_SHOWN_CHARACTERS."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 3]}..."

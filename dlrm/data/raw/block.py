@@ -1,4 +1,4 @@
-"""Blocks: pieces of raw files that can be parsed by themselves, in any order, on any core."""
+"""Blocks: pieces of raw files that can be parsed independently, in any order, on any core."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,31 +10,31 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.table import RawTable
 
 MAX_SHOWN_FAULTS = 10
-"""Bad rows of which a block keeps the error; the others it counts."""
+"""Number of bad rows per block whose errors are kept; further bad rows are only counted."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a block holds."""
+    """The parsed rows of a block."""
 
     table: RawTable
-    """The good rows, in their order."""
+    """Good rows, in the order of the block."""
     good: NDArray[np.bool_] | None = None
-    """[num_rows of the block], which rows `table` has; None: all."""
+    """[num_rows of the block], true for rows that are in `table`; None where all are."""
     faults: list[DataError] = field(default_factory=list)
-    """Of the first bad rows, MAX_SHOWN_FAULTS at most, each naming file, line and field."""
+    """Errors of the first bad rows, at most MAX_SHOWN_FAULTS; each names file, line and field."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A run of whole rows of one file. How files are cut into blocks depends on their bytes alone."""
+    """A run of whole rows of one file. Where a file is cut into blocks depends on its bytes alone."""
 
     file: str
-    """As shown to people."""
+    """Name of the file for messages."""
     num_rows: int
-    """Bad ones included."""
+    """Number of rows, bad ones included."""
     num_bytes: int
-    """Of the file as it lies on disk, for progress: over all blocks of a file about its size."""
+    """Bytes of the stored (possibly compressed) file, for progress; they add up to about the size of the file."""
     parse: Callable[[bool], Parsed]
-    """parse(keep_going): the rows. keep_going false raises DataError at the first bad row; true leaves bad rows out and
-    says which."""
+    """Function parse(keep_going) that parses the rows: with keep_going false it raises DataError at the first bad row;
+    with true it leaves bad rows out and lists them in the result."""

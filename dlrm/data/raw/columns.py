@@ -1,4 +1,4 @@
-"""From columns as files hold them, of text or typed, to checked columns of numbers and distinct values."""
+"""Conversion of raw columns, text or typed, into checked columns of numbers and distinct values."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _Why = Callable[[pa.Scalar], tuple[str, str]]
 
 
 def names_to_read(schema: SchemaConfig, with_labels: bool) -> list[str]:
-    """The columns that are read. with_labels: with the label and the weight."""
+    """Return the names of the columns to read. with_labels: include the label and the weight."""
     names = schema.names
     return names if with_labels else [name for name in names if name not in (schema.label, schema.weight)]
 
@@ -31,9 +31,10 @@ def names_to_read(schema: SchemaConfig, with_labels: bool) -> list[str]:
 def parsed_columns(
     columns: pa.Table, schema: SchemaConfig, bad: BadRows, keep_going: bool, with_labels: bool = True
 ) -> Parsed:
-    """What a block holds. columns: of text or typed, of the rows that have no fault so far.
+    """Convert the columns of one block to checked rows.
 
-    Raises DataError at the first bad row unless `keep_going`.
+    columns: text or typed columns of the rows that have no fault in `bad` so far; further faults are added to it.
+    keep_going: leave bad rows out; otherwise raise DataError for the first bad row.
     """
     rows = np.flatnonzero(bad.good)
     table = _ColumnReader(schema, bad, rows, with_labels).table(columns)
@@ -41,20 +42,20 @@ def parsed_columns(
         bad.raise_first()
     is_good = bad.good[rows]
     if not is_good.all():
-        # Once more, since what bad rows hold must not be among the distinct values.
+        # Convert the good rows once more, since the distinct values must not include those of bad rows.
         table = _ColumnReader(schema, bad, rows[is_good], with_labels).table(columns.filter(pa.array(is_good)))
     return bad.parsed(table)
 
 
 class _ColumnReader:
-    """Turns columns into those of a RawTable, noting rows at fault in `bad`."""
+    """Converter of columns to those of a RawTable; it records bad rows in `bad`."""
 
     def __init__(self, schema: SchemaConfig, bad: BadRows, rows: NDArray[np.int64], with_labels: bool) -> None:
-        """rows: of the block, which the columns have."""
+        """Set what to convert. rows: [n], the number within the block of each row of the columns."""
         self._schema, self._bad, self._rows, self._with_labels = schema, bad, rows, with_labels
 
     def table(self, table: pa.Table) -> RawTable:
-        """Rows at fault have no meaning in it."""
+        """Convert the columns of `table`, [n] each. In the result the values of bad rows are undefined."""
         schema = self._schema
         columns = {name: _array(table[name]) for name in names_to_read(schema, self._with_labels)}
         weight = schema.weight if self._with_labels else None
@@ -91,7 +92,7 @@ class _ColumnReader:
     def _values(
         self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
     ) -> CategoricalValues:
-        """row_of: the row of each value; None where every row has one."""
+        """Encode the values of a column. row_of: the row of each value; None where every row has one value."""
         is_missing = _is_missing(values)
         if isinstance(column, HexadecimalColumn) and holds_text(values.type):
             ids, is_blank = hexadecimal_ids(_strings(values))
@@ -124,7 +125,7 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _numbers(values: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Values [n], NaN where missing or no number, and where they are no number [n]."""
+    """Return values [n], NaN where missing or not a number, and a mask [n] of present values that are no numbers."""
     if is_text(values.type):
         read = pl.Series(values).cast(pl.Float64, strict=False)
         return read.to_numpy(), read.is_null().to_numpy() & ~_is_missing(values)
@@ -135,7 +136,7 @@ def _numbers(values: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 
 def _integers(values: pa.Array) -> pa.Array:
-    """int64, null where missing, no integer or beyond int64."""
+    """Convert to int64; null where a value is missing, not an integer or beyond int64."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if values.type == pa.int64():
@@ -144,10 +145,10 @@ def _integers(values: pa.Array) -> pa.Array:
 
 
 def _strings(values: pa.Array) -> pa.Array:
-    """Strings, or a dictionary of them, null where missing or not UTF-8."""
+    """Convert to strings or to a dictionary of strings; null where a value is missing or not UTF-8."""
     if pa.types.is_dictionary(values.type):
         return pa.DictionaryArray.from_arrays(values.indices, _strings(values.dictionary))
-    # Nothing has looked yet whether what Parquet calls a string is one.
+    # Strings of a Parquet file have not been checked to be UTF-8 yet.
     raw = values.cast(pa.large_binary())
     try:
         return raw.cast(pa.large_string())
@@ -163,7 +164,7 @@ def _decoded(value: bytes | None) -> str | None:
 
 
 def _split(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]]:
-    """The parts of all texts, null where blank, and how many each text [n] has: one at least."""
+    """Split all texts. Return the parts, null where blank, and the number of parts of each text [n], at least 1."""
     lists = pl.Series(texts).str.split(separator)
     parts = lists.explode()
     lengths = lists.list.len().fill_null(1).cast(pl.Int32).to_numpy()
@@ -171,7 +172,10 @@ def _split(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]
 
 
 def _flat(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
-    """The values of all lists, and how many each list [n] has: a missing list is a list of one missing value."""
+    """Return the values of all lists, and their number in each list [n].
+
+    A missing list counts as a list of one missing value.
+    """
     kind = lists.type
     if pa.types.is_null(kind):
         return lists, np.ones(len(lists), dtype=np.int32)
@@ -193,7 +197,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def holds_text(kind: pa.DataType) -> bool:
-    """Whether values are text, or bytes of text, or a dictionary of these."""
+    """Whether values of this type are text, bytes of text, or a dictionary of either."""
     types = pa.types
     value = kind.value_type if types.is_dictionary(kind) else kind
     return is_text(value) or types.is_binary(value) or types.is_large_binary(value) or types.is_binary_view(value)
@@ -207,7 +211,7 @@ def _why_no_weight(value: pa.Scalar) -> tuple[str, str]:
     valid = f"a finite number, at least 0 and at most {_LARGEST:.4g}"
     if not value.is_valid:
         return "the weight is missing", valid
-    # Finite where the column is wider than float32, or text.
+    # Text columns and columns wider than float32 can hold finite numbers that float32 cannot.
     is_beyond = _NUMBER.fullmatch(str(value.as_py())) and float(value.as_py()) > _LARGEST
     return f"{shown(value.as_py())} is {'beyond float32' if is_beyond else 'not a weight'}", valid
 

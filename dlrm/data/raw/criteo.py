@@ -1,4 +1,4 @@
-"""Criteo TSV: label, 13 integers, 26 categories of up to 8 hexadecimal digits, tab-separated, blank = missing."""
+"""Reader of Criteo TSV: tab-separated label, 13 integers and 26 ids of up to 8 hexadecimal digits; blank = missing."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -26,13 +26,14 @@ _TAB, _NEWLINE, _MINUS, _ZERO, _ONE = b"\t\n-01"
 
 
 class _DoubtfulError(Exception):
-    """Polars is lenient: some line may not be a row."""
+    """Doubt whether every line is a row: Polars is lenient and accepts some that are not."""
 
 
 def criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES, with_labels: bool = True) -> Iterator[Block]:
-    """The rows of `file`. Raises DataError as `lines_of` does.
+    """Cut `file` into blocks of about `block_bytes` of decompressed text. Raises DataError as `lines_of` does.
 
-    Read without labels, a file may lack their column: its first line tells.
+    with_labels: read the labels. Otherwise the file may lack their column: the number of columns in its first line
+    decides.
     """
     labels = Labels.READ if with_labels else None
     for lines in lines_of(file, block_bytes):
@@ -54,12 +55,15 @@ def _parse(lines: Lines, file: str, labels: Labels, keep_going: bool) -> Parsed:
     try:
         return bad.parsed(_table(data, int(bad.good.sum()), labels, is_checked=True))
     except (_DoubtfulError, pl.exceptions.PolarsError):
-        # What Polars says may hold the line.
+        # Polars' message is left out: it may quote the line.
         raise DataError("not readable", file, valid="Criteo TSV") from None
 
 
 def _table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = False) -> RawTable:
-    """Raises _DoubtfulError or a PolarsError where some line may not be a row, unless all are known to be."""
+    """Parse the lines with Polars. Raises _DoubtfulError or a PolarsError where some line may not be a row.
+
+    is_checked: every line is known to be a row, so that the checks of form and values are skipped.
+    """
     if not num_rows:
         none = CategoricalValues(np.empty(0, dtype=np.int32), pl.Series([], dtype=pl.Int64))
         return RawTable(np.empty(0, np.float32), None, [np.empty(0)] * len(_DENSE), [none] * len(_CATEGORICAL))
@@ -83,8 +87,11 @@ def _table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = False)
 
 
 def _check_form(data: bytes, characters: NDArray[np.uint8], starts: NDArray[np.int64], labels: Labels) -> None:
-    """Labels are single digits, and there are as many tabs as rows need: no line can have too few columns then, since
-    Polars refuses one that has too many."""
+    """Raise _DoubtfulError for a label other than 0 or 1, a wrong number of tabs, or characters that Polars overlooks.
+
+    Where the total number of tabs is right, no line can have too few columns: another one would have too many, and
+    Polars refuses that.
+    """
     if np.count_nonzero(characters == _TAB) != (len(labels.columns) - 1) * len(starts):
         raise _DoubtfulError("some line has too few or too many columns")
     if labels is Labels.READ:
@@ -96,7 +103,10 @@ def _check_form(data: bytes, characters: NDArray[np.uint8], starts: NDArray[np.i
 
 
 def _check_values(characters: NDArray[np.uint8], columns: pl.DataFrame) -> None:
-    """Polars takes a minus in a hexadecimal number, and numbers of any length."""
+    """Raise _DoubtfulError for values that Polars should have refused.
+
+    It accepts a minus in a hexadecimal number, and numbers of any length.
+    """
     num_negative = sum(int((columns[name] < 0).sum()) for name in _DENSE)
     if np.count_nonzero(characters == _MINUS) != num_negative:
         raise _DoubtfulError("a minus is where none should be")

@@ -1,4 +1,4 @@
-"""The lines of Criteo TSV that are not rows: slow and exact, for blocks that the fast reader refuses."""
+"""Slow and exact check of the lines of Criteo TSV, for blocks that the fast reader refuses."""
 
 import re
 from enum import Enum
@@ -19,7 +19,7 @@ _WORD = re.compile(rb"[A-Za-z_]+[A-Za-z_0-9 ]*")
 
 
 class Labels(Enum):
-    """What lines begin with."""
+    """Treatment of the label column; each value describes how a line begins."""
 
     READ = "the label, 0 or 1"
     IGNORED = "anything, where the label would be"
@@ -27,20 +27,23 @@ class Labels(Enum):
 
     @property
     def columns(self) -> list[str]:
-        """Of a line."""
+        """Names of the columns of a line, in order."""
         return _COLUMNS[1:] if self is Labels.ABSENT else _COLUMNS
 
 
 _ROWS = {
     Labels.READ: re.compile(rb"[01]" + _FEATURES),
     Labels.IGNORED: re.compile(rb"[^\t]*" + _FEATURES),
-    # With a tab in front, as all features have one.
+    # Lines get a tab in front before the match, since the pattern of every feature begins with one.
     Labels.ABSENT: re.compile(_FEATURES),
 }
 
 
 def good_lines(data: bytes, labels: Labels, bad: BadRows, starts_file: bool, keep_going: bool) -> bytes:
-    """The lines of `data` that are rows, up to the first bad one unless `keep_going`; the others go to `bad`."""
+    """Return the lines of `data` that are rows, and record the others in `bad`.
+
+    starts_file: `data` begins with the first line of the file. keep_going: otherwise stop at the first bad line.
+    """
     kept: list[bytes] = []
     is_row = _ROWS[labels].fullmatch
     for row, line in lines_in(data):
@@ -55,7 +58,7 @@ def good_lines(data: bytes, labels: Labels, bad: BadRows, starts_file: bool, kee
 
 
 def _fault(line: bytes, labels: Labels, is_first: bool) -> tuple[str, str | None, str]:
-    """Message, field and what would be valid, for a line at fault."""
+    """Return the message, the column at fault (None for the whole line) and the valid values for a bad line."""
     if not line.removesuffix(b"\r"):
         return "the line is blank", None, "one row a line"
     if line.endswith(b"\r"):
@@ -71,7 +74,7 @@ def _fault(line: bytes, labels: Labels, is_first: bool) -> tuple[str, str | None
     if len(columns) != len(names):
         what = "13 integers, 26 hexadecimal categories; a blank is missing"
         valid = f"{len(names)}: {'' if labels is Labels.ABSENT else 'label, '}{what}"
-        # Otherwise the first line has told which of the two it is.
+        # After the first line it is known whether the file has the label column.
         valid += "; or 39, without the label" if labels is Labels.IGNORED and is_first else ""
         return f"has {len(columns)} tab-separated columns", None, valid
     if labels is Labels.READ and columns[0] not in (b"0", b"1"):

@@ -1,7 +1,7 @@
-"""CSV with a schema: UTF-8, values between delimiters, quoted or not, one row a line; lines end in LF or CR LF.
+"""Reader of CSV with a schema: UTF-8, delimited values, quoted or not, one row per line that ends in LF or CR LF.
 
-A blank is a missing value, in a list too. Hence a blank cell of a multi-hot column is a missing list, which is one
-missing value: CSV cannot hold an empty list.
+A blank is a missing value, also inside a list. Hence a blank cell of a multi-hot column is a missing list, which counts
+as one missing value: CSV cannot represent an empty list.
 """
 
 import csv
@@ -31,9 +31,10 @@ _WORD = re.compile(r"(?!nan$)[A-Za-z_].*", re.IGNORECASE | re.DOTALL)
 def csv_blocks(
     file: DataFile, schema: SchemaConfig, block_bytes: int = BLOCK_BYTES, with_labels: bool = True
 ) -> Iterator[Block]:
-    """The rows of `file`. Raises DataError where its header is wrong, and as `lines_of` does.
+    """Cut `file` into blocks of about `block_bytes` of decompressed text.
 
-    Read without labels, a file without a header may lack the label and the weight: its first line tells.
+    with_labels: read the label and the weight. Otherwise a file without a header may lack them: the number of values in
+    its first line decides. Raises DataError where the header is wrong, and as `lines_of` does.
     """
     reader = None
     for lines in lines_of(file, block_bytes):
@@ -49,7 +50,7 @@ def csv_blocks(
 
 
 def _columns_there(lines: Lines, schema: SchemaConfig) -> list[str]:
-    """Those of `schema.columns`, without the label and the weight where the first line has as many values."""
+    """Return `schema.columns`, without label and weight where the number of values in the first line fits that."""
     listed = schema.columns or []
     fewer = [name for name in listed if name not in (schema.label, schema.weight)]
     is_without = CsvLines(schema.delimiter, len(fewer), "").is_row(_first(lines))
@@ -61,7 +62,11 @@ def _first(lines: Lines) -> bytes:
 
 
 def _header(lines: Lines, file: str, wanted: list[str], delimiter: str) -> list[str]:
-    """The names in the first line."""
+    """Return the column names in the first line.
+
+    wanted: names that must be among them. Raises DataError where one is missing, a name occurs twice, or the line
+    cannot be read.
+    """
     line = _first(lines)
     valid = "column names in the first line, or `columns` in the schema for a file without a header"
     try:
@@ -80,7 +85,10 @@ def _header(lines: Lines, file: str, wanted: list[str], delimiter: str) -> list[
 
 
 def _told(names: list[str]) -> str:
-    """What a first line holds, where it looks like a header: other text of a file is nobody's but its reader's."""
+    """Describe the first line for a message.
+
+    It is quoted only where it looks like a header; otherwise it may be user data.
+    """
     if len(names) < 2 or not all(_NAME.fullmatch(name) for name in names if name):
         return "the first line does not look like a header"
     num_others = len(names) - _MAX_SHOWN_NAMES
@@ -89,14 +97,14 @@ def _told(names: list[str]) -> str:
 
 
 class _UnevenError(Exception):
-    """Lines and rows are not the same."""
+    """Block whose lines may not be one row each."""
 
 
 class _BlockReader:
-    """Parses blocks of one file."""
+    """Parser of the blocks of one file."""
 
     def __init__(self, file: str, schema: SchemaConfig, names: list[str], with_labels: bool) -> None:
-        """names: of all columns of the file."""
+        """Prepare to parse blocks. names: names of all columns of the file, in order."""
         self._file, self._schema, self._names, self._with_labels = file, schema, names, with_labels
         columns_from = "the header has" if schema.columns is None else "the schema lists"
         if len(names) < len(schema.columns or []):
@@ -116,12 +124,15 @@ class _BlockReader:
         return parsed_columns(table, self._schema, bad, keep_going, self._with_labels)
 
     def _strings(self, data: bytes, num_lines: int) -> pa.Table:
-        """The columns of the schema, null where blank."""
+        """Parse `data` to the columns to read, as strings, null where blank.
+
+        Raises _UnevenError where the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
+        """
         kept = names_to_read(self._schema, self._with_labels)
         types = dict.fromkeys(kept, pa.string())
         if not num_lines:
             return pa.schema(types).empty_table()
-        # One blank row more: a quote that stays open at the end must swallow it, not pass unseen.
+        # Append one blank row: a quote left open at the end swallows it, so that the number of rows reveals the quote.
         num_extra = int(b'"' in data)
         data += (self._schema.delimiter.encode() * (len(self._names) - 1) + b"\n") * num_extra
         table = arrow_csv.read_csv(
@@ -141,7 +152,7 @@ class _BlockReader:
         try:
             return self._strings(rows, int(bad.good.sum()))
         except (_UnevenError, pa.ArrowInvalid):
-            # What Arrow says holds the line.
+            # Arrow's message is left out: it quotes the line.
             raise DataError("not readable", self._file, valid="CSV") from None
 
     def _is_header(self, table: pa.Table) -> bool:
@@ -152,7 +163,10 @@ class _BlockReader:
 
 
 def _even(data: bytes) -> bytes:
-    """The same, lines ending in LF alone. Raises _UnevenError, or pyarrow.ArrowInvalid, where some line is no text."""
+    """Return `data` with all lines ending in LF alone.
+
+    Raises _UnevenError or pyarrow.ArrowInvalid where some line is blank or not text.
+    """
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
     if b"\r" in data or b"\0" in data or b"\n\n" in data or data.startswith(b"\n"):

@@ -1,4 +1,4 @@
-"""The lines of a CSV file that are not rows: slow and exact, for blocks that the fast reader refuses."""
+"""Slow and exact check of the lines of a CSV file, for blocks that the fast reader refuses."""
 
 import re
 
@@ -7,17 +7,20 @@ from dlrm.data.raw.text import lines_in
 
 
 class CsvLines:
-    """Lines of `num_columns` values between delimiters; a value may be quoted, a quote in it is doubled."""
+    """Checker of lines of `num_columns` delimited values; a value may be quoted, and a quote inside it is doubled."""
 
     def __init__(self, delimiter: str, num_columns: int, columns_from: str) -> None:
-        """columns_from: what says how many columns there are, for messages."""
+        """Build the pattern of a value. columns_from: source of `num_columns` in messages, as in `the header has`."""
         self._delimiter, self._num_columns, self._columns_from = delimiter.encode(), num_columns, columns_from
         between = re.escape(self._delimiter)
-        # Possessive: a quote that nothing closes must not be taken for text.
+        # Possessive quantifiers: a quote that is never closed must not match as plain text.
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
 
     def rows(self, data: bytes, bad: BadRows, keep_going: bool) -> bytes:
-        """The lines that are rows; the others go to `bad`. Unless `keep_going`, all from the first bad one on do."""
+        """Return the lines that are rows, with LF as line end, and record the others in `bad`.
+
+        keep_going: otherwise stop at the first bad line, and count all lines from there on as bad.
+        """
         kept: list[bytes] = []
         for row, whole_line in lines_in(data):
             line = whole_line.removesuffix(b"\r")
@@ -32,7 +35,7 @@ class CsvLines:
         return b"".join(line + b"\n" for line in kept)
 
     def is_row(self, line: bytes) -> bool:
-        """line: without its end."""
+        """Whether `line`, given without its line end, is a row."""
         return self._fault(line) is None
 
     def _fault(self, line: bytes) -> tuple[str, str] | None:
@@ -55,7 +58,7 @@ class CsvLines:
         return None
 
     def _count(self, line: bytes) -> int | None:
-        """Columns of a line; None where a quote stays open."""
+        """Count the columns of a line; None where a quote stays open."""
         if b'"' not in line:
             return line.count(self._delimiter) + 1
         position, count = 0, 0

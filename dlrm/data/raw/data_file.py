@@ -1,4 +1,4 @@
-"""One raw file, on this machine or in a store of objects."""
+"""A raw file on this machine or in an object store."""
 
 import io
 from dataclasses import dataclass
@@ -14,21 +14,22 @@ _REMOTE_BUFFER_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class DataFile:
-    """A raw file as it was found."""
+    """A raw file, with its state when it was found."""
 
     name: str
-    """Its real path, or s3://bucket/key or gs://bucket/key."""
+    """Real path, or s3://bucket/key or gs://bucket/key."""
     num_bytes: int
     modified_ns: int
-    """When it was last changed, in nanoseconds since 1970."""
+    """Modification time (mtime), in nanoseconds since 1970."""
     inode: int | None = None
-    """None for objects of a store."""
+    """Inode number; None for objects of a store."""
     changed_ns: int | None = None
-    """When it was last changed in any way, which no program can set back; likewise."""
+    """Time of the last change of content or metadata (ctime), in nanoseconds since 1970; None for objects of a store.
+    Unlike mtime, programs cannot set it back."""
 
     @classmethod
     def of_path(cls, path: Path) -> "DataFile":
-        """The file of this real path, as it is now. Raises OSError."""
+        """Describe the file at `path`, a real path, as it is now. Raises OSError."""
         status = path.stat()
         return cls(str(path), status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
 
@@ -37,18 +38,18 @@ class DataFile:
         return is_remote(self.name)
 
     def open(self) -> BinaryIO:
-        """Its raw bytes, seekable. Raises DataError where it may not be read (any more)."""
+        """Open the file to read its raw bytes, seekable. Raises DataError where it cannot be read (any more)."""
         try:
             if not self.is_remote:
                 return Path(self.name).open("rb")
-            # Arrow's file has all that a raw stream needs, but not its type.
+            # Arrow's file has all methods of a raw stream, but not its type.
             raw = cast(io.RawIOBase, open_object(self.name))
             return io.BufferedReader(raw, _REMOTE_BUFFER_BYTES)
         except (OSError, StoreError) as error:
             raise DataError(f"not readable: {error}", self.name, valid="a file that may be read") from None
 
     def identity(self) -> dict[str, str | int | None]:
-        """What tells this file from a changed one, fit for JSON."""
+        """Return the properties that differ between this file and a changed version of it, ready for JSON."""
         return {
             "name": self.name,
             "num_bytes": self.num_bytes,

@@ -1,4 +1,4 @@
-"""Columns of values with every distinct value written once."""
+"""Encoding of columns as distinct values, ascending, and codes that refer to them."""
 
 import numpy as np
 import polars as pl
@@ -9,7 +9,10 @@ from dlrm.data.raw.table import CategoricalValues
 
 
 def distinct_ids(values: NDArray[np.uint32], is_missing: NDArray[np.bool_] | None) -> CategoricalValues:
-    """Of 32-bit ids [n]. Sorts (value, place) as one number, several times faster than a sort that returns places."""
+    """Encode 32-bit ids [n]. is_missing: [n]; None where no id is missing.
+
+    Sorts (value, place) as one 64-bit number, several times faster than a sort that returns places.
+    """
     keys = values.astype(np.uint64)
     keys <<= np.uint64(32)
     keys |= np.arange(len(values), dtype=np.uint64)
@@ -27,16 +30,16 @@ def distinct_ids(values: NDArray[np.uint32], is_missing: NDArray[np.bool_] | Non
 
 
 def distinct_values(values: pa.Array) -> CategoricalValues:
-    """Of strings or int64 numbers [n], null = missing, or a dictionary of them."""
+    """Encode strings or int64 numbers [n], null = missing, or a dictionary of them."""
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     codes, dictionary = _codes(values.indices), values.dictionary
-    # A file's own dictionary may hold values that these rows do not have, nulls, and the same value twice.
+    # The dictionary of a file may hold values that these rows do not have, nulls, and duplicates.
     is_used = np.bincount(codes + 1, minlength=len(dictionary) + 1)[1:] > 0
     is_used &= dictionary.is_valid().to_numpy(zero_copy_only=False)
     used = np.flatnonzero(is_used)
     if pa.types.is_integer(dictionary.type):
-        # By numpy, which takes a tenth of the time where there are few.
+        # numpy takes a tenth of the time where there are few values.
         numbers = dictionary.fill_null(0).to_numpy().astype(np.int64, copy=False)
         found, places = np.unique(numbers[used], return_inverse=True)
         ascending = pl.Series(found)
@@ -48,7 +51,7 @@ def distinct_values(values: pa.Array) -> CategoricalValues:
 
 
 def _distinct_texts(texts: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
-    """The distinct ones, ascending, and the place of each of `texts` among them."""
+    """Return the distinct texts, ascending, and the place of each of `texts` [n] among them."""
     order = texts.arg_sort()
     ordered = texts.gather(order)
     is_first = (ordered != ordered.shift(1)).fill_null(True)

@@ -1,4 +1,4 @@
-"""The files that a list of paths and patterns names."""
+"""Search for the files that a list of paths and patterns names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ from dlrm.data.roots import Roots
 def find_splits(
     config: DataConfig, data_roots: Sequence[str] | None, base_directory: Path
 ) -> tuple[list[DataFile], list[DataFile]]:
-    """The files of `config.train` and those of `config.eval`, as `find_files` finds them.
+    """Find the files of `config.train` and those of `config.eval`; see `find_files`.
 
-    Raises DataError as `find_files` does, and where one real file is among both: what is trained on says nothing when
-    it is measured on.
+    Raises DataError as `find_files` does, and where a real file is in both: metrics measured on training data would be
+    meaningless.
     """
     train = find_files(config.train, "data.train", data_roots, base_directory)
     evaluation = find_files(config.eval or [], "data.eval", data_roots, base_directory)
@@ -32,12 +32,12 @@ def find_splits(
 def find_files(
     patterns: Sequence[str], field: str, data_roots: Sequence[str] | None, base_directory: Path
 ) -> list[DataFile]:
-    """The files that `patterns` name: in the order given, in natural order within a pattern, each real file once.
+    """Find the files that `patterns` name: in the order given, in natural order within a pattern, each real file once.
 
-    field: of the job document, for messages. data_roots: directories, and s3:// or gs:// prefixes, that every real path
-    must lie in, below no part that starts with a dot; None allows all. base_directory: what relative patterns count
-    from. Raises DataError where a pattern names no file, or one that is empty, no regular file, not readable or outside
-    the roots.
+    field: field of the job document, for messages. data_roots: directories, and s3:// or gs:// prefixes, that must
+    contain every real path, with no part below them that starts with a dot; None allows all paths. base_directory: base
+    of relative patterns. Raises DataError where a pattern names no file, or one that is empty, not a regular file, not
+    readable or outside the roots.
     """
     roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
@@ -57,7 +57,7 @@ def _local(pattern: Path, field: str, roots: Roots) -> list[DataFile]:
         roots.check(Path(directory), pattern, field)
 
     try:
-        # Before anything is looked for: what lies outside is not told, not even whether it exists.
+        # Check before the search: a message must not reveal whether a path outside the roots exists.
         roots.check(fixed_part(pattern), pattern, field)
         files = required_files(pattern, enter)
         for path in files:
@@ -65,7 +65,7 @@ def _local(pattern: Path, field: str, roots: Roots) -> list[DataFile]:
         return [_checked(path, field) for path in files]
     except PatternError as error:
         raise DataError(error.message, pattern, field=field, valid=error.valid) from None
-    # pathlib's error of links in a circle is a RuntimeError.
+    # pathlib raises RuntimeError for symbolic links that form a loop.
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         valid = "a file that this user may read"

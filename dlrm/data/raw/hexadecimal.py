@@ -1,4 +1,4 @@
-"""Ids of Criteo's logs in tables of other formats: their text is hexadecimal there too."""
+"""Hexadecimal ids of Criteo's logs in files of other formats than Criteo TSV."""
 
 import polars as pl
 import pyarrow as pa
@@ -11,13 +11,13 @@ VALID = "1 to 8 of 0-9 a-f, or blank"
 
 
 class HexadecimalColumn(CategoricalColumn):
-    """A column of integers whose text means what it means in Criteo TSV. Integers are what they are."""
+    """A column of integer ids whose text is hexadecimal, as in Criteo TSV. Values of an integer type stay unchanged."""
 
 
 def hexadecimal_ids(texts: pa.Array) -> tuple[pl.Series, pl.Series]:
-    """32-bit ids [n], null where missing, blank or wrong; and where a text is blank [n].
+    """Parse 32-bit ids. Return them [n], null where missing, blank or invalid, and a mask [n] of blank texts.
 
-    texts: strings, or a dictionary of them.
+    texts: strings [n], or a dictionary of them.
     """
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
@@ -27,5 +27,5 @@ def hexadecimal_ids(texts: pa.Array) -> tuple[pl.Series, pl.Series]:
 
 
 def why_not_hexadecimal(value: pa.Scalar) -> tuple[str, str]:
-    """Message, and what is valid."""
+    """Return the message and the valid values for a text that is not a hexadecimal id."""
     return f"{shown(value.as_py())} is not a hexadecimal id", VALID

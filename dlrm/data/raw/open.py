@@ -1,4 +1,4 @@
-"""The rows of raw files of any format."""
+"""Reader of raw files of any format, in blocks of rows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from dlrm.data.raw.data_file import DataFile
 
 
 def blocks_of(config: DataConfig, files: Sequence[DataFile]) -> Iterator[Block]:
-    """The blocks of all files, in order; config.format is a raw one. See `raw_blocks`."""
+    """Cut all files into blocks, in order. `config.format` must be a raw format. See `raw_blocks`."""
     return raw_blocks(config.format, config.raw_schema, files)
 
 
@@ -23,11 +23,11 @@ def raw_blocks(
     with_labels: bool = True,
     block_bytes: int | None = None,
 ) -> Iterator[Block]:
-    """The blocks of all files, in order. Blocks are cut here and parsed where `parse` is called.
+    """Cut all files into blocks, in order. A block is cut here, and parsed where its `parse` is called.
 
     kind: `criteo_tsv`, which has its own schema, `csv` or `parquet`. with_labels: false reads neither label nor weight,
-    whether the files have them or not. block_bytes: of a block, about; None takes what each format does best with.
-    Raises DataError where a file cannot be read as that format.
+    whether the files have them or not. block_bytes: approximate bytes of a block in memory; None for the best size for
+    the format. Raises DataError where a file cannot be read in that format.
     """
     text_bytes = text.BLOCK_BYTES if block_bytes is None else block_bytes
     table_bytes = parquet.BLOCK_BYTES if block_bytes is None else block_bytes

@@ -1,4 +1,4 @@
-"""Parquet with a schema: columns by name, whose types are checked before any row is read."""
+"""Reader of Parquet with a schema: finds columns by name and checks their types before it reads any row."""
 
 import io
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from dlrm.data.raw.typed import check_columns, parsed_table
 
 MAX_BLOCK_ROWS = 131_072
 BLOCK_BYTES = 32 << 20
-"""Of the columns that are read, decoded: about, since what one row holds is known as the mean of its row group."""
+"""Approximate bytes of the decoded columns of a block: the bytes of a row are known only as a mean of its row group."""
 
 _BUFFERS_BYTES = 64 << 20
-"""Of all columns of a file, read ahead."""
+"""Bytes of read-ahead buffers for all columns of a file together."""
 _MIN_BUFFER_BYTES, _MAX_BUFFER_BYTES = 64 << 10, 4 << 20
 _NUMBER_BYTES = 8
 _LISTED_TEXT_BYTES = 32
-"""Taken for a text in a list where the file writes every distinct text once: nothing in it says how long they are."""
+"""Assumed bytes of a text in a list: where a file stores each distinct text once, it does not give their length."""
 
 
 def parquet_blocks(
@@ -35,15 +35,15 @@ def parquet_blocks(
     block_bytes: int = BLOCK_BYTES,
     with_labels: bool = True,
 ) -> Iterator[Block]:
-    """The rows of `file`, at most `block_rows` of one row group in a block, and about `block_bytes`, but one row at
-    least; where they are cut depends on the file's bytes alone. In errors a row is a line.
+    """Cut `file` into blocks of at most `block_rows` rows of one row group and about `block_bytes`, at least one row.
 
-    Raises DataError where the file is not Parquet, or has not the columns of the schema.
+    Where it is cut depends on the file's bytes alone. Errors give a row's number as its line. Raises DataError where
+    the file is not Parquet, or does not have the columns of the schema.
     """
     with file.open() as raw:
         try:
             yield from _blocks(_unbuffered(raw), file, schema, block_rows, block_bytes, with_labels)
-        # Names that are not UTF-8 are what a damaged footer may hold.
+        # A damaged footer may hold names that are not UTF-8.
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and file.is_remote:
                 raise OSError(f"{file.name}: reading failed: {error}") from error
@@ -51,7 +51,7 @@ def parquet_blocks(
 
 
 def _unbuffered(raw: BinaryIO) -> BinaryIO | io.RawIOBase:
-    """Columns have buffers of their own: one for all is lost at each step from column to column."""
+    """Remove the buffer of `raw`: Arrow buffers each column, and a shared buffer is lost at each change of column."""
     return raw.raw if isinstance(raw, io.BufferedReader) else raw
 
 
@@ -69,7 +69,7 @@ def _blocks(
     places = _places(metadata, columns)
     buffer_bytes = min(max(_BUFFERS_BYTES // len(places), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
     _look_into_groups(raw, metadata, columns)
-    # Without pre_buffer: it reads whole row groups.
+    # pre_buffer would read whole row groups at once.
     with parquet.ParquetFile(
         raw,
         metadata=metadata,
@@ -77,13 +77,13 @@ def _blocks(
         buffer_size=buffer_bytes,
         pre_buffer=False,
     ) as source:
-        # What a damaged file says of all rows need not be true of its groups.
+        # In a damaged file the total number of rows may differ from the sum over row groups.
         num_rows = max(sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)), 1)
         first = 0
         for group in range(metadata.num_row_groups):
             most_rows = min(block_rows, max(block_bytes // _row_bytes(metadata.row_group(group), places), 1))
             for batch in source.iter_batches(most_rows, row_groups=[group], columns=columns):
-                # Of the whole file, in proportion: columns that are not read count as well.
+                # The share of the whole file in proportion to the rows; it includes columns that are not read.
                 num_bytes = file.num_bytes * (first + batch.num_rows) // num_rows - file.num_bytes * first // num_rows
                 table = pa.Table.from_batches([batch])
                 parse = partial(_parse, table, first + 1, file.name, schema, with_labels)
@@ -92,9 +92,9 @@ def _blocks(
 
 
 def _look_into_groups(raw: BinaryIO | io.RawIOBase, metadata: parquet.FileMetaData, columns: list[str]) -> None:
-    """Raise Arrow's error where what the file says of a column cannot be true.
+    """Read one row of every row group, so that Arrow raises its error where the metadata of a column is wrong.
 
-    Arrow (26) aborts the process where that is asked for before the column was read.
+    Arrow 26 aborts the process where wrong metadata is used before the column was read.
     """
     source = parquet.ParquetFile(raw, metadata=metadata, buffer_size=_MIN_BUFFER_BYTES, pre_buffer=False)
     for group in range(metadata.num_row_groups):
@@ -102,7 +102,10 @@ def _look_into_groups(raw: BinaryIO | io.RawIOBase, metadata: parquet.FileMetaDa
 
 
 def _places(metadata: parquet.FileMetaData, columns: list[str]) -> list[int]:
-    """Of the parts of `columns` among all that the file stores: values of lists lie at paths below their column's."""
+    """Return the indices of the stored columns that belong to `columns`.
+
+    Values of lists are stored under a path below that of their column.
+    """
     wanted = set(columns)
 
     def is_wanted(place: int) -> bool:
@@ -113,10 +116,10 @@ def _places(metadata: parquet.FileMetaData, columns: list[str]) -> list[int]:
 
 
 def _written_once(metadata: parquet.FileMetaData, schema: SchemaConfig) -> list[str]:
-    """The columns of which the file holds distinct texts and, for each row, which one it is.
+    """Return the text columns that are dictionary-encoded throughout: distinct texts, and an index for each row.
 
-    Others may have a dictionary as well, which the writer has given up when it grew too large. Arrow would make one of
-    all their texts, which grows from block to block.
+    Other columns may begin with a dictionary, which the writer gave up when it grew too large. For these Arrow would
+    build a dictionary of all texts, which grows from block to block.
     """
     texts = {column.name for column in schema.categorical if column.type == "string" and not column.multi_hot}
 
@@ -134,13 +137,13 @@ def _written_once(metadata: parquet.FileMetaData, schema: SchemaConfig) -> list[
 
 
 def _row_bytes(group: parquet.RowGroupMetaData, places: list[int]) -> int:
-    """Mean bytes of a decoded row, at least 1."""
+    """Estimate the mean bytes of a decoded row, at least 1."""
     num_bytes = 0
     for place in places:
         column = group.column(place)
         is_listed_text = column.physical_type == "BYTE_ARRAY" and column.num_values > group.num_rows
         value_bytes = _LISTED_TEXT_BYTES if is_listed_text else _NUMBER_BYTES
-        # Distinct values may be written once: what is decoded is more than the file holds then.
+        # Where the file stores each distinct value once, the decoded column is larger than the stored one.
         num_bytes += max(column.total_uncompressed_size, column.num_values * value_bytes, 0)
     return max(num_bytes // max(group.num_rows, 1), 1)
 
@@ -150,7 +153,7 @@ def _parse(
 ) -> Parsed:
     try:
         return parsed_table(table, first_row, file, schema, keep_going, with_labels)
-    # Of a damaged page: places in its dictionary that it does not have.
+    # A damaged page may hold indices beyond its dictionary.
     except pa.ArrowIndexError as error:
         raise _not_readable(file, error) from None
 

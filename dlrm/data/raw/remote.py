@@ -1,4 +1,4 @@
-"""The objects that a path, prefix or pattern of a store names."""
+"""Search for the objects that a path, prefix or pattern of an object store names."""
 
 import fnmatch
 import glob
@@ -14,10 +14,10 @@ from dlrm.data.raw.stores import StoreError, open_store
 
 
 def remote_files(pattern: str, field: str, roots: Sequence[str] | None) -> list[DataFile]:
-    """The objects that `pattern` names, in `natural_order`; a prefix stands for all below it, as a directory does.
+    """Find the objects that `pattern` names, in `natural_order`; a prefix names all objects below it, like a directory.
 
-    roots: prefixes that every object must lie under; None allows all. Raises DataError where there are none, or where
-    one is empty or outside the roots.
+    field: field of the job document, for messages. roots: prefixes, one of which must contain every object; None allows
+    all objects. Raises DataError where no object is found, or where one is empty or outside the roots.
     """
     base, told = _fixed_part(pattern), without_credentials(pattern)
     if roots is not None and not any(f"{base}/".startswith(f"{root.rstrip('/')}/") for root in roots):
@@ -41,14 +41,14 @@ def remote_files(pattern: str, field: str, roots: Sequence[str] | None) -> list[
 
 
 def _fixed_part(pattern: str) -> str:
-    """`pattern` itself, or what stands above its first magic part."""
+    """Return the parts of `pattern` before the first one with a wildcard; all of it where there is none."""
     parts = pattern.rstrip("/").split("/")
     magic = [place for place, part in enumerate(parts) if glob.has_magic(part)]
     return "/".join(parts[: magic[0]]) if magic else "/".join(parts)
 
 
 def _objects(name: str) -> list[DataFile]:
-    """The object of that name, or those below it, hidden ones aside."""
+    """List the object of that name, or the objects below it except hidden ones."""
     store, path = open_store(name)
     scheme = name.partition("://")[0]
     info = store.get_file_info(path)
@@ -70,7 +70,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _is_named(name: str, pattern: str) -> bool:
-    """Whether `pattern` matches an object's name, or a directory above it."""
+    """Whether `pattern` matches an object's name or the name of a directory above it."""
     wanted = pattern.split("/")
     places = _past_any(wanted, {0})
     for part in name.split("/"):
@@ -82,7 +82,7 @@ def _is_named(name: str, pattern: str) -> bool:
 
 
 def _past_any(wanted: Sequence[str], places: set[int]) -> set[int]:
-    """`places` in a pattern, and those after: `**` may stand for no part at all."""
+    """Add to `places` in a pattern those after a `**`, since it may stand for no part at all."""
     reached = set(places)
     for place, part in enumerate(wanted):
         if part == "**" and place in reached:

@@ -1,4 +1,4 @@
-"""Stores of objects: S3 and Google Cloud Storage, with credentials of the environment or its standard files alone."""
+"""Object stores: S3 and Google Cloud Storage, with credentials only from the environment or its standard files."""
 
 import functools
 import os
@@ -10,11 +10,11 @@ from pyarrow import fs
 
 _URI = re.compile(r"(?P<scheme>s3|gs)://(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]*)(?:/(?P<key>.*))?", re.DOTALL)
 _GCS_RETRY_SECONDS = 15
-"""Google's client goes on for 15 minutes by default."""
+"""Seconds for which Google's client repeats a failed request; its default is 15 minutes."""
 
 
 class StoreError(ValueError):
-    """An object that cannot be had: `message` says why, `valid` what would do."""
+    """Object that cannot be opened: `message` gives the reason, `valid` a remedy or a valid name."""
 
     def __init__(self, message: str, valid: str) -> None:
         super().__init__(message, valid)
@@ -25,19 +25,22 @@ class StoreError(ValueError):
 
 
 def open_store(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of `uri`, and the path `bucket/key` in it. Raises StoreError where it is not configured."""
+    """Return the file system of `uri`, and the path `bucket/key` in it.
+
+    Raises StoreError where `uri` is invalid, or its store is not configured or cannot be reached.
+    """
     found = _URI.fullmatch(uri)
     if not found:
         raise StoreError("is not the name of an object", "s3://bucket/key or gs://bucket/key, without credentials")
     scheme, bucket, key = found["scheme"], found["bucket"], (found["key"] or "").rstrip("/")
-    # A store takes these literally, a file system does not: nothing may depend on which of the two is asked.
+    # A store takes these parts literally, a file system does not: a name must not mean two different objects.
     if any(part in ("", ".", "..") for part in key.split("/") if key):
         raise StoreError('holds an empty part, "." or ".."', "a key of plain parts between single slashes")
     return _file_system(scheme, bucket), f"{bucket}/{key}" if key else bucket
 
 
 def open_object(uri: str) -> pa.NativeFile:
-    """The bytes of an object, seekable. Raises StoreError, and OSError where it may not be read."""
+    """Open an object to read its bytes, seekable. Raises StoreError, and OSError where it cannot be read."""
     store, path = open_store(uri)
     return store.open_input_file(path)
 
@@ -57,7 +60,7 @@ def _file_system(scheme: str, bucket: str) -> fs.FileSystem:
 
 
 def forget() -> None:
-    """Open every store anew: their configuration has changed."""
+    """Clear the cache of opened stores, for use after their configuration has changed."""
     _file_system.cache_clear()
 
 

@@ -1,4 +1,4 @@
-"""Rows as their files hold them: parsed and checked, but not yet what a model takes."""
+"""Raw rows: parsed and checked, but not yet encoded for a model."""
 
 from dataclasses import dataclass
 
@@ -8,34 +8,34 @@ from numpy.typing import NDArray
 
 
 def unknown_labels(num_rows: int) -> NDArray[np.float32]:
-    """The labels [num_rows] of rows that are read without: to be scored, not to be trained or measured on."""
+    """Return NaN labels [num_rows] for rows that are read without labels, only to be scored."""
     return np.full(num_rows, np.nan, dtype=np.float32)
 
 
 @dataclass(frozen=True)
 class CategoricalValues:
-    """One categorical column of n rows, every distinct value written once."""
+    """One categorical column of n rows, encoded as codes into its distinct values."""
 
     codes: NDArray[np.int32]
-    """[n], or [sum of lengths] of a multi-hot column, row by row: places in `distinct`; -1 is a missing value."""
+    """[n], or [sum of lengths] of a multi-hot column, row by row: indices into `distinct`; -1 is a missing value."""
     distinct: pl.Series
-    """The present values, ascending, none twice: Int64 or String."""
+    """Present values without duplicates, ascending: Int64 or String."""
     lengths: NDArray[np.int32] | None = None
-    """[n], values of each row of a multi-hot column; None: one each."""
+    """[n], number of values of each row of a multi-hot column; None where every row has one."""
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """n rows, column by column, in the order of their `SchemaConfig`."""
+    """Columns of n rows, in the order of their `SchemaConfig`."""
 
     labels: NDArray[np.float32]
-    """[n], 0 or 1; all NaN where rows are read without them."""
+    """[n], labels 0 or 1; all NaN where rows are read without labels."""
     weights: NDArray[np.float32] | None
-    """[n], finite and at least 0; None where the schema has no weight, or rows are read without labels."""
+    """[n], finite weights of at least 0; None where the schema has no weight, or rows are read without labels."""
     dense: list[NDArray[np.float64]]
-    """N columns of [n], finite or NaN = missing."""
+    """N columns of shape [n]; values are finite, or NaN = missing."""
     categorical: list[CategoricalValues]
-    """F columns."""
+    """F columns of n rows each."""
 
     @property
     def num_rows(self) -> int:

@@ -1,4 +1,4 @@
-"""Text files, plain or compressed, cut into runs of whole lines."""
+"""Reader of text files, plain or compressed, in runs of whole lines."""
 
 import gzip
 import io
@@ -15,12 +15,12 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
 
 BLOCK_BYTES = 16 << 20
-"""Of text, decompressed."""
+"""Approximate bytes of decompressed text in a block."""
 MAX_LINE_BYTES = 16 << 20
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
-# A frame, or one of 16 kinds of frames that hold no text and come before or between others.
+# A zstd frame, or one of the 16 kinds of skippable frames, which may come before or between frames of text.
 _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([kind, 0x2A, 0x4D, 0x18]) for kind in range(0x50, 0x60)))
 _NO_TEXT = {
     b"BZh91AY&SY": "is compressed with bzip2",
@@ -39,15 +39,15 @@ class Lines:
     """A run of whole lines of one file."""
 
     data: bytes
-    """Every line ends in a newline."""
+    """Bytes of the lines, each of which ends in a newline."""
     first_number: int
-    """Of its first line in the file, counted from 1."""
+    """Number of the first line in the file, counted from 1."""
     num_lines: int
     num_bytes: int
-    """Of the file as it lies on disk, read for these lines."""
+    """Bytes of the stored (possibly compressed) file that were read for these lines."""
 
     def after_first(self) -> "Lines":
-        """The same without the first line."""
+        """Return the run without its first line."""
         data = self.data[self.data.index(b"\n") + 1 :]
         return Lines(data, self.first_number + 1, self.num_lines - 1, self.num_bytes)
 
@@ -57,11 +57,11 @@ class _Stream(Protocol):
 
 
 def lines_of(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
-    """All lines of `file`, in runs of about `block_bytes`; where they are cut depends on its bytes alone.
+    """Yield all lines of `file`, in runs of about `block_bytes`; where they are cut depends on the file's bytes alone.
 
-    gzip and zstd are known by their first bytes. A last line without a newline gets one, a byte order mark goes.
-    Raises DataError where the file is not text, holds nothing or a line beyond MAX_LINE_BYTES, or where a compressed
-    stream is damaged.
+    Recognises gzip and zstd by their first bytes, adds a newline to a last line without one, and removes a byte order
+    mark. Raises DataError where the file is not text, is empty or has a line longer than MAX_LINE_BYTES, and where a
+    compressed stream is damaged.
     """
     with ExitStack() as stack:
         raw = stack.enter_context(file.open())
@@ -86,7 +86,10 @@ def lines_of(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
 
 
 def lines_in(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines of a run without their ends, counted from 0; one at a time, since a run may hold millions."""
+    """Iterate over the numbers, from 0, and the lines of a run, without line ends.
+
+    Yields one line at a time, since a run may hold millions.
+    """
     return enumerate(line[:-1] for line in io.BytesIO(data))
 
 
@@ -96,19 +99,19 @@ def _counted(data: bytes, number: int, num_bytes: int) -> Lines:
 
 
 def is_compressed(start: bytes) -> bool:
-    """Whether a file that starts so, with four bytes at least, is one that `lines_of` decompresses."""
+    """Whether `lines_of` decompresses a file that begins with `start`, which has at least four bytes."""
     return start.startswith((_GZIP, *_ZSTD))
 
 
 def _decompressed(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Stream, str | None]:
-    """The text of `raw`, and how it is compressed."""
+    """Return the stream of decompressed text, and the name of the compression, None for plain text."""
     start = raw.read(max(map(len, _NO_TEXT)))
     raw.seek(0)
     for magic, what in _NO_TEXT.items():
         if start.startswith(magic):
             raise DataError(what, file.name, valid="UTF-8 text, plain or compressed with gzip or zstd")
     if start.startswith(_GZIP):
-        # Unlike Arrow's, it takes zeros after the end, which tapes and blocks of objects leave there.
+        # Unlike Arrow's reader, it accepts zeros after the end, which padding to whole tape or object blocks leaves.
         return stack.enter_context(gzip.GzipFile(fileobj=raw)), "gzip"
     if start.startswith(_ZSTD):
         return stack.enter_context(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")), "zstd"
@@ -116,11 +119,12 @@ def _decompressed(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Str
 
 
 def _read(stream: _Stream, num_bytes: int, file: DataFile, compression: str | None) -> bytes:
-    """The next `num_bytes`, fewer at the end."""
+    """Read the next `num_bytes`, fewer at the end. Raises DataError, and OSError where a remote file cannot be read."""
     try:
         return stream.read(num_bytes)
     except (OSError, EOFError, zlib.error) as error:
-        # Arrow tells its own faults from those of the file below by their words alone, and gzip one byte of a member.
+        # Only the text of the error shows whether Arrow failed to decompress or to read the file, and whether
+        # gzip found a single byte where another member should begin.
         if isinstance(error, EOFError) or any(words in str(error) for words in _TRUNCATED):
             what, valid = f"the {compression} stream ends early: the file is truncated", "a complete file"
         elif isinstance(error, zlib.error | gzip.BadGzipFile) or "ZSTD decompress failed" in str(error):

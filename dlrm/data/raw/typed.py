@@ -1,4 +1,4 @@
-"""Tables whose columns have types, from Parquet or from memory: their types are checked before any value is."""
+"""Conversion of typed tables, from Parquet or from memory; column types are checked before any value."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,18 +16,21 @@ from dlrm.data.raw.hexadecimal import HexadecimalColumn
 def parsed_table(
     table: pa.Table, first_row: int, source: str | None, schema: SchemaConfig, keep_going: bool, with_labels: bool
 ) -> Parsed:
-    """The rows of a table that `check_columns` has let pass. In errors a row is a line, and `source` the file.
+    """Convert the rows of a table that has passed `check_columns`.
 
-    first_row: its number, counted from 1; from 0 where `source` is None, which stands for rows in memory.
-
-    Raises DataError at the first bad row unless `keep_going`; pyarrow.ArrowIndexError where a dictionary is damaged.
+    source: name of the file for errors, which give a row's number as its line; None for rows in memory. first_row:
+    number of the table's first row, counted from 1; from 0 for rows in memory. Raises DataError at the first bad row
+    unless `keep_going`, and pyarrow.ArrowIndexError where a dictionary is damaged.
     """
     bad = BadRows(source, first_row, table.num_rows)
     return parsed_columns(_without_views(table), schema, bad, keep_going, with_labels)
 
 
 def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with_labels: bool) -> None:
-    """Raise DataError where a column that is read is not there, there twice, or of another type."""
+    """Raise DataError where a column to read is missing, occurs twice or has another type.
+
+    file: its name for messages; None for rows in memory.
+    """
     counts = Counter(found.names)
     for name in names_to_read(schema, with_labels):
         if name not in counts:
@@ -102,7 +105,7 @@ def _value(kind: pa.DataType) -> pa.DataType:
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Arrow cannot yet take or filter strings and bytes of the newer types that are views."""
+    """Convert columns of string and binary views to plain ones: Arrow cannot take or filter views yet."""
 
     def plain(kind: pa.DataType) -> pa.DataType:
         if _is_list(kind) and plain(kind.value_type) != kind.value_type:

@@ -1,4 +1,4 @@
-"""The shape of Criteo's rows."""
+"""Names and numbers of the columns of Criteo's logs."""
 
 from dlrm.config import CRITEO_SCHEMA
 

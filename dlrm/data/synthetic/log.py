@@ -1,7 +1,7 @@
-"""A synthetic click log, Criteo-shaped: 13 dense and 26 categorical features, labels drawn from a hidden teacher.
+"""A synthetic click log in the shape of Criteo's: 13 dense and 26 categorical features, labels from a hidden teacher.
 
-Row i is a function of (seed, num_ids, i) alone: the same whoever makes it, in whatever order, for any number of rows.
-Nothing is stored but the quantiles of every column.
+Row i is a function of (seed, num_ids, i) alone: it is the same in every process, in any order of reading, for any
+number of rows. Only the quantiles of every column are stored.
 """
 
 import math
@@ -19,32 +19,32 @@ from dlrm.data.synthetic.teacher import Teacher
 
 _SMALLEST_NUM_IDS = 4
 _FEATURES_BY_SIZE = (8, 19, 5, 16, 22, 24, 13, 4, 7, 21, 18, 0, 10, 1, 17, 12, 14, 6, 9, 23, 25, 3, 15, 20, 11, 2)
-"""Categorical features from the smallest table to the largest, much as Criteo's are."""
+"""Categorical features from the smallest table to the largest, in an order similar to Criteo's."""
 _INTERACTING = [19, 5, 16, 22]
-"""Small tables, so that every id that interacts is frequent."""
+"""Categorical features that interact: those of small tables, so that every interacting id is frequent."""
 _INTERACTING_DENSE = [1, 4]
 
 _MISSING_PERCENT = (0, 0, 4, 4, 0, 12, 0, 0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 40, 40, 4, 35, 0, 4, 40, 40)
 _DENSE_MISSING_PERCENT = (40, 0, 20, 20, 2, 22, 4, 0, 4, 40, 4, 35, 20)
 _DENSE_MEDIAN = (1, 3, 6, 5, 400, 30, 3, 8, 40, 1, 2, 1, 4)
 _DENSE_SPREAD = (1.2, 1.6, 1.3, 0.9, 1.7, 1.6, 1.3, 0.9, 1.4, 0.7, 1.0, 1.1, 0.9)
-"""Dense values are log-normal counts: standard deviations of their logarithms."""
+"""Standard deviations of the logarithms of the dense values, which are log-normal counts."""
 
 _IDS, _DENSE, _LABELS, _TEACHER = range(4)
 _BLOCK_ROWS = 1024
-"""Rows made at a time: all columns of a block stay in a core's cache."""
+"""Rows generated at a time: all columns of a block stay in a core's cache."""
 _QUANTILE_BITS = 12
 _NUM_QUANTILES = 1 << _QUANTILE_BITS
 _FRACTION_BITS = 64 - _QUANTILE_BITS
 _SAMPLE_ROWS = np.arange(1 << 41, (1 << 41) + (1 << 14), dtype=np.int64)
-"""Rows that no log reaches; the teacher is scaled on them."""
+"""Row numbers beyond the end of every log; the teacher is scaled on these rows."""
 
 
 class SyntheticRows:
-    """The rows of one synthetic log, made when read."""
+    """The rows of one synthetic log, generated when they are read."""
 
     row_bytes = 4 * (1 + NUM_DENSE + NUM_FEATURES)
-    """What they would take in packed files: rows are shuffled as if they lay there."""
+    """Bytes that a row would take in a packed file: rows are shuffled as if they were stored there."""
 
     def __init__(self, config: SyntheticConfig) -> None:
         self.num_rows = config.num_rows
@@ -60,18 +60,18 @@ class SyntheticRows:
         self.teacher = Teacher(teacher_seed, _INTERACTING, _INTERACTING_DENSE, dense, ids)
 
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
-        """See RowSource."""
+        """Generate the rows of these numbers [n]; see `RowSource.read`."""
         return self._made(row_numbers)[0]
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
-        """Nothing: there is nothing to fetch."""
+        """Do nothing: generated rows need no prefetch."""
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """See RowSource."""
+        """Return the probabilities [n] that the labels were drawn with; see `RowSource.best_probabilities`."""
         return self._made(row_numbers)[1].astype(np.float64)
 
     def _made(self, row_numbers: NDArray[np.int64]) -> tuple[Rows, NDArray[np.float32]]:
-        """Rows, and the probabilities that their labels were drawn with."""
+        """Generate the rows of these numbers [n], and the probabilities [n] that their labels are drawn with."""
         num_rows = len(row_numbers)
         dense = np.empty((num_rows, NUM_DENSE), dtype=np.float32)
         ids = np.empty((NUM_FEATURES, num_rows), dtype=np.int64)
@@ -85,7 +85,7 @@ class SyntheticRows:
         return Rows(labels, dense, single_ids(ids)), probabilities
 
     def _features(self, row_numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """dense [n, N] and ids [F, n]: the quantile that a row's random bits fall on."""
+        """Compute dense [n, N] and ids [F, n] from the quantiles that the random bits of each row select."""
         bits = random_bits(self._dense_keys, row_numbers)
         dense = np.ascontiguousarray(self._dense_quantiles.take(_quantile(bits)).T)
         bits = random_bits(self._id_keys, row_numbers)
@@ -98,21 +98,21 @@ class SyntheticRows:
 
 
 def _quantile(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Places [columns, n] in the quantiles of all columns, laid end to end."""
+    """Convert bits [columns, n] to indices [columns, n] into the concatenated quantiles of all columns."""
     places = (bits >> np.uint64(_FRACTION_BITS)).view(np.int64)
     places += np.arange(len(bits), dtype=np.int64)[:, None] * _NUM_QUANTILES
     return places
 
 
 def schema_of_log(config: SyntheticConfig) -> DataSchema:
-    """Of its rows."""
+    """Return the schema of the log's rows."""
     sizes = _table_sizes(config.num_ids)
     features = tuple(Feature(name, size) for name, size in zip(FEATURE_NAMES, sizes, strict=True))
     return DataSchema(NUM_DENSE, features)
 
 
 def _table_sizes(num_ids: int) -> list[int]:
-    """Rows of each table: a geometric series from 4 to num_ids."""
+    """Compute the rows of each table, [F]: a geometric series from 4 to num_ids in the order of _FEATURES_BY_SIZE."""
     sizes = [0] * NUM_FEATURES
     for position, feature in enumerate(_FEATURES_BY_SIZE):
         growth = (num_ids / _SMALLEST_NUM_IDS) ** (position / (NUM_FEATURES - 1))
@@ -121,7 +121,10 @@ def _table_sizes(num_ids: int) -> list[int]:
 
 
 def _dense_quantiles() -> NDArray[np.float32]:
-    """Delivered dense values at evenly spaced quantiles, the missing ones first, column after column."""
+    """Compute the dense values that rows hold at evenly spaced quantiles, [N * _NUM_QUANTILES].
+
+    Column follows column; in each, missing values come first.
+    """
     columns: list[NDArray[np.float32]] = []
     for median, spread, percent in zip(_DENSE_MEDIAN, _DENSE_SPREAD, _DENSE_MISSING_PERCENT, strict=True):
         num_missing = _NUM_QUANTILES * percent // 100
@@ -133,10 +136,11 @@ def _dense_quantiles() -> NDArray[np.float32]:
 
 
 def _id_quantiles(sizes: list[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Where each quantile of the ids starts and how wide it is, column after column; missing ones, id 0, come first.
+    """Compute the start and the width of each quantile of the ids, [F * _NUM_QUANTILES] each.
 
-    Present ids are floor(size ** u) for u uniform in [0, 1): id k comes with probability log((k + 1) / k) / log(size),
-    which is Zipf's law with exponent 1. Within a quantile the curve is taken as straight.
+    Column follows column; in each, missing values, which have id 0, come first. Present ids are floor(size ** u) for u
+    uniform in [0, 1): id k has probability log((k + 1) / k) / log(size), which is Zipf's law with exponent 1. Within a
+    quantile the curve is approximated by a straight line.
     """
     starts: list[NDArray[np.float64]] = []
     widths: list[NDArray[np.float64]] = []

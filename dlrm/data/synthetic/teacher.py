@@ -1,4 +1,4 @@
-"""The hidden teacher: the click probability of a row, from what the reader delivers and nothing else."""
+"""The hidden teacher, which computes the click probability of a row from its features alone."""
 
 import functools
 import math
@@ -10,37 +10,37 @@ from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
 
 POSITIVE_RATE = 0.25
 LOGIT_DEVIATION = 1.35
-"""Standard deviation of the logit; with it the best possible AUC is about 0.80."""
+"""Standard deviation of the logit, chosen for a best possible AUC of about 0.80."""
 INTERACTION_SHARE = 0.25
 """Share of the logit's variance that is due to interactions."""
 DENSE_SHARE = 0.2
-"""Share of the dense features in the rest of it."""
+"""Share of the remaining variance that is due to dense features."""
 RANK = 4
 """Length of the vectors whose products are the interactions."""
 
 _HALF_ID = 32
-"""The id whose effects have half the variance of the head's: rare ids, the later ones, tell little, so that a short
-training can learn most of what there is."""
+"""Id whose effects have half the variance of those of id 0. Higher ids are rarer and have smaller effects, so that a
+short training run can learn most of the log."""
 _DECAY = 0.85
-"""Variance of a feature's effects, as a share of that of the next more important feature."""
+"""Ratio of the variance of a feature's effects to that of the next more important feature."""
 _DENSE_LENGTH = 0.3
-"""Largest component of a dense feature's vector; those of ids are below 1."""
+"""Largest component of a dense feature's vector; components of ids' vectors are below 1."""
 _EFFECTS, _WEIGHTS, _MISSING, _BEND, _VECTORS = range(5)
 _FIELD_BITS = 12
 _STEPS = 64
 _LIMIT = 12 * _STEPS
 _PROBABILITIES = np.array([1 / (1 + math.exp(-step / _STEPS)) for step in range(-_LIMIT, _LIMIT + 1)], dtype=np.float32)
-"""Of the logits -12 to 12 in steps of 1/64: read from a table, so that every machine draws the same labels."""
+"""Probabilities of the logits -12 to 12 in steps of 1/64: with a table every machine draws the same labels."""
 
 
 class Teacher:
     """A factorization machine (Rendle, 2010) over hashed effects: logit = bias + effects + products of vectors.
 
-    Every id has an effect of its own, and so has every dense value, the missing ones too. The interacting features have
-    centred vectors as well, and the logit holds the product of every two of them, as the square of their sum minus the
-    sum of their squares. Effects and vectors are hashed from (seed, feature, id) when asked and kept nowhere; a sample
-    of the log sets their scale. Sums go feature by feature and not through a matrix product, whose rounding would
-    depend on the rows beside a row.
+    Every id has its own effect, and so has every dense value, missing ones included. The interacting features also have
+    centred vectors, and the logit contains the products of every two of them, computed as the square of their sum minus
+    the sum of their squares. Effects and vectors are hashed from (seed, feature, id) when they are needed, and not
+    stored; a sample of the log sets their scale. Sums are added feature by feature and not by a matrix product, whose
+    rounding would depend on the other rows of the batch.
     """
 
     def __init__(
@@ -51,9 +51,10 @@ class Teacher:
         dense: NDArray[np.float32],
         ids: NDArray[np.int64],
     ) -> None:
-        """interacting, interacting_dense: numbers of the categorical and dense features that interact.
+        """Draw the teacher's parameters, and scale them on a sample of the log.
 
-        dense [n, N], ids [F, n]: a sample of the log, the same in every process.
+        interacting, interacting_dense: indices of the categorical and dense features that interact. dense [n, N],
+        ids [F, n]: the sample, the same in every process.
         """
         self._interacting, self._interacting_dense = interacting, interacting_dense
         self._keys = stream_keys(seed, _EFFECTS, len(ids))
@@ -68,12 +69,12 @@ class Teacher:
         self._bias = _rounded(_bias_for(self.logits(dense, ids).astype(np.float64)))[0, 0]
 
     def probabilities(self, dense: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Click probabilities [n] of rows with dense [n, N] and ids [F, n]."""
+        """Compute the click probabilities [n] of rows with dense [n, N] and ids [F, n]."""
         steps = np.clip(np.rint(self.logits(dense, ids) * np.float32(_STEPS)), -_LIMIT, _LIMIT)
         return _PROBABILITIES[steps.astype(np.int64) + _LIMIT]
 
     def logits(self, dense: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Logits [n] of the same rows."""
+        """Compute the logits [n] of rows with dense [n, N] and ids [F, n]."""
         effects, vectors = self._effects_and_vectors(dense, ids)
         effects *= self._effect_scale
         return _sum_of_rows(effects) + self._interaction(vectors) + self._bias
@@ -81,9 +82,9 @@ class Teacher:
     def _effects_and_vectors(
         self, dense: NDArray[np.float32], ids: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
-        """Effects [N + F, n] before scaling, and RANK components [interacting features, n] of vectors not yet centred.
+        """Compute effects [N + F, n] before scaling, and the RANK components of vectors before centring.
 
-        Dense features come first in the former and last in the latter.
+        Each component is [interacting features, n]. Dense features come first in effects and last in components.
         """
         columns = np.ascontiguousarray(dense.T)
         values = np.clip((columns - self._dense_mean) * self._dense_scale, -2, 2)
@@ -105,7 +106,7 @@ class Teacher:
         return effects, vectors
 
     def _interaction(self, vectors: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Products of every two vectors, summed [n]; centres `vectors` and squares them, in place."""
+        """Compute the scaled sum [n] of the products of every two vectors; centres and squares `vectors` in place."""
         total = np.zeros(vectors[0].shape[1], dtype=np.float32)
         for vector, means in zip(vectors, self._vector_means, strict=True):
             centred = np.subtract(vector, means, out=vector)
@@ -114,7 +115,10 @@ class Teacher:
         return total * self._interaction_scale
 
     def _draw_dense_responses(self, seed: int, dense: NDArray[np.float32]) -> None:
-        """What a dense value does: standardised, a bend of its own a column; missing ones act much like a low value."""
+        """Draw the response to dense values: standardised, with a curvature for each column.
+
+        A missing value acts similarly to a low value.
+        """
         columns = np.arange(dense.shape[1], dtype=np.int64)
         present = np.ma.masked_less(dense.T.astype(np.float64), 0)
         means, deviations = np.asarray(present.mean(axis=1)), np.asarray(present.std(axis=1))
@@ -129,7 +133,7 @@ class Teacher:
 
 
 def _effect_deviations(seed: int, num_dense: int, num_features: int) -> NDArray[np.float64]:
-    """Standard deviations [N + F] of the features' effects: a few matter most, the others less and less."""
+    """Draw the standard deviations [N + F] of the features' effects, which decay geometrically by importance."""
     deviations: list[NDArray[np.float64]] = []
     for kind, (number, share) in enumerate(((num_dense, DENSE_SHARE), (num_features, 1 - DENSE_SHARE))):
         importance = np.argsort(random_units(stream_key(seed, _WEIGHTS, kind), np.arange(number, dtype=np.int64)))
@@ -140,7 +144,7 @@ def _effect_deviations(seed: int, num_dense: int, num_features: int) -> NDArray[
 
 
 def _bias_for(logits: NDArray[np.float64]) -> float:
-    """What to add to these logits for a mean probability of POSITIVE_RATE, by bisection."""
+    """Find by bisection the bias that gives these logits a mean probability of POSITIVE_RATE."""
     low, high = -_LIMIT / _STEPS, _LIMIT / _STEPS
     for _ in range(30):
         middle = (low + high) / 2
@@ -152,7 +156,7 @@ def _bias_for(logits: NDArray[np.float64]) -> float:
 
 
 def _field(bits: NDArray[np.uint64], number: int) -> NDArray[np.float32]:
-    """One of the five independent numbers in (-1, 1) that 64 random bits hold."""
+    """Extract one of the five independent numbers in (-1, 1) that 64 random bits hold."""
     half = 1 << (_FIELD_BITS - 1)
     field = bits >> np.uint64(_FIELD_BITS * number)
     field &= np.uint64(2 * half - 1)
@@ -160,10 +164,10 @@ def _field(bits: NDArray[np.uint64], number: int) -> NDArray[np.float32]:
 
 
 def _rounded(numbers: NDArray[np.float64] | float) -> NDArray[np.float32]:
-    """A column [n, 1] of the numbers with 11 bits each: a sum that rounds otherwise elsewhere makes no difference."""
+    """Round numbers to 11 bits, as a column [n, 1], so that sums that round differently elsewhere give the same."""
     return np.asarray(numbers, dtype=np.float16).astype(np.float32).reshape(-1, 1)
 
 
 def _sum_of_rows(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The sum [n] of the rows of [m, n], added from the first to the last however many columns there are."""
+    """Sum the rows of `matrix` [m, n] to [n], from the first to the last for any number of columns."""
     return functools.reduce(np.add, matrix)

@@ -24,10 +24,10 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignif
 const short = (plot, values) => values.map((value) => (value === null ? "" : compact.format(value)));
 const powersOfTen = (plot, values) => values.map((value) => (value && Math.log10(value) % 1 === 0 ? compact.format(value) : ""));
 
-/** Ends of an axis, apart even where all values are the same. */
+/** Return the ends of an axis, which differ even where all values are the same. */
 const apart = (low, high) => (low < high ? [low, high] : [low - 1, high + 1]);
 
-/** What uPlot takes for one plot: its data and options beside size. */
+/** Plots by name; each function returns the data of its plot for uPlot, and the options without the size. */
 const plots = {
   rate() {
     const parts = report.parts;

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs on the connection, and in the transaction, of `service.database.migrate`."""
+"""Entry point of Alembic: runs on the connection and in the transaction of `service.database.migrate`."""
 
 from alembic import context
 

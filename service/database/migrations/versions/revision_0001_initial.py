@@ -1,4 +1,4 @@
-"""Keys, jobs with their attempts and events, reports."""
+"""Tables of keys, of jobs with their attempts and events, and of reports."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Where attempts began and what they saved, when a job is started again, and the step of every report."""
+"""Columns for restarts: first and saved steps of attempts, time of a job's next start, and step of every report."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,10 +19,10 @@ def upgrade() -> None:
     op.add_column("attempts", sa.Column("saved_step", sa.BigInteger(), nullable=True))
     op.add_column("metrics", sa.Column("step", sa.BigInteger(), nullable=True))
     op.execute(metrics.update().values(step=sa.cast(metrics.c.report["step"].as_string(), sa.BigInteger)))
-    # Alone of these tables it can be copied, which is how SQLite changes a column: no other one refers to it.
+    # SQLite changes a column by copying the table, which is possible only here: no other table refers to this one.
     with op.batch_alter_table("metrics") as batch:
         batch.alter_column("step", existing_type=sa.BigInteger(), nullable=False)
-    # No attempt went on from a checkpoint before this revision: all began at the beginning.
+    # Before this revision no attempt resumed from a checkpoint: all began at step 0.
     have_trained = sa.select(metrics.c.attempt_id)
     op.execute(attempts.update().where(attempts.c.id.in_(have_trained)).values(start_step=0, evaluated_step=0))
 
