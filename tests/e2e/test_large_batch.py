@@ -139,7 +139,10 @@ def test_a_job_over_rest_trains_with_a_falling_loss(client: Client, name: str):
     (event,) = [event for event in client.events(job.id) if event.name == BATCH_ADVICE]
     advice = BatchAdvice.model_validate(event.details)
     assert advice.batch == 1024
-    assert advice.noise_scale == last.noise_scale == job.metrics["noise_scale"]
+    # Whether so few steps bound the noise scale is chance; what is told of it is the same everywhere.
+    assert advice.noise_scale == job.metrics["noise_scale"]
+    assert advice.noise_scale in (None, last.noise_scale)
+    assert (advice.noise_scale is None) == (event.message or "").startswith("no advice on the batch: ")
     assert advice.largest_useful_batch == job.metrics["largest_useful_batch"]
 
 

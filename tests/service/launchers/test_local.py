@@ -88,14 +88,15 @@ def test_another_launcher_finds_the_process_again(trainer_python: Path, make_lau
 
 
 def test_a_process_whose_number_was_never_written_down_is_found_by_its_mark(
-    trainer_python: Path, make_launch: Any
+    trainer_python: Path, make_launch: Any, eventually: Any
 ) -> None:
     launcher, launch = LocalLauncher(trainer_python, TOTAL), make_launch("wait")
     launcher.start(launch)
     pid = recorded_pid(launch)
     (attempt_path(launch) / "process.json").write_text("{}")
     restarted = LocalLauncher(trainer_python, TOTAL)
-    assert restarted.describe(launch).phase is LaunchPhase.ALIVE
+    # Not before its shell has become the trainer, whose name has the mark.
+    eventually(phase_is(restarted, launch, LaunchPhase.ALIVE))
     assert recorded_pid(launch) == pid
 
 
