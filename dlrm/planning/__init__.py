@@ -1,1 +1,4 @@
-"""The plan of a job: what its document and its data say to `sharding.planner`. Imports no torch."""
+"""Plans of jobs: requests from their documents and data to `sharding.planner`, and its refusals in their words.
+
+Imports no torch.
+"""

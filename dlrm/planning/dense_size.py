@@ -1,4 +1,4 @@
-"""How large the dense part of a model is, counted from its configuration alone."""
+"""Counts how large the dense part of a model is, from its configuration alone."""
 
 from dataclasses import dataclass
 
@@ -6,41 +6,45 @@ from dlrm.config import JobSpec, ModelConfig, MomentsConfig, ResolvedJob
 
 FLOAT_BYTES = 4
 BACKWARD_FACTOR = 3
-"""Forward, the gradient of what goes in, the gradient of the weights."""
+"""Passes of a training step over the multiplications of a forward pass: forward, gradients of inputs, of weights."""
 STATE_PER_PARAMETER = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "adagrad": 1, "lars": 1, "lamb": 2}
+"""Numbers that each optimizer keeps for a parameter."""
 REDUCTION_PER_PARAMETER = 2
-"""The variance, and the factor that is smoothed over steps."""
+"""Numbers that variance reduction keeps for a parameter: its variance, and its factor, smoothed over steps."""
 
 
 @dataclass(frozen=True)
 class DenseSize:
-    """Of one model."""
+    """The size of one model's dense part."""
 
     num_parameters: int
     num_multiplications: int
-    """Of one sample, forward."""
+    """Multiplications of one sample in the forward pass."""
     num_activations: int
-    """Numbers that one sample leaves on its way forward."""
+    """Numbers that the forward pass of one sample keeps for the backward pass."""
 
 
 def dense_size(model: ModelConfig, num_dense: int, num_features: int) -> DenseSize:
-    """num_dense: N, num_features: F, as of `dlrm.model.make_dense_part`."""
+    """Count the dense part of a model with N = `num_dense` dense features and F = `num_features` embeddings."""
     dim = model.embedding_dim
     num_vectors = num_features + (num_dense > 0)
     layers = _layers(num_dense, model.bottom_mlp) if num_dense else []
     if model.architecture == "dlrm":
+        # The top MLP gets the dot product of each pair of vectors, next to the bottom MLP's output, or without dense
+        # features to the embeddings themselves.
         pairs = num_vectors * (num_vectors - 1) // 2
-        beside = 1 if num_dense else num_features
-        num_inputs, products = beside * dim + pairs, pairs * dim
+        num_passed_on = 1 if num_dense else num_features
+        num_inputs, products = num_passed_on * dim + pairs, pairs * dim
         crossing: list[tuple[int, int]] = []
     else:
         assert model.cross_layers is not None, "the architecture has them"
         assert model.cross_rank is not None, "the architecture has it"
         num_inputs = products = num_vectors * dim
+        # A cross layer is a product of two matrices of low rank, and one elementwise product with the inputs.
         rank = min(model.cross_rank, num_inputs)
         crossing = [(num_inputs, rank), (rank, num_inputs)] * model.cross_layers
     layers += _layers(num_inputs, model.top_mlp)
-    # A cross layer's first matrix has no bias.
+    # The first matrix of a cross layer has no bias.
     num_biases = sum(n for _, n in layers + crossing[1::2])
     layers += crossing
     matrices = sum(m * n for m, n in layers)
@@ -52,43 +56,44 @@ def dense_size(model: ModelConfig, num_dense: int, num_features: int) -> DenseSi
 
 
 def flops_of_step(size: DenseSize, num_samples: float) -> float:
-    """Forward and backward, of so many samples."""
+    """Count the floating-point operations of a forward and backward pass of `num_samples`."""
     return 2.0 * BACKWARD_FACTOR * size.num_multiplications * num_samples
 
 
 def parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) -> int:
-    """Parameters, gradients, what optimizers keep, what moments sum beside, and what variance reduction keeps.
+    """Count the bytes of parameters, gradients, and what the optimizer, moments and variance reduction keep.
 
-    is_in_memory: ranks share one, and each adds up its part of the sums there.
+    is_in_memory: whether ranks share one memory, where each adds up its part of the sums.
     """
     kept = 2 + STATE_PER_PARAMETER[job.dense_optimizer.name]
     if job.moments is not None:
-        # Groups keep their total beside theirs.
-        kept += _num_sums_beside(job.moments) + (job.moments.estimator == "groups")
+        # The groups estimator keeps a total next to the sum of the current group.
+        kept += _num_moment_sums(job.moments) + (job.moments.estimator == "groups")
     if job.variance_reduction is not None:
         kept += REDUCTION_PER_PARAMETER
     num_ranks = job.resources.world_size
-    num_sums = 1 + (_num_sums_beside(job.moments) if job.moments is not None else 0)
-    part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
-    return FLOAT_BYTES * (kept * size.num_parameters + part)
+    num_sums = 1 + (_num_moment_sums(job.moments) if job.moments is not None else 0)
+    # Each rank adds up an equal part of the gradient and of the sums of moments, in a buffer of that size.
+    own_part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
+    return FLOAT_BYTES * (kept * size.num_parameters + own_part)
 
 
 def activation_bytes(size: DenseSize, chunk_size: int) -> int:
-    """Of a chunk: each activation and its gradient."""
+    """Count the bytes of the activations of a chunk and of their gradients."""
     return 2 * FLOAT_BYTES * size.num_activations * chunk_size
 
 
 def sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
-    """Of what ranks sum in a step: gradients, and in those that measure moments what these need; in the mean."""
+    """Count the bytes that ranks sum in a mean step: gradients, and in some steps also what moments need."""
     moments = resolved.job.moments
     extra = moments.num_extra_sums / resolved.moments_every if moments is not None else 0.0
     return round((1 + extra) * FLOAT_BYTES * size.num_parameters)
 
 
-def _num_sums_beside(moments: MomentsConfig) -> int:
-    """Count the sums of P numbers that moments keep beside the gradient, with that of the first half of a batch.
+def _num_moment_sums(moments: MomentsConfig) -> int:
+    """Count the sums of P numbers that moments keep next to the gradient, with that of the first half of a batch.
 
-    The last one is made only where the data has several shuffle windows, which nobody may have counted yet.
+    The last one is made only where the data has several shuffle windows, which may not be known yet.
     """
     return moments.num_extra_sums + 1
 

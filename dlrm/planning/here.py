@@ -1,4 +1,4 @@
-"""What this machine has for a job, and what of that whoever reads a plan should know. Imports no torch."""
+"""Finds what this machine has for a job, and the notes about it that belong to a plan. Imports no torch."""
 
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -13,20 +13,20 @@ from sharding.planner.machine import Speeds
 
 @dataclass(frozen=True)
 class Here:
-    """Of this machine, within the limits of the cgroup."""
+    """The resources of this machine, within the limits of the cgroup."""
 
     speeds: Speeds
-    """Of CPUs; a job on GPUs goes by none of them."""
+    """Speeds of its CPUs; a job on GPUs uses none of them."""
     num_cores: int
     memory_bytes: int
     has_operators: bool | None
-    """Whether the own operators of tables are built; None where torch, which they are built for, is not installed."""
+    """Whether the native operators of tables are built; None where torch, which they are built for, is missing."""
 
 
 def find_here(job: JobSpec) -> Here:
-    """Speeds are measured where nobody has yet, unless the job is on GPUs."""
+    """Find the resources of this machine. Speeds that are not known yet are measured, unless the job is on GPUs."""
     return Here(
-        speeds=machine.ASSUMED if job.resources.gpus_per_worker else machine.speeds(),
+        speeds=machine.ASSUMED_SPEEDS if job.resources.gpus_per_worker else machine.load_speeds(),
         num_cores=limits.num_cores(),
         memory_bytes=limits.memory_bytes(),
         has_operators=_has_operators(),
@@ -42,19 +42,19 @@ def _has_operators() -> bool | None:
 
 
 def is_meant_for_here(job: JobSpec) -> bool:
-    """Whether the ranks are on one machine without GPUs that the document does not describe: on this one, then."""
+    """Whether a job is meant for this machine: it names one node without GPUs, and no figures of another topology."""
     return _is_on_one_node(job) and job.sharding.topology == TopologyConfig()
 
 
 def shares_memory(job: JobSpec, here: Here) -> bool:
-    """Whether all ranks read one memory: as it is asked for, or else where the own operators are there to do it."""
+    """Whether all ranks read one memory: as the job demands, or with "auto" where the native operators are built."""
     if job.sharding.transport == "auto":
         return _is_on_one_node(job) and here.has_operators is not False
     return job.sharding.transport == "memory"
 
 
 def notes_of(job: JobSpec, here: Here) -> list[str]:
-    """What stands between a plan and a run of it on this machine, a sentence each; a plan for another is no fault."""
+    """Return what keeps a plan from running well on this machine, a sentence each; none for another machine's plan."""
     notes: list[str] = []
     resources = job.resources
     if is_meant_for_here(job) and resources.num_cores > here.num_cores:
@@ -64,9 +64,10 @@ def notes_of(job: JobSpec, here: Here) -> list[str]:
             "which the estimate goes"
         )
     if is_meant_for_here(job) and resources.memory > here.memory_bytes:
-        asked, has = (f"{size / 2**30:,.1f} GiB" for size in (resources.memory, here.memory_bytes))
+        demanded, available = (f"{size / 2**30:,.1f} GiB" for size in (resources.memory, here.memory_bytes))
         notes.append(
-            f"resources.memory: {asked} are more than the {has} of this machine; there is room where there is as much"
+            f"resources.memory: {demanded} are more than the {available} of this machine; there is room where there is "
+            "as much"
         )
     if _is_on_one_node(job) and job.sharding.transport != "network" and not here.has_operators:
         notes.append(f"sharding.transport: {_without_operators(job, here)}")

@@ -1,21 +1,25 @@
-"""What the planning of one job may take where others share the machine."""
+"""Limits the memory of planning, for a service whose machine other work shares."""
 
 import resource
 import sys
 from pathlib import Path
 
-FIRST_TO_GO = "1000"
+MAX_OOM_SCORE = "1000"
+"""Score of the process that the kernel ends first when memory is short."""
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Let this process have so many bytes beyond what it has: more is a MemoryError.
+    """Limit this process to `num_bytes` more than it has now; beyond that it gets a MemoryError.
 
-    Where the machine is short of memory all the same, the kernel ends this process before others. On Linux alone.
+    Where the machine runs out of memory all the same, the kernel ends this process before others. Does nothing on
+    systems other than Linux.
     """
     if sys.platform != "linux":
         return
     num_pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = num_pages * resource.getpagesize() + num_bytes
+    max_bytes = num_pages * resource.getpagesize() + num_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-    Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
+    resource.setrlimit(
+        resource.RLIMIT_AS, (max_bytes if hard == resource.RLIM_INFINITY else min(max_bytes, hard), hard)
+    )
+    Path("/proc/self/oom_score_adj").write_text(MAX_OOM_SCORE)

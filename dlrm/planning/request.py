@@ -1,4 +1,4 @@
-"""What a job asks of a plan: its document, its columns and the machine, as `sharding.planner` takes them."""
+"""Translates a job into a request for a plan: its document, its columns and the machine, for `sharding.planner`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,45 +6,50 @@ from dataclasses import replace
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
 from dlrm.planning.here import Here, is_meant_for_here, shares_memory
+from dlrm.planning.refusal import make_plan_or_refuse
 from hostinfo import limits
-from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology, make_plan
-from sharding.planner import topology as defaults
+from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology
 from sharding.planner.check import find_faults
+from sharding.planner.types import GPU_FLOPS, GPU_LINK_BANDWIDTH, GPU_MEMORY_BANDWIDTH, NODE_LINK_BANDWIDTH
 
 PROGRAM_BYTES = {"cpu": 2**28, "cuda": 2**30}
-"""Of a rank that has nothing yet: interpreter and libraries; on a GPU its context and NCCL's buffers."""
+"""Bytes of a rank before it has any data: interpreter and libraries; on a GPU its context and NCCL's buffers."""
 NUM_BATCHES = {"cpu": 5, "cuda": 3}
-"""That a rank has at a time: the one that trained last, the one that trains, the one whose ids are sent, and in the
-memory of the host two that are read ahead."""
+"""Batches that a rank holds at the same time: the one that trained last, the one that trains, the one in the input
+dist, and in the memory of the host two that are read ahead."""
 DENSE_EFFICIENCY = 0.5
-"""Of what matrix products alone reach on a CPU: activations, interactions and copies take about as long again."""
+"""Speed of the dense part on a CPU, over that of its matrix products alone: activations, interactions and copies take
+about as long again."""
 
 
 class UnsoundPlanError(RuntimeError):
-    """A plan was made that does not hold; nobody is to go by it. Not the fault of the job."""
+    """A plan that was made but does not hold, and must not be used; a fault of the planner, not of the job."""
 
 
 def planned(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: Here) -> tuple[PlanRequest, Plan]:
-    """The plan of a job's tables, named as its columns, on this machine, and checked.
+    """Make and check the plan of a job's tables, named as its columns, on this machine.
 
-    Raises PlanError, its fields the job's, and UnsoundPlanError.
+    Raises PlanError, with a field of the job's document, and UnsoundPlanError.
     """
     try:
-        request = request_of(resolved, tables, num_dense, here)
-        plan = make_plan(request)
+        request = make_request(resolved, tables, num_dense, here)
+        plan = make_plan_or_refuse(request)
     except PlanError as error:
-        raise replace(error, field=field_of(error)) from None
+        raise replace(error, field=_field_of_job(error)) from None
     if faults := find_faults(request, plan):
         raise UnsoundPlanError(f"a plan was made that is not sound: {'; '.join(faults)}")
     return request, plan
 
 
-def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: Here) -> PlanRequest:
-    """Raises PlanError where the job needs figures of GPUs that nobody has told."""
+def make_request(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: Here) -> PlanRequest:
+    """Return the request for the plan of a job.
+
+    num_dense: N, dense features of a sample. Raises PlanError where the job needs GPUs whose memory is not known.
+    """
     job = resolved.job
-    topology = topology_of(job, here)
+    topology = _make_topology(job, here)
     size = dense.dense_size(job.model, num_dense, len(tables))
-    share, num_batches = resolved.share_size, NUM_BATCHES[topology.device]
+    share_size, num_batches = resolved.share_size, NUM_BATCHES[topology.device]
     is_in_memory = shares_memory(job, here)
     return PlanRequest(
         tables=tuple(tables),
@@ -61,22 +66,25 @@ def request_of(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, h
         ),
         dense=Dense(
             memory_bytes={
-                # Dense features, label, mask and weight.
-                "samples": num_batches * dense.FLOAT_BYTES * share * (num_dense + 3),
-                "activations": dense.activation_bytes(size, min(resolved.chunk_size, share)),
+                # Each sample has N dense features, a label, a mask and a weight.
+                "samples": num_batches * dense.FLOAT_BYTES * share_size * (num_dense + 3),
+                "activations": dense.activation_bytes(size, min(resolved.chunk_size, share_size)),
                 "dense part": dense.parameter_bytes(job, size, is_in_memory=is_in_memory),
                 "program": PROGRAM_BYTES[topology.device],
             },
             sum_bytes=dense.sum_bytes(resolved, size),
-            flops=dense.flops_of_step(size, share),
+            flops=dense.flops_of_step(size, share_size),
         ),
         num_batches=num_batches,
     )
 
 
-def topology_of(job: JobSpec, here: Here) -> Topology:
-    """What the job's document says, else what was measured here, else what is assumed of GPUs. Raises PlanError."""
-    resources, told, speeds = job.resources, job.sharding.topology, here.speeds
+def _make_topology(job: JobSpec, here: Here) -> Topology:
+    """Return the hardware of a job: figures of its document, else those measured here, else those assumed of GPUs.
+
+    Raises PlanError where the memory of the GPUs is not known.
+    """
+    resources, speeds = job.resources, here.speeds
     num_cores = float(resources.threads_per_worker)
     if is_meant_for_here(job):
         # More threads than cores are no faster.
@@ -84,11 +92,12 @@ def topology_of(job: JobSpec, here: Here) -> Topology:
     is_cuda = resources.gpus_per_worker > 0
     if is_cuda:
         figures = {
-            "memory_bandwidth": (defaults.GPU_MEMORY_BANDWIDTH, "default"),
-            "intra_node_bandwidth": (defaults.GPU_LINK_BANDWIDTH, "default"),
-            "flops": (defaults.GPU_FLOPS, "default"),
+            "memory_bandwidth": (GPU_MEMORY_BANDWIDTH, "default"),
+            "intra_node_bandwidth": (GPU_LINK_BANDWIDTH, "default"),
+            "flops": (GPU_FLOPS, "default"),
         }
     else:
+        # Cores of a rank add up, until the ranks of the node share all that its memory gives.
         copied = min(speeds.one_copy * num_cores, speeds.all_copies / resources.workers_per_node)
         one_core = speeds.flops_bf16 if job.precision == "bf16" else speeds.flops
         source = "measured" if speeds.is_measured else "default"
@@ -97,9 +106,9 @@ def topology_of(job: JobSpec, here: Here) -> Topology:
             "intra_node_bandwidth": (speeds.loopback, source),
             "flops": (one_core and DENSE_EFFICIENCY * one_core * num_cores, source),
         }
-    between = defaults.NODE_LINK_BANDWIDTH["cuda" if is_cuda else "cpu"]
-    figures["inter_node_bandwidth"] = (between, "default")
-    figures |= {name: (value, "job") for name in figures if (value := getattr(told, name)) is not None}
+    figures["inter_node_bandwidth"] = (NODE_LINK_BANDWIDTH["cuda" if is_cuda else "cpu"], "default")
+    in_document = job.sharding.topology
+    figures |= {name: (value, "job") for name in figures if (value := getattr(in_document, name)) is not None}
     memory_bytes, source = _memory(job)
     return Topology(
         num_nodes=resources.nodes,
@@ -113,6 +122,7 @@ def topology_of(job: JobSpec, here: Here) -> Topology:
 
 
 def _memory(job: JobSpec) -> tuple[int, str]:
+    """Return the bytes of a node of CPUs, or of a GPU, and where they are from. Raises PlanError."""
     if job.resources.gpus_per_worker == 0:
         return job.resources.memory, "job"
     if job.sharding.topology.gpu_memory is not None:
@@ -123,6 +133,6 @@ def _memory(job: JobSpec) -> tuple[int, str]:
     raise PlanError("the memory of the GPUs is not known: this machine has none", valid, "topology.gpu_memory")
 
 
-def field_of(error: PlanError) -> str:
-    """Of the job document, for a field of the request."""
+def _field_of_job(error: PlanError) -> str:
+    """Return the field of the job's document for the error's field of the request; empty where it has none."""
     return f"sharding.{error.field.replace('rules.', 'tables.', 1)}" if error.field else ""

@@ -1,6 +1,6 @@
-"""How many rows the tables of a job have: from its data where that is prepared, else from its document.
+"""Finds how many rows the tables of a job have: from its data where that is prepared, else from its document.
 
-Tables are named as columns here.
+Tables have the names of their columns here.
 """
 
 from collections.abc import Sequence
@@ -12,32 +12,34 @@ from dlrm.config import DataConfig, Hashing, ResolvedJob
 from sharding.planner import Table
 
 if TYPE_CHECKING:
-    # Needs numpy, which is not everywhere that a plan is made.
+    # It needs numpy, which is missing on some machines where plans are made.
     from dlrm.data.rows import Feature
 
-MOST_NAMED = 5
+MAX_NAMED = 5
+"""Columns that an error lists."""
 MULTI_HOT_IDS = 8.0
-"""Mean ids of a list, which is not known before a batch is there."""
+"""Mean number of ids in a list that is assumed: it is not known before a batch is read."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The tables, and what else of the data the model depends on."""
+    """The tables, and the other sizes of the data that the model depends on."""
 
     tables: list[Table]
     num_dense: int
     source: str
-    """Where that is from, in words."""
+    """Source of the sizes, in words."""
 
 
 class UnknownSizesError(ValueError):
-    """Nobody knows how large tables are before the data is counted; the message says what to do."""
+    """Table sizes that are not known before the data is counted; the message says what to do."""
 
 
 def sizes_of(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
-    """prepared: a packed directory of the same rows, where there is one.
+    """Find the sizes of a job's tables.
 
-    Raises UnknownSizesError, DataError, and ImportError where the trainer is needed to tell.
+    prepared: a packed directory of the same rows, or None. Raises UnknownSizesError, DataError, and ImportError where
+    only the trainer, which is not installed, could read them.
     """
     data, dim = resolved.job.data, resolved.job.model.embedding_dim
     if data.synthetic is not None:
@@ -50,7 +52,7 @@ def sizes_of(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
 
         prepared = packed_directory(data, resolved.data_roots)
     if prepared is None:
-        return _of_document(data, dim)
+        return _sizes_in_document(data, dim)
     from dlrm.data.packed.open import packed_meta
 
     meta = packed_meta(prepared)
@@ -58,7 +60,7 @@ def sizes_of(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
     return Sizes(tables_of(schema.features, dim), schema.num_dense, f"the prepared rows in {prepared}")
 
 
-def _of_document(data: DataConfig, dim: int) -> Sizes:
+def _sizes_in_document(data: DataConfig, dim: int) -> Sizes:
     tables: list[Table] = []
     unknown: list[str] = []
     for column in data.raw_schema.categorical:
@@ -68,19 +70,19 @@ def _of_document(data: DataConfig, dim: int) -> Sizes:
         else:
             unknown.append(column.name)
     if unknown:
-        listed = ", ".join(unknown[:MOST_NAMED])
-        listed += f" and {len(unknown) - MOST_NAMED:,} more" if len(unknown) > MOST_NAMED else ""
+        listed = ", ".join(unknown[:MAX_NAMED])
+        listed += f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
         raise UnknownSizesError(
             f"how many rows the tables of {listed} get is not known before their values are counted: run `dlrm prepare "
             'JOB --output DIRECTORY`, then name DIRECTORY with data.format "packed"; or give them a hash_size in '
             "data.vocabulary"
         )
-    # A column that has missing values gets one more, which says where; nobody knows yet which has.
+    # A column with missing values gets one more dense feature, which marks them; which columns have any is not known.
     return Sizes(tables, len(data.raw_schema.dense), "hash_size in the document")
 
 
 def tables_of(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
-    """One a feature, by its name."""
+    """Return a table for each feature, with its name."""
     return [_table(f.name, f.num_ids, embedding_dim, is_multi_hot=f.is_multi_hot) for f in features]
 
 

@@ -1,14 +1,14 @@
-"""Plans a job: `python -m dlrm.programs.plan`. Imports no torch.
+"""Planning of a job: `python -m dlrm.programs.plan`. Imports no torch.
 
-One JSON document on stdin, `{"resolved": ResolvedJob, "run_directory": path or null, "limits": Limits or null}`; on
-stdout one line of JSON:
+Reads one JSON document from stdin, `{"resolved": ResolvedJob, "run_directory": path or null, "limits": Limits or
+null}`, and writes one line of JSON to stdout:
 
-{"kind": "result", "sizes_from": where table sizes are from, "plan": a `sharding.planner.report.Answer`, "notes": what
- stands between it and a run on this machine, "part_of_term": the part of a run's clock that each term of its step
- counts to, "refusal": a `PlanError` where there is none, "unknown_sizes": why not, where nobody knows how large tables
- are, "seconds": it took}
+{"kind": "result", "sizes_from": source of the table sizes, "plan": a `sharding.planner.report.PlanReport`, "notes":
+ obstacles to a run on this machine, "part_of_term": the part of a run's clock to which each term of the step belongs,
+ "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason why the table sizes are not known, where they
+ are not, "seconds": time that the planning took}
 
-Bad input is one line on stderr and exit code 64, and so is a plan beyond the limits, which are there for a service.
+Bad input gives one line on stderr and exit code 64, and so does a plan beyond the limits, which a service sets.
 """
 
 import json
@@ -33,20 +33,20 @@ NO_TRAINER = (
 )
 
 MOST_USED = 0.97
-"""Of a GPU's memory, beyond which a plan says so."""
+"""Share of a GPU's memory above which a plan has a note."""
 
 
 class Limits(TypedDict):
-    """Of one plan."""
+    """Limits of one plan."""
 
     memory_bytes: int
-    """Beyond what the program has when it knows the tables."""
+    """Bytes of memory on top of what the program uses once it knows the tables."""
     answer_bytes: int
-    """Of the line that it writes."""
+    """Bytes of the line that the program writes."""
 
 
 class TooLargeError(ValueError):
-    """A plan beyond the limits."""
+    """Error of a plan beyond the limits."""
 
     def __init__(self, num_ranks: int, num_tables: int) -> None:
         super().__init__(
@@ -56,14 +56,14 @@ class TooLargeError(ValueError):
 
 
 def line_of_job(resolved: ResolvedJob, run_directory: RunDirectory | None, limits: Limits | None = None) -> str:
-    """The result line. Raises DataError, TooLargeError and ImportError."""
+    """Plan a job and return the result line. Raises DataError, TooLargeError and ImportError."""
     started = time.perf_counter()
     told: dict[str, Any] = dict.fromkeys(("sizes_from", "plan", "notes", "part_of_term", "refusal", "unknown_sizes"))
     try:
         sizes = _sizes(resolved, run_directory)
     except UnknownSizesError as error:
         return _line({**told, "unknown_sizes": str(error)}, started)
-    # Before memory is limited: what is measured takes its own.
+    # Before memory is limited, since the measurement of the machine needs memory too.
     here = find_here(resolved.job)
     too_large = TooLargeError(resolved.job.resources.world_size, len(sizes.tables))
     if limits is not None:
@@ -96,7 +96,7 @@ def _planned(resolved: ResolvedJob, sizes: Sizes, here: Here) -> dict[str, Any]:
 
 
 def _headroom(answer: PlanReport) -> list[str]:
-    """A note where nearly all of a GPU's memory is used."""
+    """Return a note where nearly all of a GPU's memory is used; empty otherwise."""
     used = answer.largest_bytes / answer.memory_bytes
     if answer.topology.device == "cpu" or used <= MOST_USED:
         return []
@@ -117,13 +117,16 @@ def _sizes(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:
 
 
 def _prepared(run_directory: RunDirectory | None) -> Path | None:
-    """Rows that a run has had prepared."""
+    """Return the directory of the rows that the run has prepared; None where there is none."""
     prepared = run_directory and PreparedData.read(run_directory.data)
     return Path(prepared.directory) if prepared else None
 
 
 def _prepared_before(resolved: ResolvedJob) -> Path | None:
-    """The same rows from the cache that jobs share; a warm start adds rows to its own."""
+    """Return the directory of the same rows in the cache that jobs share; None where there is none.
+
+    A warm start has none: it extends the tables of its model by its own rows.
+    """
     if resolved.data_cache is None or resolved.job.run.warm_start is not None:
         return None
     from dlrm.data.prepare.cache import prepared_before

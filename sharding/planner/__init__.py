@@ -1,17 +1,32 @@
-"""Plans of embedding tables: what they are, how one is made, and what it costs. Imports no torch.
+"""Plans of embedding tables: the types of a plan, how one is made, and what it costs. Imports no torch.
 
-`python -m sharding.planner` reads a request as JSON and writes the answer as JSON.
+The parts are named as in TorchRec: the Enumerator lists the ways to shard a table, the Estimators tell their time and
+memory, the Proposer searches for the best combination, and the Partitioner places shards on ranks. `python -m
+sharding.planner` reads a request as JSON and writes the plan's report as JSON.
 """
 
-from sharding.planner.errors import PlanError
+from sharding.planner.diagnosis import Diagnosis, NoPlanError
 from sharding.planner.planner import make_plan
-from sharding.planner.request import Dense, PlanRequest, Rule
-from sharding.planner.topology import Topology, Transport
-from sharding.planner.types import Block, Plan, ShardingType, Table, TableOptimizerName, TablePlan
+from sharding.planner.types import (
+    Block,
+    Dense,
+    Plan,
+    PlanError,
+    PlanRequest,
+    Rule,
+    ShardingType,
+    Table,
+    TableOptimizerName,
+    TablePlan,
+    Topology,
+    Transport,
+)
 
 __all__ = [
     "Block",
     "Dense",
+    "Diagnosis",
+    "NoPlanError",
     "Plan",
     "PlanError",
     "PlanRequest",

@@ -1,7 +1,8 @@
 """Makes a plan: `python -m sharding.planner < request.json`.
 
-A `PlanRequest` as JSON on stdin, its `Answer` as one line of JSON on stdout. Where there is no plan, or the request is
-none, the line is `{"error": {"field", "table", "message", "short_bytes", "valid"}}` and the exit code 64.
+Reads a `PlanRequest` as JSON from stdin and writes its `PlanReport` as one line of JSON to stdout. Where there is no
+plan, or the input is no request, the line is `{"error": {"field", "table", "message", "short_bytes", "valid"}}` and the
+exit code 64. Where tables find no room, the error has a `diagnosis` as well, see `Diagnosis.as_dict`.
 """
 
 import json
@@ -11,17 +12,16 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sharding.planner.check import find_faults
-from sharding.planner.errors import PlanError
 from sharding.planner.planner import make_plan
 from sharding.planner.report import make_plan_report
-from sharding.planner.request import PlanRequest
+from sharding.planner.types import PlanError, PlanRequest
 
 EXIT_REFUSED = 64
 REQUEST = TypeAdapter(PlanRequest)
 
 
-def answer_to(text: str | bytes) -> dict[str, Any]:
-    """The answer to a request in JSON. Raises PlanError."""
+def answer_request(text: str | bytes) -> dict[str, Any]:
+    """Return the report of the plan for a request in JSON. Raises PlanError."""
     try:
         request = REQUEST.validate_json(text)
     except ValidationError as error:
@@ -34,8 +34,9 @@ def answer_to(text: str | bytes) -> dict[str, Any]:
 
 
 def main() -> int:
+    """Answer the request on stdin. Return the exit code."""
     try:
-        answer = answer_to(sys.stdin.buffer.read())
+        answer = answer_request(sys.stdin.buffer.read())
     except PlanError as error:
         print(json.dumps({"error": error.as_dict()}))  # noqa: T201
         return EXIT_REFUSED

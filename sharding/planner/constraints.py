@@ -1,24 +1,46 @@
-"""The parts of a table whose type somebody has fixed, and what stands against it."""
+"""Applies the rules of a request: which rule claims a table, and the option that a fixed sharding type leaves it."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import groupby
-from typing import Literal
 
-from sharding.planner.blocks import COLUMN_STEP, by_columns, by_grid, by_rows, replicated, whole
-from sharding.planner.errors import PlanError
-from sharding.planner.partitioner import ShardingOption
-from sharding.planner.request import PlanRequest, Rule
-from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES, Block, ShardingType, Table
+from sharding.planner.cost_estimator import CostEstimator
+from sharding.planner.enumerator import COLUMN_STEP, Enumerator, by_columns, by_grid, by_rows, on_every_rank, whole
+from sharding.planner.types import (
+    COLUMN_TYPES,
+    SHARDING_TYPES,
+    PlanError,
+    PlanRequest,
+    Rule,
+    ShardingOption,
+    ShardingType,
+    Table,
+)
 
 MIN_COLUMNS = 32
-"""Of a part, where nobody says on how many ranks a table is: narrower rows are slow to read."""
+"""Columns of a shard where the number of shards is open: narrower rows are slow to read."""
 MAX_SHOWN = 5
-"""Names of tables, in a refusal."""
+"""Names of tables that an error lists."""
+AS_ASKED = "as asked"
+"""Reason of an option whose type a rule or the request fixes."""
+
+
+def initial_options(request: PlanRequest, costs: CostEstimator) -> list[ShardingOption]:
+    """Return the option of each table that the search begins with. Raises PlanError where a rule cannot hold."""
+    enumerator = Enumerator(request, costs)
+    of_other_tables = Rule("*", request.plan)
+    options: list[ShardingOption] = []
+    for table, number in zip(request.tables, rules_by_table(request), strict=True):
+        rule, field = (of_other_tables, "plan") if number is None else (request.rules[number], f"rules.{number}")
+        if rule.type == "auto":
+            options.append(enumerator.initial_option(table, allowed_ranks(request, table, rule, field)))
+        else:
+            options.append(_fixed_option(request, table, rule, rule.type, field))
+    return options
 
 
 def rules_by_table(request: PlanRequest) -> list[int | None]:
-    """The number of the rule that claims each table; None where `request.plan` holds.
+    """Return the number of the rule that claims each table; None where `request.plan` holds.
 
     Raises PlanError for a rule that claims none.
     """
@@ -38,79 +60,73 @@ def rules_by_table(request: PlanRequest) -> list[int | None]:
     return claims
 
 
-def _in_another_case(pattern: str, names: Sequence[str]) -> str:
-    """The names that a pattern would claim if case did not count, where it claims none for that reason alone."""
-    if any(fnmatchcase(name, pattern) for name in names):
-        return ""
-    meant = [name for name in names if fnmatchcase(name.casefold(), pattern.casefold())]
-    return f"; upper and lower case differ: did you mean {_list_some(meant)}?" if meant else ""
+def allowed_ranks(request: PlanRequest, table: Table, rule: Rule, field: str) -> Sequence[int]:
+    """Return the ranks that a rule allows, in ascending order; a range where it allows all. Raises PlanError."""
+    world_size = request.topology.world_size
+    if rule.ranks is None:
+        # No list: thousands of tables on thousands of ranks would fill the memory with them.
+        return range(world_size)
+    if fault := _fault_of_ranks(rule.ranks, world_size):
+        valid = [f"different ranks from 0 to {world_size - 1}"]
+        raise PlanError(fault, valid, f"{field}.ranks", table.name)
+    return tuple(sorted(rule.ranks))
 
 
-def _list_some(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:MAX_SHOWN])
-    return f"{listed}, … ({len(names):,} in all)" if len(names) > MAX_SHOWN else listed
+def _fixed_option(request: PlanRequest, table: Table, rule: Rule, kind: ShardingType, field: str) -> ShardingOption:
+    """Return the option of a table whose type is fixed. Raises PlanError.
 
-
-def types_by_table(request: PlanRequest) -> list[ShardingType | Literal["auto"]]:
-    """Of the rule that claims each table, or of `request.plan`. Raises PlanError."""
-    return [request.plan if number is None else request.rules[number].type for number in rules_by_table(request)]
-
-
-def fixed_option(request: PlanRequest, table: Table, rule: Rule, field: str) -> ShardingOption:
-    """rule: of this table, with a type that is not auto. field: `plan`, or `rules.<number>`. Raises PlanError."""
-    kind = rule.type
-    assert kind != "auto", "somebody has fixed it"
-    check_optimizer(request, table, kind, field)
+    rule: the rule of this table; kind: its type. field: `plan`, or `rules.<number>`.
+    """
+    _check_optimizer(request, table, kind, field)
     ranks = allowed_ranks(request, table, rule, field)
     topology = request.topology
-    reason = "as asked"
     match kind:
         case "data_parallel":
             if len(ranks) < topology.world_size:
                 valid = ["leave ranks out", "another type"]
                 raise PlanError(f"a copy of {table.name} is on every rank", valid, f"{field}.ranks", table.name)
-            return ShardingOption(
-                table, kind, replicated(table, topology.world_size), ranks, is_fixed=True, reason=reason
-            )
+            blocks, has_fixed_ranks = on_every_rank(table, topology.world_size), True
         case "table_wise":
-            return ShardingOption(table, kind, whole(table, 0), ranks, reason=reason)
+            blocks, has_fixed_ranks = whole(table, 0), False
         case "row_wise":
-            return ShardingOption(table, kind, by_rows(table, ranks), ranks, is_fixed=True, reason=reason)
+            blocks, has_fixed_ranks = by_rows(table, ranks), True
         case "column_wise":
-            if rule.ranks is not None:
-                return ShardingOption(table, kind, by_columns(table, ranks), ranks, is_fixed=True, reason=reason)
-            parts = by_columns(table, range(num_column_parts(table, len(ranks))))
-            return ShardingOption(table, kind, parts, ranks, reason=reason)
+            has_fixed_ranks = rule.ranks is not None
+            blocks = by_columns(table, ranks if has_fixed_ranks else range(_num_column_shards(table, len(ranks))))
         case "grid":
-            parts = by_grid(table, [list(of_node) for _, of_node in groupby(ranks, topology.node)])
-            return ShardingOption(table, kind, parts, ranks, is_fixed=True, reason=reason)
+            blocks = by_grid(table, [list(of_node) for _, of_node in groupby(ranks, topology.node)])
+            has_fixed_ranks = True
         case "table_row_wise" | "table_column_wise":
-            return _on_one_node(request, table, rule, ranks, field)
+            return _one_node_option(request, table, rule, ranks, field)
+    return ShardingOption(table, kind, blocks, ranks, has_fixed_ranks=has_fixed_ranks, reason=AS_ASKED)
 
 
-def _on_one_node(request: PlanRequest, table: Table, rule: Rule, ranks: Sequence[int], field: str) -> ShardingOption:
+def _one_node_option(
+    request: PlanRequest, table: Table, rule: Rule, ranks: Sequence[int], field: str
+) -> ShardingOption:
+    """Return the option of table_row_wise or table_column_wise. Raises PlanError for ranks on several nodes."""
     topology = request.topology
     kind: ShardingType = "table_row_wise" if rule.type == "table_row_wise" else "table_column_wise"
-    divide = by_rows if kind == "table_row_wise" else by_columns
+    split = by_rows if kind == "table_row_wise" else by_columns
     if rule.ranks is not None:
         if len({topology.node(rank) for rank in ranks}) > 1:
             valid = [f"ranks of one node, such as {list(topology.ranks_of_node(topology.node(ranks[0])))}"]
             message = f"{kind} keeps {table.name} on one node, and {list(ranks)} are on several"
             raise PlanError(message, valid, f"{field}.ranks", table.name)
-        return ShardingOption(table, kind, divide(table, ranks), ranks, is_fixed=True, reason="as asked")
-    num_parts = topology.ranks_per_node
+        return ShardingOption(table, kind, split(table, ranks), ranks, has_fixed_ranks=True, reason=AS_ASKED)
+    num_shards = topology.ranks_per_node
     if kind == "table_column_wise":
-        num_parts = num_column_parts(table, num_parts)
-    return ShardingOption(table, kind, divide(table, range(num_parts)), ranks, is_on_one_node=True, reason="as asked")
+        num_shards = _num_column_shards(table, num_shards)
+    return ShardingOption(table, kind, split(table, range(num_shards)), ranks, is_on_one_node=True, reason=AS_ASKED)
 
 
-def num_column_parts(table: Table, most: int) -> int:
-    """Into how many runs of columns a table goes where nobody says it."""
-    return max(1, min(most, max(2, table.embedding_dim // MIN_COLUMNS), table.embedding_dim // COLUMN_STEP))
+def _num_column_shards(table: Table, max_shards: int) -> int:
+    """Return the number of column ranges of a table where no rule names its ranks."""
+    return max(1, min(max_shards, max(2, table.embedding_dim // MIN_COLUMNS), table.embedding_dim // COLUMN_STEP))
 
 
-def check_optimizer(request: PlanRequest, table: Table, kind: ShardingType, field: str) -> None:
-    """Raises PlanError where the parts of a row would share what the optimizer keeps of it."""
+def _check_optimizer(request: PlanRequest, table: Table, kind: ShardingType, field: str) -> None:
+    """Raise PlanError where shards of a row would share what the optimizer keeps for the row."""
     if kind not in COLUMN_TYPES or request.optimizer != "rowwise_adagrad":
         return
     others = ", ".join(other for other in SHARDING_TYPES if other not in COLUMN_TYPES)
@@ -122,19 +138,8 @@ def check_optimizer(request: PlanRequest, table: Table, kind: ShardingType, fiel
     )
 
 
-def allowed_ranks(request: PlanRequest, table: Table, rule: Rule, field: str) -> Sequence[int]:
-    """Those of the rule, in order, or a range of all: there may be more ranks than a list of each table has room for.
-    Raises PlanError."""
-    world_size = request.topology.world_size
-    if rule.ranks is None:
-        return range(world_size)
-    if wrong := _wrong(rule.ranks, world_size):
-        valid = [f"different ranks from 0 to {world_size - 1}"]
-        raise PlanError(wrong, valid, f"{field}.ranks", table.name)
-    return tuple(sorted(rule.ranks))
-
-
-def _wrong(ranks: Sequence[int], world_size: int) -> str | None:
+def _fault_of_ranks(ranks: Sequence[int], world_size: int) -> str | None:
+    """Return what is wrong with the ranks of a rule; None where nothing is."""
     if not ranks:
         return "names no rank"
     if len(set(ranks)) < len(ranks):
@@ -143,5 +148,14 @@ def _wrong(ranks: Sequence[int], world_size: int) -> str | None:
     return f"there is no rank {outside[0]} among {world_size}" if outside else None
 
 
-def with_rank(block: Block, rank: int) -> Block:
-    return Block(rank, block.first_row, block.num_rows, block.first_column, block.num_columns)
+def _in_another_case(pattern: str, names: Sequence[str]) -> str:
+    """Return a hint with the names that a pattern would match if case did not count; empty where it matches any."""
+    if any(fnmatchcase(name, pattern) for name in names):
+        return ""
+    meant = [name for name in names if fnmatchcase(name.casefold(), pattern.casefold())]
+    return f"; upper and lower case differ: did you mean {_list_some(meant)}?" if meant else ""
+
+
+def _list_some(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:MAX_SHOWN])
+    return f"{listed}, … ({len(names):,} in all)" if len(names) > MAX_SHOWN else listed

@@ -1,8 +1,8 @@
-"""What a block of a table costs a rank in one step, term by term.
+"""Estimates the time of a step, term by term: of a shard on its owner, of a copy, and of the dense part.
 
-Every term is bytes over a bandwidth, and on CPUs some time for each id. Rows are read one by one: ROW_EFFICIENCY of
-what a copy reaches. How often ids repeat is not known; rows that an update writes are counted once, as if ids were
-drawn evenly.
+Every term is bytes over a bandwidth, and on CPUs some time for each id as well. Rows are read in random order, at
+ROW_EFFICIENCY of the bandwidth of a copy. How often ids repeat is not known before the data is: rows that an update
+writes are counted once, as if ids were drawn evenly. Letters: B samples of a step on all ranks, b on one rank.
 """
 
 import math
@@ -11,48 +11,49 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sharding.planner.memory_estimator import ID_BYTES
-from sharding.planner.request import PlanRequest
-from sharding.planner.types import FLOAT_BYTES, Table, TablePlan, state_bytes
+from sharding.planner.types import FLOAT_BYTES, PlanRequest, Table, TablePlan, state_bytes
 
 ROW_EFFICIENCY = {"cpu": 0.5, "cuda": 0.8}
-"""Of the bandwidth of a copy, where rows of some hundred bytes are read in no order."""
+"""Share of a copy's bandwidth that reading rows of some hundred bytes in random order reaches."""
 LOOKUP_SECONDS = {"cpu": 2e-8, "cuda": 0.0}
-"""Of one id beside the bytes of its row, on one core: what the own operators took beyond them, at rows of 256 bytes."""
+"""Seconds of one core for each id in a lookup, in addition to the bytes of its row: what the native operators took
+beyond them, at rows of 256 bytes."""
 UPDATE_SECONDS = {"cpu": 2e-8, "cuda": 0.0}
-"""The same in an update, which sorts ids."""
+"""Seconds of one core for each id in an update, which sorts ids, in addition to the bytes of its row."""
 COPY_PASSES = 6
-"""Times that a table of which every rank has a copy is read or written whole in a step: sums are cleared and scaled,
-then it is stepped."""
+"""Number of times a step reads or writes a replicated table whole: its gradient sums are cleared and scaled, then every
+row is updated."""
 SUM_PASSES = 4
-"""About as often what ranks add up in memory is read or written whole by each: its part of all ranks' sums, which it
-adds up, and all parts, which are copied back."""
+"""Number of times each rank reads or writes, whole, what ranks sum in shared memory: its part of every rank's numbers,
+which it adds up, and the parts of all ranks, which it copies back."""
 
 
 class StepTime(NamedTuple):
     """Seconds of one rank in a step, by term."""
 
     ids: float = 0.0
-    """Ids to the owners of their rows."""
+    """Input dist: ids to the owners of their rows."""
     lookup: float = 0.0
-    """Rows read and pooled."""
+    """Lookup: rows read and pooled."""
     forward: float = 0.0
-    """Pooled embeddings back to the ranks of their samples."""
+    """Output dist: pooled embeddings back to the ranks of their samples."""
     dense: float = 0.0
-    """All that is not a table, forward and backward."""
+    """Forward and backward pass of all that is not a table."""
     backward: float = 0.0
-    """Gradients of pooled embeddings to the owners, or to where these read them."""
+    """Gradients of pooled embeddings to the owners of rows, or to the memory where owners read them."""
     update: float = 0.0
-    """Rows and their optimizer's state."""
+    """Update of rows and of their optimizer's state."""
     copies_sum: float = 0.0
-    """Gradients of replicated tables, summed over ranks."""
+    """All-reduce of the gradients of replicated tables."""
     all_reduce: float = 0.0
-    """Dense gradients, summed over ranks."""
+    """All-reduce of dense gradients."""
 
     @property
     def seconds(self) -> float:
         return sum(self)
 
     def plus(self, other: "StepTime") -> "StepTime":
+        """Return the sum of both, term by term."""
         return StepTime(*(a + b for a, b in zip(self, other, strict=True)))
 
 
@@ -70,12 +71,13 @@ class Traffic:
 
     @staticmethod
     def total(parts: "Iterable[Traffic]") -> "Traffic":
+        """Return the sum of all parts, field by field."""
         listed = list(parts)
         return Traffic(**{name: sum(getattr(part, name) for part in listed) for name in Traffic.__dataclass_fields__})
 
 
 class CostEstimator:
-    """Of the blocks of one request's tables."""
+    """The estimator of a step's seconds for the shards of one request's tables."""
 
     def __init__(self, request: PlanRequest) -> None:
         self._request = request
@@ -87,86 +89,106 @@ class CostEstimator:
         self._size = request.global_size
         self._share = request.share_size
 
-    def block(self, table: Table, num_rows: int, num_columns: int) -> StepTime:
-        """Of the rank that owns such a block."""
+    def estimate_shard(self, table: Table, num_rows: int, num_columns: int) -> StepTime:
+        """Return the time that a shard takes its owner."""
         num_ids = self._size * table.ids_per_sample
+        # Ids are assumed to be spread evenly over rows; a shard of columns gets all of them.
         num_own = num_ids * num_rows / table.num_rows
         state = state_bytes(self._request.optimizer, 1, num_columns)
-        update = self._update(num_own, num_rows, num_columns, state)
+        update = self._update_seconds_of(num_own, num_rows, num_columns, state)
         if self._request.transport == "memory":
-            # Owners look through the ids of all ranks for their own.
+            # The owner only updates, and scans the ids of all ranks for those of its rows. Each rank does its lookups.
             return StepTime(update=update + num_ids * ID_BYTES / self._bandwidth)
+        # The owner pools for all B samples, also for those without an id in its rows.
         pooled = self._size * num_columns
         read = num_own * (num_columns * FLOAT_BYTES / self._row_bandwidth + self._lookup_seconds)
         read += pooled * FLOAT_BYTES / self._bandwidth
         if not self._request.is_exchanged:
             return StepTime(lookup=read, update=update)
         topology = self._request.topology
-        travel = topology.seconds_to_all(pooled * self._request.exchange_bytes)
-        return StepTime(topology.seconds_to_all(num_own * ID_BYTES), read, travel, 0.0, travel, update)
+        # Gradients come back as pooled embeddings leave: as many numbers, in the same format.
+        travel = topology.all_to_all_seconds(pooled * self._request.exchange_bytes)
+        return StepTime(topology.all_to_all_seconds(num_own * ID_BYTES), read, travel, 0.0, travel, update)
 
-    def _update(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
-        """Of the gradients of so many ids, each added to its row once."""
+    def _update_seconds_of(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
+        """Return the seconds to add up the gradients of `num_ids` ids by row, and to write each row once."""
         gradients = num_ids * num_columns * FLOAT_BYTES
+        # Expected number of distinct rows among ids that are drawn evenly: R (1 - exp(-n / R)). expm1 keeps the digits
+        # where a huge table gets few ids, and the exponential is close to 0.
         num_distinct = num_rows * -math.expm1(-num_ids / num_rows)
         row_bytes = num_columns * FLOAT_BYTES + row_state_bytes
+        # Rows and their state are read and written, in random order; gradients are read in sequence.
         rows = 2 * num_distinct * row_bytes / self._row_bandwidth
         return gradients / self._bandwidth + rows + num_ids * self._update_seconds
 
-    def everywhere(self, table: Table, num_row_parts: int) -> StepTime:
-        """Of every rank, owner or not: in one memory all look their own samples up, in each range of rows,
-        and lay gradients down."""
+    def estimate_split_table(self, table: Table, num_row_ranges: int) -> StepTime:
+        """Return the time that a table which is not replicated takes every rank, whoever owns its shards.
+
+        Over the network that is nothing: all work is the owners'. In one memory each rank looks up its own samples in
+        all ranges of rows, and writes their gradients where owners read them.
+        """
         if self._request.transport != "memory":
             return NO_TIME
         num_ids = self._share * table.ids_per_sample
-        scan = num_row_parts * num_ids * ID_BYTES / self._bandwidth
+        # Each range of rows is a separate lookup, which scans all ids for its own.
+        scan = num_row_ranges * num_ids * ID_BYTES / self._bandwidth
         numbers = self._share * table.embedding_dim
-        given_back = numbers * (FLOAT_BYTES + self._request.exchange_bytes) / self._bandwidth
-        return StepTime(lookup=self._own_lookup(table) + scan, backward=given_back)
+        # Gradients are read in fp32 and written in the format of the exchange.
+        gradients = numbers * (FLOAT_BYTES + self._request.exchange_bytes) / self._bandwidth
+        return StepTime(lookup=self._lookup_seconds_of_share(table) + scan, backward=gradients)
 
-    def replicated(self, table: Table) -> StepTime:
-        """Of every rank, where each has a copy: it sums the gradients of its samples row by row, and updates all of the
-        table from the sum over ranks."""
+    def estimate_copy(self, table: Table) -> StepTime:
+        """Return the time that a replicated table takes every rank.
+
+        Each rank sums the gradients of its b samples by row, ranks sum these, and each updates the whole table.
+        """
         num_bytes, dim = table.weight_bytes, table.embedding_dim
         state = state_bytes(self._request.optimizer, table.num_rows, dim)
-        update = self._update(self._share * table.ids_per_sample, table.num_rows, dim, 0)
+        # Summing by row costs what an update does, without state; it goes to the gradient sums instead of the weights.
+        update = self._update_seconds_of(self._share * table.ids_per_sample, table.num_rows, dim, 0)
+        # All rows are stepped in sequence, at the full bandwidth, also those without a gradient.
         update += (COPY_PASSES * num_bytes + 2 * state) / self._bandwidth
         return StepTime(
-            lookup=self._own_lookup(table),
+            lookup=self._lookup_seconds_of_share(table),
+            # Gradients [b, D] are read from the dense part and written to a buffer.
             backward=2 * self._share * dim * FLOAT_BYTES / self._bandwidth,
             update=update,
-            copies_sum=self._request.topology.seconds_to_sum(num_bytes),
+            copies_sum=self._request.topology.all_reduce_seconds(num_bytes),
         )
 
-    def _own_lookup(self, table: Table) -> float:
+    def _lookup_seconds_of_share(self, table: Table) -> float:
+        """Return the seconds in which a rank looks up its own b samples in the whole table."""
         row_bytes = table.embedding_dim * FLOAT_BYTES
         read = table.ids_per_sample * (row_bytes / self._row_bandwidth + self._lookup_seconds)
         return self._share * (read + row_bytes / self._bandwidth)
 
     @property
     def dense(self) -> StepTime:
-        """Of every rank, for what is not a table."""
+        """Time of every rank for all that is not a table."""
         dense, flops = self._request.dense, self._request.topology.flops
         return StepTime(
             dense=dense.flops / flops if flops else 0.0,
-            all_reduce=self._seconds_to_sum(dense.sum_bytes),
+            all_reduce=self._dense_sum_seconds(dense.sum_bytes),
         )
 
-    def _seconds_to_sum(self, num_bytes: int) -> float:
+    def _dense_sum_seconds(self, num_bytes: int) -> float:
         topology = self._request.topology
         if self._request.is_exchanged:
-            return topology.seconds_to_sum(num_bytes)
+            return topology.all_reduce_seconds(num_bytes)
+        # In one memory ranks add up by passes over it; a rank alone has nothing to add.
         return SUM_PASSES * num_bytes / self._bandwidth if topology.world_size > 1 else 0.0
 
-    def traffic(self, plan: TablePlan) -> Traffic:
-        """Of one table. What stays on its rank is not counted."""
+    def estimate_traffic(self, plan: TablePlan) -> Traffic:
+        """Return the bytes that one table sends over links; what stays on its rank does not count."""
         request = self._request
         world_size = request.topology.world_size
         if not request.is_exchanged:
             return Traffic()
+        # Samples are spread evenly over ranks: 1 / W of everything has the owner as its destination.
         leaving = (world_size - 1) / world_size
         table = plan.table
         if plan.is_replicated:
+            # A ring all-reduce sends each byte twice, in a reduce-scatter and an all-gather.
             return Traffic(all_reduce=2 * leaving * table.weight_bytes * world_size)
         num_ids = sum(self._size * table.ids_per_sample * block.num_rows / table.num_rows for block in plan.blocks)
         pooled = sum(self._size * block.num_columns for block in plan.blocks) * request.exchange_bytes

@@ -1,24 +1,63 @@
-"""The ways to part a table that an automatic plan chooses from: whole, a copy on every rank, by rows, by columns.
+"""Enumerates sharding options: blocks of a table under each sharding type, and the options of an automatic plan.
 
-Never a grid, and never one node on purpose: which ranks parts are on is for the placement to find.
+An automatic plan chooses among whole, a copy on every rank, by rows, and by columns. It never enumerates a grid or a
+single node: which ranks hold the shards is for the placement to find.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from sharding.planner import blocks as parts_of
-from sharding.planner.blocks import COLUMN_STEP, by_columns, by_rows, replicated
 from sharding.planner.cost_estimator import CostEstimator
-from sharding.planner.partitioner import ShardingOption
-from sharding.planner.request import PlanRequest
-from sharding.planner.types import Table
+from sharding.planner.types import Block, PlanRequest, ShardingOption, Table
 
+COLUMN_STEP = 4
+"""Columns are split at multiples of this where the table's width is one: FBGEMM's kernels require it."""
 FOR_ROOM = "to find room beside other tables"
-"""Why a table is in parts that was to be whole."""
+"""Reason of an option with more shards than the search would have chosen for speed."""
+
+
+def whole(table: Table, rank: int) -> tuple[Block, ...]:
+    """Return the block of table_wise: the whole table on `rank`."""
+    return (Block(rank, 0, table.num_rows, 0, table.embedding_dim),)
+
+
+def on_every_rank(table: Table, world_size: int) -> tuple[Block, ...]:
+    """Return the blocks of data_parallel: the whole table on every rank."""
+    return tuple(block for rank in range(world_size) for block in whole(table, rank))
+
+
+def by_rows(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
+    """Return the blocks of row_wise (all ranks) or table_row_wise (ranks of one node): one range of rows each.
+
+    Ranges are equally long, but the last may be shorter. The last ranks get none where the table has too few rows.
+    """
+    return _row_blocks(table, ranks, 0, table.embedding_dim)
+
+
+def by_columns(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
+    """Return the blocks of column_wise (all ranks) or table_column_wise (ranks of one node): one range of columns each.
+
+    Lengths of ranges differ by COLUMN_STEP at most. Some ranks get none where the table has too few columns.
+    """
+    return tuple(
+        Block(rank, 0, table.num_rows, start, end - start)
+        for rank, (start, end) in zip(ranks, _column_ranges(table, len(ranks)), strict=True)
+        if end > start
+    )
+
+
+def by_grid(table: Table, nodes: Sequence[Sequence[int]]) -> tuple[Block, ...]:
+    """Return the blocks of grid: a range of columns for each node, split by rows over the ranks of the node."""
+    return tuple(
+        block
+        for ranks, (start, end) in zip(nodes, _column_ranges(table, len(nodes)), strict=True)
+        if end > start
+        for block in _row_blocks(table, ranks, start, end - start)
+    )
 
 
 class Enumerator:
-    """Of one request."""
+    """The enumerator of automatic options, for the tables of one request."""
 
     def __init__(self, request: PlanRequest, costs: CostEstimator) -> None:
         self._request = request
@@ -26,10 +65,11 @@ class Enumerator:
         self._world_size = request.topology.world_size
 
     def initial_option(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
-        """What the search begins with: whole, or a copy on every rank where that is cheaper on average."""
-        owned = self._costs.block(table, table.num_rows, table.embedding_dim).seconds / self._world_size
-        owned += self._costs.everywhere(table, 1).seconds
-        is_cheaper = self._costs.replicated(table).seconds < owned
+        """Return the option that the search begins with: whole, or a copy on every rank where that is cheaper."""
+        # Owners of a balanced plan take turns over the tables, so that each rank bears 1 / W of an owner's work.
+        owned = self._costs.estimate_shard(table, table.num_rows, table.embedding_dim).seconds / self._world_size
+        owned += self._costs.estimate_split_table(table, 1).seconds
+        is_cheaper = self._costs.estimate_copy(table).seconds < owned
         return (
             self._replicate(table, ranks)
             if is_cheaper and self.may_replicate(table, ranks)
@@ -37,51 +77,80 @@ class Enumerator:
         )
 
     def all_options(self, table: Table, ranks: Sequence[int]) -> Iterator[ShardingOption]:
-        """Every way, the plainest first."""
+        """Yield every option of a table, the one with the fewest shards first."""
         yield self.table_wise(table, ranks)
         if self.may_replicate(table, ranks):
             yield self._replicate(table, ranks)
-        for num_parts in _shard_counts(len(ranks)):
-            yield from self._split(table, ranks, num_parts)
+        for num_shards in _shard_counts(len(ranks)):
+            yield from self._split(table, ranks, num_shards)
 
-    def finer_option(self, split: ShardingOption) -> ShardingOption | None:
-        """For a table that finds no room: the same in more and smaller parts; None where there is no such way."""
-        if split.type == "data_parallel":
-            return self.table_wise(split.table, split.ranks)
-        for num_parts in _shard_counts(len(split.ranks)):
-            if num_parts > len(split.blocks):
-                for finer in self._split(split.table, split.ranks, num_parts):
-                    if len(finer.blocks) > len(split.blocks):
+    def finer_option(self, option: ShardingOption) -> ShardingOption | None:
+        """Return the next option with more and smaller shards, for a table that finds no room; None after the finest.
+
+        A copy on every rank becomes a whole table on one rank.
+        """
+        if option.is_replicated:
+            return self.table_wise(option.table, option.ranks)
+        for num_shards in _shard_counts(len(option.ranks)):
+            if num_shards > len(option.blocks):
+                for finer in self._split(option.table, option.ranks, num_shards):
+                    if len(finer.blocks) > len(option.blocks):
                         return replace(finer, reason=FOR_ROOM)
         return None
 
+    def finest_option(self, option: ShardingOption) -> ShardingOption:
+        """Return the option with the smallest shards that a table may have."""
+        while (finer := self.finer_option(option)) is not None:
+            option = finer
+        return option
+
     def table_wise(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
-        return ShardingOption(table, "table_wise", parts_of.whole(table, 0), ranks)
+        """Return the option of the whole table on one of `ranks`."""
+        return ShardingOption(table, "table_wise", whole(table, 0), ranks, is_automatic=True)
 
     def may_replicate(self, table: Table, ranks: Sequence[int]) -> bool:
-        """Only where it saves an exchange, and costs every rank less than the whole table costs one."""
+        """Whether a copy on every rank saves an exchange and costs each rank less than the table costs one owner."""
         if not self._request.is_exchanged or len(ranks) < self._world_size:
             return False
-        owned = self._costs.block(table, table.num_rows, table.embedding_dim)
-        return self._costs.replicated(table).seconds < owned.seconds
+        owned = self._costs.estimate_shard(table, table.num_rows, table.embedding_dim)
+        return self._costs.estimate_copy(table).seconds < owned.seconds
 
     def _replicate(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
-        parts = replicated(table, self._world_size)
-        return ShardingOption(table, "data_parallel", parts, ranks, is_fixed=True)
+        blocks = on_every_rank(table, self._world_size)
+        return ShardingOption(table, "data_parallel", blocks, ranks, is_automatic=True, has_fixed_ranks=True)
 
-    def _split(self, table: Table, ranks: Sequence[int], num_parts: int) -> Iterator[ShardingOption]:
-        if self._request.optimizer != "rowwise_adagrad" and table.embedding_dim >= num_parts * COLUMN_STEP:
-            yield ShardingOption(table, "column_wise", by_columns(table, range(num_parts)), ranks)
-        parts = by_rows(table, range(num_parts))
-        if len(parts) == num_parts:
-            yield ShardingOption(table, "row_wise", parts, ranks)
+    def _split(self, table: Table, ranks: Sequence[int], num_shards: int) -> Iterator[ShardingOption]:
+        if self._request.optimizer != "rowwise_adagrad" and table.embedding_dim >= num_shards * COLUMN_STEP:
+            blocks = by_columns(table, range(num_shards))
+            yield ShardingOption(table, "column_wise", blocks, ranks, is_automatic=True)
+        blocks = by_rows(table, range(num_shards))
+        if len(blocks) == num_shards:
+            yield ShardingOption(table, "row_wise", blocks, ranks, is_automatic=True)
 
 
-def _shard_counts(most: int) -> list[int]:
-    """2, 3, 4, 6, 8, 12 and so on, and `most` itself."""
-    counts = {most}
+def _row_blocks(table: Table, ranks: Sequence[int], first_column: int, num_columns: int) -> tuple[Block, ...]:
+    size = -(-table.num_rows // len(ranks))
+    return tuple(
+        Block(rank, start, min(size, table.num_rows - start), first_column, num_columns)
+        for rank, start in zip(ranks, range(0, table.num_rows, size), strict=False)
+    )
+
+
+def _column_ranges(table: Table, num_ranges: int) -> list[tuple[int, int]]:
+    """Return so many ranges [start, end) of columns; some are empty where the table has too few columns."""
+    step = 1 if table.embedding_dim % COLUMN_STEP else COLUMN_STEP
+    num_steps = table.embedding_dim // step
+    return [
+        (number * num_steps // num_ranges * step, (number + 1) * num_steps // num_ranges * step)
+        for number in range(num_ranges)
+    ]
+
+
+def _shard_counts(max_count: int) -> list[int]:
+    """Return the numbers of shards to try: 2, 3, 4, 6, 8, 12 and so on below `max_count`, and `max_count` itself."""
+    counts = {max_count}
     power = 2
-    while power < most:
-        counts |= {power, min(power + power // 2, most)}
+    while power < max_count:
+        counts |= {power, min(power + power // 2, max_count)}
         power *= 2
     return sorted(count for count in counts if count > 1)

@@ -1,4 +1,4 @@
-"""How fast this machine is, measured once.
+"""Measures how fast this machine is, once.
 
 The speeds are kept in a file, `machine.json` in `$XDG_CACHE_HOME/dlrm` (`~/.cache/dlrm`), by the processor, the number
 of cores and the version of torch that they were measured with.
@@ -21,7 +21,7 @@ from hostinfo.file_lock import wait_for_lock
 from hostinfo.limits import num_cores
 
 MAX_MEASURING_SECONDS = 60.0
-"""How long a measurement may take; then speeds are assumed."""
+"""Seconds after which a measurement is given up, and speeds are assumed."""
 
 Speed = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -43,45 +43,46 @@ class Speeds:
     """Whether the speeds were measured; else they are assumed."""
 
 
-ASSUMED = Speeds(one_copy=2e10, all_copies=4e10, loopback=2e9, flops=1e11, flops_bf16=2e11, is_measured=False)
-"""Speeds of a core or two of a server, for where nothing can be measured, or kept: no two measurements are alike, and
-plans by each would differ."""
-KNOWN = TypeAdapter(dict[str, Speeds])
-MEASURED = TypeAdapter(Speeds)
+ASSUMED_SPEEDS = Speeds(one_copy=2e10, all_copies=4e10, loopback=2e9, flops=1e11, flops_bf16=2e11, is_measured=False)
+"""Speeds of a core or two of a server, for machines where speeds cannot be measured or kept: without a file every
+process would measure other speeds, and plan otherwise."""
+SPEEDS_BY_KEY = TypeAdapter(dict[str, Speeds])
+SPEEDS = TypeAdapter(Speeds)
 
 
-def speeds(directory: Path | None = None) -> Speeds:
+def load_speeds(directory: Path | None = None) -> Speeds:
     """Return the speeds of this machine; the first process that asks measures them, others wait for it.
 
-    directory: where the file is; the user's cache by default. Where nothing can be written there, or a measurement
-    fails, speeds are assumed, and nothing is kept.
+    directory: directory of the file; the user's cache by default. Where it cannot be written, or a measurement fails,
+    speeds are assumed, and nothing is kept.
     """
     key = f"{_processor()}, {num_cores()} cores, torch {_torch_version()}"
     try:
         path = (directory or _cache_directory()) / "machine.json"
-        if (known := _all_known(path).get(key)) is not None:
+        if (known := _read_speeds(path).get(key)) is not None:
             return known
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_suffix(".lock")):
-            all_known = _all_known(path)
-            if (known := all_known.get(key)) is not None:
+        with _hold_lock(path.with_suffix(".lock")):
+            # Once more: another process may have measured while this one waited for the lock.
+            all_speeds = _read_speeds(path)
+            if (known := all_speeds.get(key)) is not None:
                 return known
-            measured = measure()
+            measured = measure_speeds()
             if measured.is_measured:
-                _write(path, KNOWN.dump_json({**all_known, key: measured}, indent=1))
+                _write(path, SPEEDS_BY_KEY.dump_json({**all_speeds, key: measured}, indent=1))
             return measured
     except (OSError, RuntimeError):  # the latter where the user has no home directory
-        return ASSUMED
+        return ASSUMED_SPEEDS
 
 
-def measure() -> Speeds:
+def measure_speeds() -> Speeds:
     """Measure in a child process, for about a second and the import of torch; assume speeds where that fails."""
     command = [sys.executable, "-m", "sharding.planner.measure", str(num_cores())]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=MAX_MEASURING_SECONDS, check=True).stdout
-        return MEASURED.validate_json(said)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_MEASURING_SECONDS, check=True)
+        return SPEEDS.validate_json(done.stdout)
     except (subprocess.SubprocessError, ValidationError):
-        return ASSUMED
+        return ASSUMED_SPEEDS
 
 
 def _cache_directory() -> Path:
@@ -89,7 +90,7 @@ def _cache_directory() -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         wait_for_lock(descriptor)
@@ -98,19 +99,19 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _all_known(path: Path) -> dict[str, Speeds]:
-    """Read the file; nothing where it is not there, or is no longer what was written: every speed is above 0."""
+def _read_speeds(path: Path) -> dict[str, Speeds]:
+    """Return the speeds in the file by key; none where it is missing or damaged: every speed is above 0."""
     try:
-        return KNOWN.validate_json(path.read_bytes())
+        return SPEEDS_BY_KEY.validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return {}
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace the file at once: a reader never sees a part of it."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)
+    """Replace the file at once: a reader never sees half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary.write_bytes(content)
+    temporary.replace(path)
 
 
 def _processor() -> str:

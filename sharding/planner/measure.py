@@ -1,6 +1,6 @@
 """Measures this machine: `python -m sharding.planner.measure CORES`, one line of JSON, `Speeds` of `machine.py`.
 
-A process of its own: what it allocates, and torch, are gone when it ends.
+It is a process of its own, so that torch and the memory that it allocates are gone when it ends.
 """
 
 import ctypes
@@ -14,15 +14,16 @@ from collections.abc import Callable
 from functools import partial
 
 COPY_BYTES = 2**26
-"""Above what a core's cache holds."""
+"""Bytes of a copy: more than the caches of a core hold."""
 LOOPBACK_BYTES = 2**28
+"""Bytes of one transfer over TCP."""
 REPETITIONS = 5
-ROWS, INPUTS, OUTPUTS = 4096, 512, 512
-"""Of the matrix product: a chunk and layers of usual sizes."""
+NUM_ROWS, NUM_INPUTS, NUM_OUTPUTS = 4096, 512, 512
+"""Shape of the matrix product: a chunk, and a layer, of usual sizes."""
 
 
-def fastest(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of some repetitions: on a shared machine the others tell of somebody else."""
+def time_fastest(work: Callable[[], object]) -> float:
+    """Return the seconds of the fastest repetition: on a shared machine other processes slow the others down."""
     seconds: list[float] = []
     for _ in range(REPETITIONS):
         started = time.perf_counter()
@@ -31,25 +32,27 @@ def fastest(work: Callable[[], object]) -> float:
     return min(seconds)
 
 
-def copy_bandwidth(num_threads: int) -> float:
-    """Bytes read and written a second by so many threads that copy at once."""
+def measure_copy_bandwidth(num_threads: int) -> float:
+    """Return the bytes read and written per second by `num_threads` threads that copy at the same time."""
     pairs = [
         (ctypes.create_string_buffer(COPY_BYTES), ctypes.create_string_buffer(COPY_BYTES)) for _ in range(num_threads)
     ]
 
     def copy_all() -> None:
-        # memmove lets go of the interpreter's lock.
-        threads = [threading.Thread(target=ctypes.memmove, args=(to, of, COPY_BYTES)) for to, of in pairs]
+        # memmove releases the interpreter's lock, so that threads copy in parallel.
+        threads = [
+            threading.Thread(target=ctypes.memmove, args=(target, source, COPY_BYTES)) for target, source in pairs
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    return 2 * num_threads * COPY_BYTES / fastest(copy_all)
+    return 2 * num_threads * COPY_BYTES / time_fastest(copy_all)
 
 
-def loopback_bandwidth() -> float:
-    """Bytes a second over one TCP connection of this machine with itself."""
+def measure_loopback_bandwidth() -> float:
+    """Return the bytes per second over one TCP connection of this machine with itself."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sender:
         receiver, _ = server.accept()
         with receiver:
@@ -67,40 +70,45 @@ def loopback_bandwidth() -> float:
                     sender.sendall(data)
                 thread.join()
 
-            return LOOPBACK_BYTES / fastest(send_all)
+            return LOOPBACK_BYTES / time_fastest(send_all)
 
 
-def dense_flops() -> tuple[float | None, float | None]:
-    """Floating-point operations a second of one core in matrix products, in fp32 and bf16, through whichever library of
-    torch is faster: oneDNN, where it is there, or MKL."""
+def measure_flops() -> tuple[float | None, float | None]:
+    """Return the floating-point operations per second of one core in matrix products, in fp32 and in bf16.
+
+    Of torch's two libraries, oneDNN (where torch has it) and MKL, the faster one counts. None without torch.
+    """
     if importlib.util.find_spec("torch") is None:
         return None, None
     import torch
 
     torch.set_num_threads(1)
     onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
-    found: list[float] = []
+    speeds: list[float] = []
     for dtype in (torch.float32, torch.bfloat16):
-        x, w = torch.randn(ROWS, INPUTS, dtype=dtype), torch.randn(OUTPUTS, INPUTS, dtype=dtype)
-
+        x = torch.randn(NUM_ROWS, NUM_INPUTS, dtype=dtype)
+        w = torch.randn(NUM_OUTPUTS, NUM_INPUTS, dtype=dtype)
         ways = [partial(torch.nn.functional.linear, x, w)]
         ways += [partial(onednn, x, w, None, "none", [], "")] if onednn is not None else []
-        found.append(2 * ROWS * INPUTS * OUTPUTS / min(fastest(way) for way in ways))
-    return found[0], found[1]
+        # A multiplication and an addition for each weight and row.
+        speeds.append(2 * NUM_ROWS * NUM_INPUTS * NUM_OUTPUTS / min(time_fastest(way) for way in ways))
+    return speeds[0], speeds[1]
 
 
 def main() -> None:
-    one_copy = copy_bandwidth(1)
-    all_copies = max(one_copy, copy_bandwidth(int(sys.argv[1])))
-    flops, flops_bf16 = dense_flops()
-    found = {
+    """Write the speeds of this machine to stdout."""
+    one_copy = measure_copy_bandwidth(1)
+    # All cores together are never slower than one: a lower figure would be a disturbance.
+    all_copies = max(one_copy, measure_copy_bandwidth(int(sys.argv[1])))
+    flops, flops_bf16 = measure_flops()
+    speeds = {
         "one_copy": one_copy,
         "all_copies": all_copies,
-        "loopback": loopback_bandwidth(),
+        "loopback": measure_loopback_bandwidth(),
         "flops": flops,
         "flops_bf16": flops_bf16,
     }
-    print(json.dumps(found))  # noqa: T201
+    print(json.dumps(speeds))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,107 +1,131 @@
-"""What a plan takes of the memory of its ranks: weights, optimizer's state, and what a step keeps beside them.
+"""Memory of a plan: weights, the optimizer's state, and the buffers that a step keeps on each rank.
 
-Counted as the tables keep it; a test holds the sums against the buffers of a real batch. On CPUs by the own operators,
-on GPUs by FBGEMM's, which look a whole batch up at once.
+Bytes are counted as the tables of `sharding.embedding` allocate them; a test compares the sums with the buffers of a
+real batch. On CPUs the native operators do the work, on GPUs those of FBGEMM, which look a whole batch up at once.
+Letters: B samples of a step on all ranks, b on one rank, D columns of a table.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 
-from sharding.planner.request import PlanRequest
 from sharding.planner.slice_size import SLICES_IN_FLIGHT, slice_size
-from sharding.planner.types import FLOAT_BYTES, Block, Table, TablePlan, weight_and_state_bytes
+from sharding.planner.types import FLOAT_BYTES, Block, PlanRequest, Table, TablePlan, weight_and_state_bytes
 
 ID_BYTES = 8
 LENGTH_BYTES = 4
 NUM_ID_BATCHES = 2
-"""Batches whose ids are with the owners of their rows: this one's and the next one's."""
+"""Batches whose ids the owners of their rows hold at once: the input dist of the next batch overlaps this step."""
 SORTED_BYTES = {"cpu": 16, "cuda": 40}
-"""Of one id while an update sorts."""
+"""Bytes for each id while an update sorts them."""
 
 
 class MemoryEstimator:
-    """Of the blocks of one request's tables."""
+    """The estimator of bytes for the shards of one request's tables."""
 
     def __init__(self, request: PlanRequest, split_columns: int) -> None:
-        """split_columns: of all blocks of tables that are split, or fewer: then slices are taken for larger."""
+        """Estimate for plans whose split tables have `split_columns` columns in all blocks together.
+
+        A smaller number is safe: slices are then counted as larger than they are.
+        """
         self._request = request
+        # Rounded up: a batch need not be divisible by the number of ranks.
         self._share = math.ceil(request.share_size)
         self._is_fbgemm = request.topology.device == "cuda"
         self._in_flight = self._samples_in_flight(split_columns)
 
     @classmethod
     def of_plan(cls, request: PlanRequest, tables: Sequence[TablePlan]) -> "MemoryEstimator":
-        """Exactly of one plan."""
+        """Return the estimator whose slices are exactly those of one plan."""
         columns = sum(block.num_columns for plan in tables if not plan.is_replicated for block in plan.blocks)
         return cls(request, columns)
 
-    def block(self, table: Table, num_rows: int, num_columns: int) -> int:
-        """Bytes of a block on its owner."""
+    def shard_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
+        """Return the bytes of a shard on its owner: weights, state and buffers."""
         kept = weight_and_state_bytes(self._request.optimizer, num_rows, num_columns)
-        return kept + self.block_buffers(table, num_rows, num_columns)
+        return kept + self.shard_buffer_bytes(table, num_rows, num_columns)
 
-    def block_buffers(self, table: Table, num_rows: int, num_columns: int) -> int:
-        """Of that what is neither weights nor state, which in one memory is the same on every rank."""
+    def shard_buffer_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
+        """Return the bytes of a shard on its owner that are neither weights nor state."""
         request = self._request
         if request.transport == "memory":
+            # Every rank looks up its own samples in all shards: buffers do not depend on who owns a shard.
             return 0
+        # Ids are assumed to be spread evenly over rows, so that a shard gets its share of them.
         num_ids = request.global_size * table.ids_per_sample * num_rows / table.num_rows
+        # Each batch has 8 bytes for each id, and an offset of 8 bytes for each sample, whether it has ids here or not.
         ids = NUM_ID_BATCHES * ID_BYTES * (num_ids + request.global_size)
+        # Pooled embeddings leave slice by slice; the slices in flight hold samples of every rank.
         leaving = self._in_flight * request.topology.world_size
         wire_bytes, is_narrow = request.exchange_bytes, request.exchange_bytes < FLOAT_BYTES
         if self._is_fbgemm:
-            # Ids and offsets once more, shard by shard. What was looked up is the place of its gradient too.
+            # FBGEMM copies ids and offsets for each shard, and sorts all ids of the batch at once.
             ids += num_ids * (ID_BYTES + SORTED_BYTES["cuda"]) + request.global_size * (ID_BYTES + LENGTH_BYTES)
+            # It looks up all B samples in fp32; their gradients reuse the buffer, unless the wire is narrower: then
+            # gradients arrive in a buffer of their own, and slices are cast before they leave.
             numbers = request.global_size * (FLOAT_BYTES + is_narrow * wire_bytes) + is_narrow * leaving * wire_bytes
         else:
-            # Pooled in fp32, a slice at a time.
+            # The native operators pool one slice at a time in fp32, and cast it where the wire is narrower.
             pooled = leaving * wire_bytes + is_narrow * (leaving // SLICES_IN_FLIGHT) * FLOAT_BYTES
+            # Gradients of all B samples stay until the update, in the format of the wire.
             numbers = request.global_size * wire_bytes + pooled
         return math.ceil(ids + numbers * num_columns)
 
-    def copy(self, table: Table) -> int:
-        """Bytes of a copy on each rank."""
+    def copy_bytes(self, table: Table) -> int:
+        """Return the bytes of a copy of the table, on each rank: weights, state and buffers."""
         kept = weight_and_state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
-        return kept + self.copy_buffers(table)
+        return kept + self.copy_buffer_bytes(table)
 
-    def copy_buffers(self, table: Table) -> int:
-        """Of that what is neither weights nor state: gradients of its bags, and their sums by row."""
-        of_bags = self._share * (table.embedding_dim * FLOAT_BYTES + ID_BYTES)
-        return of_bags + table.weight_bytes
+    def copy_buffer_bytes(self, table: Table) -> int:
+        """Return the bytes of a copy that are neither weights nor state: gradients of b samples, and their sum by row.
 
-    def stepping(self, table: Table) -> int:
-        """Bytes of a copy on each rank while it is stepped."""
-        stepping = 0 if self._request.optimizer == "sgd" else table.weight_bytes
+        The sum has a row for each row of the table: it is all-reduced, and ranks have gradients of different rows.
+        """
+        of_samples = self._share * (table.embedding_dim * FLOAT_BYTES + ID_BYTES)
+        return of_samples + table.weight_bytes
+
+    def copy_update_bytes(self, table: Table) -> int:
+        """Return the additional bytes on each rank while the copy of this table is updated."""
+        # Adagrad over all rows at once needs a temporary as large as the weights; SGD updates in place.
+        scratch = 0 if self._request.optimizer == "sgd" else table.weight_bytes
         if not self._is_fbgemm:
-            return stepping
-        # torch sums in float64, for each id.
-        of_ids = self._share * (1 + table.ids_per_sample) * table.embedding_dim
-        return max(stepping, 2 * table.weight_bytes + math.ceil(2 * FLOAT_BYTES * of_ids))
+            return scratch
+        # torch sums gradients by row in float64: the sums, the gradients of b samples, and a gradient for each id.
+        expanded = self._share * (1 + table.ids_per_sample) * table.embedding_dim
+        return max(scratch, 2 * table.weight_bytes + math.ceil(2 * FLOAT_BYTES * expanded))
 
-    def split(self, table: Table, blocks: Sequence[Block]) -> int:
-        """Bytes that a table in these blocks takes on every rank besides."""
+    def split_table_bytes(self, table: Table, blocks: Sequence[Block]) -> int:
+        """Return the bytes on every rank, owner or not, of a table that is split into `blocks`."""
         wire_bytes = self._request.exchange_bytes
         if self._request.transport == "memory":
+            # Gradients of this rank's pooled embeddings [b, D], where owners read them.
             return self._share * table.embedding_dim * wire_bytes
+        # Slices of pooled embeddings that arrive, and slices of gradients that go back. Each range of rows sends pooled
+        # embeddings of its own, which this rank adds up: a table on R ranks by rows arrives R times.
         arriving = 2 * self._in_flight * wire_bytes * sum(block.num_columns for block in blocks)
+        # Ids of this rank's samples on their way to the owners, and for each shard how many ids a sample has there.
         leaving = self._share * (table.ids_per_sample * ID_BYTES + len(blocks) * LENGTH_BYTES)
         return math.ceil(arriving + leaving)
 
-    def everywhere(self, copied: Iterable[Table] = ()) -> dict[str, int]:
-        """Bytes on every rank, by what they are for, of a plan with these copies: one is stepped after the other."""
+    def common_bytes(self, replicated: Iterable[Table] = ()) -> dict[str, int]:
+        """Return the bytes on every rank, by use, of a plan that replicates these tables."""
         request = self._request
         lengths = [table.ids_per_sample for table in request.tables]
-        of_sample = request.num_batches * (sum(lengths) * ID_BYTES + len(lengths) * LENGTH_BYTES)
+        sample_bytes = request.num_batches * (sum(lengths) * ID_BYTES + len(lengths) * LENGTH_BYTES)
         if request.transport == "memory":
-            of_sample += (sum(lengths) + len(lengths)) * ID_BYTES
+            # Ids and offsets once more, in the shared buffer where the other ranks read them.
+            sample_bytes += (sum(lengths) + len(lengths)) * ID_BYTES
+        # Tables are updated one after the other, so that only the one with most ids counts; its shard may get the ids
+        # of all B samples. FBGEMM sorts those of all tables at once, which is counted with each shard.
         sorting = 0 if self._is_fbgemm else SORTED_BYTES["cpu"] * request.global_size * max(lengths, default=0)
         return {
-            "ids": math.ceil(self._share * of_sample),
-            "update": math.ceil(sorting) + max(map(self.stepping, copied), default=0),
+            "ids": math.ceil(self._share * sample_bytes),
+            # Copies too are updated one after the other.
+            "update": math.ceil(sorting) + max(map(self.copy_update_bytes, replicated), default=0),
             **request.dense.memory_bytes,
         }
 
     def _samples_in_flight(self, split_columns: int) -> int:
+        """Return the samples of one rank whose pooled embeddings are in flight at the same time."""
         sample_bytes = split_columns * self._request.exchange_bytes
         in_slice = slice_size(self._share, sample_bytes, self._request.chunk_size)
         return min(self._share, SLICES_IN_FLIGHT * in_slice)

@@ -1,289 +1,307 @@
-"""Which rank holds which part, while a plan is made: loads and memory are kept up to date part by part."""
+"""Places shards on ranks while a plan is made, and keeps each rank's load and free memory up to date.
 
-from collections.abc import Container, Sequence
+A rank's load is the seconds of a step that its shards take. A memory domain is the memory of one GPU, or the memory
+that the ranks of a node of CPUs share.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import groupby
 
 from sharding.planner.cost_estimator import CostEstimator
 from sharding.planner.memory_estimator import MemoryEstimator
-from sharding.planner.request import PlanRequest
-from sharding.planner.types import Block, ShardingType, Table
+from sharding.planner.types import Block, PlanRequest, ShardingOption
 
-
-@dataclass(frozen=True)
-class ShardingOption:
-    """One way to part a table, and where its parts may be."""
-
-    table: Table
-    type: ShardingType
-    blocks: tuple[Block, ...]
-    """Their ranks are numbers: of `ranks` where those are fixed, else of the part."""
-    ranks: Sequence[int]
-    """Where the parts may be, in order; a range where that is anywhere."""
-    is_fixed: bool = False
-    """Part i belongs on the rank that its block says."""
-    is_on_one_node: bool = False
-    reason: str = ""
-
-    @cached_property
-    def allowed(self) -> Container[int]:
-        """The same, to ask of single ranks."""
-        return self.ranks if isinstance(self.ranks, range) else frozenset(self.ranks)
-
-    @property
-    def num_row_ranges(self) -> int:
-        return len({part.first_row for part in self.blocks})
+Snapshot = dict[int, tuple[ShardingOption, list[int]]]
+"""Option of every table, by the table's number, and the rank of each of its shards."""
 
 
 @dataclass(eq=False)
 class PlacedShard:
-    """A block that may move."""
+    """A shard on a rank, which it may leave."""
 
     table: int
-    """Its number."""
+    """Number of its table."""
     block: Block
+    """Rectangle of the table; its rank does not count, see `ShardingOption.blocks`."""
     seconds: float
+    """Seconds of a step that it takes its rank; 0 for a copy that every rank has."""
     num_bytes: int
     is_movable: bool
     option: ShardingOption
     rank: int = -1
+    """Rank that holds it now; -1 before it is placed."""
 
     def may_be_on(self, rank: int) -> bool:
-        return rank in self.option.allowed
+        """Whether its option allows `rank`."""
+        return rank in self.option.rank_set
 
 
 @dataclass
 class RankLoad:
-    """What is on a rank."""
+    """The shards on one rank, and what they take of it."""
 
     seconds: float = 0.0
     num_bytes: int = 0
     shards: list[PlacedShard] = field(default_factory=list)
+    """Shards that take time: copies on every rank are left out."""
 
 
 class NoRoomError(Exception):
-    """A table whose parts find no rank with enough memory left."""
+    """A table whose shards find no rank with enough free memory."""
 
-    def __init__(self, split: ShardingOption) -> None:
-        self.split = split
-        super().__init__(split.table.name)
+    def __init__(self, option: ShardingOption) -> None:
+        self.option = option
+        super().__init__(option.table.name)
 
 
 class PlacementState:
-    """Tables on ranks. `common_seconds`: what every rank has to do besides, whoever owns what."""
+    """The tables that are placed so far, the load of each rank and the free memory."""
 
     def __init__(self, request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator) -> None:
+        """Start without tables."""
         self._topology = request.topology
         self._costs, self._memory = costs, memory
-        everywhere = sum(memory.everywhere().values()) * self._topology.ranks_per_memory_domain
-        self._empty_bytes = self._topology.memory_bytes - everywhere
-        """In each pool, without tables."""
+        on_every_rank = sum(memory.common_bytes().values()) * self._topology.ranks_per_memory_domain
+        self._empty_bytes = self._topology.memory_bytes - on_every_rank
+        """Free bytes of a memory domain without tables; negative where not even the dense part has room."""
         self._free = [self._empty_bytes] * self._topology.num_memory_domains
+        """Free bytes by memory domain, before `_common_bytes` are subtracted."""
         self._split_bytes = 0
-        """In each pool for tables that are split, whoever owns what."""
-        self._stepping: dict[int, int] = {}
-        """In each pool while a copy is stepped, by the table's number: one after the other."""
+        """Bytes of each memory domain for split tables, whoever owns their shards."""
+        self._copy_update_bytes: dict[int, int] = {}
+        """Bytes of each memory domain while a copy is updated, by the table's number. Copies are updated one after the
+        other, so that only the largest counts."""
         self._common_bytes = 0
-        """Of both; not yet taken off `_free`."""
+        """Bytes of each memory domain for both."""
         self.ranks = [RankLoad() for _ in range(self._topology.world_size)]
         self.common_seconds = 0.0
+        """Seconds of a step that tables take every rank, whoever owns their shards."""
         self.options: dict[int, ShardingOption] = {}
-        self._parts: dict[int, list[PlacedShard]] = {}
-        self._memory_of_shape: dict[tuple[int, bool, int, int], tuple[float, int]] = {}
+        """Option of each table, by the table's number."""
+        self._shards: dict[int, list[PlacedShard]] = {}
+        self._cost_of_shape: dict[tuple[int, bool, int, int], tuple[float, int]] = {}
 
-    def has_room_for(self, splits: Sequence[ShardingOption]) -> bool:
-        """Whether all memory together would do, however parts are placed."""
+    def has_room_for(self, options: Sequence[ShardingOption]) -> bool:
+        """Whether all memory together is enough for all tables, however their shards are placed."""
         needed = sum(
-            self._shape(number, split, part)[1] for number, split in enumerate(splits) for part in split.blocks
+            self._shard_cost(number, option, block)[1]
+            for number, option in enumerate(options)
+            for block in option.blocks
         )
-        needed += self.common_bytes(splits) * len(self._free)
+        needed += self.split_tables_bytes(options) * len(self._free)
         return min(self._free) >= 0 and needed <= sum(self._free)
 
-    def common_bytes(self, splits: Sequence[ShardingOption]) -> int:
-        """In each pool for those that are split, whoever owns what."""
-        return sum(self._bytes_of_split(split) for split in splits if split.type != "data_parallel")
+    def split_tables_bytes(self, options: Sequence[ShardingOption]) -> int:
+        """Return the bytes of each memory domain for the split tables among `options`, whoever owns their shards."""
+        return sum(self._split_table_bytes(option) for option in options if not option.is_replicated)
 
-    def could_hold(self, number: int, split: ShardingOption, common_bytes: int) -> bool:
-        """Whether a pool without tables has room for one largest part beside what is common."""
-        needed = self._shape(number, split, split.blocks[0])[1]
-        if split.type == "data_parallel":
-            needed = (needed + self._memory.stepping(split.table)) * self._topology.ranks_per_memory_domain
+    def could_hold(self, number: int, option: ShardingOption, common_bytes: int) -> bool:
+        """Whether an empty memory domain has room for one shard of a table, and for `common_bytes`."""
+        needed = self._shard_cost(number, option, option.blocks[0])[1]
+        if option.is_replicated:
+            needed = (needed + self._memory.copy_update_bytes(option.table)) * self._topology.ranks_per_memory_domain
         return needed + common_bytes <= self._empty_bytes
 
     @property
     def seconds(self) -> float:
-        """Of the slowest rank."""
-        return max(held.seconds for held in self.ranks) + self.common_seconds
+        """Seconds that tables take the slowest rank in a step."""
+        return max(load.seconds for load in self.ranks) + self.common_seconds
 
     def shards_of(self, number: int) -> list[PlacedShard]:
-        return self._parts[number]
+        """Return the shards of table `number`, in the order of its option's blocks."""
+        return self._shards[number]
 
-    def fits(self, part: PlacedShard, rank: int) -> bool:
-        return part.num_bytes <= self._free_bytes_of(self._topology.memory_domain(rank))
+    def fits(self, shard: PlacedShard, rank: int) -> bool:
+        """Whether the memory of `rank` has room for the shard."""
+        return shard.num_bytes <= self._free_bytes_of(self._topology.memory_domain(rank))
 
-    def fits_instead(self, part: PlacedShard, other: PlacedShard) -> bool:
-        """Whether each of two parts finds room in the place of the other."""
-        here, there = self._topology.memory_domain(part.rank), self._topology.memory_domain(other.rank)
-        more = part.num_bytes - other.num_bytes
+    def fits_instead(self, shard: PlacedShard, other: PlacedShard) -> bool:
+        """Whether each of two shards has room in the place of the other."""
+        here, there = self._topology.memory_domain(shard.rank), self._topology.memory_domain(other.rank)
+        more = shard.num_bytes - other.num_bytes
         return here == there or (self._free_bytes_of(there) >= more and self._free_bytes_of(here) >= -more)
 
-    def add(self, number: int, split: ShardingOption) -> None:
-        """Put the parts of table `number` on the least loaded ranks. Raises NoRoomError, and nothing has changed."""
-        parts = self._new_parts(number, split)
-        self._add_common(number, split)
-        ranks = self._choose_ranks(split, parts) if min(self._free) >= self._common_bytes else None
-        self._subtract_common(number, split)
+    def add(self, number: int, option: ShardingOption) -> None:
+        """Place the shards of table `number` on the least loaded ranks.
+
+        Raises NoRoomError where they have no room; the state is then unchanged.
+        """
+        shards = self._make_shards(number, option)
+        # What the table takes of every memory domain counts while ranks are chosen for its shards.
+        self._add_common_bytes(number, option)
+        ranks = self._choose_ranks(option, shards) if min(self._free) >= self._common_bytes else None
+        self._subtract_common_bytes(number, option)
         if ranks is None:
-            raise NoRoomError(split)
-        self._place_table(number, split, parts, ranks)
+            raise NoRoomError(option)
+        self._place_table(number, option, shards, ranks)
 
     def remove(self, number: int) -> None:
-        for part in self._parts.pop(number):
-            self._remove_shard(part)
-        split = self.options.pop(number)
-        self.common_seconds -= self._common(split)
-        self._subtract_common(number, split)
+        """Take table `number` off its ranks."""
+        for shard in self._shards.pop(number):
+            self._remove_shard(shard)
+        option = self.options.pop(number)
+        self.common_seconds -= self._common_seconds_of(option)
+        self._subtract_common_bytes(number, option)
 
-    def restore(self, number: int, split: ShardingOption, ranks: Sequence[int]) -> None:
-        """As it was before it was removed."""
-        self._place_table(number, split, self._new_parts(number, split), ranks)
+    def restore(self, number: int, option: ShardingOption, ranks: Sequence[int]) -> None:
+        """Place the shards of table `number` on the ranks that held them before it was removed."""
+        self._place_table(number, option, self._make_shards(number, option), ranks)
 
-    def snapshot(self) -> dict[int, tuple[ShardingOption, list[int]]]:
-        """Of every table how it is parted, and the ranks of its parts."""
-        return {number: (self.options[number], [part.rank for part in parts]) for number, parts in self._parts.items()}
+    def snapshot(self) -> Snapshot:
+        """Return the placement, to return to."""
+        return {
+            number: (self.options[number], [shard.rank for shard in shards]) for number, shards in self._shards.items()
+        }
 
-    def return_to(self, snapshot: dict[int, tuple[ShardingOption, list[int]]]) -> None:
-        for number in list(self._parts):
+    def return_to(self, snapshot: Snapshot) -> None:
+        """Restore the placement that `snapshot` returned."""
+        for number in list(self._shards):
             self.remove(number)
-        for number, (split, ranks) in snapshot.items():
-            self.restore(number, split, ranks)
+        for number, (option, ranks) in snapshot.items():
+            self.restore(number, option, ranks)
 
-    def move(self, part: PlacedShard, rank: int) -> None:
-        self._remove_shard(part)
-        self._place_shard(part, rank)
+    def move(self, shard: PlacedShard, rank: int) -> None:
+        """Move a shard to `rank`."""
+        self._remove_shard(shard)
+        self._place_shard(shard, rank)
 
-    def swap(self, part: PlacedShard, other: PlacedShard) -> None:
-        here, there = part.rank, other.rank
-        self._remove_shard(part)
+    def swap(self, shard: PlacedShard, other: PlacedShard) -> None:
+        """Exchange the ranks of two shards."""
+        here, there = shard.rank, other.rank
+        self._remove_shard(shard)
         self._remove_shard(other)
-        self._place_shard(part, there)
+        self._place_shard(shard, there)
         self._place_shard(other, here)
 
     def holds(self, rank: int, number: int) -> bool:
-        return any(part.table == number for part in self.ranks[rank].shards)
+        """Whether `rank` holds a shard of table `number`."""
+        return any(shard.table == number for shard in self.ranks[rank].shards)
 
-    def _place_table(self, number: int, split: ShardingOption, parts: list[PlacedShard], ranks: Sequence[int]) -> None:
-        for part, rank in zip(parts, ranks, strict=True):
-            self._place_shard(part, rank)
-        self._parts[number], self.options[number] = parts, split
-        self.common_seconds += self._common(split)
-        self._add_common(number, split)
+    def _place_table(
+        self, number: int, option: ShardingOption, shards: list[PlacedShard], ranks: Sequence[int]
+    ) -> None:
+        for shard, rank in zip(shards, ranks, strict=True):
+            self._place_shard(shard, rank)
+        self._shards[number], self.options[number] = shards, option
+        self.common_seconds += self._common_seconds_of(option)
+        self._add_common_bytes(number, option)
 
-    def _free_bytes_of(self, pool: int) -> int:
-        return self._free[pool] - self._common_bytes
+    def _free_bytes_of(self, memory_domain: int) -> int:
+        return self._free[memory_domain] - self._common_bytes
 
-    def _add_common(self, number: int, split: ShardingOption) -> None:
-        if split.type == "data_parallel":
-            self._stepping[number] = self._memory.stepping(split.table) * self._topology.ranks_per_memory_domain
+    def _add_common_bytes(self, number: int, option: ShardingOption) -> None:
+        if option.is_replicated:
+            num_bytes = self._memory.copy_update_bytes(option.table) * self._topology.ranks_per_memory_domain
+            self._copy_update_bytes[number] = num_bytes
         else:
-            self._split_bytes += self._bytes_of_split(split)
-        self._common_bytes = self._split_bytes + max(self._stepping.values(), default=0)
+            self._split_bytes += self._split_table_bytes(option)
+        self._common_bytes = self._split_bytes + max(self._copy_update_bytes.values(), default=0)
 
-    def _subtract_common(self, number: int, split: ShardingOption) -> None:
-        if split.type == "data_parallel":
-            del self._stepping[number]
+    def _subtract_common_bytes(self, number: int, option: ShardingOption) -> None:
+        if option.is_replicated:
+            del self._copy_update_bytes[number]
         else:
-            self._split_bytes -= self._bytes_of_split(split)
-        self._common_bytes = self._split_bytes + max(self._stepping.values(), default=0)
+            self._split_bytes -= self._split_table_bytes(option)
+        self._common_bytes = self._split_bytes + max(self._copy_update_bytes.values(), default=0)
 
-    def _bytes_of_split(self, split: ShardingOption) -> int:
-        return self._memory.split(split.table, split.blocks) * self._topology.ranks_per_memory_domain
+    def _split_table_bytes(self, option: ShardingOption) -> int:
+        return self._memory.split_table_bytes(option.table, option.blocks) * self._topology.ranks_per_memory_domain
 
-    def _place_shard(self, part: PlacedShard, rank: int) -> None:
-        part.rank = rank
-        held = self.ranks[rank]
-        # A copy on every rank weighs on none of them more than on the others.
-        if part.seconds:
-            held.shards.append(part)
-        held.seconds += part.seconds
-        held.num_bytes += part.num_bytes
-        self._free[self._topology.memory_domain(rank)] -= part.num_bytes
+    def _place_shard(self, shard: PlacedShard, rank: int) -> None:
+        shard.rank = rank
+        load = self.ranks[rank]
+        # A copy on every rank loads all of them alike: the search has nothing to gain from looking at it.
+        if shard.seconds:
+            load.shards.append(shard)
+        load.seconds += shard.seconds
+        load.num_bytes += shard.num_bytes
+        self._free[self._topology.memory_domain(rank)] -= shard.num_bytes
 
-    def _remove_shard(self, part: PlacedShard) -> None:
-        held = self.ranks[part.rank]
-        if part.seconds:
-            held.shards.remove(part)
-        # Summed anew: what is added and taken often must leave no rounding behind.
-        held.seconds = sum(other.seconds for other in held.shards)
-        held.num_bytes -= part.num_bytes
-        self._free[self._topology.memory_domain(part.rank)] += part.num_bytes
+    def _remove_shard(self, shard: PlacedShard) -> None:
+        load = self.ranks[shard.rank]
+        if shard.seconds:
+            load.shards.remove(shard)
+        # Summed anew: after many additions and subtractions, rounding errors would decide which rank is the slowest.
+        load.seconds = sum(other.seconds for other in load.shards)
+        load.num_bytes -= shard.num_bytes
+        self._free[self._topology.memory_domain(shard.rank)] += shard.num_bytes
 
-    def _common(self, split: ShardingOption) -> float:
-        if split.type == "data_parallel":
-            return self._costs.replicated(split.table).seconds
-        return self._costs.everywhere(split.table, split.num_row_ranges).seconds
+    def _common_seconds_of(self, option: ShardingOption) -> float:
+        if option.is_replicated:
+            return self._costs.estimate_copy(option.table).seconds
+        return self._costs.estimate_split_table(option.table, option.num_row_ranges).seconds
 
-    def _new_parts(self, number: int, split: ShardingOption) -> list[PlacedShard]:
-        is_movable = not (split.is_fixed or split.is_on_one_node)
-        parts: list[PlacedShard] = []
-        for block in split.blocks:
-            seconds, num_bytes = self._shape(number, split, block)
-            parts.append(PlacedShard(number, block, seconds, num_bytes, is_movable, split))
-        return parts
+    def _make_shards(self, number: int, option: ShardingOption) -> list[PlacedShard]:
+        is_movable = not (option.has_fixed_ranks or option.is_on_one_node)
+        shards: list[PlacedShard] = []
+        for block in option.blocks:
+            seconds, num_bytes = self._shard_cost(number, option, block)
+            shards.append(PlacedShard(number, block, seconds, num_bytes, is_movable, option))
+        return shards
 
-    def _shape(self, number: int, split: ShardingOption, block: Block) -> tuple[float, int]:
-        is_copy = split.type == "data_parallel"
-        key = (number, is_copy, block.num_rows, block.num_columns)
-        if key not in self._memory_of_shape:
-            self._memory_of_shape[key] = self._shape_of_copy(split) if is_copy else self._shape_of_block(split, block)
-        return self._memory_of_shape[key]
+    def _shard_cost(self, number: int, option: ShardingOption, block: Block) -> tuple[float, int]:
+        """Return the seconds and bytes of a shard on its rank.
 
-    def _shape_of_copy(self, split: ShardingOption) -> tuple[float, int]:
-        return 0.0, self._memory.copy(split.table)
+        Kept by table and shape: the search tries the same few shapes thousands of times.
+        """
+        key = (number, option.is_replicated, block.num_rows, block.num_columns)
+        if key not in self._cost_of_shape:
+            shape = option.table, block.num_rows, block.num_columns
+            self._cost_of_shape[key] = (
+                # The time of a copy is in `common_seconds`.
+                (0.0, self._memory.copy_bytes(option.table))
+                if option.is_replicated
+                else (self._costs.estimate_shard(*shape).seconds, self._memory.shard_bytes(*shape))
+            )
+        return self._cost_of_shape[key]
 
-    def _shape_of_block(self, split: ShardingOption, block: Block) -> tuple[float, int]:
-        shape = split.table, block.num_rows, block.num_columns
-        return self._costs.block(*shape).seconds, self._memory.block(*shape)
-
-    def _choose_ranks(self, split: ShardingOption, parts: list[PlacedShard]) -> list[int] | None:
-        """A rank for each part; None where there is no room."""
-        if split.is_fixed:
-            ranks = [part.block.rank for part in parts]
-            needed: dict[int, int] = {}
-            for part, rank in zip(parts, ranks, strict=True):
-                pool = self._topology.memory_domain(rank)
-                needed[pool] = needed.get(pool, 0) + part.num_bytes
-            return ranks if all(self._free_bytes_of(pool) >= num_bytes for pool, num_bytes in needed.items()) else None
-        if not split.is_on_one_node:
-            return self._least_loaded(parts, split.ranks)
+    def _choose_ranks(self, option: ShardingOption, shards: list[PlacedShard]) -> list[int] | None:
+        """Return a rank for each shard; None where there is no room."""
+        if option.has_fixed_ranks:
+            ranks = [shard.block.rank for shard in shards]
+            return ranks if self._have_room(shards, ranks) else None
+        if not option.is_on_one_node:
+            return self._choose_least_loaded(shards, option.ranks)
         found = [
             ranks
-            for _, of_node in groupby(split.ranks, self._topology.node)
-            if (ranks := self._least_loaded(parts, list(of_node)))
+            for _, of_node in groupby(option.ranks, self._topology.node)
+            if (ranks := self._choose_least_loaded(shards, list(of_node)))
         ]
-        return min(found, key=lambda ranks: self._height(parts, ranks), default=None)
+        return min(found, key=lambda ranks: self._height(shards, ranks), default=None)
 
-    def _height(self, parts: list[PlacedShard], ranks: list[int]) -> tuple[float, int]:
-        after = [self.ranks[rank].seconds + part.seconds for part, rank in zip(parts, ranks, strict=True)]
+    def _have_room(self, shards: list[PlacedShard], ranks: list[int]) -> bool:
+        """Whether every shard has room on its rank, when ranks of one memory domain get several."""
+        needed: dict[int, int] = {}
+        for shard, rank in zip(shards, ranks, strict=True):
+            memory_domain = self._topology.memory_domain(rank)
+            needed[memory_domain] = needed.get(memory_domain, 0) + shard.num_bytes
+        return all(self._free_bytes_of(domain) >= num_bytes for domain, num_bytes in needed.items())
+
+    def _height(self, shards: list[PlacedShard], ranks: list[int]) -> tuple[float, int]:
+        """Return the largest load among `ranks` once they have the shards, and for equal loads the most bytes now."""
+        after = [self.ranks[rank].seconds + shard.seconds for shard, rank in zip(shards, ranks, strict=True)]
         return max(after), max(self.ranks[rank].num_bytes for rank in ranks)
 
-    def _least_loaded(self, parts: list[PlacedShard], allowed: Sequence[int]) -> list[int] | None:
-        """Distinct ranks, the largest part first; of equally loaded ones the one with the fewest bytes."""
-        if len(parts) > len(allowed):
+    def _choose_least_loaded(self, shards: list[PlacedShard], allowed: Sequence[int]) -> list[int] | None:
+        """Return distinct ranks with room, the least loaded for the largest shard; None where there are too few.
+
+        Among equally loaded ranks the one with the fewest bytes goes first.
+        """
+        if len(shards) > len(allowed):
             return None
         left = sorted(allowed, key=lambda rank: (self.ranks[rank].seconds, self.ranks[rank].num_bytes, rank))
         taken: dict[int, int] = {}
         chosen: dict[int, int] = {}
-        for number in sorted(range(len(parts)), key=lambda number: -parts[number].num_bytes):
-            part = parts[number]
+        for number in sorted(range(len(shards)), key=lambda number: -shards[number].num_bytes):
+            shard = shards[number]
             for rank in left:
-                pool = self._topology.memory_domain(rank)
-                if taken.get(pool, 0) + part.num_bytes <= self._free_bytes_of(pool):
+                memory_domain = self._topology.memory_domain(rank)
+                if taken.get(memory_domain, 0) + shard.num_bytes <= self._free_bytes_of(memory_domain):
                     break
             else:
                 return None
             left.remove(rank)
-            taken[pool] = taken.get(pool, 0) + part.num_bytes
+            taken[memory_domain] = taken.get(memory_domain, 0) + shard.num_bytes
             chosen[number] = rank
-        return [chosen[number] for number in range(len(parts))]
+        return [chosen[number] for number in range(len(shards))]

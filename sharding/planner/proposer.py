@@ -1,7 +1,7 @@
-"""Finds a plan: the dearest tables first onto the least loaded ranks, then better step by step.
+"""Proposes a placement of all tables: the most expensive tables first onto the least loaded ranks, then local search.
 
-What is made small is the step of the slowest rank; no rank ever gets more than its memory holds. The result depends on
-the request alone: nothing in here looks at a clock or draws a number.
+The search shortens the step of the slowest rank; no rank ever gets more than its memory holds. The result depends on
+the request alone: nothing here reads a clock or draws a random number.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,279 +12,320 @@ from itertools import chain
 from sharding.planner.cost_estimator import CostEstimator
 from sharding.planner.enumerator import Enumerator
 from sharding.planner.memory_estimator import MemoryEstimator
-from sharding.planner.partitioner import NoRoomError, PlacedShard, PlacementState, ShardingOption
-from sharding.planner.request import PlanRequest
+from sharding.planner.partitioner import NoRoomError, PlacedShard, PlacementState
+from sharding.planner.types import PlanRequest, ShardingOption
 
 MAX_ROUNDS = 5_000
+"""Rounds of the local search; each changes one shard or table."""
 MAX_TRIES = 24
-"""To find room for all tables, each with smaller parts than the one before."""
+"""Attempts to find room for all tables, each with smaller shards than the one before."""
 MIN_GAIN = 0.08
-"""Of the tables' share of a step, for which a table is parted otherwise than in the plainest way."""
+"""Share of the tables' time in a step that another option of a table has to save: more shards mean more overhead in a
+run than the estimate knows."""
 SLACK = 0.005
-"""What the whole step may lose when one of several equally slow ranks gains; the best plan of all is kept."""
+"""Share of a step that the whole step may lose when one of several equally slow ranks gains. The best placement of all
+rounds is kept."""
 ROUNDING = 1e-9
+"""Relative difference of seconds that counts as none: sums in another order differ by less."""
 
 
 def find_placement(
-    request: PlanRequest,
-    costs: CostEstimator,
-    splits: Sequence[ShardingOption],
-    is_automatic: Sequence[bool],
-    *,
-    is_improved: bool,
+    request: PlanRequest, costs: CostEstimator, options: Sequence[ShardingOption], *, is_improved: bool
 ) -> PlacementState:
-    """splits: of every table, to begin with; those that are automatic may be parted otherwise.
+    """Find a placement of all tables. Raises NoRoomError where there is none.
 
-    is_improved: whether the plan is to be good, and not only one that fits. Raises NoRoomError.
+    options: the option of every table to begin with; automatic ones may be replaced. is_improved: whether to search for
+    a fast placement, and not only for one that fits.
     """
-    choices = Enumerator(request, costs)
-    memory = _memory(request, choices, splits, is_automatic)
-    orders = (partial(_by_seconds, costs, memory), partial(_by_memory, memory))
-    placement = _partition(lambda: PlacementState(request, costs, memory), orders, choices, list(splits), is_automatic)
+    enumerator = Enumerator(request, costs)
+    memory = _make_memory_estimator(request, enumerator, options)
+    orders = (partial(_order_by_seconds, costs, memory), partial(_order_by_bytes, memory))
+    placement = _partition(lambda: PlacementState(request, costs, memory), orders, enumerator, list(options))
     if is_improved:
         _level_memory(placement)
-        _improve(placement, choices, is_automatic)
+        _improve(placement, enumerator)
     return placement
 
 
-def _memory(
-    request: PlanRequest, choices: Enumerator, splits: Sequence[ShardingOption], is_automatic: Sequence[bool]
+def _make_memory_estimator(
+    request: PlanRequest, enumerator: Enumerator, options: Sequence[ShardingOption]
 ) -> MemoryEstimator:
-    """Never less than what the plan will take: as if every table had a copy everywhere that may have one."""
+    """Make an estimator that never counts less than the final plan takes.
+
+    Slices are larger the fewer columns are split. The search may yet replicate any table that may be: none of these
+    counts as split.
+    """
     split_columns = 0
-    for split, is_chosen in zip(splits, is_automatic, strict=True):
-        if is_chosen and not choices.may_replicate(split.table, split.ranks):
-            split_columns += split.table.embedding_dim
-        elif not is_chosen and split.type != "data_parallel":
-            split_columns += sum(part.num_columns for part in split.blocks)
+    for option in options:
+        if option.is_automatic and not enumerator.may_replicate(option.table, option.ranks):
+            # However it is split, it has its columns at least once.
+            split_columns += option.table.embedding_dim
+        elif not option.is_automatic and not option.is_replicated:
+            split_columns += sum(block.num_columns for block in option.blocks)
     return MemoryEstimator(request, split_columns)
 
 
 def _partition(
-    blank: Callable[[], PlacementState],
+    make_empty: Callable[[], PlacementState],
     orders: Sequence[Callable[[Sequence[ShardingOption]], list[int]]],
-    choices: Enumerator,
-    splits: list[ShardingOption],
-    is_automatic: Sequence[bool],
+    enumerator: Enumerator,
+    options: list[ShardingOption],
 ) -> PlacementState:
-    """By load, or where that leaves no room, by memory; what finds none then goes in smaller parts."""
-    if hopeless := _find_hopeless(blank(), splits, is_automatic):
+    """Place all tables in the first of `orders` that leaves room for all. Raises NoRoomError.
+
+    Where none does, tables are split further, and all orders are tried again. Changes `options`.
+    """
+    if hopeless := _find_hopeless(make_empty(), options):
         raise NoRoomError(hopeless)
-    failed = NoRoomError(max(splits, key=_shard_weight_bytes))
+    failed = NoRoomError(max(options, key=_shard_weight_bytes))
     for _ in range(MAX_TRIES):
-        if not blank().has_room_for(splits) and not _unreplicate_all(choices, splits, is_automatic):
+        # Smaller shards do not take less in total; only tables that are no longer replicated do.
+        if not make_empty().has_room_for(options) and not _unreplicate_all(enumerator, options):
             break
         for order in orders:
             try:
-                return _place_all(blank(), splits, order(splits))
+                return _place_all(make_empty(), options, order(options))
             except NoRoomError as error:
                 failed = error
-        if not _make_room(choices, splits, is_automatic, failed.split):
+        if not _make_room(enumerator, options, failed.option):
             break
     raise failed
 
 
-def _find_hopeless(
-    empty: PlacementState, splits: Sequence[ShardingOption], is_automatic: Sequence[bool]
-) -> ShardingOption | None:
-    """One that stays as it is and finds no room, however the others are parted: in more parts they take no less."""
-    common_bytes = empty.common_bytes(splits)
-    fixed = ((number, split) for number, split in enumerate(splits) if not is_automatic[number])
-    return next((split for number, split in fixed if not empty.could_hold(number, split, common_bytes)), None)
+def _find_hopeless(empty: PlacementState, options: Sequence[ShardingOption]) -> ShardingOption | None:
+    """Return a fixed option that finds no room even in an empty memory; None where there is none.
+
+    How the automatic tables are split makes no difference: with more shards they take no less of every memory.
+    """
+    common_bytes = empty.split_tables_bytes(options)
+    fixed = ((number, option) for number, option in enumerate(options) if not option.is_automatic)
+    return next((option for number, option in fixed if not empty.could_hold(number, option, common_bytes)), None)
 
 
-def _unreplicate_all(choices: Enumerator, splits: list[ShardingOption], is_automatic: Sequence[bool]) -> bool:
-    """Have tables once that would be on every rank; whether there are any."""
-    copied = [n for n, split in enumerate(splits) if is_automatic[n] and split.type == "data_parallel"]
-    for number in copied:
-        splits[number] = choices.table_wise(splits[number].table, splits[number].ranks)
-    return bool(copied)
+def _unreplicate_all(enumerator: Enumerator, options: list[ShardingOption]) -> bool:
+    """Make every automatic copy a whole table on one rank. Return whether there were any."""
+    replicated = [number for number, option in enumerate(options) if option.is_automatic and option.is_replicated]
+    for number in replicated:
+        options[number] = enumerator.table_wise(options[number].table, options[number].ranks)
+    return bool(replicated)
 
 
-def _make_room(
-    choices: Enumerator, splits: list[ShardingOption], is_automatic: Sequence[bool], failed: ShardingOption
-) -> bool:
-    """For a split that found none when the largest went first: part what has a part as large; whether there is any."""
-    is_free = any(is_chosen and split is failed for split, is_chosen in zip(splits, is_automatic, strict=True))
-    # What stays as it is was there before all that is smaller, but for copies.
-    if not is_free and _unreplicate_all(choices, splits, is_automatic):
+def _make_room(enumerator: Enumerator, options: list[ShardingOption], failed: ShardingOption) -> bool:
+    """Split automatic tables with shards as large as those of `failed` further, which found no room.
+
+    Return whether there were any.
+    """
+    is_free = any(option.is_automatic and option is failed for option in options)
+    # A fixed table was placed before everything smaller: only copies, which are on every rank, can make room for it.
+    if not is_free and _unreplicate_all(enumerator, options):
         return True
     finer = {
-        number: split
-        for number, of_table in enumerate(splits)
-        if is_automatic[number] and (split := choices.finer_option(of_table))
+        number: finer_option
+        for number, option in enumerate(options)
+        if option.is_automatic and (finer_option := enumerator.finer_option(option))
     }
-    sizes = {number: _shard_weight_bytes(splits[number]) for number in finer}
-    bar = _shard_weight_bytes(failed)
+    sizes = {number: _shard_weight_bytes(options[number]) for number in finer}
+    min_bytes = _shard_weight_bytes(failed)
     if is_free:
-        # It may be too small to be parted itself.
-        bar = min(bar, max(sizes.values(), default=0))
-    parted = [number for number in finer if sizes[number] >= bar]
-    for number in parted:
-        splits[number] = finer[number]
-    return bool(parted)
+        # The table itself may be too small to split: then the largest of those that can be split are.
+        min_bytes = min(min_bytes, max(sizes.values(), default=0))
+    to_split = [number for number in finer if sizes[number] >= min_bytes]
+    for number in to_split:
+        options[number] = finer[number]
+    return bool(to_split)
 
 
-def _place_all(placement: PlacementState, splits: Sequence[ShardingOption], order: Sequence[int]) -> PlacementState:
+def _place_all(placement: PlacementState, options: Sequence[ShardingOption], order: Sequence[int]) -> PlacementState:
     for number in order:
-        placement.add(number, splits[number])
+        placement.add(number, options[number])
     return placement
 
 
-def _by_seconds(costs: CostEstimator, memory: MemoryEstimator, splits: Sequence[ShardingOption]) -> list[int]:
-    def load(split: ShardingOption) -> float:
-        return max(costs.block(split.table, part.num_rows, part.num_columns).seconds for part in split.blocks[:1])
+def _order_by_seconds(costs: CostEstimator, memory: MemoryEstimator, options: Sequence[ShardingOption]) -> list[int]:
+    """Return the numbers of the tables: fixed ranks first, then by seconds of a shard, then by its bytes, descending.
 
-    keys = [(not split.is_fixed, -round(load(split), 12), -_largest_shard_bytes(memory, split)) for split in splits]
-    return sorted(range(len(splits)), key=keys.__getitem__)
+    Placing the longest first onto the least loaded is the LPT rule of scheduling. Tables with fixed ranks go first,
+    since the others can avoid ranks that these have loaded.
+    """
+
+    def load(option: ShardingOption) -> float:
+        block = option.blocks[0]
+        return costs.estimate_shard(option.table, block.num_rows, block.num_columns).seconds
+
+    # Rounded, so that tables of equal cost are ordered by bytes and not by rounding errors.
+    keys = [
+        (not option.has_fixed_ranks, -round(load(option), 12), -_first_shard_bytes(memory, option))
+        for option in options
+    ]
+    return sorted(range(len(options)), key=keys.__getitem__)
 
 
-def _by_memory(memory: MemoryEstimator, splits: Sequence[ShardingOption]) -> list[int]:
-    keys = [(not split.is_fixed, -_largest_shard_bytes(memory, split)) for split in splits]
-    return sorted(range(len(splits)), key=keys.__getitem__)
+def _order_by_bytes(memory: MemoryEstimator, options: Sequence[ShardingOption]) -> list[int]:
+    """Return the numbers of the tables: fixed ranks first, then by bytes of a shard, descending."""
+    keys = [(not option.has_fixed_ranks, -_first_shard_bytes(memory, option)) for option in options]
+    return sorted(range(len(options)), key=keys.__getitem__)
 
 
-def _largest_shard_bytes(memory: MemoryEstimator, split: ShardingOption) -> int:
-    return memory.block(split.table, split.blocks[0].num_rows, split.blocks[0].num_columns)
+def _first_shard_bytes(memory: MemoryEstimator, option: ShardingOption) -> int:
+    return memory.shard_bytes(option.table, option.blocks[0].num_rows, option.blocks[0].num_columns)
 
 
-def _shard_weight_bytes(split: ShardingOption) -> int:
-    """Of the weights of its largest part."""
-    return split.blocks[0].weight_bytes
+def _shard_weight_bytes(option: ShardingOption) -> int:
+    """Return the weight bytes of the first shard: none is much larger."""
+    return option.blocks[0].weight_bytes
 
 
 def _level_memory(placement: PlacementState) -> None:
-    """Swap parts of the fullest rank for smaller ones that take as long elsewhere: full ranks stand in the way of what
-    makes a step shorter, as copies on every rank do."""
-    much = SLACK * max(held.seconds for held in placement.ranks)
+    """Swap shards of the fullest rank for smaller ones that take as long elsewhere.
+
+    A full rank stands in the way of changes that shorten a step: no shard can move to it, and no table can be
+    replicated, which needs room on every rank.
+    """
+    max_difference = SLACK * max(load.seconds for load in placement.ranks)
     for _ in range(2 * len(placement.ranks)):
         full = max(range(len(placement.ranks)), key=lambda rank: placement.ranks[rank].num_bytes)
         most = placement.ranks[full].num_bytes
         best: tuple[int, PlacedShard, PlacedShard] | None = None
-        for part, other in _swaps(placement, full):
-            less = part.num_bytes - other.num_bytes
+        for shard, other in _swap_candidates(placement, full):
+            less = shard.num_bytes - other.num_bytes
             height = max(most - less, placement.ranks[other.rank].num_bytes + less)
-            if height >= most or (best and height >= best[0]) or abs(part.seconds - other.seconds) > much:
+            if height >= most or (best and height >= best[0]) or abs(shard.seconds - other.seconds) > max_difference:
                 continue
-            if not placement.holds(full, other.table) and placement.fits_instead(part, other):
-                best = (height, part, other)
+            if not placement.holds(full, other.table) and placement.fits_instead(shard, other):
+                best = (height, shard, other)
         if best is None:
             break
         placement.swap(best[1], best[2])
 
 
-def _swaps(placement: PlacementState, rank: int) -> Iterator[tuple[PlacedShard, PlacedShard]]:
-    """A part of `rank` and one of another; the first may be in the other's place."""
-    for part in _movable_shards(placement, rank):
-        for elsewhere, held in enumerate(placement.ranks):
-            if elsewhere == rank or not part.may_be_on(elsewhere) or placement.holds(elsewhere, part.table):
+def _swap_candidates(placement: PlacementState, rank: int) -> Iterator[tuple[PlacedShard, PlacedShard]]:
+    """Yield pairs of a shard of `rank` and one of another rank, each of which may be on the other's rank.
+
+    A rank holds one shard of a table at most: pairs that would give the other rank two are left out. Whether `rank`
+    would hold two, and whether both fit, is for the caller to check, after its cheaper conditions.
+    """
+    for shard in _movable_shards(placement, rank):
+        for elsewhere, load in enumerate(placement.ranks):
+            if elsewhere == rank or not shard.may_be_on(elsewhere) or placement.holds(elsewhere, shard.table):
                 continue
-            for other in held.shards:
+            for other in load.shards:
                 if other.is_movable and other.may_be_on(rank):
-                    yield part, other
+                    yield shard, other
 
 
-def _improve(placement: PlacementState, choices: Enumerator, is_automatic: Sequence[bool]) -> None:
+def _movable_shards(placement: PlacementState, rank: int) -> Iterator[PlacedShard]:
+    return (shard for shard in placement.ranks[rank].shards if shard.is_movable)
+
+
+def _improve(placement: PlacementState, enumerator: Enumerator) -> None:
+    """Change the slowest rank round by round, until nothing helps, and keep the best placement of all rounds."""
     best, seconds = placement.snapshot(), placement.seconds
-    # Each of equally slow ranks takes a round before the step gets any shorter.
-    most_vain, num_vain = 2 * len(placement.ranks), 0
+    # Each of several equally slow ranks needs a round before the step gets any shorter.
+    max_vain, num_vain = 2 * len(placement.ranks), 0
     for _ in range(MAX_ROUNDS):
-        worst = max(range(len(placement.ranks)), key=lambda rank: placement.ranks[rank].seconds)
+        slowest = max(range(len(placement.ranks)), key=lambda rank: placement.ranks[rank].seconds)
+        # From the cheapest change to the dearest: a move keeps all options, a new option adds overhead.
         if not (
-            try_move(placement, worst)
-            or try_swap(placement, worst)
-            or try_resplit(placement, choices, is_automatic, worst)
-            or try_unreplicate(placement, choices, is_automatic)
+            _try_move(placement, slowest)
+            or _try_swap(placement, slowest)
+            or _try_resplit(placement, enumerator, slowest)
+            or _try_unreplicate(placement, enumerator)
         ):
             break
         num_vain += 1
         if placement.seconds < seconds * (1 - ROUNDING):
             best, seconds, num_vain = placement.snapshot(), placement.seconds, 0
-        elif num_vain > most_vain:
+        elif num_vain > max_vain:
             break
     placement.return_to(best)
 
 
-def try_move(placement: PlacementState, worst: int) -> bool:
-    """Move one part of the slowest rank to where it makes the slower of both fastest."""
-    bar = placement.ranks[worst].seconds * (1 - ROUNDING)
+def _try_move(placement: PlacementState, slowest: int) -> bool:
+    """Move the shard of the slowest rank, to the rank, that make the slower of both ranks fastest.
+
+    Return whether any move makes it faster than the slowest rank was.
+    """
+    max_height = placement.ranks[slowest].seconds * (1 - ROUNDING)
     best: tuple[float, PlacedShard, int] | None = None
-    for part in _movable_shards(placement, worst):
-        for rank in part.option.ranks:
-            held = placement.ranks[rank]
-            height = max(held.seconds + part.seconds, placement.ranks[worst].seconds - part.seconds)
-            if height >= bar or (best and height >= best[0]) or placement.holds(rank, part.table):
+    for shard in _movable_shards(placement, slowest):
+        for rank in shard.option.ranks:
+            load = placement.ranks[rank]
+            height = max(load.seconds + shard.seconds, placement.ranks[slowest].seconds - shard.seconds)
+            if height >= max_height or (best and height >= best[0]) or placement.holds(rank, shard.table):
                 continue
-            if placement.fits(part, rank):
-                best = (height, part, rank)
+            if placement.fits(shard, rank):
+                best = (height, shard, rank)
     if best:
         placement.move(best[1], best[2])
     return best is not None
 
 
-def try_swap(placement: PlacementState, worst: int) -> bool:
-    """Swap one part of the slowest rank for a cheaper one of another."""
-    high = placement.ranks[worst].seconds
+def _try_swap(placement: PlacementState, slowest: int) -> bool:
+    """Swap a shard of the slowest rank for a cheaper one of another rank. Return whether any swap helps."""
+    seconds = placement.ranks[slowest].seconds
     best: tuple[float, PlacedShard, PlacedShard] | None = None
-    for part, other in _swaps(placement, worst):
-        less = part.seconds - other.seconds
-        height = max(high - less, placement.ranks[other.rank].seconds + less)
-        if height >= high * (1 - ROUNDING) or (best and height >= best[0]):
+    for shard, other in _swap_candidates(placement, slowest):
+        less = shard.seconds - other.seconds
+        height = max(seconds - less, placement.ranks[other.rank].seconds + less)
+        if height >= seconds * (1 - ROUNDING) or (best and height >= best[0]):
             continue
-        if not placement.holds(worst, other.table) and placement.fits_instead(part, other):
-            best = (height, part, other)
+        if not placement.holds(slowest, other.table) and placement.fits_instead(shard, other):
+            best = (height, shard, other)
     if best:
         placement.swap(best[1], best[2])
     return best is not None
 
 
-def _movable_shards(placement: PlacementState, rank: int) -> Iterator[PlacedShard]:
-    return (part for part in placement.ranks[rank].shards if part.is_movable)
-
-
-def try_resplit(placement: PlacementState, choices: Enumerator, is_automatic: Sequence[bool], worst: int) -> bool:
-    """Part one table of the slowest rank otherwise, where that is worth it."""
+def _try_resplit(placement: PlacementState, enumerator: Enumerator, slowest: int) -> bool:
+    """Give one table of the slowest rank another option. Return whether any saves MIN_GAIN of the step."""
     before = placement.seconds
-    needed = before - MIN_GAIN * before
-    best: tuple[float, int, ShardingOption, ShardingOption] | None = None
-    for number in sorted({part.table for part in placement.ranks[worst].shards}):
-        if not is_automatic[number]:
+    max_height = before - MIN_GAIN * before
+    best: tuple[float, int, ShardingOption] | None = None
+    for number in sorted({shard.table for shard in placement.ranks[slowest].shards}):
+        old, ranks = placement.options[number], [shard.rank for shard in placement.shards_of(number)]
+        if not old.is_automatic:
             continue
-        old, ranks = placement.options[number], [part.rank for part in placement.shards_of(number)]
         placement.remove(number)
-        for split in _others(choices, old):
+        for option in _enumerate_others(enumerator, old):
             try:
-                placement.add(number, split)
+                placement.add(number, option)
             except NoRoomError:
                 continue
-            touched = chain([worst], (part.rank for part in placement.shards_of(number) if part.seconds))
+            # Other ranks may be as slow as this one was: a gain shows on the ranks that the table leaves or joins,
+            # while the step as a whole must only not get longer.
+            touched = chain([slowest], (shard.rank for shard in placement.shards_of(number) if shard.seconds))
             height = max(placement.ranks[rank].seconds for rank in touched) + placement.common_seconds
-            if height <= needed and placement.seconds <= before * (1 + SLACK) and (not best or height < best[0]):
-                best = (height, number, old, split)
+            if height <= max_height and placement.seconds <= before * (1 + SLACK) and (not best or height < best[0]):
+                best = (height, number, option)
             placement.remove(number)
         placement.restore(number, old, ranks)
     if best:
         placement.remove(best[1])
-        placement.add(best[1], best[3])
+        placement.add(best[1], best[2])
     return best is not None
 
 
-def _others(choices: Enumerator, old: ShardingOption) -> Iterator[ShardingOption]:
-    """Every way to part a table. One that was parted to find room still is in parts for that reason."""
-    for split in choices.all_options(old.table, old.ranks):
-        is_in_parts = split.type not in ("table_wise", "data_parallel")
-        yield replace(split, reason=old.reason) if is_in_parts else split
+def _enumerate_others(enumerator: Enumerator, old: ShardingOption) -> Iterator[ShardingOption]:
+    """Yield every option of the table of `old`; one with several shards keeps the reason why the table was split."""
+    for option in enumerator.all_options(old.table, old.ranks):
+        is_split = option.sharding_type not in ("table_wise", "data_parallel")
+        yield replace(option, reason=old.reason) if is_split else option
 
 
-def try_unreplicate(placement: PlacementState, choices: Enumerator, is_automatic: Sequence[bool]) -> bool:
-    """Have one table on a single rank that every rank has a copy of, where a rank with little to do can take it."""
-    copied = (n for n, split in sorted(placement.options.items()) if is_automatic[n] and split.type == "data_parallel")
-    for number in copied:
+def _try_unreplicate(placement: PlacementState, enumerator: Enumerator) -> bool:
+    """Place one replicated table on a single rank with little to do. Return whether that shortens the step.
+
+    This shortens the time that all ranks have in common; the slowest rank does not get the table.
+    """
+    replicated = (
+        number for number, option in sorted(placement.options.items()) if option.is_automatic and option.is_replicated
+    )
+    for number in replicated:
         before, old = placement.seconds, placement.options[number]
-        ranks = [part.rank for part in placement.shards_of(number)]
+        ranks = [shard.rank for shard in placement.shards_of(number)]
         placement.remove(number)
         try:
-            placement.add(number, choices.table_wise(old.table, old.ranks))
+            placement.add(number, enumerator.table_wise(old.table, old.ranks))
         except NoRoomError:
             placement.restore(number, old, ranks)
             continue

@@ -1,4 +1,4 @@
-"""What is told of a plan: types, ranks, bytes, traffic, and an estimate of the step with its terms."""
+"""Reports a plan: types, ranks, bytes, traffic, and an estimate of the step with its terms."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -6,9 +6,7 @@ from typing import Any
 
 from sharding.planner.cost_estimator import NO_TIME, CostEstimator, StepTime, Traffic
 from sharding.planner.memory_estimator import MemoryEstimator
-from sharding.planner.request import PlanRequest
-from sharding.planner.topology import Topology
-from sharding.planner.types import Plan, TablePlan, state_bytes
+from sharding.planner.types import Plan, PlanRequest, TablePlan, Topology, state_bytes
 
 PART_OF_TERM = {
     "ids": "lookup",
@@ -20,12 +18,12 @@ PART_OF_TERM = {
     "copies_sum": "table_update",
     "all_reduce": "wait_for_sum",
 }
-"""The part of a run's clock that each term of the estimate counts to."""
+"""Part of a run's clock that each term of the estimate counts to."""
 
 
 @dataclass(frozen=True)
 class TableReport:
-    """One table. Lists go with `ranks`."""
+    """The report of one table. Lists of bytes have an entry for each of `ranks`."""
 
     name: str
     num_rows: int
@@ -38,43 +36,43 @@ class TableReport:
     optimizer_bytes: list[int]
     buffer_bytes: list[int]
     blocks: list[tuple[int, int, int, int, int]]
-    """Rank, first row, rows, first column, columns; empty where every rank has a copy."""
+    """Shards as (rank, first row, rows, first column, columns); empty where every rank has a copy."""
     exchange_bytes: Traffic
-    """Of a step, all ranks together."""
+    """Bytes that the table sends in a step, all ranks together."""
 
 
 @dataclass(frozen=True)
 class RankReport:
-    """One rank."""
+    """The report of one rank."""
 
     weight_bytes: int
     optimizer_bytes: int
     buffer_bytes: dict[str, int]
-    """By what they are for."""
+    """Bytes by use, such as `activations`."""
     total_bytes: int
     terms: dict[str, float]
-    """Seconds of a step."""
+    """Seconds of a step, by term."""
     seconds: float
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """The estimated step: that of the slowest rank."""
+    """The estimated step, which is that of the slowest rank."""
 
     rank: int
     terms: dict[str, float]
-    """Seconds."""
+    """Seconds by term of the estimate."""
     parts: dict[str, float]
-    """Seconds, as a run's clock counts them."""
+    """Seconds by part of a step, as a run's clock counts them."""
     seconds: float
     samples_per_second: float
     is_dense_known: bool
-    """Whether the time of the dense part is in it."""
+    """Whether `seconds` include the dense part."""
 
 
 @dataclass(frozen=True)
 class PlanReport:
-    """A plan and what it comes to."""
+    """The report of a plan."""
 
     world_size: int
     transport: str
@@ -85,33 +83,34 @@ class PlanReport:
     tables: list[TableReport]
     ranks: list[RankReport]
     memory_bytes: int
-    """What a rank may use on GPUs; on CPUs the ranks of a node together."""
+    """Bytes of memory of a rank on GPUs; on CPUs of the ranks of a node together."""
     largest_bytes: int
-    """The most that is used of that on any."""
+    """Bytes that the fullest memory uses."""
     exchange_bytes: Traffic
-    """Of a step, all ranks together; dense gradients too."""
+    """Bytes that travel in a step, all ranks together, dense gradients included."""
     imbalance: float
-    """Of the seconds that tables take: the slowest rank over the mean."""
+    """Seconds that tables take the slowest rank, over the mean of all ranks."""
     imbalance_of_bytes: float
-    """Of weights: the largest rank over the mean."""
+    """Weight bytes of the fullest rank, over the mean of all ranks."""
     step: StepReport
 
     def as_json(self) -> dict[str, Any]:
+        """Return the report for JSON."""
         found = asdict(self)
         found["topology"]["sources"] = dict(self.topology.sources)
         return found
 
 
 def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
-    """Counted from the blocks of `plan` alone."""
+    """Make the report of a plan, counted from its blocks alone."""
     costs, memory = CostEstimator(request), MemoryEstimator.of_plan(request, plan.tables)
-    tables = [_table(request, costs, memory, table) for table in plan.tables]
-    ranks = _ranks(request, costs, memory, plan, tables)
+    tables = [_report_table(request, costs, memory, table) for table in plan.tables]
+    ranks = _report_ranks(request, costs, memory, plan, tables)
     topology = request.topology
-    pools = [0] * topology.num_memory_domains
+    by_domain = [0] * topology.num_memory_domains
     for number, rank in enumerate(ranks):
-        pools[topology.memory_domain(number)] += rank.total_bytes
-    dense = Traffic(all_reduce=_sum_traffic(request))
+        by_domain[topology.memory_domain(number)] += rank.total_bytes
+    dense = Traffic(all_reduce=_dense_traffic(request))
     return PlanReport(
         world_size=topology.world_size,
         transport=request.transport,
@@ -122,44 +121,42 @@ def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
         tables=tables,
         ranks=ranks,
         memory_bytes=topology.memory_bytes,
-        largest_bytes=max(pools),
+        largest_bytes=max(by_domain),
         exchange_bytes=Traffic.total([dense, *(table.exchange_bytes for table in tables)]),
-        imbalance=_imbalance([seconds_of_tables(rank.terms, costs) for rank in ranks]),
+        # The dense part takes every rank as long; it would hide how uneven the tables are.
+        imbalance=_imbalance([sum(rank.terms.values()) - costs.dense.seconds for rank in ranks]),
         imbalance_of_bytes=plan.imbalance,
-        step=_step(request, ranks),
+        step=_report_step(request, ranks),
     )
 
 
-def seconds_of_tables(terms: dict[str, float], costs: CostEstimator) -> float:
-    """Of a rank's terms, without what is not a table."""
-    return sum(terms.values()) - costs.dense.seconds
-
-
-def rank_loads(request: PlanRequest, costs: CostEstimator, tables: Sequence[TablePlan]) -> list[StepTime]:
-    """Of each rank, what is not a table included."""
+def _step_times(request: PlanRequest, costs: CostEstimator, tables: Sequence[TablePlan]) -> list[StepTime]:
+    """Return the time of a step on each rank, the dense part included."""
     common, own = costs.dense, [NO_TIME] * request.topology.world_size
-    for table in tables:
-        if table.is_replicated:
-            common = common.plus(costs.replicated(table.table))
+    for plan in tables:
+        if plan.is_replicated:
+            common = common.plus(costs.estimate_copy(plan.table))
             continue
-        common = common.plus(costs.everywhere(table.table, len({block.first_row for block in table.blocks})))
-        for block in table.blocks:
-            own[block.rank] = own[block.rank].plus(costs.block(table.table, block.num_rows, block.num_columns))
-    return [common.plus(load) for load in own]
+        num_row_ranges = len({block.first_row for block in plan.blocks})
+        common = common.plus(costs.estimate_split_table(plan.table, num_row_ranges))
+        for block in plan.blocks:
+            shard = costs.estimate_shard(plan.table, block.num_rows, block.num_columns)
+            own[block.rank] = own[block.rank].plus(shard)
+    return [common.plus(time) for time in own]
 
 
-def _table(request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, plan: TablePlan) -> TableReport:
+def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, plan: TablePlan) -> TableReport:
     table, ranks = plan.table, list(plan.ranks)
-    place = {rank: number for number, rank in enumerate(ranks)}
+    index_of_rank = {rank: index for index, rank in enumerate(ranks)}
     weights, states, buffers = ([0] * len(ranks) for _ in range(3))
     for block in plan.blocks:
-        at = place[block.rank]
-        weights[at] += block.weight_bytes
-        states[at] += state_bytes(request.optimizer, block.num_rows, block.num_columns)
+        index = index_of_rank[block.rank]
+        weights[index] += block.weight_bytes
+        states[index] += state_bytes(request.optimizer, block.num_rows, block.num_columns)
         if plan.is_replicated:
-            buffers[at] += memory.copy_buffers(table)
+            buffers[index] += memory.copy_buffer_bytes(table)
         else:
-            buffers[at] += memory.block_buffers(table, block.num_rows, block.num_columns)
+            buffers[index] += memory.shard_buffer_bytes(table, block.num_rows, block.num_columns)
     blocks = [(b.rank, b.first_row, b.num_rows, b.first_column, b.num_columns) for b in plan.blocks]
     return TableReport(
         name=table.name,
@@ -173,33 +170,35 @@ def _table(request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, 
         optimizer_bytes=states,
         buffer_bytes=buffers,
         blocks=[] if plan.is_replicated else blocks,
-        exchange_bytes=costs.traffic(plan),
+        exchange_bytes=costs.estimate_traffic(plan),
     )
 
 
-def _ranks(
+def _report_ranks(
     request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, plan: Plan, tables: Sequence[TableReport]
 ) -> list[RankReport]:
     world_size = request.topology.world_size
-    weights, states, of_tables = ([0] * world_size for _ in range(3))
+    weights, states, table_buffers = ([0] * world_size for _ in range(3))
     for table in tables:
-        for at, rank in enumerate(table.ranks):
-            weights[rank] += table.weight_bytes[at]
-            states[rank] += table.optimizer_bytes[at]
-            of_tables[rank] += table.buffer_bytes[at]
-    split = sum(memory.split(of.table, of.blocks) for of in plan.tables if not of.is_replicated)
-    # Of all tables: in one memory gradients, which owners read, else what arrives of pooled embeddings and goes back.
-    of_split = "gradients" if request.transport == "memory" else "slices"
-    everywhere = memory.everywhere(of.table for of in plan.tables if of.is_replicated)
-    found: list[RankReport] = []
-    for rank, load in enumerate(rank_loads(request, costs, plan.tables)):
-        buffers = {"tables": of_tables[rank], of_split: split, **everywhere}
+        for index, rank in enumerate(table.ranks):
+            weights[rank] += table.weight_bytes[index]
+            states[rank] += table.optimizer_bytes[index]
+            table_buffers[rank] += table.buffer_bytes[index]
+    split_bytes = sum(
+        memory.split_table_bytes(table.table, table.blocks) for table in plan.tables if not table.is_replicated
+    )
+    # In one memory these are gradients, which owners read; over a network slices of pooled embeddings and gradients.
+    split_use = "gradients" if request.transport == "memory" else "slices"
+    common_bytes = memory.common_bytes(table.table for table in plan.tables if table.is_replicated)
+    reports: list[RankReport] = []
+    for rank, time in enumerate(_step_times(request, costs, plan.tables)):
+        buffers = {"tables": table_buffers[rank], split_use: split_bytes, **common_bytes}
         total = weights[rank] + states[rank] + sum(buffers.values())
-        found.append(RankReport(weights[rank], states[rank], buffers, total, load._asdict(), load.seconds))
-    return found
+        reports.append(RankReport(weights[rank], states[rank], buffers, total, time._asdict(), time.seconds))
+    return reports
 
 
-def _step(request: PlanRequest, ranks: Sequence[RankReport]) -> StepReport:
+def _report_step(request: PlanRequest, ranks: Sequence[RankReport]) -> StepReport:
     slowest = max(range(len(ranks)), key=lambda rank: ranks[rank].seconds)
     terms, seconds = ranks[slowest].terms, ranks[slowest].seconds
     parts: dict[str, float] = {}
@@ -215,7 +214,8 @@ def _step(request: PlanRequest, ranks: Sequence[RankReport]) -> StepReport:
     )
 
 
-def _sum_traffic(request: PlanRequest) -> float:
+def _dense_traffic(request: PlanRequest) -> float:
+    """Return the bytes that the all-reduce of dense gradients sends, all ranks together."""
     world_size = request.topology.world_size
     return 2.0 * request.dense.sum_bytes * (world_size - 1) if request.transport == "network" else 0.0
 

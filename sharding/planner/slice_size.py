@@ -1,7 +1,7 @@
 """The size of the slices of an exchange, for plans that count memory and tables that exchange. Imports no torch."""
 
 SLICE_BYTES = 32 * 2**20
-"""Bytes of a slice of one rank's pooled embeddings: large enough to travel fast, small beside the whole share."""
+"""Bytes of a slice of one rank's pooled embeddings: large enough to travel fast, small next to the whole share."""
 SLICES_IN_FLIGHT = 2
 """Slices per direction that may be resident or in flight: a chunk spans at most two."""
 
@@ -9,7 +9,7 @@ SLICES_IN_FLIGHT = 2
 def slice_size(num_samples: int, sample_bytes: int, chunk_size: int) -> int:
     """Compute the samples of a slice of a rank's share of `num_samples`.
 
-    sample_bytes: of the pooled embeddings of one sample. chunk_size: c at most, no more than a slice, so that a chunk
-    spans at most two slices.
+    sample_bytes: bytes of the pooled embeddings of one sample. chunk_size: samples of a chunk; a slice is no smaller,
+    so that a chunk spans at most two slices.
     """
     return min(num_samples, max(chunk_size, SLICE_BYTES // max(1, sample_bytes)))

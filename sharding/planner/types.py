@@ -1,19 +1,36 @@
-"""What a plan is: for each table the blocks that it is split into, and the rank of each. Imports no torch."""
+"""Types of the planner: tables, topology, the request for a plan, the plan, and the error where there is none.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+Imports no torch.
+"""
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 ShardingType = Literal[
     "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise", "grid", "data_parallel"
 ]
 SHARDING_TYPES: tuple[ShardingType, ...] = get_args(ShardingType)
 COLUMN_TYPES: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "grid")
-"""Those that split rows: not with an optimizer that keeps one number for a whole row."""
+"""Sharding types that split rows, and so exclude an optimizer that keeps one number for a whole row."""
 
 TableOptimizerName = Literal["sgd", "rowwise_adagrad", "adagrad"]
+ExchangeType = Literal["fp32", "fp16"]
+EXCHANGE_BYTES: dict[ExchangeType, int] = {"fp32": 4, "fp16": 2}
+"""Bytes of one number of pooled embeddings, or of their gradients, on the wire."""
+Device = Literal["cpu", "cuda"]
+Transport = Literal["memory", "network"]
 FLOAT_BYTES = 4
+
+GPU_MEMORY_BANDWIDTH = 2.0e12
+"""Bytes per second that a GPU reads and writes its memory at: an A100 of 80 GB, from its data sheet."""
+GPU_LINK_BANDWIDTH = 3.0e11
+"""Bytes per second, each way, from one GPU to the others of its node: NVLink 3."""
+NODE_LINK_BANDWIDTH = {"cuda": 2.5e10, "cpu": 1.25e9}
+"""Bytes per second from one rank to other nodes: a 200 Gbit/s link for each GPU, 10 Gbit/s between nodes of CPUs."""
+GPU_FLOPS = 6.0e13
+"""Floating-point operations per second of the dense part: two fifths of an A100's TF32 peak of 156 TFLOP/s."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +41,7 @@ class Table:
     num_rows: int
     embedding_dim: int
     ids_per_sample: float = 1.0
-    """Mean length of the feature's bags."""
+    """Mean number of ids that a sample has for the feature (TorchRec's pooling factor)."""
 
     @property
     def weight_bytes(self) -> int:
@@ -33,7 +50,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Block:
-    """A rectangle of a table, on one rank."""
+    """A rectangle of a table, on one rank: one shard."""
 
     rank: int
     first_row: int
@@ -47,7 +64,7 @@ class Block:
 
 
 def state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
-    """What `optimizer` keeps for so many weights: a number a row, a number a weight, or nothing."""
+    """Return the bytes that `optimizer` keeps for a block: a number for each row, for each weight, or nothing."""
     match optimizer:
         case "rowwise_adagrad":
             return num_rows * FLOAT_BYTES
@@ -58,25 +75,59 @@ def state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) 
 
 
 def weight_and_state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
-    """Of so many weights, and of what `optimizer` keeps for them."""
+    """Return the bytes of the weights of a block and of what `optimizer` keeps for them."""
     return num_rows * num_columns * FLOAT_BYTES + state_bytes(optimizer, num_rows, num_columns)
 
 
 @dataclass(frozen=True)
-class TablePlan:
-    """Where one table lives."""
+class ShardingOption:
+    """One way to split a table into shards, and the ranks that may hold them."""
 
     table: Table
     sharding_type: ShardingType
     blocks: tuple[Block, ...]
-    """They cover the table once, by columns, and by rows within a range of columns; none is empty. data_parallel: a
-    block of the whole table on every rank."""
+    """Shards. Their ranks are final where `has_fixed_ranks`; else each is the number of the shard in this tuple."""
+    ranks: Sequence[int]
+    """Ranks that may hold shards, in ascending order; a range where every rank may."""
+    is_automatic: bool = False
+    """Whether the planner chose the option, and may choose another one; else a rule or the request fixes its type."""
+    has_fixed_ranks: bool = False
+    is_on_one_node: bool = False
+    """Whether all shards have to be on ranks of one node."""
     reason: str = ""
-    """Why so, in a few words."""
+    """Reason for the option, in a few words."""
+
+    @property
+    def is_replicated(self) -> bool:
+        return self.sharding_type == "data_parallel"
+
+    @property
+    def num_row_ranges(self) -> int:
+        """Number of ranges of rows that the table is split into."""
+        return len({block.first_row for block in self.blocks})
+
+    @cached_property
+    def rank_set(self) -> Container[int]:
+        """Ranks that may hold shards, to ask for single ones."""
+        # A range answers in constant time, and takes no memory for thousands of ranks.
+        return self.ranks if isinstance(self.ranks, range) else frozenset(self.ranks)
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """The placement of one table."""
+
+    table: Table
+    sharding_type: ShardingType
+    blocks: tuple[Block, ...]
+    """Shards that cover the table exactly once, by columns, and by rows within a range of columns; none is empty. With
+    data_parallel: a block of the whole table on every rank."""
+    reason: str = ""
+    """Reason for the placement, in a few words."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Ranks that hold some of it, in order."""
+        """Ranks that hold a shard of the table, in ascending order."""
         return tuple(sorted({block.rank for block in self.blocks}))
 
     @property
@@ -86,30 +137,186 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where every table lives, in the order of the tables."""
+    """The placement of every table, in the order of the tables."""
 
     world_size: int
     tables: tuple[TablePlan, ...]
 
     def weight_bytes(self, rank: int) -> int:
-        """Bytes of table weights on `rank`."""
+        """Return the bytes of table weights on `rank`."""
         return self._weight_bytes[rank]
 
     @property
     def imbalance(self) -> float:
-        """Largest rank's bytes over the mean: 1 is perfect, as no tables are."""
-        on_ranks = self._weight_bytes
-        return max(on_ranks) * self.world_size / sum(on_ranks) if self.tables else 1.0
+        """Weight bytes of the fullest rank over the mean of all ranks; 1 is perfect, also where there are no tables."""
+        by_rank = self._weight_bytes
+        return max(by_rank) * self.world_size / sum(by_rank) if self.tables else 1.0
 
     def renamed(self, name: Callable[[str], str]) -> "Plan":
-        """The same of tables with other names."""
+        """Return a copy of the plan with `name(old name)` as the name of each table."""
         tables = (replace(plan, table=replace(plan.table, name=name(plan.table.name))) for plan in self.tables)
         return Plan(self.world_size, tuple(tables))
 
     @cached_property
     def _weight_bytes(self) -> list[int]:
-        on_ranks = [0] * self.world_size
+        by_rank = [0] * self.world_size
         for table in self.tables:
             for block in table.blocks:
-                on_ranks[block.rank] += block.weight_bytes
-        return on_ranks
+                by_rank[block.rank] += block.weight_bytes
+        return by_rank
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The hardware of a job: its ranks, numbered node by node, their memory, and how fast it and the links are."""
+
+    num_nodes: int
+    ranks_per_node: int
+    device: Device
+    memory_bytes: int
+    """Bytes of one memory domain: the memory of a GPU, or of a node of CPUs, whose ranks share it."""
+    memory_bandwidth: float
+    """Bytes per second that one rank reads and writes at while the others do too."""
+    intra_node_bandwidth: float
+    """Bytes per second from one rank to the others of its node, while they send too."""
+    inter_node_bandwidth: float
+    """Bytes per second from one rank to those of other nodes, while they send too."""
+    cores_per_rank: float = 1
+    """CPU cores of a rank that look rows up and update them; without effect on GPUs."""
+    flops: float | None = None
+    """Floating-point operations per second of one rank in the dense part; None where that is not known."""
+    sources: tuple[tuple[str, str], ...] = ()
+    """Pairs of a figure's name and its source: measured, default, or job."""
+
+    @property
+    def world_size(self) -> int:
+        return self.num_nodes * self.ranks_per_node
+
+    @property
+    def ranks_per_memory_domain(self) -> int:
+        """Number of ranks that share one memory."""
+        return self.ranks_per_node if self.device == "cpu" else 1
+
+    @property
+    def num_memory_domains(self) -> int:
+        return self.world_size // self.ranks_per_memory_domain
+
+    def memory_domain(self, rank: int) -> int:
+        """Return the number of the memory that `rank` uses, counted from 0."""
+        return rank // self.ranks_per_memory_domain
+
+    def node(self, rank: int) -> int:
+        """Return the number of the node of `rank`, counted from 0."""
+        return rank // self.ranks_per_node
+
+    def ranks_of_node(self, node: int) -> range:
+        """Return the ranks of `node`."""
+        return range(node * self.ranks_per_node, (node + 1) * self.ranks_per_node)
+
+    def all_to_all_seconds(self, num_bytes: float) -> float:
+        """Return the seconds in which every rank sends `num_bytes`, spread evenly over all ranks, itself included."""
+        share = num_bytes / self.world_size
+        within = share * (self.ranks_per_node - 1) / self.intra_node_bandwidth
+        between = share * (self.world_size - self.ranks_per_node) / self.inter_node_bandwidth
+        # Links within a node and between nodes are busy at the same time.
+        return max(within, between)
+
+    def all_reduce_seconds(self, num_bytes: float) -> float:
+        """Return the seconds of an all-reduce of `num_bytes`: within nodes first, then each rank's part between nodes.
+
+        Each stage is a reduce-scatter and an all-gather, hence the factor of two.
+        """
+        n, nodes = self.ranks_per_node, self.num_nodes
+        within = 2 * num_bytes * (n - 1) / n / self.intra_node_bandwidth
+        return within + 2 * num_bytes / n * (nodes - 1) / nodes / self.inter_node_bandwidth
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A demand on the tables whose names match a pattern."""
+
+    pattern: str
+    """Shell pattern of table names, such as `user_*`."""
+    type: ShardingType | Literal["auto"]
+    ranks: tuple[int, ...] | None = None
+    """Ranks that may hold the tables; None for every rank."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The needs of all that is not a table, on one rank."""
+
+    memory_bytes: dict[str, int] = field(default_factory=dict)
+    """Bytes by use, such as `activations`."""
+    sum_bytes: int = 0
+    """Bytes of dense gradients that ranks sum in a step."""
+    flops: float = 0.0
+    """Floating-point operations of one step."""
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """Everything that a plan depends on."""
+
+    tables: tuple[Table, ...]
+    topology: Topology
+    global_size: int
+    """B, samples of a step on all ranks together."""
+    chunk_size: int
+    """c, samples of a chunk, which one rank looks up at a time."""
+    optimizer: TableOptimizerName = "rowwise_adagrad"
+    exchange_dtype: ExchangeType = "fp32"
+    transport: Transport = "network"
+    plan: ShardingType | Literal["auto"] = "auto"
+    """Sharding type of the tables that no rule claims."""
+    rules: tuple[Rule, ...] = ()
+    """Rules; the first one that matches a table claims it."""
+    dense: Dense = Dense()
+    num_batches: int = 2
+    """Batches whose ids a rank holds at the same time: the one that trains and those that are read ahead."""
+
+    @property
+    def share_size(self) -> float:
+        """b, samples of a step on one rank."""
+        return self.global_size / self.topology.world_size
+
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether pooled embeddings travel between ranks: not where all ranks read one memory."""
+        return self.transport == "network" and self.topology.world_size > 1
+
+    @property
+    def exchange_bytes(self) -> int:
+        """Bytes of one number of pooled embeddings on the wire."""
+        return EXCHANGE_BYTES[self.exchange_dtype]
+
+
+@dataclass
+class PlanError(ValueError):
+    """The request has no plan."""
+
+    message: str
+    """Sentence that says what is wrong."""
+    valid: Sequence[str] = ()
+    """Changes that would be valid, one each."""
+    field: str = ""
+    """Field of the request that is at fault, such as `rules.0.pattern`; empty where no single one is."""
+    table: str | None = None
+    """Name of the table at fault, or of the first of several."""
+    short_bytes: int | None = None
+    """Bytes that a memory domain lacks; None where memory is not the cause, or no amount of it would do."""
+
+    def __str__(self) -> str:
+        where = f"{self.field}: " if self.field else ""
+        hint = f" (valid: {'; '.join(self.valid)})" if self.valid else ""
+        return f"{where}{self.message}{hint}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        return {
+            "field": self.field,
+            "table": self.table,
+            "message": self.message,
+            "short_bytes": self.short_bytes,
+            "valid": list(self.valid),
+        }

@@ -201,7 +201,8 @@ def test_the_mean_of_bags_of_one_id_is_that_id_to_the_bit(rank_pools: RankPools,
     longer = random_bags(least=2, most=2)
     bags[0].lengths[-1], bags[0].ids[-1] = longer.lengths[-1], longer.ids[-1]
     summed, averaged = (
-        rank_pools.of(2).run(look_up_and_update, TablesSetting(plan, way, pooling=pooling), bags) for pooling in ("sum", "mean")
+        rank_pools.of(2).run(look_up_and_update, TablesSetting(plan, way, pooling=pooling), bags)
+        for pooling in ("sum", "mean")
     )
     for once, again in zip(summed, averaged, strict=True):
         assert torch.equal(once.pooled[0][:, :-1], again.pooled[0][:, :-1])

@@ -11,7 +11,7 @@ from dlrm.data.rows import DataSchema, Feature
 from dlrm.model import make_dense_part
 from dlrm.planning.dense_size import dense_size
 from dlrm.planning.here import Here, find_here, notes_of
-from dlrm.planning.request import UnsoundPlanError, planned, request_of
+from dlrm.planning.request import UnsoundPlanError, make_request, planned
 from dlrm.planning.sizes import UnknownSizesError, sizes_of
 from dlrm.train.build import plan_tables
 from sharding.native import load_library
@@ -28,7 +28,7 @@ def request_for(**document: Any) -> PlanRequest:
 
 
 def request_here(here: Here, **document: Any) -> PlanRequest:
-    return request_of(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13, here)
+    return make_request(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13, here)
 
 
 def notes_here(here: Here, **document: Any) -> list[str]:
@@ -102,7 +102,7 @@ def test_a_plan_that_does_not_hold_is_no_plan(monkeypatch: pytest.MonkeyPatch):
         last = replace(plan.tables[-1], blocks=plan.tables[-1].blocks[:-1])
         return replace(plan, tables=(*plan.tables[:-1], last))
 
-    monkeypatch.setattr("dlrm.planning.request.make_plan", without_its_last_block)
+    monkeypatch.setattr("dlrm.planning.request.make_plan_or_refuse", without_its_last_block)
     with pytest.raises(UnsoundPlanError, match="b: its blocks have 0 cells"):
         planned(resolve(parse_job({"data": {"format": "synthetic"}})), TABLES, 13, HERE)
 
@@ -144,7 +144,7 @@ def test_gpus_that_nobody_has_told_of_are_an_error(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_cpus_of_this_machine_are_not_measured_for_a_job_on_gpus(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sharding.planner.machine.speeds", lambda: pytest.fail("it was measured"))
+    monkeypatch.setattr("sharding.planner.machine.load_speeds", lambda: pytest.fail("it was measured"))
     document = {"resources": {"gpus_per_worker": 1}, "sharding": {"topology": {"gpu_memory": "80GB"}}}
     job = parse_job({"data": {"format": "synthetic"}, **document})
     request, plan = planned(resolve(job), TABLES, 13, find_here(job))

@@ -10,7 +10,7 @@ from sharding.planner import ShardingType
 from tests.distributed.plans import TYPES, plan_of
 from tests.distributed.rank_pool import RankPools
 from tests.distributed.table_batches import TABLES, Bags, random_bags, three_batches
-from tests.distributed.test_tables import TablesSetting, TablesResult, look_up_and_update
+from tests.distributed.test_tables import TablesResult, TablesSetting, look_up_and_update
 
 SPLIT_BY_ROWS: tuple[ShardingType, ...] = ("row_wise", "table_row_wise", "grid")
 WORLD_SIZE = 4
@@ -30,7 +30,8 @@ def by_memory_and_network(
     plan = plan_of(TABLES, sharding_type, WORLD_SIZE)
     run = rank_pools.of(WORLD_SIZE).run
     by_way = (
-        run(look_up_and_update, TablesSetting(plan, way, "adagrad", exchange_dtype), batches) for way in ("memory", "network")
+        run(look_up_and_update, TablesSetting(plan, way, "adagrad", exchange_dtype), batches)
+        for way in ("memory", "network")
     )
     return zip(*by_way, strict=True)
 

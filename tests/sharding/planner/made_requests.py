@@ -1,4 +1,6 @@
-"""Requests for plans, as hypothesis draws them."""
+"""Requests for plans, also as hypothesis draws them."""
+
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -30,9 +32,19 @@ def request_of(tables: tuple[Table, ...], topology: Topology, **fields: object) 
     return PlanRequest(tables, topology, **(settings | fields))  # pyright: ignore[reportArgumentType]
 
 
+def with_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
+    return replace(request, topology=replace(request.topology, memory_bytes=num_bytes))
+
+
+TOO_MUCH = request_of(
+    tables_of([3_000_000] * 8, 64), topology_of(1, 4, device="cuda", memory_bytes=10**9), optimizer="adagrad"
+)
+"""Request for 12.3 GB of tables, with the optimizer's state, in 4 GB of memory."""
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> PlanRequest:
-    """Of up to 12 ranks and 20 tables, with room for all, of any type that the optimizer allows."""
+    """Draw a request of up to 12 ranks and 20 tables, with room for all, of any type that the optimizer allows."""
     topology = topology_of(
         draw(st.integers(1, 3)), draw(st.integers(1, 4)), device=draw(st.sampled_from(["cpu", "cuda"]))
     )

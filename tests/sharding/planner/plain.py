@@ -1,4 +1,4 @@
-"""Plans over ranks with room for whatever comes, at round figures: where only proportions count."""
+"""Plans over ranks with room for any tables, at round figures: for tests where only proportions count."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def plain_plan(
     optimizer: TableOptimizerName = "sgd",
     ranks_per_node: int | None = None,
 ) -> Plan:
-    """ranks_per_node: all of them, where nothing is said."""
+    """Make a plan of fixed or automatic type. ranks_per_node: all ranks by default."""
     per_node = ranks_per_node or world_size
     topology = plain_topology(world_size // per_node, per_node)
     request = PlanRequest(

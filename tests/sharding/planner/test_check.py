@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sharding.planner import Block, Plan, PlanRequest, TablePlan, make_plan
-from sharding.planner.check import bytes_by_memory, find_faults
+from sharding.planner.check import bytes_by_memory_domain, find_faults
 from sharding.planner.memory_estimator import MemoryEstimator
 from tests.sharding.planner.made_requests import request_of, tables_of, topology_of
 
@@ -53,12 +53,12 @@ def test_weights_and_state_are_counted_whatever_the_placement_went_by(
 ):
     request = request_of(tables_of([1000], 8), topology_of(1, 1), optimizer=optimizer, plan="table_wise")
     plan = make_plan(request)
-    (counted,) = bytes_by_memory(request, plan)
-    monkeypatch.setattr(MemoryEstimator, "block_buffers", lambda *_: 0)
-    monkeypatch.setattr(MemoryEstimator, "block", lambda *_: 0)
-    (without,) = bytes_by_memory(request, plan)
+    (counted,) = bytes_by_memory_domain(request, plan)
+    monkeypatch.setattr(MemoryEstimator, "shard_buffer_bytes", lambda *_: 0)
+    monkeypatch.setattr(MemoryEstimator, "shard_bytes", lambda *_: 0)
+    (without,) = bytes_by_memory_domain(request, plan)
     more_rows = replace(plan.tables[0], blocks=(Block(0, 0, 1001, 0, 8),))
-    (one_more,) = bytes_by_memory(request, replace(plan, tables=(more_rows,)))
+    (one_more,) = bytes_by_memory_domain(request, replace(plan, tables=(more_rows,)))
     assert one_more - without == of_row
     assert counted > without >= 1000 * of_row
 

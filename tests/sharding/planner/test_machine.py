@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sharding.planner import machine
-from sharding.planner.machine import Speeds, speeds
+from sharding.planner.machine import Speeds, load_speeds
 
 KNOWN = Speeds(one_copy=1e10, all_copies=2e10, loopback=1e9, flops=None, flops_bf16=None)
 
@@ -27,19 +27,19 @@ def test_speeds_are_measured_once_however_many_ask(tmp_path: Path, monkeypatch: 
         measured.append(None)
         return KNOWN
 
-    monkeypatch.setattr(machine, "measure", measure)
+    monkeypatch.setattr(machine, "measure_speeds", measure)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(speeds, [tmp_path] * 8))
+        found = list(pool.map(load_speeds, [tmp_path] * 8))
     assert found == [KNOWN] * 8
     assert len(measured) == 1
-    assert speeds(tmp_path) == KNOWN
+    assert load_speeds(tmp_path) == KNOWN
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"a": 1}', '{"a": {"one_copy": "fast"}}'])
 def test_a_damaged_file_is_measured_anew(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    monkeypatch.setattr(machine, "measure_speeds", lambda: KNOWN)
     (tmp_path / "machine.json").write_text(content)
-    assert speeds(tmp_path) == KNOWN
+    assert load_speeds(tmp_path) == KNOWN
     assert KNOWN.one_copy in [
         found["one_copy"] for found in json.loads((tmp_path / "machine.json").read_text()).values()
     ]
@@ -50,32 +50,32 @@ def test_a_damaged_file_is_measured_anew(content: str, tmp_path: Path, monkeypat
 def test_a_speed_that_is_none_is_measured_anew(
     wrong: str, figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
-    assert speeds(tmp_path) == KNOWN
+    monkeypatch.setattr(machine, "measure_speeds", lambda: KNOWN)
+    assert load_speeds(tmp_path) == KNOWN
     path = tmp_path / "machine.json"
     (key,) = kept = json.loads(path.read_text())
     kept[key][figure] = float(wrong)
     path.write_text(json.dumps(kept))
-    assert speeds(tmp_path) == KNOWN
+    assert load_speeds(tmp_path) == KNOWN
     assert json.loads(path.read_text())[key][figure] == getattr(KNOWN, figure)
 
 
 def test_with_torch_and_without_it_is_measured_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with_torch = replace(KNOWN, flops=1e11)
-    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    monkeypatch.setattr(machine, "measure_speeds", lambda: KNOWN)
     with monkeypatch.context() as without_torch:
         without_torch.setattr(machine, "version", not_installed)
-        assert speeds(tmp_path) == KNOWN
-    monkeypatch.setattr(machine, "measure", lambda: with_torch)
-    assert speeds(tmp_path) == with_torch
+        assert load_speeds(tmp_path) == KNOWN
+    monkeypatch.setattr(machine, "measure_speeds", lambda: with_torch)
+    assert load_speeds(tmp_path) == with_torch
     monkeypatch.setattr(machine, "version", not_installed)
-    assert speeds(tmp_path) == KNOWN
+    assert load_speeds(tmp_path) == KNOWN
 
 
 def test_where_nothing_can_be_kept_the_same_is_assumed_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
+    monkeypatch.setattr(machine, "measure_speeds", lambda: KNOWN)
     (tmp_path / "file").write_text("")
-    assert speeds(tmp_path / "file" / "below") == machine.ASSUMED
+    assert load_speeds(tmp_path / "file" / "below") == machine.ASSUMED_SPEEDS
 
 
 def test_a_user_without_a_home_directory_has_the_same_assumed(monkeypatch: pytest.MonkeyPatch):
@@ -87,14 +87,14 @@ def test_a_user_without_a_home_directory_has_the_same_assumed(monkeypatch: pytes
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", no_entry)
-    assert speeds() == machine.ASSUMED
+    assert load_speeds() == machine.ASSUMED_SPEEDS
 
 
 def test_a_measurement_that_fails_is_tried_anew_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(machine.sys, "executable", "/bin/false")
-    assert speeds(tmp_path) == machine.ASSUMED
-    monkeypatch.setattr(machine, "measure", lambda: KNOWN)
-    assert speeds(tmp_path) == KNOWN
+    assert load_speeds(tmp_path) == machine.ASSUMED_SPEEDS
+    monkeypatch.setattr(machine, "measure_speeds", lambda: KNOWN)
+    assert load_speeds(tmp_path) == KNOWN
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharding.planner import Dense, PlanRequest, Rule, Table, make_plan
-from sharding.planner.check import bytes_by_memory, find_faults
+from sharding.planner.check import bytes_by_memory_domain, find_faults
 from sharding.planner.constraints import allowed_ranks
 from sharding.planner.report import make_plan_report
 from sharding.planner.types import SHARDING_TYPES
@@ -171,7 +171,7 @@ def test_what_an_answer_says_of_ranks_is_what_the_blocks_come_to(kind: str):
     request = request_of(tables_of([1000, 50_000, 7]), topology_of(2, 2, device="cuda"), plan=kind, optimizer="adagrad")
     plan = make_plan(request)
     answer = make_plan_report(request, plan)
-    counted = bytes_by_memory(request, plan)
+    counted = bytes_by_memory_domain(request, plan)
     assert [rank.total_bytes for rank in answer.ranks] == pytest.approx(counted, abs=20)
     assert [rank.weight_bytes for rank in answer.ranks] == [plan.weight_bytes(rank) for rank in range(4)]
     for table in answer.tables:

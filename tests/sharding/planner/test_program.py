@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sharding.planner import PlanError, make_plan
-from sharding.planner.__main__ import REQUEST, answer_to
+from sharding.planner.__main__ import REQUEST, answer_request
 from tests.sharding.planner.made_requests import request_of, tables_of, topology_of
 
 ASKED = request_of(tables_of([1000, 2000]), topology_of(2, 2, device="cuda"))
@@ -37,14 +37,29 @@ def test_the_answer_is_one_line_of_json():
     assert answer["world_size"] == len(answer["ranks"]) == 4
 
 
-def test_a_refusal_is_told_in_json():
+def test_a_request_without_room_is_diagnosed_in_json():
     small = {**asdict(ASKED), "topology": {**asdict(ASKED.topology), "memory_bytes": 10_000}}
     code, answer = run(json.dumps(small))
     assert code == 64
-    assert answer["error"]["short_bytes"] > 0
+    error = answer["error"]
+    assert set(error) == {"field", "table", "message", "short_bytes", "valid", "diagnosis"}
+    assert error["short_bytes"] > 0
+    diagnosis = error["diagnosis"]
+    assert diagnosis["least_memory_bytes"] == 10_000 + error["short_bytes"]
+    assert sum(diagnosis["memory_use"].values()) <= diagnosis["least_memory_bytes"]
+    # Alternatives are written as the fields that they change.
+    assert {"topology": {"memory_bytes": diagnosis["least_memory_bytes"]}} in diagnosis["alternatives"]
+
+
+def test_a_demand_that_cannot_hold_is_told_in_json():
+    code, answer = run(json.dumps({**asdict(ASKED), "plan": "column_wise"}))
+    assert code == 64
+    assert answer["error"]["field"] == "plan"
+    assert answer["error"]["valid"]
+    assert "diagnosis" not in answer["error"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"tables": []}', json.dumps({**asdict(ASKED), "plan": "heap_wise"})])
 def test_what_is_no_request_is_refused(text: str):
     with pytest.raises(PlanError):
-        answer_to(text)
+        answer_request(text)

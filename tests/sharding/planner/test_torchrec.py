@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sharding.planner import PlanRequest, Table, Topology, make_plan
-from sharding.planner.check import bytes_by_memory, find_faults
+from sharding.planner.check import bytes_by_memory_domain, find_faults
 from sharding.planner.report import make_plan_report
 
 NUM_CASES = 20
@@ -45,7 +45,7 @@ def test_steps_are_within_a_tenth_of_those_of_the_better_plan():
 
 def with_little_memory(request: PlanRequest) -> PlanRequest | None:
     """Half as much again as a rank needs on average; None where the best plan is within that."""
-    needed = bytes_by_memory(request, make_plan(request))
+    needed = bytes_by_memory_domain(request, make_plan(request))
     memory_bytes = int(1.5 * sum(needed) / len(needed))
     if max(needed) <= memory_bytes:
         return None

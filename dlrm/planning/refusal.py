@@ -1,0 +1,111 @@
+"""Writes the refusal of a job whose tables find no room: sentences, and settings of its document that would do.
+
+A setting is written as TOML has it, `resources.memory = "3.11GiB"`; words in parentheses explain it.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+from dlrm.planning.amounts import as_written, as_written_at_most, in_sentence, in_units, list_parts
+from sharding.planner import Diagnosis, NoPlanError, Plan, PlanError, PlanRequest, make_plan
+from sharding.planner.diagnosis import BlamedRule, MemoryUse
+from sharding.planner.types import weight_and_state_bytes
+
+
+def make_plan_or_refuse(request: PlanRequest) -> Plan:
+    """Make the plan that answers the request of a job.
+
+    Raises PlanError. Where tables find no room, its message is for people, and `valid` has settings of the job's
+    document, each of which was tried exactly as it is written.
+    """
+    try:
+        return make_plan(request, round_memory=partial(as_written, device=request.topology.device))
+    except NoPlanError as error:
+        diagnosis = error.diagnosis
+        valid = [", ".join(_settings(request, other)) for other in diagnosis.alternatives]
+        raise PlanError(_message(diagnosis), valid, error.field, error.table, error.short_bytes) from None
+
+
+def _message(diagnosis: Diagnosis) -> str:
+    request, least, use = diagnosis.request, diagnosis.least_memory_bytes, diagnosis.memory_use
+    if diagnosis.blamed_rule is not None:
+        cause = _describe_rule(request, diagnosis.blamed_rule)
+    elif diagnosis.is_option_at_fault:
+        cause = _describe_table(diagnosis)
+    else:
+        cause = f"the {len(request.tables)} tables find no room together"
+    return cause if least is None or use is None else f"{cause}: {_describe_memory(request, use, least)}"
+
+
+def _describe_rule(request: PlanRequest, blamed: BlamedRule) -> str:
+    kind = blamed.sharding_type
+    who = f"plan {kind}" if blamed.rule is None else f"rule {request.rules[blamed.rule].pattern!r}, {kind},"
+    shards = f"in up to {blamed.max_shards} parts each"
+    if kind == "data_parallel":
+        shards = f"with copies on {blamed.max_shards} ranks"
+    amount = in_sentence(blamed.buffer_bytes, request.topology.device)
+    return f"the {who} takes {amount} for buffers of its tables ({len(blamed.tables)}, {shards})"
+
+
+def _describe_table(diagnosis: Diagnosis) -> str:
+    """Say that a table finds no room: its size whole, and in the smallest shards that it may have."""
+    request, option = diagnosis.request, diagnosis.option
+    device, table = request.topology.device, option.table
+    size = in_sentence(weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim), device)
+    if option.is_replicated:
+        size += ", with a copy on every rank"
+    elif len(option.blocks) == 1:
+        size += ", whole on one rank"
+    else:
+        on_rank = weight_and_state_bytes(request.optimizer, option.blocks[0].num_rows, option.blocks[0].num_columns)
+        may_be = "it may be split: " if option.is_automatic else ""
+        size = f"{may_be}{size} whole, {in_sentence(on_rank, device)} a rank in {len(option.blocks)} parts"
+    return f"table {table.name} ({size}) finds no room"
+
+
+def _describe_memory(request: PlanRequest, use: MemoryUse, memory_bytes: int) -> str:
+    """Say how much memory is short, and what the fullest memory is used for.
+
+    memory_bytes: the least memory that would do, for which `use` holds.
+    """
+    device = request.topology.device
+    available = as_written_at_most(request.topology.memory_bytes, device)
+    needed, short = in_sentence(memory_bytes, device), in_sentence(memory_bytes - available, device)
+    what = "rank" if device == "cuda" else "node"
+    in_memory = request.transport == "memory"
+    parts = [
+        ("weights and optimizer state", use.weights_and_state),
+        ("buffers of tables", sum(use.shard_buffers)),
+        ("gradients of pooled embeddings" if in_memory else "slices of the exchange", sum(use.split_tables)),
+        *use.others.items(),
+        ("left free", memory_bytes - use.num_bytes),
+    ]
+    return (
+        f"the fullest {what} needs {needed} and has {in_sentence(available, device)}, {short} short. "
+        f"The {needed} are {list_parts(parts, device)}"
+    )
+
+
+def _settings(request: PlanRequest, other: PlanRequest) -> Iterator[str]:
+    """Yield the settings of a job's document that make `other` of `request`."""
+    topology, changed = request.topology, other.topology
+    if changed.memory_bytes != topology.memory_bytes:
+        is_cuda = topology.device == "cuda"
+        field, what = ("sharding.topology.gpu_memory", "a GPU") if is_cuda else ("resources.memory", "a node")
+        yield f'{field} = "{in_units(changed.memory_bytes, topology.device)}" (of memory {what})'
+    if changed.num_nodes != topology.num_nodes:
+        yield f"resources.nodes = {changed.num_nodes} ({changed.world_size} ranks)"
+    if other.optimizer != request.optimizer:
+        yield f'table_optimizer.name = "{other.optimizer}" (which keeps less)'
+    if other.plan != request.plan:
+        yield f'sharding.plan = "{other.plan}"'
+    if other.rules != request.rules:
+        yield "sharding.tables = [] (no rules)"
+    if other.exchange_dtype != request.exchange_dtype:
+        yield f'sharding.exchange_dtype = "{other.exchange_dtype}"'
+    if other.global_size != request.global_size:
+        yield f"batch.global_size = {other.global_size}"
+    if other.chunk_size != request.chunk_size:
+        # Alone, a smaller chunk changes memory and speed, but not what is learned.
+        is_alone = (other.global_size, changed) == (request.global_size, topology)
+        yield f"batch.chunk_size = {other.chunk_size} ({'or less; the result is the same' if is_alone else 'or less'})"

@@ -1,0 +1,384 @@
+"""Finds out why a request has no plan: which table or rule, how much memory would do, and which other requests work.
+
+The result is structured; sentences for people, and units, are made of it elsewhere.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+from sharding.planner.constraints import initial_options, rules_by_table
+from sharding.planner.cost_estimator import CostEstimator
+from sharding.planner.enumerator import Enumerator
+from sharding.planner.memory_estimator import MemoryEstimator
+from sharding.planner.partitioner import NoRoomError, PlacementState
+from sharding.planner.proposer import find_placement
+from sharding.planner.types import PlanError, PlanRequest, ShardingOption, ShardingType, weight_and_state_bytes
+
+MAX_NODE_GROWTH = 8
+"""Largest factor by which an alternative multiplies the number of nodes."""
+MIN_NODE_STEP = 8
+"""Each number of nodes that is tried exceeds the one before by at least 1/8 of it."""
+FIRST_MARGIN = 64
+"""Memory is first tried with 1/64 more than tables need at least, then the margin doubles."""
+GRAIN = 128
+"""Bisection for the least memory stops at a relative error of 1/128."""
+MIN_CHUNK = 256
+"""Samples of the smallest chunk that is tried: smaller ones are slow."""
+NEAR = 32
+"""Memories within 1/32 of the fullest count as full too. Among them, the one that rules burden most is diagnosed, since
+it shows the cause best."""
+ACTIVATIONS = "activations"
+"""Use in `Dense.memory_bytes` whose bytes are in proportion to the samples of a chunk."""
+
+RoundMemory = Callable[[int], int]
+"""A function that rounds bytes of memory up to an amount that can be asked for, such as a hundredth of a GiB."""
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes of one memory domain that a placement fills, as the search counts them."""
+
+    weights_and_state: int
+    shard_buffers: list[int]
+    """Bytes by table, for the buffers of its shards in this memory."""
+    split_tables: list[int]
+    """Bytes by table, for what a split table takes of every memory, whoever owns its shards."""
+    others: dict[str, int]
+    """Bytes by use, for what is not a table's."""
+
+    @property
+    def num_bytes(self) -> int:
+        return self.weights_and_state + sum(self.shard_buffers) + sum(self.split_tables) + sum(self.others.values())
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the bytes by use, all tables together."""
+        return {
+            "weights_and_state": self.weights_and_state,
+            "shard_buffers": sum(self.shard_buffers),
+            "split_tables": sum(self.split_tables),
+            **self.others,
+        }
+
+
+@dataclass(frozen=True)
+class BlamedRule:
+    """A rule whose tables take more memory for buffers than anything else takes."""
+
+    rule: int | None
+    """Number of the rule; None for the type that the request has for all other tables."""
+    sharding_type: ShardingType
+    tables: tuple[str, ...]
+    """Names of the rule's tables."""
+    buffer_bytes: int
+    max_shards: int
+    """Largest number of shards that one of the tables has."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Reasons why a request has no plan, and changes of it that give it one."""
+
+    request: PlanRequest
+    option: ShardingOption
+    """Option of the first table that found no room; where the table is automatic, the one with its smallest shards."""
+    is_option_at_fault: bool
+    """Whether the table of `option` is the cause; else all tables together are too large."""
+    least_memory_bytes: int | None
+    """Least bytes of a memory domain that would do; None where no amount would."""
+    memory_use: MemoryUse | None
+    """Use of the fullest memory domain in a placement with the least memory; None where there is none."""
+    blamed_rule: BlamedRule | None
+    alternatives: tuple[PlanRequest, ...]
+    """Requests that were tried and have a plan, the cheapest change first."""
+
+    @property
+    def short_bytes(self) -> int | None:
+        """Bytes that a memory domain lacks; None where no amount would do."""
+        if self.least_memory_bytes is None:
+            return None
+        return self.least_memory_bytes - self.request.topology.memory_bytes
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the diagnosis for JSON; of each alternative the fields that differ from the request."""
+        return {
+            "option": {
+                "table": self.option.table.name,
+                "sharding_type": self.option.sharding_type,
+                "num_shards": len(self.option.blocks),
+                "is_automatic": self.option.is_automatic,
+                "is_at_fault": self.is_option_at_fault,
+            },
+            "least_memory_bytes": self.least_memory_bytes,
+            "memory_use": self.memory_use and self.memory_use.as_dict(),
+            "blamed_rule": self.blamed_rule and asdict(self.blamed_rule),
+            "alternatives": [_changed_fields(self.request, other) for other in self.alternatives],
+        }
+
+
+@dataclass
+class NoPlanError(PlanError):
+    """The tables of a request find no room."""
+
+    diagnosis: Diagnosis = field(kw_only=True)
+
+    @classmethod
+    def of_diagnosis(cls, diagnosis: Diagnosis) -> "NoPlanError":
+        """Return the error for a diagnosis."""
+        rule, least = diagnosis.blamed_rule, diagnosis.least_memory_bytes
+        available = diagnosis.request.topology.memory_bytes
+        message = "the tables find no room"
+        message += f": a memory needs {least:,} bytes and has {available:,}" if least is not None else ""
+        table = rule.tables[0] if rule else diagnosis.option.table.name
+        return cls(message, table=table, short_bytes=diagnosis.short_bytes, diagnosis=diagnosis)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON, with the diagnosis."""
+        return super().as_dict() | {"diagnosis": self.diagnosis.as_dict()}
+
+
+def diagnose(
+    request: PlanRequest, options: Sequence[ShardingOption], failed: ShardingOption, round_memory: RoundMemory
+) -> Diagnosis:
+    """Find out why a request has no plan.
+
+    options: the option of every table that the search began with. failed: the option of the first table that found no
+    room. Amounts of memory are tried as `round_memory` returns them.
+    """
+    use = rule = least = None
+    if found := _find_least_memory(request, options, round_memory):
+        least, placement = found
+        use = _fullest_memory(request, options, _memory_uses(request, placement))
+        rule = _find_blamed_rule(request, options, use)
+    option = failed
+    if failed.is_automatic:
+        option = Enumerator(request, CostEstimator(request)).finest_option(failed)
+    # Without a table that is smaller than what is short, the others would have no room either.
+    is_innocent = (
+        failed.is_automatic
+        and least is not None
+        and len(request.tables) > 1
+        and _table_bytes(request, failed) < least - request.topology.memory_bytes
+    )
+    alternatives = tuple(_possible_alternatives(request, least))
+    return Diagnosis(request, option, not is_innocent, least, use, rule, alternatives)
+
+
+def _has_plan(request: PlanRequest) -> bool:
+    """Whether a request has a plan, however slow."""
+    costs = CostEstimator(request)
+    try:
+        find_placement(request, costs, initial_options(request, costs), is_improved=False)
+    except (NoRoomError, PlanError):
+        return False
+    return True
+
+
+def _find_least_memory(
+    request: PlanRequest, options: Sequence[ShardingOption], round_memory: RoundMemory
+) -> tuple[int, PlacementState] | None:
+    """Return the least bytes of a memory domain that give a plan, up to GRAIN, and the placement of that plan.
+
+    None where even room for everything in each memory domain is not enough.
+    """
+    topology = request.topology
+    needed = sum(_table_bytes(request, option) for option in options)
+    min_bytes = max(needed // topology.num_memory_domains, topology.memory_bytes)
+    max_bytes = _bytes_of_everything(request, options)
+
+    def place(num_bytes: int) -> PlacementState | None:
+        tried = _with_memory(request, num_bytes)
+        try:
+            return find_placement(tried, CostEstimator(tried), options, is_improved=False)
+        except NoRoomError:
+            return None
+
+    # Upwards with a margin that doubles: the least is mostly close above what tables need.
+    failed, margin = min_bytes, 1 + min_bytes // FIRST_MARGIN
+    while (found := place(enough := round_memory(min(min_bytes + margin, max(min_bytes + 1, max_bytes))))) is None:
+        if min_bytes + margin >= max_bytes:
+            return None
+        failed, margin = enough, 2 * margin
+    # Then bisection between the last amount that failed and the first that was enough.
+    while enough - failed > enough // GRAIN:
+        between = round_memory((failed + enough) // 2)
+        if not failed < between < enough:
+            break
+        if (other := place(between)) is not None:
+            enough, found = between, other
+        else:
+            failed = between
+    # What is free even in the fullest memory is mostly not needed.
+    used = round_memory(max(use.num_bytes for use in _memory_uses(request, found)))
+    if topology.memory_bytes < used < enough and (other := place(used)) is not None:
+        enough, found = used, other
+    return enough, found
+
+
+def _bytes_of_everything(request: PlanRequest, options: Sequence[ShardingOption]) -> int:
+    """Return the bytes of all tables with their initial options in one memory; no placement needs more."""
+    memory, num_ranks = _pessimistic_estimator(request), request.topology.ranks_per_memory_domain
+    replicated = [option.table for option in options if option.is_replicated]
+    on_every_rank = sum(memory.common_bytes(replicated).values()) + sum(map(memory.copy_bytes, replicated))
+    shards = 0
+    for option in options:
+        if not option.is_replicated:
+            on_every_rank += memory.split_table_bytes(option.table, option.blocks)
+            shards += sum(
+                memory.shard_bytes(option.table, block.num_rows, block.num_columns) for block in option.blocks
+            )
+    return shards + on_every_rank * num_ranks
+
+
+def _pessimistic_estimator(request: PlanRequest) -> MemoryEstimator:
+    """Make an estimator with the largest slices: it never counts less than the search does."""
+    return MemoryEstimator(request, split_columns=0)
+
+
+def _table_bytes(request: PlanRequest, option: ShardingOption) -> int:
+    return weight_and_state_bytes(request.optimizer, option.table.num_rows, option.table.embedding_dim)
+
+
+def _memory_uses(request: PlanRequest, placement: PlacementState) -> list[MemoryUse]:
+    """Return the use of each memory domain."""
+    topology = request.topology
+    options = [option for _, option in sorted(placement.options.items())]
+    split_tables = [placement.split_tables_bytes([option]) for option in options]
+    # What every rank has does not depend on slices, so that any estimator counts it right.
+    on_rank = _pessimistic_estimator(request).common_bytes(option.table for option in options if option.is_replicated)
+    others = {name: num_bytes * topology.ranks_per_memory_domain for name, num_bytes in on_rank.items()}
+    kept = [0] * topology.num_memory_domains
+    buffers = [[0] * len(options) for _ in kept]
+    for number in range(len(options)):
+        for shard in placement.shards_of(number):
+            memory_domain = topology.memory_domain(shard.rank)
+            kept_bytes = weight_and_state_bytes(request.optimizer, shard.block.num_rows, shard.block.num_columns)
+            kept[memory_domain] += kept_bytes
+            buffers[memory_domain][number] += shard.num_bytes - kept_bytes
+    return [
+        MemoryUse(kept_bytes, of_tables, split_tables, others)
+        for kept_bytes, of_tables in zip(kept, buffers, strict=True)
+    ]
+
+
+def _fullest_memory(request: PlanRequest, options: Sequence[ShardingOption], uses: Sequence[MemoryUse]) -> MemoryUse:
+    """Return the use of the fullest memory; among nearly full ones of that where fixed tables have most buffers."""
+    burdened = [number for tables in _buffered_tables(request, options).values() for number in tables]
+    most = max(use.num_bytes for use in uses)
+    near = [use for use in uses if most - use.num_bytes <= most // NEAR]
+    return max(near, key=lambda use: (sum(use.shard_buffers[number] for number in burdened), use.num_bytes))
+
+
+def _find_blamed_rule(request: PlanRequest, options: Sequence[ShardingOption], use: MemoryUse) -> BlamedRule | None:
+    """Return the rule whose tables' buffers take more of a memory than anything else; None where none does."""
+    by_rule = _buffered_tables(request, options)
+
+    def buffer_bytes(tables: Iterable[int]) -> int:
+        return sum(use.shard_buffers[number] + use.split_tables[number] for number in tables)
+
+    rule = max(by_rule, key=lambda rule: buffer_bytes(by_rule[rule]), default=None)
+    tables = by_rule.get(rule, [])
+    of_rule, of_all = buffer_bytes(tables), buffer_bytes(range(len(options)))
+    if of_rule <= max(use.weights_and_state, of_all - of_rule, *use.others.values()):
+        return None
+    names = tuple(options[number].table.name for number in tables)
+    max_shards = max(len(options[number].blocks) for number in tables)
+    return BlamedRule(rule, options[tables[0]].sharding_type, names, of_rule, max_shards)
+
+
+def _buffered_tables(request: PlanRequest, options: Sequence[ShardingOption]) -> dict[int | None, list[int]]:
+    """Return, by rule, the numbers of the tables whose fixed type has more buffers than another would have.
+
+    These are copies, and tables by rows over a network. A whole table, or one by columns, has the buffers that it needs
+    in any case.
+    """
+    by_rule: dict[int | None, list[int]] = {}
+    for number, (rule, option) in enumerate(zip(rules_by_table(request), options, strict=True)):
+        is_by_rows = request.transport == "network" and option.num_row_ranges > 1
+        if not option.is_automatic and (option.is_replicated or is_by_rows):
+            by_rule.setdefault(rule, []).append(number)
+    return by_rule
+
+
+def _possible_alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[PlanRequest]:
+    """Yield the first alternative of each kind that has a plan."""
+    for alternatives in _alternatives(request, memory_bytes):
+        if (found := next(filter(_has_plan, alternatives), None)) is not None:
+            yield found
+
+
+def _alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[Iterator[PlanRequest]]:
+    """Yield the alternatives of each kind, the smallest change first. Smaller chunks cost nothing, and come first."""
+    yield _with_smaller_chunks(request)
+    if memory_bytes is not None:
+        yield iter([_with_memory(request, memory_bytes)])
+    yield _with_more_nodes(request)
+    if request.optimizer == "adagrad":
+        yield (replace(request, optimizer=optimizer) for optimizer in ("rowwise_adagrad", "sgd"))
+    if request.plan != "auto" or request.rules:
+        yield iter([replace(request, plan="auto", rules=())])
+    if request.exchange_dtype == "fp32":
+        yield iter([replace(request, exchange_dtype="fp16")])
+    yield _with_smaller_batches(request)
+
+
+def _with_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
+    return replace(request, topology=replace(request.topology, memory_bytes=num_bytes))
+
+
+def _with_smaller_chunks(request: PlanRequest) -> Iterator[PlanRequest]:
+    """Yield the request with half the samples of a chunk, half of those and so on, down to MIN_CHUNK."""
+    chunk_size = _chunk_size(request) // 2
+    while chunk_size >= MIN_CHUNK:
+        yield _with_chunk(request, chunk_size)
+        chunk_size //= 2
+
+
+def _with_more_nodes(request: PlanRequest) -> Iterator[PlanRequest]:
+    """Yield the request with more nodes of GPUs that divide the same batch; none on CPUs."""
+    topology = request.topology
+    if topology.device == "cpu":
+        return
+    next_nodes = topology.num_nodes + 1
+    for num_nodes in range(next_nodes, MAX_NODE_GROWTH * topology.num_nodes + 1):
+        if num_nodes >= next_nodes and request.global_size % (num_nodes * topology.ranks_per_node) == 0:
+            yield _with_chunk_in_share(request, topology=replace(topology, num_nodes=num_nodes))
+            next_nodes = num_nodes + max(1, num_nodes // MIN_NODE_STEP)
+
+
+def _with_smaller_batches(request: PlanRequest) -> Iterator[PlanRequest]:
+    """Yield the request with half the samples of a rank, half of those and so on."""
+    world_size = request.topology.world_size
+    share_size = request.global_size // world_size // 2
+    while share_size:
+        yield _with_chunk_in_share(request, global_size=share_size * world_size)
+        share_size //= 2
+
+
+def _with_chunk_in_share(request: PlanRequest, **changes: Any) -> PlanRequest:
+    """Return the request with these changes, and a chunk no larger than the share of a rank that they leave."""
+    return _with_chunk(request, _chunk_size(replace(request, **changes)), **changes)
+
+
+def _with_chunk(request: PlanRequest, chunk_size: int, **changes: Any) -> PlanRequest:
+    """Return the request with these changes, another chunk, and the activations of such a chunk."""
+    kept, before = request.dense.memory_bytes, _chunk_size(request)
+    if ACTIVATIONS in kept:
+        kept = kept | {ACTIVATIONS: math.ceil(kept[ACTIVATIONS] * chunk_size / before)}
+    return replace(request, chunk_size=chunk_size, dense=replace(request.dense, memory_bytes=kept), **changes)
+
+
+def _chunk_size(request: PlanRequest) -> int:
+    """Return the samples of a chunk, which are at most those of a rank."""
+    return min(request.chunk_size, request.global_size // request.topology.world_size)
+
+
+def _changed_fields(old: Any, new: Any) -> dict[str, Any]:
+    """Return the fields of `new` that differ from those of `old`; for a nested dataclass its own changed fields."""
+    changed: dict[str, Any] = {}
+    for name in (member.name for member in fields(old)):
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            changed[name] = _changed_fields(before, after) if is_dataclass(before) else after
+    return changed
