@@ -1,11 +1,13 @@
 """What a run has learned about its batch, for people."""
 
+from collections.abc import Iterable
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dlrm.record import BATCH_ADVICE, BatchAdvice, EventReport
-from service.client import Client
+from service.client import Event
 from service.command.consoles import print_heading
 from service.command.words import printable
 
@@ -18,14 +20,14 @@ def print_advice(console: Console, event: EventReport) -> None:
     if advice.table:
         print_heading(console, "batch: time against data")
         console.print(advice_table(advice))
-    console.print(printable(event.message), markup=False, highlight=False, soft_wrap=True)
+    _print_message(console, event.message)
 
 
-def print_advice_message(console: Console, client: Client, job_id: str) -> None:
-    """Print in words what a job of the service has learned about its batch, or why it has not."""
-    for event in client.events(job_id):
+def print_advice_message(console: Console, events: Iterable[Event]) -> None:
+    """Print in words what a job of the service has learned about its batch, or why it has not. events: of the job."""
+    for event in events:
         if event.name == BATCH_ADVICE:
-            console.print(printable(event.message or ""), markup=False, highlight=False, soft_wrap=True)
+            _print_message(console, event.message or "")
 
 
 def advice_table(advice: BatchAdvice) -> Table:
@@ -39,6 +41,10 @@ def advice_table(advice: BatchAdvice) -> Table:
         multiples = (row.steps, row.samples, row.steps_of_fewest, row.samples_of_fewest)
         table.add_row(f"{row.batch:,}", *map(_multiple, multiples), Text(note, style="dim"))
     return table
+
+
+def _print_message(console: Console, message: str) -> None:
+    console.print(printable(message), markup=False, highlight=False, soft_wrap=True)
 
 
 def _multiple(value: float) -> str:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import META
-from dlrm.record import FULL_DISK, sync_directory
+from dlrm.record import FULL_DISK, remove_parts, sync_directory
 
 _STATE = "preparing.json"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -72,9 +72,7 @@ class Unfinished:
         """Turn into the finished directory."""
         if self.stage.exists():
             shutil.rmtree(self.stage)
-        # Of a process that was killed while it wrote the last file.
-        for part in self.path.glob(".*.part"):
-            part.unlink()
+        remove_parts(self.path)
         for directory in (*(entry for entry in self.path.iterdir() if entry.is_dir()), self.path):
             sync_directory(directory)
         self.path.rename(output)
