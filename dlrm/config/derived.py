@@ -7,6 +7,7 @@ from pydantic import Field
 from dlrm.config.base import Config
 from dlrm.config.curves import MOST_WARMUP
 from dlrm.config.job import JobSpec
+from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 
 CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
@@ -72,7 +73,6 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
         chunk_reason = f"the largest chunk {of_what}, or the whole share"
     else:
         chunk_size, chunk_reason = job.batch.chunk_size, "as asked"
-    moments_every, every_reason = _moments_every(job)
     gradient_scale = float(2 ** round(math.log2(global_size)))
     derived = [
         DerivedNumber(name="world_size", value=world_size, unit="ranks", reason="nodes x workers_per_node"),
@@ -85,7 +85,9 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
             reason="power of two nearest the batch: keeps table gradients in fp16's range and above Adagrad's eps",
         ),
     ]
+    moments_every = 1
     if job.moments is not None:
+        moments_every, every_reason = _moments_every(job, job.moments)
         derived.append(DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason))
     warnings: list[DerivedWarning] = []
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
@@ -103,11 +105,10 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
     )
 
 
-def _moments_every(job: JobSpec) -> tuple[int, str]:
-    if job.moments is None:
-        return 1, "moments are not measured"
-    if job.moments.every != "auto":
-        return job.moments.every, "as asked"
+def _moments_every(job: JobSpec, moments: MomentsConfig) -> tuple[int, str]:
+    """Decide the steps from one measurement to the next, and say why."""
+    if moments.every != "auto":
+        return moments.every, "as asked"
     if job.variance_reduction is not None:
         return 1, "variance reduction takes the moments of every step"
     every = -(-WATCHED_SAMPLES // job.batch.global_size)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dlrm.config import JobSpec, ModelConfig, MomentsConfig, ResolvedJob
+from dlrm.config import JobSpec, ModelConfig, ResolvedJob
 
 FLOAT_BYTES = 4
 BACKWARD_FACTOR = 3
@@ -65,17 +65,20 @@ def parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) -> int
 
     is_in_memory: whether ranks share one memory, where each adds up its part of the sums.
     """
-    kept = 2 + STATE_PER_PARAMETER[job.dense_optimizer.name]
+    num_sums = 1
+    kept = 1 + STATE_PER_PARAMETER[job.dense_optimizer.name]
     if job.moments is not None:
+        # One more for the first half of a batch. It is made only where the data has several shuffle windows, which may
+        # not be known yet.
+        num_sums += job.moments.num_extra_sums + 1
         # The groups estimator keeps a total next to the sum of the current group.
-        kept += _num_moment_sums(job.moments) + (job.moments.estimator == "groups")
+        kept += job.moments.estimator == "groups"
     if job.variance_reduction is not None:
         kept += REDUCTION_PER_PARAMETER
     num_ranks = job.resources.world_size
-    num_sums = 1 + (_num_moment_sums(job.moments) if job.moments is not None else 0)
-    # Each rank adds up an equal part of the gradient and of the sums of moments, in a buffer of that size.
+    # Each rank adds up an equal part of the sums, in a buffer of that size.
     own_part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
-    return FLOAT_BYTES * (kept * size.num_parameters + own_part)
+    return FLOAT_BYTES * ((kept + num_sums) * size.num_parameters + own_part)
 
 
 def activation_bytes(size: DenseSize, chunk_size: int) -> int:
@@ -88,14 +91,6 @@ def sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
     moments = resolved.job.moments
     extra = moments.num_extra_sums / resolved.moments_every if moments is not None else 0.0
     return round((1 + extra) * FLOAT_BYTES * size.num_parameters)
-
-
-def _num_moment_sums(moments: MomentsConfig) -> int:
-    """Count the sums of P numbers that moments keep next to the gradient, with that of the first half of a batch.
-
-    The last one is made only where the data has several shuffle windows, which may not be known yet.
-    """
-    return moments.num_extra_sums + 1
 
 
 def _layers(num_inputs: int, widths: list[int]) -> list[tuple[int, int]]:

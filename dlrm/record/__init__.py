@@ -11,7 +11,7 @@ from dlrm.record.checkpoints import (
     newest_checkpoint,
 )
 from dlrm.record.directory import AttemptDirectory, RunDirectory
-from dlrm.record.files import FULL_DISK, sync_directory, sync_tree, write_atomically
+from dlrm.record.files import FULL_DISK, remove_parts, sync_directory, sync_tree, write_atomically
 from dlrm.record.lock import RunInUseError, run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
@@ -74,6 +74,7 @@ __all__ = [
     "checkpoints_in",
     "newest_checkpoint",
     "parse_report",
+    "remove_parts",
     "run_lock",
     "sync_directory",
     "sync_tree",

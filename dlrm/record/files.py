@@ -23,6 +23,12 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> Non
         part.unlink(missing_ok=True)
 
 
+def remove_parts(directory: Path) -> None:
+    """Remove what processes that were killed in `write_atomically` have left in `directory`."""
+    for part in directory.glob(".*.part"):
+        part.unlink()
+
+
 def sync_tree(directory: Path) -> None:
     """Flush `directory` and every file and directory below it to disk."""
     for path in directory.rglob("*"):

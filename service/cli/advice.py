@@ -1,5 +1,7 @@
 """Display of the advice on the batch size that a run gives at its end."""
 
+from collections.abc import Iterable
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -7,7 +9,7 @@ from rich.text import Text
 from dlrm.record import BATCH_ADVICE, BatchAdvice, EventReport
 from service.cli.consoles import print_heading
 from service.cli.words import printable
-from service.client import Client
+from service.client import Event
 
 HEADINGS = ("batch", "steps", "samples", "steps/fewest", "samples/fewest", "")
 
@@ -18,14 +20,14 @@ def print_advice(console: Console, event: EventReport) -> None:
     if advice.table:
         print_heading(console, "batch: time against data")
         console.print(advice_table(advice))
-    console.print(printable(event.message), markup=False, highlight=False, soft_wrap=True)
+    _print_message(console, event.message)
 
 
-def print_advice_message(console: Console, client: Client, job_id: str) -> None:
-    """Print the message of a service job's batch advice; it says why where there is no advice."""
-    for event in client.events(job_id):
+def print_advice_message(console: Console, events: Iterable[Event]) -> None:
+    """Print the message of the batch advice among a job's events; it says why where there is no advice."""
+    for event in events:
         if event.name == BATCH_ADVICE:
-            console.print(printable(event.message or ""), markup=False, highlight=False, soft_wrap=True)
+            _print_message(console, event.message or "")
 
 
 def advice_table(advice: BatchAdvice) -> Table:
@@ -42,6 +44,10 @@ def advice_table(advice: BatchAdvice) -> Table:
         multiples = (row.steps, row.samples, row.steps_of_fewest, row.samples_of_fewest)
         table.add_row(f"{row.batch:,}", *map(_multiple, multiples), Text(note, style="dim"))
     return table
+
+
+def _print_message(console: Console, message: str) -> None:
+    console.print(printable(message), markup=False, highlight=False, soft_wrap=True)
 
 
 def _multiple(value: float) -> str:

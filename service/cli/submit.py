@@ -51,9 +51,10 @@ def submit(
         except KeyboardInterrupt:
             console.print(f"the job goes on: `dlrm show {submitted.id}`, `dlrm cancel {submitted.id}`")
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        print_warnings(console, [event.message or "" for event in client.events(ended.id) if event.name in WARNINGS])
+        events = list(client.events(ended.id))
+        print_warnings(console, [event.message or "" for event in events if event.name in WARNINGS])
         console.print(job_table(ended, client.attempts(ended.id)))
-        print_advice_message(console, client, ended.id)
+        print_advice_message(console, events)
     if ended.state != "SUCCEEDED":
         raise typer.Exit(EXIT_FAILED)
 

@@ -41,7 +41,7 @@ def print_result(console: Console, client: Client, job: JobDetails, state_direct
     table.add_row("model", job.model_path or "none")
     table.add_row("dashboard", f"{_dlrm()} serve --state-directory {state_directory}   (prints a sign-in link)")
     console.print(table)
-    print_advice_message(console, client, job.id)
+    print_advice_message(console, client.events(job.id))
 
 
 def verdict(job: JobDetails) -> str | None:

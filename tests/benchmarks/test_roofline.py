@@ -41,8 +41,8 @@ def test_distinct_rows_are_those_of_the_batches_that_are_drawn(ids, bags):
     shares = [cell.batches(rank) for rank in range(cell.world_size)]
     counts = []
     for parts in zip(*shares, strict=True):
-        per_feature = [part.lengths.view(cell.num_tables, -1).sum(dim=1).tolist() for part in parts]
-        split = [part.ids.split(lengths) for part, lengths in zip(parts, per_feature, strict=True)]
+        per_feature = [part.ids.lengths.view(cell.num_tables, -1).sum(dim=1).tolist() for part in parts]
+        split = [part.ids.values.split(lengths) for part, lengths in zip(parts, per_feature, strict=True)]
         counts += [len(torch.cat(table).unique()) for table in zip(*split, strict=True)]
     assert sum(counts) / len(counts) == pytest.approx(distinct_rows(cell), rel=0.02)
 

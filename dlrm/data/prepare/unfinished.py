@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import META
-from dlrm.record import FULL_DISK, sync_directory
+from dlrm.record import FULL_DISK, remove_parts, sync_directory
 from hostinfo.file_lock import try_lock
 
 _STATE = "preparing.json"
@@ -75,9 +75,7 @@ class Unfinished:
         """Clean up, flush the directories to disk and rename this one to `output`."""
         if self.stage.exists():
             shutil.rmtree(self.stage)
-        # Left over by a process that was killed while it wrote the last file.
-        for part in self.path.glob(".*.part"):
-            part.unlink()
+        remove_parts(self.path)
         for directory in (*(entry for entry in self.path.iterdir() if entry.is_dir()), self.path):
             sync_directory(directory)
         self.path.rename(output)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dlrm.model import products
+from dlrm.model import mlp
 from dlrm.model.mlp import has_own_products, input_gradient, linear, pad_to_tiles
 
 NAN = float("nan")
@@ -16,7 +16,7 @@ def _processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if not has_own_products(torch.device("cpu"), torch.bfloat16):
         pytest.skip("torch has no bf16 products of oneDNN here")
     if request.param == "as AMX does":
-        monkeypatch.setattr(products, "_HAS_AMX", True)
+        monkeypatch.setattr(mlp, "_HAS_AMX", True)
 
 
 @pytest.mark.parametrize("num_columns", WIDTHS)
