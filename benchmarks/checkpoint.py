@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.training import RATES, Shape, on_ranks
 from dlrm.checkpoint.find import newest_sound
-from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
 from dlrm.record import AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
@@ -60,7 +60,7 @@ def main() -> None:
 def run_rank(ranks: Ranks, shape: Shape, num_rounds: int, memory_bytes: int, directory: Path) -> None:
     parts, batches = shape.parts(ranks), shape.batches()
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
-    label = Label.of(shape.job, data_checksum=None)
+    label = RunIdentity.of(shape.job, data_checksum=None)
     run = RunDirectory(directory)
     reporter = Reporter(run.attempt(1), ranks.rank)
     settings = SaveSettings(every_seconds=1e9, num_kept=1, memory_bytes=memory_bytes)
@@ -108,7 +108,7 @@ def _line(attempt: AttemptDirectory, usual: list[float], during: list[float]) ->
 
 
 def _timed_resume(
-    run: RunDirectory, state: TrainingState, label: Label, ranks: Ranks, reporter: Reporter
+    run: RunDirectory, state: TrainingState, label: RunIdentity, ranks: Ranks, reporter: Reporter
 ) -> tuple[float, float]:
     """Measure the seconds to compare the newest checkpoint with its checksums, and the seconds to read it."""
     started = time.monotonic()

@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks.processes import free_port
 from dlrm.config import ResolvedJob, parse_job, resolve
-from dlrm.data.prepare.cache import prepared
-from dlrm.data.prepare.told import Moved, Noted
+from dlrm.data.prepare.cache import find_or_prepare
+from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext
@@ -61,11 +61,11 @@ def job_of(path: Path, changes: dict[str, Any]) -> ResolvedJob:
 def prepared_rows(path: Path, scratch: Path) -> Path:
     """Prepare the rows of the job of a TOML file; return the packed directory, which is under `scratch`."""
 
-    def ignore(_: Moved | Noted) -> None:
+    def ignore(_: ProgressEvent | NoteEvent) -> None:
         pass
 
     config = job_of(path, {}).job.data
-    return prepared(config, None, scratch, base_directory=path.resolve().parent, num_threads=2, tell=ignore)
+    return find_or_prepare(config, None, scratch, base_directory=path.resolve().parent, num_threads=2, on_event=ignore)
 
 
 def auc_of(resolved: ResolvedJob, data: Path | None, scratch: Path, ranks: Ranks) -> float:

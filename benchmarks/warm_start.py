@@ -24,8 +24,8 @@ from benchmarks.in_process import alone
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.data.packed.open import packed_meta
 from dlrm.data.prepare.base import open_base
-from dlrm.data.prepare.cache import prepared
-from dlrm.data.prepare.told import Moved, Noted
+from dlrm.data.prepare.cache import find_or_prepare
+from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext
@@ -132,13 +132,13 @@ class Bench:
         return resolve(parse_job(document))
 
     def _prepared(self, way: Way, resolved: ResolvedJob, seed: int) -> Path:
-        def ignore(_: Moved | Noted) -> None:
+        def ignore(_: ProgressEvent | NoteEvent) -> None:
             pass
 
         base = open_base(self._directory(WAYS["day 1 alone"], seed).model) if way.is_warm else None
         cache = self.scratch / "prepared"
         data = resolved.job.data
-        return prepared(data, None, cache, base_directory=Path(), num_threads=2, tell=ignore, base=base)
+        return find_or_prepare(data, None, cache, base_directory=Path(), num_threads=2, on_event=ignore, base=base)
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
 from service.capacity.endpoints import router as capacity_router
+from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
-from service.control.ended import Ended
 from service.control.faults import Faults
 from service.control.loop import ControlLoop, WakeUp
 from service.control.reconciler import Reconciler
@@ -85,7 +85,7 @@ def create_services(settings: Settings) -> Services:
     )
     wake_up, faults = WakeUp(), Faults(telemetry)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
-    starter, ended = Starter(database, launcher, settings.url), Ended(database, back_off)
+    starter, ended = Starter(database, launcher, settings.url), AttemptFinalizer(database, back_off)
     return Services(
         settings=settings,
         database=database,

@@ -21,6 +21,6 @@ def is_storage_full(error: BaseException) -> bool:
     return getattr(cause, "sqlstate", None) == POSTGRESQL_DISK_FULL
 
 
-def storage_full(state_directory: Path) -> str:
+def storage_full_message(state_directory: Path) -> str:
     """Return the message for users that the disk of the state directory is full."""
     return f"there is no room left for what the service keeps in {state_directory}; make room, then try again"

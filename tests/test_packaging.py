@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlrm.config import DataConfig
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
 from tests.dlrm.exported_model.made_models import made_model
 
@@ -181,7 +181,9 @@ def test_with_torch_alone_a_model_loads_and_scores_as_it_does_where_it_was_train
     assert "No broken requirements" in run(scorer / "pip", "check")
     rows = write_lines(tmp_path / "rows.tsv", criteo_lines(500))
     data = DataConfig(train=[str(rows)])
-    packed = prepared(data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(
+        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
+    )
     made_model(tmp_path / "model", data, packed)
     said = run(sys.executable, "-m", "service.cli", "predict", tmp_path / "model", rows)
     output = tmp_path / "scores.csv"

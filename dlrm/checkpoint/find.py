@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dlrm.checkpoint.errors import CheckpointError
-from dlrm.checkpoint.label import Label
+from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.record import CheckpointDirectory, CheckpointFaultError, CheckpointFile, CheckpointManifest, checkpoints_in
 from dlrm.reporting.reporter import Reporter
 from sharding.comm.collectives import all_gather_object, run_on_all_ranks
@@ -28,7 +28,7 @@ class SoundCheckpoint:
     manifest: CheckpointManifest
 
 
-def newest_sound(directory: Path, label: Label, ranks: Ranks, reporter: Reporter) -> SoundCheckpoint | None:
+def newest_sound(directory: Path, label: RunIdentity, ranks: Ranks, reporter: Reporter) -> SoundCheckpoint | None:
     """Return the newest whole checkpoint in `directory`; None where there is none. Collective.
 
     Checkpoints that are damaged or cannot be read are passed over with a warning. Raises DataError where one has other

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.keep import remove_others
-from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.memory_headroom import free_bytes
 from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.tensors import host_copy, host_view, num_bytes_in
 from dlrm.checkpoint.write import write_checkpoint
@@ -46,7 +46,7 @@ class Saver:
         self,
         directory: RunDirectory,
         state: TrainingState,
-        label: Label,
+        label: RunIdentity,
         ranks: Ranks,
         reporter: Reporter,
         settings: SaveSettings,
@@ -132,9 +132,9 @@ class Saver:
         """Whether the copies of all ranks, `num_bytes` on this one, fit into the memory that steps and evaluations left
         free at their peak. Collective."""
         free = free_bytes(self._settings.memory_bytes) if self._ranks.rank == 0 else 0
-        told = all_gather_object(self._ranks.background_group, (num_bytes, bytes_below_peak(), free))
-        copy_bytes = sum(of_rank for of_rank, _, _ in told)
-        free = told[0][2] - sum(beyond for _, beyond, _ in told)
+        facts = all_gather_object(self._ranks.background_group, (num_bytes, bytes_below_peak(), free))
+        copy_bytes = sum(of_rank for of_rank, _, _ in facts)
+        free = facts[0][2] - sum(beyond for _, beyond, _ in facts)
         if copy_bytes <= free:
             return True
         if not self._has_told_wait:

@@ -25,7 +25,7 @@ def host_view(state: Any) -> Any:
 
     Tables are views of one large buffer, and torch's writer copies a tensor that does not own all of its storage.
     """
-    return _with_tensors(state, _alone)
+    return _with_tensors(state, _copy_if_shared)
 
 
 def num_bytes_in(state: Any) -> int:
@@ -70,7 +70,7 @@ def _on(shard: ShardMetadata, device: str) -> ShardMetadata:
     return ShardMetadata(shard.shard_offsets, shard.shard_sizes, f"rank:{shard.placement.rank()}/cpu")
 
 
-def _alone(tensor: torch.Tensor) -> torch.Tensor:
+def _copy_if_shared(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.device.type != "cpu":
         return tensor.detach()
     # Converted as bytes, since numpy does not support every dtype.

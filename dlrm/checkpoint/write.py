@@ -15,8 +15,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from dlrm.checkpoint.errors import CheckpointError, checkpoint_errors
 from dlrm.checkpoint.keep import remove
-from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.tensors import num_bytes_in
 from dlrm.record import CheckpointFile, CheckpointManifest
 from sharding.comm.collectives import run_on_all_ranks
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 def write_checkpoint(
-    path: Path, state: dict[str, Any], progress: Progress, label: Label, group: dist.ProcessGroup
+    path: Path, state: dict[str, Any], progress: Progress, label: RunIdentity, group: dist.ProcessGroup
 ) -> CheckpointManifest:
     """Write `state`, which must not change meanwhile, to the directory `path`. Collective over `group`.
 
@@ -35,7 +35,7 @@ def write_checkpoint(
     rank, world_size = group.rank(), group.size()
 
     def on_ranks(work: Callable[[], Result]) -> list[Result]:
-        return run_on_all_ranks(group, lambda: _told(work, path, rank), CheckpointError)
+        return run_on_all_ranks(group, lambda: _name_path_and_rank(work, path, rank), CheckpointError)
 
     num_bytes = sum(on_ranks(lambda: num_bytes_in(state)))
     try:
@@ -50,7 +50,7 @@ def write_checkpoint(
             num_samples=progress.num_samples,
             time=time.time(),
             world_size=world_size,
-            identity=label.identity,
+            identity=label.settings,
             data_checksum=label.data_checksum,
             files={name: file for part in parts for name, file in part.items()},
         )
@@ -86,7 +86,7 @@ def _advice(path: Path, num_bytes: int) -> str:
     return f"; {sizes} in {path.parent}: free space there, or lower run.keep_checkpoints"
 
 
-def _told(work: Callable[[], Result], path: Path, rank: int) -> Result:
+def _name_path_and_rank(work: Callable[[], Result], path: Path, rank: int) -> Result:
     try:
         return work()
     except OSError as error:

@@ -1,6 +1,6 @@
 """The job document, with one module for each component. Imports no torch."""
 
-from dlrm.config.batch import LARGEST_BATCH, BatchConfig
+from dlrm.config.batch import MAX_BATCH, BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig
 from dlrm.config.derived import DerivedNumber, DerivedWarning, ResolvedJob, resolve
 from dlrm.config.errors import ConfigError, FieldError, field_errors
@@ -22,7 +22,7 @@ from dlrm.config.warm_start import WarmStartConfig
 
 __all__ = [
     "CRITEO_SCHEMA",
-    "LARGEST_BATCH",
+    "MAX_BATCH",
     "BatchConfig",
     "CategoricalColumn",
     "ColumnVocabularyConfig",

@@ -6,7 +6,7 @@ from typing import Literal
 Decay = Literal["polynomial", "cosine", "constant", "wsd"]
 Scaling = Literal["none", "sqrt", "linear", "legw"]
 
-MOST_WARMUP = 0.5
+MAX_WARMUP = 0.5
 """Largest share of a run that warm-up takes. LEGW alone would warm up past the end of the run at a large enough
 batch."""
 

@@ -30,7 +30,7 @@ def _checked(pattern: str) -> str:
 
 
 MAX_PATTERN_LENGTH = 4096
-MOST_MATCHES = 1_000_000
+MAX_MATCHES = 1_000_000
 """Largest number of pairs of a pattern and a column name to match; a service accepts these documents from any user."""
 DataPattern = Annotated[str, AfterValidator(_checked)]
 
@@ -135,9 +135,9 @@ class DataConfig(Config):
         if too_long := next((pattern for pattern in patterns if len(pattern) > LONGEST_NAME), None):
             message = f"{reprlib.repr(too_long)} has {len(too_long):,} letters"
             raise invalid("vocabulary.columns", message, f"names and patterns of up to {LONGEST_NAME}")
-        if len(patterns) * len(columns) > MOST_MATCHES:
+        if len(patterns) * len(columns) > MAX_MATCHES:
             message = f"{len(patterns):,} patterns for {len(columns):,} columns are too many to match"
-            valid = f"up to {MOST_MATCHES // len(columns):,} patterns; names of columns besides, as many as there are"
+            valid = f"up to {MAX_MATCHES // len(columns):,} patterns; names of columns besides, as many as there are"
             raise invalid("vocabulary.columns", message, valid)
         for pattern in patterns:
             if not fnmatch.filter(columns, pattern):

@@ -5,7 +5,7 @@ import math
 from pydantic import Field
 
 from dlrm.config.base import Config
-from dlrm.config.curves import MOST_WARMUP
+from dlrm.config.curves import MAX_WARMUP
 from dlrm.config.job import JobSpec
 from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
@@ -18,7 +18,7 @@ WARMUP_CAPPED = "warmup_capped"
 """Name of the event that reports a warm-up shorter than its scaling asks for."""
 
 
-WATCHED_SAMPLES = 4096
+MEASURED_EVERY_SAMPLES = 4096
 """Number of samples from one measurement of moments to the next, where moments are only monitored."""
 
 
@@ -111,7 +111,7 @@ def _moments_every(job: JobSpec, moments: MomentsConfig) -> tuple[int, str]:
         return moments.every, "as asked"
     if job.variance_reduction is not None:
         return 1, "variance reduction takes the moments of every step"
-    every = -(-WATCHED_SAMPLES // job.batch.global_size)
+    every = -(-MEASURED_EVERY_SAMPLES // job.batch.global_size)
     return every, f"once in {every * job.batch.global_size:,} samples: they are only watched"
 
 
@@ -123,7 +123,7 @@ def _numbers_of_schedule(
     if schedule.scaling == "legw":
         length += f" at {schedule.base_batch} samples, scaling legw, to {global_size}"
     if _is_capped(optimizer, global_size):
-        length += f": {schedule.asked_warmup(global_size):.3g}, capped at {MOST_WARMUP:g}"
+        length += f": {schedule.asked_warmup(global_size):.3g}, capped at {MAX_WARMUP:g}"
     return [
         DerivedNumber(
             name=f"{name}_peak_learning_rate",
@@ -146,8 +146,8 @@ def _warnings_of_schedule(
     ratio = global_size / schedule.base_batch
     message = (
         f"{name}_optimizer.schedule: scaling legw makes the warm-up {ratio:.3g} times as long, "
-        f"{schedule.asked_warmup(global_size):.3g} of the run; it ends at {MOST_WARMUP:g} of it. For all of it take a "
-        f"warmup_fraction of up to {MOST_WARMUP / ratio:.3g}, or a smaller batch.global_size"
+        f"{schedule.asked_warmup(global_size):.3g} of the run; it ends at {MAX_WARMUP:g} of it. For all of it take a "
+        f"warmup_fraction of up to {MAX_WARMUP / ratio:.3g}, or a smaller batch.global_size"
     )
     return [DerivedWarning(name=WARMUP_CAPPED, message=message)]
 

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from dlrm.config.patterns import without_credentials
 
 CROSS_FIELD = "cross_field"
-MOST_ERRORS = 1000
+MAX_ERRORS = 1000
 """Largest number of errors that are reported for one document; a service accepts documents from any user."""
 
 _IN_WORDS = {
@@ -76,16 +76,16 @@ def field_errors(error: ValidationError, document_type: type[BaseModel]) -> list
     """Translate pydantic's errors about a `document_type` into ours, one for each field; only the first MOST_ERRORS
     errors."""
     found: dict[str, FieldError] = {}
-    details_of_all = sorted(error.errors(include_url=False), key=_is_beside_the_point)
-    for details in details_of_all[:MOST_ERRORS]:
+    details_of_all = sorted(error.errors(include_url=False), key=_is_consequence)
+    for details in details_of_all[:MAX_ERRORS]:
         translated = _field_error(details, document_type)
         found.setdefault(translated.field, translated)
-    if len(details_of_all) > MOST_ERRORS:
-        found.setdefault("", FieldError("", f"and {len(details_of_all) - MOST_ERRORS:,} errors more"))
+    if len(details_of_all) > MAX_ERRORS:
+        found.setdefault("", FieldError("", f"and {len(details_of_all) - MAX_ERRORS:,} errors more"))
     return list(found.values())
 
 
-def _is_beside_the_point(details: ErrorDetails) -> bool:
+def _is_consequence(details: ErrorDetails) -> bool:
     """Whether pydantic expected a word where the input is a whole number.
 
     In a field that accepts both, the number itself is at fault, and another error says so.

@@ -10,7 +10,7 @@ from dlrm.config.batch import BatchConfig
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, field_errors, invalid
 from dlrm.config.model import ModelConfig
-from dlrm.config.moments import MOST_GROUPS, MomentsConfig
+from dlrm.config.moments import MAX_GROUPS, MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
@@ -111,7 +111,7 @@ class JobSpec(Config):
             return self
         if moments.num_groups % world_size:
             above = -(-moments.num_groups // world_size) * world_size
-            nearest = [size for size in (above - world_size, above) if 2 <= size <= MOST_GROUPS]
+            nearest = [size for size in (above - world_size, above) if 2 <= size <= MAX_GROUPS]
             message = f"{moments.num_groups} is no multiple of {world_size} ranks"
             raise invalid("moments.num_groups", message, " or ".join(str(size) for size in nearest))
         if moments.num_groups > self.batch.global_size:

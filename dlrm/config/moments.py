@@ -6,7 +6,7 @@ from pydantic import Field
 
 from dlrm.config.base import Config
 
-MOST_GROUPS = 1024
+MAX_GROUPS = 1024
 
 
 class MomentsConfig(Config):
@@ -15,7 +15,7 @@ class MomentsConfig(Config):
     estimator: Literal["exact", "groups"] = "exact"
     """Method of measurement. exact: over the gradients of single samples, at the cost of one more matrix product for
     each linear layer. groups: over the mean gradients of `num_groups` parts of the batch (arXiv 2309.13681)."""
-    num_groups: int = Field(default=8, ge=2, le=MOST_GROUPS)
+    num_groups: int = Field(default=8, ge=2, le=MAX_GROUPS)
     """Number of parts of the global batch, for the estimator groups; a multiple of the number of ranks. The sizes of
     parts differ by one sample at most."""
     fraction: float = Field(default=0.125, gt=0.0, le=1.0)

@@ -3,7 +3,7 @@
 import fnmatch
 from collections.abc import Iterable
 
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 
 
 def matches_nothing(pattern: str, names: Iterable[str]) -> tuple[str, str]:
@@ -16,5 +16,5 @@ def matches_nothing(pattern: str, names: Iterable[str]) -> tuple[str, str]:
 
 
 def _few(names: list[str]) -> str:
-    listed = ", ".join(names[:MOST_SHOWN])
-    return f"{listed}, … ({len(names):,} in all)" if len(names) > MOST_SHOWN else listed
+    listed = ", ".join(names[:MAX_SHOWN])
+    return f"{listed}, … ({len(names):,} in all)" if len(names) > MAX_SHOWN else listed

@@ -73,7 +73,7 @@ def lies_under(uri: str, root: str) -> bool:
     return uri == root or uri.startswith(f"{root}/")
 
 
-def lies_in_sight(path: Path, roots: Sequence[Path]) -> bool:
+def is_visible(path: Path, roots: Sequence[Path]) -> bool:
     """Whether `path` is one of `roots`, or is below one with no part of the path below it starting with a dot."""
     below = (path.relative_to(root) for root in roots if path.is_relative_to(root))
     return any(not any(part.startswith(".") for part in found.parts) for found in below)

@@ -20,7 +20,7 @@ def _parse_size(value: Any) -> Any:
         raise ValueError('should be a size such as "8GiB" or a whole number of bytes') from None
 
 
-MOST_MEMORY = 2**60
+MAX_MEMORY = 2**60
 Size = Annotated[int, BeforeValidator(_parse_size)]
 """Number of bytes, also written as "8GiB"."""
 
@@ -36,7 +36,7 @@ class ResourcesConfig(Config):
     """Number of ranks on each machine; one for each GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
     """Number of cores of one worker."""
-    memory: Annotated[Size, Field(ge=2**28, le=MOST_MEMORY)] = 8 * 2**30
+    memory: Annotated[Size, Field(ge=2**28, le=MAX_MEMORY)] = 8 * 2**30
     """Bytes that the whole job may use on its node, also written as "8GiB"; a job that uses more is stopped."""
     gpus_per_worker: Literal[0, 1] = 0
     """Number of GPUs of one worker: 0 trains on the CPU over gloo, 1 on CUDA over NCCL."""

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from dlrm.config import curves
 from dlrm.config.base import Config, filled
-from dlrm.config.curves import MOST_WARMUP, Decay, Scaling
+from dlrm.config.curves import MAX_WARMUP, Decay, Scaling
 from dlrm.config.errors import invalid
 
 DEFAULT_POWER = 2.0
@@ -16,14 +16,14 @@ DEFAULT_COOLDOWN_FRACTION = 0.2
 class ScheduleConfig(Config):
     """Schedule of a learning rate: scaling with the batch, linear warm-up, then decay to zero at the end of the run."""
 
-    warmup_fraction: float = Field(default=0.1, ge=0.0, le=MOST_WARMUP)
+    warmup_fraction: float = Field(default=0.1, ge=0.0, le=MAX_WARMUP)
     """Share of the run over which the rate rises linearly to its peak; scaling legw makes it longer with the batch."""
     decay: Decay = "polynomial"
     """Shape of the rate after warm-up. polynomial and cosine fall from the start; constant never falls; wsd (warm-up,
     stable, cool-down) stays at the peak and falls linearly at the end."""
     power: float = Field(default=DEFAULT_POWER, gt=0.0, le=10.0)
     """Exponent of the polynomial decay; the other decays have none."""
-    cooldown_fraction: float | None = Field(default=None, gt=0.0, le=1.0 - MOST_WARMUP)
+    cooldown_fraction: float | None = Field(default=None, gt=0.0, le=1.0 - MAX_WARMUP)
     """Share of the run, at its end, over which wsd falls; default 0.2. null for the other decays."""
     base_batch: int = Field(default=2048, ge=1)
     """Number of samples of the batch for which `learning_rate` was chosen."""
@@ -57,7 +57,7 @@ class ScheduleConfig(Config):
 
     def warmup(self, global_size: int) -> float:
         """Return the share of the run that warm-up takes at a batch of `global_size` samples, at most MOST_WARMUP."""
-        return min(self.asked_warmup(global_size), MOST_WARMUP)
+        return min(self.asked_warmup(global_size), MAX_WARMUP)
 
     def factor(self, step: float, num_steps: float, global_size: int) -> float:
         """Compute the factor on the peak rate at `step`, counted from 0, in a run of `num_steps` full batches of

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, 
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid
 
-MOST_COLUMNS = 10_000
+MAX_COLUMNS = 10_000
 LONGEST_NAME = 200
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
 
@@ -46,9 +46,9 @@ class SchemaConfig(Config):
     """Name of the label column; labels are 0 or 1, and never missing."""
     weight: ColumnName | None = None
     """Name of the column of sample weights, which are at least 0; null: all rows count the same."""
-    dense: list[DenseColumn] = Field(default=[], max_length=MOST_COLUMNS)
+    dense: list[DenseColumn] = Field(default=[], max_length=MAX_COLUMNS)
     """Columns of numbers."""
-    categorical: list[CategoricalColumn] = Field(default=[], max_length=MOST_COLUMNS)
+    categorical: list[CategoricalColumn] = Field(default=[], max_length=MAX_COLUMNS)
     """Columns of ids; each has a table. Here and in `dense`, `{ name = "c{}", count = 3 }` stands for c0, c1 and c2."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Character between columns, in CSV: one ASCII character, not a quote."""
@@ -74,8 +74,8 @@ class SchemaConfig(Config):
         entries = cast("list[Any]", value)
         # Counted before entries are expanded: a small document may stand for more columns than memory holds.
         num_columns = sum(_num_columns(entry, number) for number, entry in enumerate(entries))
-        if num_columns > MOST_COLUMNS:
-            raise invalid("", f"names {num_columns:,} columns", f"up to {MOST_COLUMNS:,}")
+        if num_columns > MAX_COLUMNS:
+            raise invalid("", f"names {num_columns:,} columns", f"up to {MAX_COLUMNS:,}")
         kind = DenseColumn if info.field_name == "dense" else CategoricalColumn
         return [column for entry in entries for column in _columns_of(entry, kind)]
 
@@ -113,8 +113,8 @@ def _num_columns(entry: Any, number: int) -> int:
         return 1
     fields = cast("dict[str, Any]", entry)
     count, name = fields["count"], fields.get("name")
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_COLUMNS:
-        raise invalid(f"{number}.count", f"{reprlib.repr(count)} is no number of columns", f"1 to {MOST_COLUMNS:,}")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COLUMNS:
+        raise invalid(f"{number}.count", f"{reprlib.repr(count)} is no number of columns", f"1 to {MAX_COLUMNS:,}")
     if not isinstance(name, str) or name.count("{}") != 1:
         message = f"{reprlib.repr(name)} does not tell {count} columns apart"
         raise invalid(f"{number}.name", message, 'one {} in it, such as "c{}"')

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlrm.config.patterns import is_remote, lies_in_sight
+from dlrm.config.patterns import is_remote, is_visible
 from dlrm.data.errors import DataError
 
 
@@ -21,7 +21,7 @@ class Roots:
         Services and programs keep private files in directories whose names start with a dot. named: the path as the
         user wrote it. field: the field of the job document. what: kind of thing at `path`, for the message.
         """
-        if self._local is not None and not lies_in_sight(path.resolve(), self._local):
+        if self._local is not None and not is_visible(path.resolve(), self._local):
             under = " or ".join(map(str, self._local)) or "a data root; there is none on this machine"
             valid = f"{what} under {under}, in directories whose names start with no dot"
             raise DataError("lies outside the data roots", named, field=field, valid=valid)

@@ -45,8 +45,8 @@ def _summary(config: SavedConfig) -> str:
         num_rows, dim = sum(config.table_rows.values()), config.model.embedding_dim
         size = f"{num_rows:,} rows by {dim} ({num_rows * dim * 4 / 1e6:,.1f} MB)"
         taken.append(f"{len(config.table_rows):,} embedding tables of {size}")
-    said = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is 1, from "
-    return f"{said}{' and '.join(taken)}."
+    text = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is 1, from "
+    return f"{text}{' and '.join(taken)}."
 
 
 def _use(encoders: Encoders | None) -> str:
@@ -110,13 +110,13 @@ def _measured(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
     rows = [(words, _figure(metrics.get(name)), _figure(constant.get(name))) for name, words in _METRICS.items()]
     if metrics.get("best_possible_auc") is not None:
         rows.insert(1, ("best possible AUC", _figure(metrics["best_possible_auc"]), ""))
-    said = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor says "
-    said += f"{config.train_label_rate:.4f}, the training rows' label rate, of every row."
+    text = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor says "
+    text += f"{config.train_label_rate:.4f}, the training rows' label rate, of every row."
     noise_scale = metrics.get("noise_scale")
     noise = (
         "" if noise_scale is None else f"\n\nNoise scale of its dense gradient at the end: {noise_scale:,.0f} samples."
     )
-    return f"{said}\n\n{_table(('metric', 'model', 'constant predictor'), rows)}{noise}"
+    return f"{text}\n\n{_table(('metric', 'model', 'constant predictor'), rows)}{noise}"
 
 
 def _columns(config: SavedConfig, encoders: Encoders | None) -> str:
@@ -149,20 +149,21 @@ def _training(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
 
 def _limits(config: SavedConfig, encoders: Encoders | None) -> str:
     held_out = "files of their own" if config.data.eval else "rows held out of the same log"
-    said = [
+    sentences = [
         f"Measured on {held_out}.",
         "Nothing is known about other traffic, later times, or fairness between groups of users.",
         "Probabilities are those of rows like the training rows: where negatives were left out, they are too high.",
     ]
     if encoders is None:
-        return " ".join([*said, "Its ids are those of the synthetic log and mean nothing elsewhere."])
+        return " ".join([*sentences, "Its ids are those of the synthetic log and mean nothing elsewhere."])
     if encoders.vocabularies:
-        said.append("Values that the training rows did not have, or too rarely, share one row of each table.")
+        sentences.append("Values that the training rows did not have, or too rarely, share one row of each table.")
     columns = zip(encoders.schema.categorical, encoders.vocabularies, strict=True)
     hashed = [_code(column.name) for column, known in columns if isinstance(known, HashedVocabulary)]
     if hashed:
-        said.append(f"Those of {', '.join(hashed)} share rows by a hash, whether the training rows had them or not.")
-    return " ".join(said)
+        columns_text = ", ".join(hashed)
+        sentences.append(f"Those of {columns_text} share rows by a hash, whether the training rows had them or not.")
+    return " ".join(sentences)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -18,7 +18,7 @@ from dlrm.data.rows import DataSchema
 from dlrm.exported_model.card import model_card
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, SavedConfig
 from dlrm.exported_model.versions import versions_of_model
-from dlrm.exported_model.whole import written_whole
+from dlrm.exported_model.write_whole import write_whole
 from dlrm.model import PlainModel
 
 
@@ -39,7 +39,7 @@ def export_model(
     weights = _read_weights(checkpoint, model)
     config = _config(resolved, dataset)
     try:
-        with written_whole(directory) as part:
+        with write_whole(directory) as part:
             save_file(weights, part / WEIGHTS)
             if dataset.encoders is not None:
                 dataset.encoders.save(part / ENCODERS)

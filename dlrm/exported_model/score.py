@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.prepare.workers import started_workers
+from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.block import Block
 from dlrm.data.rows import Rows, RowSource
 from dlrm.model import PlainModel
@@ -98,7 +98,7 @@ def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | 
         return Scored(piece.num_rows, piece.num_bytes, score(model, read.rows), read)
 
     num_threads = num_threads or len(os.sched_getaffinity(0))
-    with _one_torch_thread(), started_workers(num_threads) as workers:
+    with _one_torch_thread(), start_workers(num_threads) as workers:
         yield from workers.map(scored, pieces)
 
 

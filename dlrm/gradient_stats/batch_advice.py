@@ -12,9 +12,9 @@ many samples again; four times it, three eighths of them for two and a half time
 
 import math
 
-from dlrm.config import LARGEST_BATCH
+from dlrm.config import MAX_BATCH
 from dlrm.gradient_stats.noise import NoiseInterval, NoiseState
-from dlrm.record import BatchAdvice, EvaluationReport, Exchange
+from dlrm.record import BatchAdvice, BatchCost, EvaluationReport
 
 MAX_SPREAD = 4.0
 """Factor from the lower to the upper bound of a noise scale, above which it is no advice."""
@@ -29,7 +29,7 @@ def largest_useful_batch(noise_scale: float) -> int:
 
     noise_scale: above 0.
     """
-    exponent = round(math.log2(min(noise_scale, LARGEST_BATCH)))
+    exponent = round(math.log2(min(noise_scale, MAX_BATCH)))
     return 2 ** max(exponent, 0)
 
 
@@ -52,7 +52,7 @@ def advise(batch: int, noise: NoiseInterval | None) -> BatchAdvice:
     useful = largest_useful_batch(noise.value)
     around = {round(useful * 2.0**exponent) for exponent in EXPONENTS}
     around |= {batch // 2, batch, 2 * batch}
-    batches = sorted(size for size in around if 1 <= size <= LARGEST_BATCH)
+    batches = sorted(size for size in around if 1 <= size <= MAX_BATCH)
     return BatchAdvice(
         batch=batch,
         noise_scale=noise.value,
@@ -63,8 +63,8 @@ def advise(batch: int, noise: NoiseInterval | None) -> BatchAdvice:
     )
 
 
-def _exchange(size: int, own: int, noise_scale: float) -> Exchange:
-    return Exchange(
+def _exchange(size: int, own: int, noise_scale: float) -> BatchCost:
+    return BatchCost(
         batch=size,
         steps=_steps_of_fewest(size, noise_scale) / _steps_of_fewest(own, noise_scale),
         samples=_samples_of_fewest(size, noise_scale) / _samples_of_fewest(own, noise_scale),

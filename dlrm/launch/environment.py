@@ -2,7 +2,7 @@
 
 from importlib import metadata
 
-MEND_CPU = "pip install --no-deps -r requirements/cpu.txt"
+REPAIR_CPU = "pip install --no-deps -r requirements/cpu.txt"
 
 
 class MixedInstallError(RuntimeError):
@@ -22,16 +22,16 @@ def check_environment() -> None:
     cpu_build, cuda_build = _version("fbgemm-gpu-cpu"), _version("fbgemm-gpu")
     needed = {"torch": torch_version, "fbgemm-gpu or fbgemm-gpu-cpu": cpu_build or cuda_build}
     if missing := [name for name, version in needed.items() if version is None]:
-        raise MixedInstallError(f"the trainer needs {', '.join(missing)}; mend it: {MEND_CPU} (cuda.txt for GPUs)")
+        raise MixedInstallError(f"the trainer needs {', '.join(missing)}; mend it: {REPAIR_CPU} (cuda.txt for GPUs)")
     if cpu_build and cuda_build:
         raise MixedInstallError(
-            f"fbgemm-gpu and fbgemm-gpu-cpu are both installed and overwrite each other{_told_of_torchrec()}; "
-            f"mend it: pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && {MEND_CPU}"
+            f"fbgemm-gpu and fbgemm-gpu-cpu are both installed and overwrite each other{_hint_about_torchrec()}; "
+            f"mend it: pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && {REPAIR_CPU}"
         )
     if cuda_build and torch_version and torch_version.endswith("+cpu"):
         raise MixedInstallError(
-            f"fbgemm-gpu is built for CUDA and torch {torch_version} is not{_told_of_torchrec()}; "
-            f"mend it: pip uninstall -y fbgemm-gpu && {MEND_CPU}"
+            f"fbgemm-gpu is built for CUDA and torch {torch_version} is not{_hint_about_torchrec()}; "
+            f"mend it: pip uninstall -y fbgemm-gpu && {REPAIR_CPU}"
         )
 
 
@@ -56,7 +56,7 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _told_of_torchrec() -> str:
+def _hint_about_torchrec() -> str:
     """Return a hint that `pip install torchrec` also installs fbgemm-gpu; empty where torchrec is not installed."""
     if _version("torchrec") is None:
         return ""

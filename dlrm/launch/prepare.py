@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from dlrm.launch.child import child_command
-from dlrm.launch.endings import how_it_ended, stopped
+from dlrm.launch.outcomes import how_it_ended, stopped
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory
 from hostinfo.stop_signals import STOP_SIGNALS
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dlrm.config import ConfigError, ResolvedJob, field_errors
-from dlrm.launch.endings import outcome_of_failures, stopped
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
+from dlrm.launch.outcomes import outcome_of_failures, stopped
 from dlrm.launch.prepare import prepare_data
 from dlrm.launch.ranks import run_ranks
 from dlrm.launch.stopper import Stopper
@@ -53,14 +53,14 @@ def main() -> int:
         return EXIT_BAD_INPUT
     try:
         with run_lock(directory):
-            return _ended(directory, arguments.attempt)
+            return _run_attempt(directory, arguments.attempt)
     except RunInUseError as error:
         # No outcome is written: the running process may be at this same attempt.
         log.error("%s", error)
         return EXIT_FAILED
 
 
-def _ended(directory: RunDirectory, number: int) -> int:
+def _run_attempt(directory: RunDirectory, number: int) -> int:
     """Run the attempt, unless it has ended before, and return the exit code of its outcome."""
     attempt = directory.attempt(number)
     if before := Outcome.read(attempt.outcome):
@@ -74,7 +74,7 @@ def _ended(directory: RunDirectory, number: int) -> int:
     stopper = Stopper(attempt)
     stopper.listen()
     try:
-        outcome = _run(directory, number, stopper)
+        outcome = _prepare_and_train(directory, number, stopper)
     except Exception as error:
         log.exception("the launch process failed")
         outcome = Outcome(
@@ -92,7 +92,7 @@ def _ended(directory: RunDirectory, number: int) -> int:
     return standing.exit_code
 
 
-def _run(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
+def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
     """Run the attempt, and return the outcome that counts where neither a rank nor the preparation has written one."""
     attempt = directory.attempt(number)
     try:
@@ -101,7 +101,7 @@ def _run(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
         check_devices(resolved.job.resources.gpus_per_worker * resolved.job.resources.workers_per_node)
     except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
         return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error))
-    with _pushed_reports(attempt, resolved.job.resources.world_size):
+    with _push_reports(attempt, resolved.job.resources.world_size):
         if resolved.job.data.synthetic is None and (ended := prepare_data(directory, number)):
             return ended
         _take_over_spec(directory, attempt)
@@ -130,7 +130,7 @@ def _read_spec(spec: Path) -> ResolvedJob:
 
 
 @contextmanager
-def _pushed_reports(attempt: AttemptDirectory, world_size: int) -> Iterator[None]:
+def _push_reports(attempt: AttemptDirectory, world_size: int) -> Iterator[None]:
     """Push the ranks' reports to the service during the block, where a service receives them."""
     if not attempt.push_target.exists():
         yield

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
-from dlrm.planning.here import Here, is_meant_for_here, shares_memory
+from dlrm.planning.machine_resources import MachineResources, is_for_this_machine, shares_memory
 from dlrm.planning.refusal import make_plan_or_refuse
 from hostinfo import limits
 from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology
@@ -26,7 +26,9 @@ class UnsoundPlanError(RuntimeError):
     """A plan that was made but does not hold, and must not be used; a fault of the planner, not of the job."""
 
 
-def planned(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: Here) -> tuple[PlanRequest, Plan]:
+def make_checked_plan(
+    resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: MachineResources
+) -> tuple[PlanRequest, Plan]:
     """Make and check the plan of a job's tables, named as its columns, on this machine.
 
     Raises PlanError, with a field of the job's document, and UnsoundPlanError.
@@ -41,7 +43,7 @@ def planned(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here
     return request, plan
 
 
-def make_request(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: Here) -> PlanRequest:
+def make_request(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: MachineResources) -> PlanRequest:
     """Return the request for the plan of a job.
 
     num_dense: N, dense features of a sample. Raises PlanError where the job needs GPUs whose memory is not known.
@@ -79,14 +81,14 @@ def make_request(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int,
     )
 
 
-def _make_topology(job: JobSpec, here: Here) -> Topology:
+def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
     """Return the hardware of a job: figures of its document, else those measured here, else those assumed of GPUs.
 
     Raises PlanError where the memory of the GPUs is not known.
     """
     resources, speeds = job.resources, here.speeds
     num_cores = float(resources.threads_per_worker)
-    if is_meant_for_here(job):
+    if is_for_this_machine(job):
         # More threads than cores are no faster.
         num_cores = min(num_cores, here.num_cores / resources.workers_per_node)
     is_cuda = resources.gpus_per_worker > 0

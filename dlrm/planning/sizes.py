@@ -35,7 +35,7 @@ class UnknownSizesError(ValueError):
     """Table sizes that are not known before the data is counted; the message says what to do."""
 
 
-def sizes_of(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
+def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
     """Find the sizes of a job's tables.
 
     prepared: a packed directory of the same rows, or None. Raises UnknownSizesError, DataError, and ImportError where
@@ -46,7 +46,7 @@ def sizes_of(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
         from dlrm.data.synthetic.log import schema_of_log
 
         schema = schema_of_log(data.synthetic)
-        return Sizes(tables_of(schema.features, dim), schema.num_dense, "the synthetic log")
+        return Sizes(make_tables(schema.features, dim), schema.num_dense, "the synthetic log")
     if data.format == "packed":
         from dlrm.data.open import packed_directory
 
@@ -57,7 +57,7 @@ def sizes_of(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
 
     meta = packed_meta(prepared)
     schema = meta.schema_of_rows
-    return Sizes(tables_of(schema.features, dim), schema.num_dense, f"the prepared rows in {prepared}")
+    return Sizes(make_tables(schema.features, dim), schema.num_dense, f"the prepared rows in {prepared}")
 
 
 def _sizes_in_document(data: DataConfig, dim: int) -> Sizes:
@@ -81,7 +81,7 @@ def _sizes_in_document(data: DataConfig, dim: int) -> Sizes:
     return Sizes(tables, len(data.raw_schema.dense), "hash_size in the document")
 
 
-def tables_of(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
+def make_tables(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
     """Return a table for each feature, with its name."""
     return [_table(f.name, f.num_ids, embedding_dim, is_multi_hot=f.is_multi_hot) for f in features]
 

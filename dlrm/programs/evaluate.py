@@ -45,7 +45,7 @@ def main() -> int:
     try:
         model = load_saved_model(arguments.model)
         pieces = _pieces(model, arguments.data, arguments.format)
-        scored = gathered(_without_too_many_bad(model, score_pieces(model.module, pieces)))
+        scored = gather_scores(_without_too_many_bad(model, score_pieces(model.module, pieces)))
     except (DataError, ModelError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
@@ -55,7 +55,7 @@ def main() -> int:
     return EXIT_DONE
 
 
-def gathered(pieces: Iterable[Scored]) -> ScoredRows:
+def gather_scores(pieces: Iterable[Scored]) -> ScoredRows:
     """Gather all good rows.
 
     Raises DataError where there are none, where all their weights are 0, or where the model overflows on one.

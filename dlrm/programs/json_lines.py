@@ -3,16 +3,16 @@
 import json
 from typing import Any
 
-from dlrm.data.prepare.told import Moved, Noted
+from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 
 
-def say(line: dict[str, Any]) -> None:
+def print_line(line: dict[str, Any]) -> None:
     print(json.dumps(line), flush=True)  # noqa: T201
 
 
-def tell(told: Moved | Noted) -> None:
+def print_event(event: ProgressEvent | NoteEvent) -> None:
     """Print progress, or a note."""
-    if isinstance(told, Moved):
-        say({"kind": "progress", "done_fraction": told.done_fraction, "message": told.message})
+    if isinstance(event, ProgressEvent):
+        print_line({"kind": "progress", "done_fraction": event.done_fraction, "message": event.message})
     else:
-        say({"kind": "note", "name": told.name, "message": told.message})
+        print_line({"kind": "note", "name": event.name, "message": event.message})

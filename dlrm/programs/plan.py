@@ -19,10 +19,10 @@ from typing import Any, TypedDict
 
 from dlrm.config import ResolvedJob
 from dlrm.data.errors import DataError
-from dlrm.planning.here import Here, find_here, notes_of
 from dlrm.planning.limits import limit_memory
-from dlrm.planning.request import planned
-from dlrm.planning.sizes import Sizes, UnknownSizesError, sizes_of
+from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
+from dlrm.planning.request import make_checked_plan
+from dlrm.planning.sizes import Sizes, UnknownSizesError, find_sizes
 from dlrm.record import EXIT_BAD_INPUT, PreparedData, RunDirectory
 from sharding.planner import PlanError
 from sharding.planner.report import PART_OF_TERM, PlanReport, make_plan_report
@@ -32,7 +32,7 @@ NO_TRAINER = (
     "(cuda.txt for NVIDIA GPUs), from the source tree"
 )
 
-MOST_USED = 0.97
+MAX_USED_SHARE = 0.97
 """Share of a GPU's memory above which a plan has a note."""
 
 
@@ -55,21 +55,21 @@ class TooLargeError(ValueError):
         )
 
 
-def line_of_job(resolved: ResolvedJob, run_directory: RunDirectory | None, limits: Limits | None = None) -> str:
+def plan_line(resolved: ResolvedJob, run_directory: RunDirectory | None, limits: Limits | None = None) -> str:
     """Plan a job and return the result line. Raises DataError, TooLargeError and ImportError."""
     started = time.perf_counter()
-    told: dict[str, Any] = dict.fromkeys(("sizes_from", "plan", "notes", "part_of_term", "refusal", "unknown_sizes"))
+    fields: dict[str, Any] = dict.fromkeys(("sizes_from", "plan", "notes", "part_of_term", "refusal", "unknown_sizes"))
     try:
         sizes = _sizes(resolved, run_directory)
     except UnknownSizesError as error:
-        return _line({**told, "unknown_sizes": str(error)}, started)
+        return _line({**fields, "unknown_sizes": str(error)}, started)
     # Before memory is limited, since the measurement of the machine needs memory too.
-    here = find_here(resolved.job)
+    here = describe_machine(resolved.job)
     too_large = TooLargeError(resolved.job.resources.world_size, len(sizes.tables))
     if limits is not None:
         limit_memory(limits["memory_bytes"])
     try:
-        line = _line({**told, **_planned(resolved, sizes, here)}, started)
+        line = _line({**fields, **_make_plan(resolved, sizes, here)}, started)
     except MemoryError:
         raise too_large from None
     if limits is not None and len(line) > limits["answer_bytes"]:
@@ -77,20 +77,20 @@ def line_of_job(resolved: ResolvedJob, run_directory: RunDirectory | None, limit
     return line
 
 
-def _line(told: dict[str, Any], started: float) -> str:
-    return json.dumps({"kind": "result", **told, "seconds": time.perf_counter() - started}, allow_nan=False)
+def _line(fields: dict[str, Any], started: float) -> str:
+    return json.dumps({"kind": "result", **fields, "seconds": time.perf_counter() - started}, allow_nan=False)
 
 
-def _planned(resolved: ResolvedJob, sizes: Sizes, here: Here) -> dict[str, Any]:
+def _make_plan(resolved: ResolvedJob, sizes: Sizes, here: MachineResources) -> dict[str, Any]:
     try:
-        request, plan = planned(resolved, sizes.tables, sizes.num_dense, here)
+        request, plan = make_checked_plan(resolved, sizes.tables, sizes.num_dense, here)
     except PlanError as error:
         return {"sizes_from": sizes.source, "refusal": error.as_dict()}
     answer = make_plan_report(request, plan)
     return {
         "sizes_from": sizes.source,
         "plan": answer.as_json(),
-        "notes": [*notes_of(resolved.job, here), *_headroom(answer)],
+        "notes": [*list_notes(resolved.job, here), *_headroom(answer)],
         "part_of_term": PART_OF_TERM,
     }
 
@@ -98,7 +98,7 @@ def _planned(resolved: ResolvedJob, sizes: Sizes, here: Here) -> dict[str, Any]:
 def _headroom(answer: PlanReport) -> list[str]:
     """Return a note where nearly all of a GPU's memory is used; empty otherwise."""
     used = answer.largest_bytes / answer.memory_bytes
-    if answer.topology.device == "cpu" or used <= MOST_USED:
+    if answer.topology.device == "cpu" or used <= MAX_USED_SHARE:
         return []
     return [
         f"sharding.topology.gpu_memory: the fullest GPU uses {100 * used:.1f} % of it, and what the allocator and NCCL "
@@ -108,38 +108,38 @@ def _headroom(answer: PlanReport) -> list[str]:
 
 def _sizes(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:
     try:
-        return sizes_of(resolved, _prepared(run_directory))
+        return find_sizes(resolved, _prepared_directory(run_directory))
     except UnknownSizesError:
-        found = _prepared_before(resolved)
+        found = _find_prepared(resolved)
         if found is None:
             raise
-        return sizes_of(resolved, found)
+        return find_sizes(resolved, found)
 
 
-def _prepared(run_directory: RunDirectory | None) -> Path | None:
+def _prepared_directory(run_directory: RunDirectory | None) -> Path | None:
     """Return the directory of the rows that the run has prepared; None where there is none."""
     prepared = run_directory and PreparedData.read(run_directory.data)
     return Path(prepared.directory) if prepared else None
 
 
-def _prepared_before(resolved: ResolvedJob) -> Path | None:
+def _find_prepared(resolved: ResolvedJob) -> Path | None:
     """Return the directory of the same rows in the cache that jobs share; None where there is none.
 
     A warm start has none: it extends the tables of its model by its own rows.
     """
     if resolved.data_cache is None or resolved.job.run.warm_start is not None:
         return None
-    from dlrm.data.prepare.cache import prepared_before
+    from dlrm.data.prepare.cache import find_prepared
 
     cache = Path(resolved.data_cache)
-    return prepared_before(resolved.job.data, resolved.data_roots, cache, base_directory=Path())
+    return find_prepared(resolved.job.data, resolved.data_roots, cache, base_directory=Path())
 
 
 def main() -> int:
     asked = json.load(sys.stdin)
     run_directory = asked["run_directory"] and RunDirectory(Path(asked["run_directory"]))
     try:
-        line = line_of_job(ResolvedJob.model_validate(asked["resolved"]), run_directory, asked["limits"])
+        line = plan_line(ResolvedJob.model_validate(asked["resolved"]), run_directory, asked["limits"])
     except (DataError, TooLargeError) as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
         return EXIT_BAD_INPUT

@@ -34,7 +34,7 @@ from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.score import Piece, pieces_of_source, score_pieces
 from dlrm.exported_model.score_file import Write, score_file, score_lines
 from dlrm.exported_model.sources import open_alike
-from dlrm.programs.json_lines import say, tell
+from dlrm.programs.json_lines import print_event, print_line
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from hostinfo.process_memory import peak_memory_bytes
 
@@ -78,15 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"failed, and may be tried again: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
-    say(_result(counts, time.monotonic() - started))
+    print_line(_result(counts, time.monotonic() - started))
     return EXIT_DONE
 
 
 def _predict(model: SavedModel, options: argparse.Namespace) -> Counts:
-    progress, counts = Progress(tell), Counts()
+    progress, counts = Progress(print_event), Counts()
     pieces, num_bytes = _pieces(model, options)
     note = BadRowCount(options.max_bad_fraction, lambda fault: progress.note("bad_row", fault), "--max-bad-fraction")
-    with _opened(options) as write:
+    with _open_output(options) as write:
         progress.start("scoring", 1.0, num_bytes)
         for scored in score_pieces(model.module, pieces, options.threads):
             note.add(scored.num_rows, scored.num_bad_rows, [str(fault) for fault in scored.read.faults])
@@ -99,7 +99,7 @@ def _predict(model: SavedModel, options: argparse.Namespace) -> Counts:
     return counts
 
 
-def _opened(options: argparse.Namespace) -> AbstractContextManager[Write]:
+def _open_output(options: argparse.Namespace) -> AbstractContextManager[Write]:
     if options.output is None:
         return score_lines(options.lines_to)
     return score_file(options.output, overwrite=options.overwrite)

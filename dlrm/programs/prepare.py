@@ -29,7 +29,7 @@ from dlrm.data.packed.layout import PackedMeta, checksum
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.files import find_splits
-from dlrm.programs.json_lines import say, tell
+from dlrm.programs.json_lines import print_event, print_line
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from hostinfo.process_memory import peak_memory_bytes
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"failed, and may be tried again: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
-    say(_result(meta, base, time.monotonic() - started))
+    print_line(_result(meta, base, time.monotonic() - started))
     return EXIT_DONE
 
 
@@ -67,7 +67,7 @@ def _prepare(document: bytes, options: argparse.Namespace, base: Encoders | None
         raise DataError(f"{config.format} needs no preparation", field="data.format", valid=valid)
     train, evaluation = find_splits(config, None, Path())
     threads = max(options.threads, 1)
-    return prepare(config, train, evaluation, options.output, num_threads=threads, tell=tell, base=base)
+    return prepare(config, train, evaluation, options.output, num_threads=threads, on_event=print_event, base=base)
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -18,8 +18,8 @@ from dlrm.data.open import packed_directory
 from dlrm.data.packed.open import open_encoders, packed_meta, prepared_data
 from dlrm.data.packed.verify import verify
 from dlrm.data.prepare.base import check_extends
-from dlrm.data.prepare.cache import prepared
-from dlrm.data.prepare.told import Moved, Noted
+from dlrm.data.prepare.cache import find_or_prepare
+from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, AttemptDirectory, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.warm_start.vocabulary import how_to_extend, known_encoders
@@ -31,7 +31,7 @@ REPORT_SECONDS = 0.5
 """Seconds between two progress reports."""
 
 
-class Teller:
+class EventReporter:
     """Reporter of the progress and the notes of a preparation."""
 
     def __init__(self, reporter: Reporter) -> None:
@@ -39,13 +39,13 @@ class Teller:
         self._next_report_at = 0.0
         self._doing = ""
 
-    def __call__(self, said: Moved | Noted) -> None:
-        if isinstance(said, Noted):
-            self._reporter.event(said.name, said.message)
+    def __call__(self, event: ProgressEvent | NoteEvent) -> None:
+        if isinstance(event, NoteEvent):
+            self._reporter.event(event.name, event.message)
             return
-        doing = said.message.partition(":")[0]
+        doing = event.message.partition(":")[0]
         if doing != self._doing or time.monotonic() >= self._next_report_at:
-            self._reporter.progress("preparing", said.message, said.done_fraction)
+            self._reporter.progress("preparing", event.message, event.done_fraction)
             self._doing, self._next_report_at = doing, time.monotonic() + REPORT_SECONDS
 
 
@@ -67,7 +67,7 @@ def main() -> int:
         prepare(directory, arguments.attempt, reporter)
     except Exception as error:
         log.exception("the data could not be prepared")
-        code = _leave(_outcome(error), attempt)
+        code = _write_outcome(_outcome(error), attempt)
     # Rank 0 continues in the same files, with the next sequence numbers.
     reporter.close()
     return code
@@ -80,10 +80,10 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
     """
     resolved = ResolvedJob.model_validate_json(directory.spec_for(number).read_bytes())
     reporter.progress("preparing", "looking at the files", 0.0)
-    tell = Teller(reporter)
+    report = EventReporter(reporter)
     base = known_encoders(resolved, directory)
     found = prepared_data(
-        _from_raw(resolved, directory, base, tell) if resolved.job.data.is_raw else _verified(resolved, base, tell)
+        _from_raw(resolved, directory, base, report) if resolved.job.data.is_raw else _verify(resolved, base, report)
     )
     before = PreparedData.read(directory.data)
     if before is not None and before.checksum != found.checksum:
@@ -96,19 +96,19 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
     reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
 
 
-def _from_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders | None, tell: Teller) -> Path:
-    return prepared(
+def _from_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders | None, report: EventReporter) -> Path:
+    return find_or_prepare(
         resolved.job.data,
         resolved.data_roots,
         Path(resolved.data_cache) if resolved.data_cache else directory.prepared,
         base_directory=Path(),
         num_threads=resolved.job.resources.num_cores,
-        tell=tell,
+        on_event=report,
         base=base,
     )
 
 
-def _verified(resolved: ResolvedJob, base: Encoders | None, tell: Teller) -> Path:
+def _verify(resolved: ResolvedJob, base: Encoders | None, report: EventReporter) -> Path:
     """Return the packed directory that the job names, once it is verified: training would not notice wrong ids or
     values."""
     path = packed_directory(resolved.job.data, resolved.data_roots)
@@ -116,13 +116,13 @@ def _verified(resolved: ResolvedJob, base: Encoders | None, tell: Teller) -> Pat
         check_extends(open_encoders(path), base, path, how_to_extend(resolved))
 
     def read(fraction: float) -> None:
-        tell(Moved(fraction, f"checking the files: {fraction:.0%}"))
+        report(ProgressEvent(fraction, f"checking the files: {fraction:.0%}"))
 
     verify(path, packed_meta(path), resolved.job.resources.num_cores, read)
     return path
 
 
-def _leave(outcome: Outcome, attempt: AttemptDirectory) -> int:
+def _write_outcome(outcome: Outcome, attempt: AttemptDirectory) -> int:
     """Write `outcome` and return its exit code, even where it cannot be written: the launch process reports what it
     sees."""
     try:

@@ -1,6 +1,6 @@
 """Files that a run leaves on disk for other processes: its directory, reports and outcome. Imports no torch."""
 
-from dlrm.record.advice import BATCH_ADVICE, BatchAdvice, Exchange
+from dlrm.record.advice import BATCH_ADVICE, BatchAdvice, BatchCost
 from dlrm.record.checkpoints import (
     COMPLETE,
     CheckpointDirectory,
@@ -45,6 +45,7 @@ __all__ = [
     "WARNINGS",
     "AttemptDirectory",
     "BatchAdvice",
+    "BatchCost",
     "CheckpointDirectory",
     "CheckpointFaultError",
     "CheckpointFile",
@@ -52,7 +53,6 @@ __all__ = [
     "EndReason",
     "EvaluationReport",
     "EventReport",
-    "Exchange",
     "ModelRecord",
     "NoModelError",
     "OperatorTime",

@@ -10,7 +10,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Exchange(_Part):
+class BatchCost(_Part):
     """Cost of reaching the same result with this batch: steps stand for time, samples for data."""
 
     batch: int
@@ -37,5 +37,5 @@ class BatchAdvice(_Part):
     noise_scale_high: float | None = None
     largest_useful_batch: int | None
     """Largest useful batch, in samples; None: unknown."""
-    table: list[Exchange]
+    table: list[BatchCost]
     """Costs by batch, this run's own batch included; empty where there is no noise scale."""

@@ -61,9 +61,9 @@ class CheckpointManifest(BaseModel):
 
     def write(self, directory: Path) -> None:
         """Write the manifest, which makes the checkpoint in `directory` valid, also after a power cut."""
-        said = self.model_dump_json().encode()
+        content = self.model_dump_json().encode()
         sync_directory(directory)
-        write_atomically(directory / COMPLETE, said + f"\n{_checksum(said)}\n".encode())
+        write_atomically(directory / COMPLETE, content + f"\n{_checksum(content)}\n".encode())
         sync_directory(directory)
         sync_directory(directory.parent)
 
@@ -85,13 +85,13 @@ class CheckpointDirectory:
         Raises CheckpointFaultError where the checkpoint is incomplete or does not fit its name, and OSError.
         """
         try:
-            said, _, checksum = (self.path / COMPLETE).read_bytes().partition(b"\n")
+            content, _, checksum = (self.path / COMPLETE).read_bytes().partition(b"\n")
         except (FileNotFoundError, NotADirectoryError):
             raise CheckpointFaultError(f"it was not finished: there is no {COMPLETE}") from None
-        if checksum != f"{_checksum(said)}\n".encode():
+        if checksum != f"{_checksum(content)}\n".encode():
             raise CheckpointFaultError(f"{COMPLETE} is damaged, or of another program")
         try:
-            manifest = CheckpointManifest.model_validate_json(said)
+            manifest = CheckpointManifest.model_validate_json(content)
         except ValidationError:
             raise CheckpointFaultError(f"{COMPLETE} is of another version of this program") from None
         if manifest.step != self.step:
@@ -119,5 +119,5 @@ def newest_checkpoint(directory: Path) -> CheckpointDirectory | None:
     return None
 
 
-def _checksum(said: bytes) -> str:
-    return hashlib.sha256(said).hexdigest()
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

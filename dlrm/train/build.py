@@ -16,9 +16,9 @@ from dlrm.gradient_stats.noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.model import make_dense_part, table_name
 from dlrm.optimizers import make_dense_optimizer
-from dlrm.planning.here import find_here
-from dlrm.planning.request import planned
-from dlrm.planning.sizes import tables_of
+from dlrm.planning.machine_resources import describe_machine
+from dlrm.planning.request import make_checked_plan
+from dlrm.planning.sizes import make_tables
 from dlrm.train.profiler import PartClock
 from dlrm.train.step import DensePass, TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
@@ -52,11 +52,11 @@ class PlannedTables:
 def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
     """Plan one table for each feature, by what is measured on this machine. Raises DataError."""
     try:
-        tables = tables_of(schema.features, resolved.job.model.embedding_dim)
-        request, plan = planned(resolved, tables, schema.num_dense, find_here(resolved.job))
+        tables = make_tables(schema.features, resolved.job.model.embedding_dim)
+        request, plan = make_checked_plan(resolved, tables, schema.num_dense, describe_machine(resolved.job))
     except PlanError as error:
         raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
-    return PlannedTables(plan.renamed(table_name), make_plan_report(request, plan))
+    return PlannedTables(plan.rename_tables(table_name), make_plan_report(request, plan))
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.data.open import open_data
 from dlrm.exported_model.export import export_model
 from dlrm.gradient_stats.batch_advice import largest_useful_batch, settled_noise
@@ -23,7 +23,7 @@ def run(context: RunContext) -> Outcome:
     reporter.progress("loading", "reading the data")
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
-    label = Label.of(resolved, prepared and prepared.checksum)
+    label = RunIdentity.of(resolved, prepared and prepared.checksum)
     with open_trainer(context, dataset, label) as trainer:
         progress = trainer.progress
         first_step = progress.step

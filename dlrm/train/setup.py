@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dlrm.checkpoint.find import newest_sound
-from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
 from dlrm.data.batches import TrainBatches
@@ -25,7 +25,7 @@ from sharding.comm.collectives import run_on_all_ranks
 
 
 @contextmanager
-def open_trainer(context: RunContext, dataset: Dataset, label: Label) -> Iterator[Trainer]:
+def open_trainer(context: RunContext, dataset: Dataset, label: RunIdentity) -> Iterator[Trainer]:
     """Set up a trainer, and end its threads behind it. Collective. Raises DataError, CheckpointError."""
     resolved, directory, ranks, reporter = context.resolved, context.directory, context.ranks, context.reporter
     planned = _plan_on_rank0(context, dataset)
@@ -96,7 +96,7 @@ def _describe_rows(dataset: Dataset) -> TrainRows:
     return TrainRows(train.num_rows, dataset.mean_train_weight, num_windows(train.num_rows, train.row_bytes))
 
 
-def _restore(context: RunContext, state: TrainingState, label: Label) -> Progress | None:
+def _restore(context: RunContext, state: TrainingState, label: RunIdentity) -> Progress | None:
     """Load the newest sound checkpoint, and return where it stands; None where there is none."""
     found = newest_sound(context.directory.checkpoints, label, state.ranks, context.reporter)
     if found is None:

@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.record import BATCH_ADVICE, BatchAdvice, EventReport
-from service.cli.consoles import print_heading
-from service.cli.words import printable
+from service.cli.console import print_heading
+from service.cli.text_format import printable
 from service.client import Event
 
 HEADINGS = ("batch", "steps", "samples", "steps/fewest", "samples/fewest", "")

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from service.cli.progress import describe, duration
-from service.cli.words import figure, printable
+from service.cli.text_format import format_number, printable
 from service.client import Attempt, Checkpoint, Event, Job, JobDetails
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
@@ -56,7 +56,9 @@ class Derived(Protocol):
 def derived_table(numbers: Sequence[Derived]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     for number in numbers:
-        table.add_row(number.name, f"{figure(number.value)} {number.unit}".rstrip(), Text(number.reason, style="dim"))
+        table.add_row(
+            number.name, f"{format_number(number.value)} {number.unit}".rstrip(), Text(number.reason, style="dim")
+        )
     return table
 
 
@@ -159,7 +161,7 @@ def _add_results(table: Table, result: Mapping[str, Any]) -> None:
     for name, words in RESULT_NAMES.items():
         value = result.get(name)
         if value is not None:
-            table.add_row(words, Text(printable(value) if isinstance(value, str) else figure(value, name)))
+            table.add_row(words, Text(printable(value) if isinstance(value, str) else format_number(value, name)))
         elif is_measured and name in result and name in NEED_BOTH_LABELS:
             table.add_row(words, "undefined: all rows have one label")
 

@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
-from service.cli.consoles import console_on
+from service.cli.console import console_on
 from service.cli.display import result_table
 from service.cli.errors import BadInputError, CommandError
 from service.cli.program import LAST_LINES
 from service.cli.saved_model import Format, require_model, require_scorer
+from service.cli.text_format import printable
 from service.cli.trainer import module_command
-from service.cli.words import printable
 
 
 def evaluate(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dlrm.record import write_atomically
-from service.cli.consoles import console_on
+from service.cli.console import console_on
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.inspection import print_report
 from service.cli.page import report_page

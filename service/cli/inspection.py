@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.words import percent, printable, quantity
+from service.cli.text_format import percent, printable, quantity
 from service.sizes import size_in_bytes
 
 Report = Mapping[str, Any]

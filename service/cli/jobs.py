@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from service.cli.consoles import console_on, print_heading
+from service.cli.console import console_on, print_heading
 from service.cli.display import derived_table, events_table, job_table, jobs_table
 from service.cli.errors import BadInputError
-from service.cli.words import printable
+from service.cli.text_format import printable
 from service.client import Client, LogPart
 
 

@@ -14,8 +14,8 @@ from service.cli.predict import predict
 from service.cli.prepare import prepare
 from service.cli.serve import serve
 from service.cli.submit import submit
+from service.cli.text_format import printable
 from service.cli.train import train
-from service.cli.words import printable
 from service.client import ServiceError, ServiceUnknownError, ServiceUnreachableError
 
 app = typer.Typer(

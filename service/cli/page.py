@@ -5,7 +5,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.cli.inspection import SERIOUS, Report, all_tables, rows_heading, table_bytes, what_was_looked_at
-from service.cli.words import percent, quantity
+from service.cli.text_format import percent, quantity
 from service.sizes import size_in_bytes
 
 HERE = Path(__file__).parent / "report"

@@ -9,13 +9,13 @@ from pydantic import ValidationError
 
 from dlrm.config import ResolvedJob, resolve
 from dlrm.record import PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
-from service.cli.begin import submitted
-from service.cli.consoles import console_on
+from service.cli.console import console_on
 from service.cli.documents import data_from_job_file, read_job
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.plan_view import print_plan
 from service.cli.program import ProgramStopped, run_program
-from service.cli.words import print_warnings
+from service.cli.run_directory import read_submitted
+from service.cli.text_format import print_warnings
 from service.settings import StateSettings
 
 
@@ -123,7 +123,7 @@ def _details_of_attempt(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
 def _asked(job: Path) -> tuple[ResolvedJob, RunDirectory | None]:
     if job.is_dir():
         directory = RunDirectory(job.resolve())
-        return submitted(directory, job), directory
+        return read_submitted(directory, job), directory
     _, spec = read_job(job)
     cache = str(StateSettings().prepared_directory) if spec.data.is_raw else None
     return resolve(data_from_job_file(spec, job), data_cache=cache), None

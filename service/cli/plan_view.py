@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dlrm.config import ResolvedJob
 from dlrm.record import PART_WORDS
-from service.cli.words import UNKNOWN, printable
+from service.cli.text_format import UNKNOWN, printable
 from service.sizes import base_of_size, size_in_bytes
 
 Plan = Mapping[str, Any]
@@ -19,7 +19,7 @@ Plan = Mapping[str, Any]
 
 BAR_CELLS = 30
 """Width of a full bar in characters."""
-MOST_GROUPS = 40
+MAX_GROUPS = 40
 """Largest number of lines in the list of tables."""
 TERMS = {
     "ids": "ids to the owners of their rows",
@@ -132,7 +132,7 @@ def _tables(plan: Plan) -> Table:
         return (*key, len(of_table["blocks"]))
 
     groups = [list(group) for _, group in groupby(sorted(plan["tables"], key=alike), key=alike)]
-    for group in groups[:MOST_GROUPS]:
+    for group in groups[:MAX_GROUPS]:
         first = group[0]
         most = first["weight_bytes"].index(max(first["weight_bytes"]))
         table.add_row(
@@ -143,8 +143,8 @@ def _tables(plan: Plan) -> Table:
             *(size(first[kind][most]) for kind in OF_LARGEST_PART.values()),
             Text(first["reason"], style="dim"),
         )
-    if len(groups) > MOST_GROUPS:
-        left = sum(map(len, groups[MOST_GROUPS:]))
+    if len(groups) > MAX_GROUPS:
+        left = sum(map(len, groups[MAX_GROUPS:]))
         table.add_row(f"and {left:,} smaller ones; --json has all")
     return table
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.consoles import console_on
+from service.cli.console import console_on
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.program import ProgramStopped, ReaderGone, run_program
 from service.cli.progress import duration

@@ -12,14 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.record import EXIT_STOPPED
-from service.cli.consoles import console_on
+from service.cli.console import console_on
 from service.cli.errors import BadInputError
 from service.cli.infer import infer_job
 from service.cli.program import ProgramStopped, run_program
 from service.cli.progress import duration
 from service.cli.sources import PACKED_META, read_source
+from service.cli.text_format import percent, printable
 from service.cli.trainer import require_trainer
-from service.cli.words import percent, printable
 from service.sizes import size_in_bytes
 
 MAX_TABLES = 40

@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.record import PART_WORDS, ProfileDirectory, StepProfile
-from service.cli.consoles import print_heading
-from service.cli.words import UNKNOWN
+from service.cli.console import print_heading
+from service.cli.text_format import UNKNOWN
 
 BETWEEN_STEPS = "between steps"
 """Name of the time that belongs to no part of a step."""

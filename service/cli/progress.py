@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from service.cli.words import figure, printable
+from service.cli.text_format import format_number, printable
 from service.client import Progress
 
 NUM_PLAIN_LINES = 10
@@ -67,7 +67,7 @@ def describe(progress: Progress, *, has_ended: bool = False) -> str:
     if progress.step is not None and progress.num_steps:
         figures.append(f"step {progress.step:,}/{progress.num_steps:,}")
     if progress.loss is not None:
-        figures.append(f"loss {figure(progress.loss)}")
+        figures.append(f"loss {format_number(progress.loss)}")
     if progress.auc is not None:
         figures.append(f"AUC {progress.auc:.4f}")
     if progress.samples_per_second is not None:
@@ -76,7 +76,7 @@ def describe(progress: Progress, *, has_ended: bool = False) -> str:
         figures.append(f"{duration(progress.eta_seconds)} left")
     if progress.noise_scale is not None:
         # Last, because the end of a line that is too long is cut off.
-        figures.append(f"noise scale {figure(progress.noise_scale, 'noise_scale')}")
+        figures.append(f"noise scale {format_number(progress.noise_scale, 'noise_scale')}")
     return " · ".join(figures)
 
 

@@ -15,7 +15,7 @@ from dlrm.record import (
     StepReport,
     parse_report,
 )
-from service.cli.words import MAX_WARNINGS
+from service.cli.text_format import MAX_WARNINGS
 from service.client import Progress
 
 RESUMED = "resumed"
@@ -27,15 +27,15 @@ SMOOTHING = 0.9
 class SpoolProgress:
     """Progress of a run, accumulated from the reports of rank 0."""
 
-    def __init__(self, attempt: AttemptDirectory, tell: Callable[[str], None], num_steps: int | None = None) -> None:
+    def __init__(self, attempt: AttemptDirectory, on_line: Callable[[str], None], num_steps: int | None = None) -> None:
         """Start to read the reports of an attempt.
 
-        tell: called with each line that the user should see, when it is read; of warnings of the same kind only the
+        on_line: called with each line that the user should see, when it is read; of warnings of the same kind only the
         first MAX_WARNINGS. num_steps: steps of the whole run, where a checkpoint of an earlier attempt is known.
         """
         self._readers = [SpoolReader(attempt.spool_file(0, stream)) for stream in ("events", "metrics")]
         self._seen = Progress(phase="starting")
-        self._tell = tell
+        self._on_line = on_line
         self._num_steps = num_steps
         self._num_warnings: Counter[str] = Counter()
         self.warnings: list[str] = []
@@ -45,7 +45,7 @@ class SpoolProgress:
 
     @property
     def left_out(self) -> list[str]:
-        """Lines that count the warnings not passed to `tell`, one for each kind."""
+        """Lines that count the warnings not passed to `on_line`, one for each kind."""
         beyond = self._num_warnings - Counter(dict.fromkeys(self._num_warnings, MAX_WARNINGS))
         return [f"and {number:,} more of this kind: {name}" for name, number in beyond.items()]
 
@@ -68,14 +68,14 @@ class SpoolProgress:
 
     def _take_note(self, event: EventReport) -> None:
         if event.name == RESUMED:
-            self._tell(event.message)
+            self._on_line(event.message)
         elif event.name == BATCH_ADVICE:
             self.advice = event
         elif event.name in WARNINGS:
             self.warnings.append(event.message)
             self._num_warnings[event.name] += 1
             if self._num_warnings[event.name] <= MAX_WARNINGS:
-                self._tell(f"warning: {event.message}")
+                self._on_line(f"warning: {event.message}")
 
     def _enter(self, report: ProgressReport) -> None:
         # Evaluating and saving are phases within the run, so the done fraction of training stays.
@@ -89,7 +89,7 @@ class SpoolProgress:
         A step of 0 in spite of existing checkpoints means that none of them is complete.
         """
         if self._num_steps and not step:
-            self._tell("begins from the start: no checkpoint is whole")
+            self._on_line("begins from the start: no checkpoint is whole")
         elif self._num_steps:
             self._update(step=step, num_steps=self._num_steps, done_fraction=step / self._num_steps)
 

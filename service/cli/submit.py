@@ -7,12 +7,12 @@ import typer
 
 from dlrm.record import WARNINGS
 from service.cli.advice import print_advice_message
-from service.cli.consoles import console_on
+from service.cli.console import console_on
 from service.cli.display import job_table
 from service.cli.documents import read_job
 from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from service.cli.progress import ProgressLine
-from service.cli.words import print_warnings
+from service.cli.text_format import print_warnings
 from service.client import Client, JobDetails
 
 

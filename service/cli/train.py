@@ -21,14 +21,14 @@ from dlrm.record import (
 )
 from service.cli import errors
 from service.cli.advice import print_advice
-from service.cli.begin import Begun, SucceededError, new_run, next_attempt
-from service.cli.consoles import console_on
+from service.cli.console import console_on
 from service.cli.display import derived_table, result_table
 from service.cli.profile import print_profile
 from service.cli.progress import ProgressLine
+from service.cli.run_directory import StartedRun, SucceededError, new_run, next_attempt
 from service.cli.spool import SpoolProgress
+from service.cli.text_format import printable
 from service.cli.trainer import module_command, run_watched
-from service.cli.words import printable
 from service.launchers.log_files import last_line
 
 RESULT_FIELDS = (
@@ -126,7 +126,7 @@ def train(
     raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
 
 
-def _begin(job: Path | None, resume: Path | None, run_directory: Path | None) -> Begun:
+def _begin(job: Path | None, resume: Path | None, run_directory: Path | None) -> StartedRun:
     if resume is None and job is None:
         raise errors.BadInputError("there is nothing to train: name a JOB, or a run to go on with: --resume")
     if resume is not None and run_directory is not None:
@@ -137,7 +137,7 @@ def _begin(job: Path | None, resume: Path | None, run_directory: Path | None) ->
     return new_run(job, run_directory)
 
 
-def _what_there_is(begun: Begun) -> str:
+def _what_there_is(begun: StartedRun) -> str:
     checkpoint = begun.checkpoint
     if checkpoint is None:
         return f"attempt {begun.number} begins from the start: {begun.directory.path} has no checkpoint"
@@ -146,7 +146,7 @@ def _what_there_is(begun: Begun) -> str:
     return f"attempt {begun.number}: the newest checkpoint is of {where}"
 
 
-def _run(begun: Begun) -> tuple[int, Outcome, SpoolProgress]:
+def _run(begun: StartedRun) -> tuple[int, Outcome, SpoolProgress]:
     """Run the attempt to its end, with a live display of its progress and warnings.
 
     Returns the exit code of the launch process, the outcome, and everything that was reported.
@@ -198,7 +198,7 @@ def _print_result(result: dict[str, Any], *, as_json: bool) -> None:
         console_on().print(result_table(result))
 
 
-def _print_ending(console: Console, begun: Begun, outcome: Outcome) -> None:
+def _print_ending(console: Console, begun: StartedRun, outcome: Outcome) -> None:
     ending = printable(f"{outcome.state} ({outcome.reason}): {outcome.message}", kept="\n")
     how_to_go_on = _how_to_go_on(begun.directory, outcome)
     for line in (ending, f"logs: {begun.attempt.logs}", *([how_to_go_on] if how_to_go_on else [])):

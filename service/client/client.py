@@ -118,7 +118,7 @@ class Client:
             if cursor is None:
                 break
         # Filtered by the attempts known to the last page: another attempt may have begun after the first page.
-        yield from (item for item in items if attempt is not None or _stands(item, page.starts))
+        yield from (item for item in items if attempt is not None or _is_valid(item, page.starts))
 
     def logs(
         self,
@@ -184,7 +184,7 @@ class Client:
                 return
 
 
-def _stands(metric: Metric, starts: Sequence[AttemptStart]) -> bool:
+def _is_valid(metric: Metric, starts: Sequence[AttemptStart]) -> bool:
     is_evaluation = isinstance(metric, EvaluationMetric)
     return all(
         metric.step <= (start.evaluated_step if is_evaluation else start.step)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.control.restarts import row_of
+from service.control.restart_policy import attempts_since_progress
 from service.jobs.models import Attempt
 
 MAX_DOUBLINGS = 32
@@ -23,5 +23,5 @@ class BackOff:
 
         attempts: all attempts of the job so far; the last one has ended.
         """
-        num_doublings = min(len(row_of(attempts)) - 1, MAX_DOUBLINGS)
+        num_doublings = min(len(attempts_since_progress(attempts)) - 1, MAX_DOUBLINGS)
         return min(self.max_delay_seconds, self.delay_seconds * 2.0**num_doublings)

@@ -3,7 +3,7 @@
 import structlog
 
 from dlrm.record import Outcome
-from service.control.ended import ACTOR, Ended
+from service.control.attempt_finalizer import ACTOR, AttemptFinalizer
 from service.control.limits import has_to_wait, is_late
 from service.control.starter import Starter, launch_of
 from service.database import Database
@@ -27,7 +27,7 @@ class Reconciler:
         database: Database,
         launcher: Launcher,
         starter: Starter,
-        ended: Ended,
+        ended: AttemptFinalizer,
         grace_period_seconds: float,
     ) -> None:
         """Wait `grace_period_seconds` between asking an attempt to stop and killing it."""
@@ -49,7 +49,7 @@ class Reconciler:
             self._wait_to_restart(job)
             return
         with self._database.read() as session:
-            attempt = AttemptRepository(session).numbered(job.id, job.num_attempts)
+            attempt = AttemptRepository(session).get_by_number(job.id, job.num_attempts)
         if attempt is None or attempt.finished_at is not None:
             # The job was cancelled between two attempts.
             self._change(job, Change(JobState.CANCELLED, Reason.USER_CANCELLED, actor=ACTOR, message=job.message))
@@ -58,7 +58,7 @@ class Reconciler:
         status = self._launcher.describe(launch)
         if status.phase is LaunchPhase.ALIVE:
             self._alive(job, attempt, launch, status)
-            self._tail.bring(job, attempt, launch)
+            self._tail.ingest_new_lines(job, attempt, launch)
         elif status.phase is LaunchPhase.ABSENT and job.state == JobState.STARTING:
             self._start_again(job, attempt)
         else:
@@ -81,7 +81,7 @@ class Reconciler:
         except StateChangedError:
             return
         except LaunchError as error:
-            self._ended.launch_failed(job.id, str(error))
+            self._ended.record_failed_launch(job.id, str(error))
 
     def _alive(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
         if job.state == JobState.STARTING:
@@ -123,11 +123,11 @@ class Reconciler:
         if not self._launcher.kill(launch):
             log.warning("attempt_does_not_end", job=job.id, attempt=attempt.number)
             return
-        self._tail.bring(job, attempt, launch)
+        self._tail.ingest_new_lines(job, attempt, launch)
         directory = launch.run_directory.attempt(launch.attempt)
         outcome = Outcome.read(directory.outcome)
         try:
-            self._ended.attempt_ended(job, attempt, status, outcome, last_line(directory.launch_log))
+            self._ended.record_end(job, attempt, status, outcome, last_line(directory.launch_log))
         except StateChangedError as error:
             log.info("job_changed_meanwhile", job=job.id, reason=str(error))
             return

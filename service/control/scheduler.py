@@ -3,12 +3,12 @@
 import structlog
 
 from service.capacity.free import free_capacity
-from service.control.ended import Ended
+from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.faults import Faults
 from service.control.limits import has_to_wait, is_late
 from service.control.starter import Starter
 from service.database import Database
-from service.jobs.demand import lack_of, misfits
+from service.jobs.demand import first_lack, list_misfits
 from service.jobs.models import Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
@@ -21,7 +21,9 @@ BEHIND_OTHERS = (Reason.BEHIND_RESERVATION, "jobs before it in the queue start f
 
 
 class Scheduler:
-    def __init__(self, database: Database, launcher: Launcher, starter: Starter, ended: Ended, faults: Faults) -> None:
+    def __init__(
+        self, database: Database, launcher: Launcher, starter: Starter, ended: AttemptFinalizer, faults: Faults
+    ) -> None:
         self._database = database
         self._launcher = launcher
         self._starter = starter
@@ -57,7 +59,7 @@ class Scheduler:
 
     def _is_hopeless(self, job: Job) -> bool:
         """Whether the job has failed now: it no longer fits the machine, or its deadline has passed."""
-        errors = misfits(_demand(job), self._launcher.capacity())
+        errors = list_misfits(_demand(job), self._launcher.capacity())
         if errors:
             self._fail(job, Reason.CANNOT_FIT, "; ".join(str(error) for error in errors))
             return True
@@ -90,12 +92,12 @@ class Scheduler:
             log.info("job_changed_meanwhile", job=job.id, reason=str(error))
         except LaunchError as error:
             log.warning("launch_failed", job=job.id, error=str(error))
-            self._ended.launch_failed(job.id, str(error))
+            self._ended.record_failed_launch(job.id, str(error))
 
     def _lack(self, job: Job) -> tuple[Reason, str] | None:
         """Return the first resource that `job` lacks, as a reason and a message; None where it can start."""
         free = free_capacity(self._database, self._launcher.capacity())
-        return lack_of(_demand(job), free)
+        return first_lack(_demand(job), free)
 
 
 def _demand(job: Job) -> Capacity:

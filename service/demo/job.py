@@ -11,8 +11,8 @@ from service.cli.errors import BadInputError
 
 DOCUMENT = Path(__file__).parents[2] / "examples" / "demo.toml"
 MIN_STEPS = 30
-LARGEST_BATCH = 16_384
-SMALLEST_BATCH = 64
+MAX_BATCH = 16_384
+MIN_BATCH = 64
 EVAL_FRACTION = 0.1
 READ_BYTES = 2**24
 GZIP = b"\x1f\x8b"
@@ -37,8 +37,8 @@ def criteo_job(path: Path) -> dict[str, Any]:
         num_rows = _count_lines(path)
     except (OSError, EOFError, zlib.error) as error:
         raise BadInputError(f"DATA={path}: {_cause(error)}; name a Criteo TSV file, plain or gzip") from None
-    if num_rows < 2 * SMALLEST_BATCH:
-        raise BadInputError(f"DATA={path}: {num_rows} rows are too few; give at least {2 * SMALLEST_BATCH}")
+    if num_rows < 2 * MIN_BATCH:
+        raise BadInputError(f"DATA={path}: {num_rows} rows are too few; give at least {2 * MIN_BATCH}")
     document = tomllib.loads(DOCUMENT.read_text())
     document["name"] = "demo-criteo"
     del document["table_optimizer"]
@@ -54,8 +54,8 @@ def _fit_batch(document: dict[str, Any], num_rows: int) -> None:
     steps are there more.
     """
     num_train_rows = int(num_rows * (1 - document["data"]["eval_fraction"]))
-    batch = LARGEST_BATCH
-    while batch > SMALLEST_BATCH and num_train_rows < batch * MIN_STEPS:
+    batch = MAX_BATCH
+    while batch > MIN_BATCH and num_train_rows < batch * MIN_STEPS:
         batch //= 2
     num_steps_per_epoch = max(1, num_train_rows // batch)
     document["batch"] = {"global_size": batch}

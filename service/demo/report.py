@@ -7,7 +7,7 @@ from rich.table import Table
 
 from service.cli.advice import print_advice_message
 from service.cli.progress import duration
-from service.cli.words import figure
+from service.cli.text_format import format_number
 from service.client import Client, JobDetails
 
 MIN_SHARE_OF_BEST = 0.8
@@ -80,7 +80,7 @@ def _steps(job: JobDetails) -> str:
 
 
 def _known(value: float | None, name: str) -> str:
-    return "?" if value is None else figure(value, name)
+    return "?" if value is None else format_number(value, name)
 
 
 def _beside(value: float | None, other: float | None, words: str) -> str:

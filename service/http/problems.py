@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Mount
 
 from dlrm.config import ConfigError, FieldError
-from service.disk_full import is_storage_full, storage_full
+from service.disk_full import is_storage_full, storage_full_message
 
 log = structlog.get_logger(__name__)
 
@@ -188,7 +188,9 @@ def _on_storage_error(request: Request, error: Exception, *, state_directory: Pa
         raise error
     # A single line without a traceback: every request fails like this until there is room.
     log.error("storage_full", method=request.method, path=request.url.path, error=str(getattr(error, "orig", error)))
-    return ProblemError("storage-full", 507, "The service's storage is full", storage_full(state_directory)).response()
+    return ProblemError(
+        "storage-full", 507, "The service's storage is full", storage_full_message(state_directory)
+    ).response()
 
 
 def _on_unexpected(request: Request, error: Exception) -> JSONResponse:

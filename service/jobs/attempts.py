@@ -23,10 +23,10 @@ class AttemptRepository:
     def get(self, attempt_id: str) -> Attempt | None:
         return self._session.get(Attempt, attempt_id)
 
-    def of_job(self, job_id: str) -> list[Attempt]:
+    def list_by_job(self, job_id: str) -> list[Attempt]:
         return list(self._session.scalars(select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)))
 
-    def numbered(self, job_id: str, number: int) -> Attempt | None:
+    def get_by_number(self, job_id: str, number: int) -> Attempt | None:
         return self._session.scalar(select(Attempt).where(Attempt.job_id == job_id, Attempt.number == number))
 
     def set_token(self, attempt_id: str, token_hash: str) -> None:

@@ -16,12 +16,12 @@ def demand_of(job: JobSpec) -> Capacity:
     )
 
 
-def faults_of_fit(job: JobSpec, total: Capacity) -> list[FieldError]:
+def list_faults(job: JobSpec, total: Capacity) -> list[FieldError]:
     """List the reasons why `job` can never start on a machine with `total`; empty where it can."""
-    return job.resources.faults_of_launcher() + misfits(demand_of(job), total)
+    return job.resources.faults_of_launcher() + list_misfits(demand_of(job), total)
 
 
-def misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
+def list_misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
     """List the resources of `demand` that exceed `total`, one error each; empty where all fit."""
     errors: list[FieldError] = []
     if demand.num_cores > total.num_cores:
@@ -53,7 +53,7 @@ def misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
     return errors
 
 
-def lack_of(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
+def first_lack(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
     """Return the first resource of `demand` that `free` lacks, as a reason and a message; None where all is free."""
     if demand.num_cores > free.num_cores:
         return Reason.WAITING_FOR_CPU, f"needs {demand.num_cores} cores, {free.num_cores} free"

@@ -12,7 +12,7 @@ from dlrm.config.patterns import (
     PatternError,
     fixed_part,
     is_remote,
-    lies_in_sight,
+    is_visible,
     lies_under,
     local_files,
     normal_uri,
@@ -92,7 +92,7 @@ class _Places:
         if self._num_checked > 2 * MAX_FILES:
             raise PathError(f"{pattern!r} is one path too many: together they name or search more than is looked at")
         real = Path(os.path.realpath(path))
-        if not lies_in_sight(real, self.real):
+        if not is_visible(real, self.real):
             raise PathError(f"{pattern!r} leads outside of the data roots, or into a hidden directory")
 
     def check(self, path: Path, pattern: str) -> None:
@@ -152,7 +152,7 @@ def _candidates(pattern: str, places: _Places) -> list[str]:
     candidates = [candidate for root in places.named if (candidate := _under_root(pattern, root))]
     if not candidates:
         raise PathError(f"{pattern!r} lies outside of the data roots")
-    candidates = [candidate for candidate in candidates if lies_in_sight(Path(candidate), places.real)]
+    candidates = [candidate for candidate in candidates if is_visible(Path(candidate), places.real)]
     if not candidates:
         raise PathError(f"{pattern!r} holds a name that starts with a dot, which data has not")
     return candidates

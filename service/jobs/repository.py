@@ -95,7 +95,7 @@ class JobRepository:
         query = select(Job).where(Job.state == JobState.QUEUED).order_by(Job.priority.desc(), Job.created_at, Job.id)
         return list(self._session.scalars(query))
 
-    def held(self) -> tuple[int, int, int]:
+    def reserved_capacity(self) -> tuple[int, int, int]:
         """Sum up the cores, bytes of memory and GPUs of all jobs that hold resources."""
         row = self._session.execute(
             select(

@@ -16,7 +16,7 @@ from service.http.problems import ProblemError, conflict, not_found
 from service.ids import new_id
 from service.jobs.attempts import AttemptRepository
 from service.jobs.checkpoints import checkpoints_of
-from service.jobs.demand import demand_of, faults_of_fit
+from service.jobs.demand import demand_of, list_faults
 from service.jobs.models import Job, JobLabel
 from service.jobs.paths import real_roots, with_absolute_paths
 from service.jobs.reasons import Reason
@@ -93,7 +93,7 @@ class JobService:
         absolute = with_absolute_paths(spec, roots, self._settings.private_directories)
         absolute = with_warm_start(absolute, self._database, self._settings)
         demand = demand_of(spec)
-        if errors := faults_of_fit(spec, self._capacity):
+        if errors := list_faults(spec, self._capacity):
             raise _cannot_fit(errors)
         job_id = new_id("job")
         return Job(
@@ -120,7 +120,7 @@ class JobService:
             labels=[JobLabel(name=name, value=value) for name, value in spec.labels.items()],
         )
 
-    def _ask(self, job_id: str, change: Callable[[JobRepository, Job], None]) -> JobView:
+    def _change_state(self, job_id: str, change: Callable[[JobRepository, Job], None]) -> JobView:
         """Apply `change` to the current state of a job; repeat it where the state was changed at the same time."""
         while True:
             try:
@@ -158,18 +158,18 @@ class JobService:
 
         Raises ProblemError where the job has ended or does not exist.
         """
-        return self._ask(job_id, lambda jobs, job: _cancel(jobs, job, principal))
+        return self._change_state(job_id, lambda jobs, job: _cancel(jobs, job, principal))
 
     def pause(self, job_id: str, principal: Principal) -> JobView:
         """Stop a running job after a checkpoint, from which it continues when it is resumed.
 
         Raises ProblemError where the job is not running or does not exist.
         """
-        return self._ask(job_id, lambda jobs, job: _pause(jobs, job, principal))
+        return self._change_state(job_id, lambda jobs, job: _pause(jobs, job, principal))
 
     def resume(self, job_id: str, principal: Principal) -> JobView:
         """Queue a paused job again. Raises ProblemError where it is not paused or does not exist."""
-        return self._ask(job_id, lambda jobs, job: _resume(jobs, job, principal))
+        return self._change_state(job_id, lambda jobs, job: _resume(jobs, job, principal))
 
     def events(self, job_id: str, after: int, limit: int) -> Page[EventView]:
         """Return one page of a job's events with ids above `after`, oldest first.
@@ -186,7 +186,7 @@ class JobService:
         """List the attempts of a job, oldest first. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
             existing_job(session, job_id)
-            return [AttemptView.model_validate(attempt) for attempt in AttemptRepository(session).of_job(job_id)]
+            return [AttemptView.model_validate(attempt) for attempt in AttemptRepository(session).list_by_job(job_id)]
 
     def checkpoints(self, job_id: str) -> list[CheckpointView]:
         """List the complete checkpoints of a job, newest first. Raises ProblemError where there is no such job."""

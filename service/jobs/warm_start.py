@@ -29,7 +29,7 @@ def with_warm_start(job: JobSpec, database: Database, settings: Settings) -> Job
         valid = "false, or `from` the id of a job that has SUCCEEDED"
         raise ConfigError([FieldError("run.warm_start.optimizer_state", message, valid)])
     try:
-        source = _of_job(named, database) if is_job else _of_directory(named, settings)
+        source = _model_of_job(named, database) if is_job else _model_in_directory(named, settings)
         record = source.record()
     except (NoModelError, PathError) as error:
         message = f"{named!r} {error}" if isinstance(error, NoModelError) else str(error)
@@ -43,7 +43,7 @@ def with_warm_start(job: JobSpec, database: Database, settings: Settings) -> Job
     return starting_from(job, str((source.run or source).path))
 
 
-def _of_job(job_id: str, database: Database) -> TrainedModel:
+def _model_of_job(job_id: str, database: Database) -> TrainedModel:
     """Return the model of another job. Raises NoModelError where the job does not exist or has not succeeded."""
     with database.read() as session:
         job = JobRepository(session).get(job_id)
@@ -55,7 +55,7 @@ def _of_job(job_id: str, database: Database) -> TrainedModel:
     return TrainedModel.at(directory.resolve())
 
 
-def _of_directory(named: str, settings: Settings) -> TrainedModel:
+def _model_in_directory(named: str, settings: Settings) -> TrainedModel:
     """Return the model in a directory under the data roots.
 
     Raises NoModelError where there is no model, and PathError where the directory is not allowed.

@@ -18,15 +18,15 @@ from dlrm.config.patterns import PACKED_META
 from dlrm.record import EXIT_BAD_INPUT
 from service.http.problems import ProblemError
 
-MOST_SECONDS = 30.0
-MOST_AT_ONCE = 2
-MOST_WAITING = 4
+MAX_SECONDS = 30.0
+MAX_AT_ONCE = 2
+MAX_WAITING = 4
 """Requests that may wait for a child process. More would take the threads that answer all other requests."""
 LIMITS = {"memory_bytes": 2**30, "answer_bytes": 2**24}
 """Limits in bytes, as `dlrm.programs.plan` reads them."""
-MOST_KEPT = 64
-MOST_KEPT_BYTES = 2**26
-MOST_SAID = 4000
+MAX_CACHED = 64
+MAX_CACHED_BYTES = 2**26
+MAX_ERROR_CHARACTERS = 4000
 """Number of characters that are read from the end of the child's error output when it fails."""
 RETRY = {"Retry-After": "30"}
 
@@ -36,56 +36,58 @@ log = structlog.get_logger(__name__)
 class Planner:
     """Client of `python -m dlrm.programs.plan`, with a cache of results. Safe to use from many threads."""
 
-    def __init__(self, python: Path, most_seconds: float = MOST_SECONDS) -> None:
+    def __init__(self, python: Path, most_seconds: float = MAX_SECONDS) -> None:
         """Run the program with `python`, an interpreter that has the trainer installed.
 
         most_seconds: limit for one plan, and for the wait until another one is done.
         """
         self._command = [str(python), "-m", "dlrm.programs.plan"]
         self._most_seconds = most_seconds
-        self._places = threading.Semaphore(MOST_AT_ONCE)
-        self._admitted = threading.Semaphore(MOST_AT_ONCE + MOST_WAITING)
+        self._places = threading.Semaphore(MAX_AT_ONCE)
+        self._admitted = threading.Semaphore(MAX_AT_ONCE + MAX_WAITING)
         self._kept: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
-    def result_of(self, resolved: ResolvedJob) -> dict[str, Any]:
+    def make_plan(self, resolved: ResolvedJob) -> dict[str, Any]:
         """Return the result line of `dlrm.programs.plan`, parsed; from the cache where possible.
 
         Raises ProblemError where the job cannot be planned, the program fails or takes too long, or too many requests
         wait.
         """
         key = _key(resolved)
-        line = None if key is None else self._kept_line(key)
+        line = None if key is None else self._find_cached(key)
         if line is None:
-            line = self._asked({"resolved": resolved.model_dump(mode="json"), "run_directory": None, "limits": LIMITS})
+            line = self._ask_once(
+                {"resolved": resolved.model_dump(mode="json"), "run_directory": None, "limits": LIMITS}
+            )
             if key is not None:
-                self._keep(key, line)
+                self._cache(key, line)
         return json.loads(line)
 
-    def _kept_line(self, key: str) -> str | None:
+    def _find_cached(self, key: str) -> str | None:
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
-    def _keep(self, key: str, line: str) -> None:
+    def _cache(self, key: str, line: str) -> None:
         with self._lock:
             self._kept[key] = line
-            while len(self._kept) > MOST_KEPT or sum(map(len, self._kept.values())) > MOST_KEPT_BYTES:
+            while len(self._kept) > MAX_CACHED or sum(map(len, self._kept.values())) > MAX_CACHED_BYTES:
                 self._kept.popitem(last=False)
 
-    def _asked(self, document: dict[str, Any]) -> str:
+    def _ask_once(self, document: dict[str, Any]) -> str:
         if not self._admitted.acquire(blocking=False):
-            detail = f"{MOST_AT_ONCE} other plans are being made, and {MOST_WAITING} wait for that"
+            detail = f"{MAX_AT_ONCE} other plans are being made, and {MAX_WAITING} wait for that"
             raise ProblemError("planning-busy", 503, "Too many plans at once", detail, headers=RETRY)
         try:
-            return self._made(document)
+            return self._run_program(document)
         finally:
             self._admitted.release()
 
-    def _made(self, document: dict[str, Any]) -> str:
+    def _run_program(self, document: dict[str, Any]) -> str:
         if not self._places.acquire(timeout=self._most_seconds):
-            raise _too_slow(f"{MOST_AT_ONCE} other plans are being made", self._most_seconds)
+            raise _too_slow(f"{MAX_AT_ONCE} other plans are being made", self._most_seconds)
         try:
             done = subprocess.run(
                 self._command,
@@ -102,7 +104,7 @@ class Planner:
             self._places.release()
         if done.returncode == 0:
             return done.stdout.splitlines()[-1]
-        said = done.stderr[-MOST_SAID:]
+        said = done.stderr[-MAX_ERROR_CHARACTERS:]
         if done.returncode == EXIT_BAD_INPUT:
             raise ProblemError("cannot-plan", 422, "The job cannot be planned", " ".join(said.split()))
         log.error("planning failed", exit_code=done.returncode, said=said)

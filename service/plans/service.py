@@ -7,7 +7,7 @@ from dlrm.config import ConfigError, FieldError, JobSpec, ResolvedJob, parse_job
 from service.capacity.free import free_capacity
 from service.database import Database
 from service.http.problems import FieldProblem
-from service.jobs.demand import demand_of, faults_of_fit, lack_of
+from service.jobs.demand import demand_of, first_lack, list_faults
 from service.jobs.paths import real_roots, with_absolute_paths
 from service.jobs.reasons import Reason
 from service.jobs.repository import JobRepository
@@ -33,11 +33,11 @@ class PlanService:
         Raises ConfigError where the document itself is invalid, and ProblemError where the planner fails or is busy.
         """
         spec = parse_job(document)
-        resolved, faults = self._resolved(spec)
+        resolved, faults = self._resolve(spec)
         result = dict.fromkeys(("plan", "notes", "sizes_from", "refusal", "unknown_sizes"))
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
-            result |= self._planner.result_of(resolved)
+            result |= self._planner.make_plan(resolved)
         plan, refusal = result["plan"], result["refusal"]
         if refusal is not None:
             valid = "; ".join(refusal["valid"])
@@ -58,7 +58,7 @@ class PlanService:
             fits=self._fit(spec, faults),
         )
 
-    def _resolved(self, spec: JobSpec) -> tuple[ResolvedJob, list[FieldError]]:
+    def _resolve(self, spec: JobSpec) -> tuple[ResolvedJob, list[FieldError]]:
         """Resolve a job as `POST /v1/jobs` does, and return the errors for which that would refuse its paths.
 
         Where there are errors, the job is resolved without looking for any file.
@@ -72,17 +72,19 @@ class PlanService:
         return resolve(absolute, real_roots(roots), str(self._settings.prepared_directory)), []
 
     def _fit(self, spec: JobSpec, faults: list[FieldError]) -> Fit:
-        never = [*faults, *faults_of_fit(spec, self._capacity)]
+        never = [*faults, *list_faults(spec, self._capacity)]
         if never:
             why = [FieldProblem(**fault.as_dict()) for fault in never]
             return Fit(now=False, ever=False, reason=Reason.CANNOT_FIT, why=why)
-        waits = lack_of(demand_of(spec), free_capacity(self._database, self._capacity)) or self._queued_before(spec)
+        waits = first_lack(demand_of(spec), free_capacity(self._database, self._capacity)) or self._why_it_would_wait(
+            spec
+        )
         if waits is None:
             return Fit(now=True, ever=True, reason=None, why=[])
         why = [FieldProblem(field="resources", message=waits[1], valid="")]
         return Fit(now=False, ever=True, reason=waits[0], why=why)
 
-    def _queued_before(self, spec: JobSpec) -> tuple[Reason, str] | None:
+    def _why_it_would_wait(self, spec: JobSpec) -> tuple[Reason, str] | None:
         with self._database.read() as session:
             number = sum(job.priority >= spec.priority for job in JobRepository(session).queue())
         return (Reason.BEHIND_RESERVATION, f"{number} jobs before it in the queue start first") if number else None

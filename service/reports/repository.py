@@ -42,7 +42,7 @@ class ReportRepository:
         attempt: number of one attempt, all of whose reports count; None for the reports of all attempts that are not
         void.
         """
-        query = _chosen(select(Metric), job_id, kind, attempt, after)
+        query = _select_metrics(select(Metric), job_id, kind, attempt, after)
         return list(self._session.scalars(query.order_by(Metric.id).limit(limit)))
 
     def thinned_metrics(
@@ -51,7 +51,7 @@ class ReportRepository:
         """List at most `max_points` of the reports that `metrics` selects, evenly spaced, the last one included."""
         number, total = func.row_number().over(order_by=Metric.id), func.count().over()
         numbered = select(Metric, number.label("number"), total.label("total"))
-        rows = _chosen(numbered, job_id, kind, attempt, after).subquery()
+        rows = _select_metrics(numbered, job_id, kind, attempt, after).subquery()
         place = rows.c.number * max_points // rows.c.total
         place_before = (rows.c.number - 1) * max_points // rows.c.total
         metric = aliased(Metric, rows)
@@ -59,16 +59,16 @@ class ReportRepository:
 
     def last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
         """Return the newest report of one kind that is not void; None where there is none."""
-        query = _chosen(select(Metric.report), job_id, kind, attempt=None, after=0)
+        query = _select_metrics(select(Metric.report), job_id, kind, attempt=None, after=0)
         return self._session.scalar(query.order_by(Metric.id.desc()).limit(1))
 
-    def begun(self, job_id: str) -> list[Attempt]:
+    def attempts_with_start(self, job_id: str) -> list[Attempt]:
         """List the attempts of a job that have begun to train, in their order."""
         query = select(Attempt).where(Attempt.job_id == job_id, Attempt.start_step.is_not(None))
         return list(self._session.scalars(query.order_by(Attempt.number)))
 
 
-def _chosen(query: Query, job_id: str, kind: str | None, attempt: int | None, after: int) -> Query:
+def _select_metrics(query: Query, job_id: str, kind: str | None, attempt: int | None, after: int) -> Query:
     """Restrict `query` to reports with row numbers above `after`.
 
     Keeps all reports of one attempt; where `attempt` is None, the reports of all attempts that are not void.
@@ -78,14 +78,14 @@ def _chosen(query: Query, job_id: str, kind: str | None, attempt: int | None, af
         query = query.where(Metric.kind == kind)
     if attempt is not None:
         return query.where(Metric.attempt == attempt)
-    last = _last_standing(job_id)
+    last = _last_valid_steps(job_id)
     last_step = case((Metric.kind == "evaluation", last.c.evaluated_step), else_=last.c.step)
     return query.outerjoin(last, last.c.attempt_id == Metric.attempt_id).where(
         or_(last_step.is_(None), Metric.step <= last_step)
     )
 
 
-def _last_standing(job_id: str) -> Subquery:
+def _last_valid_steps(job_id: str) -> Subquery:
     """Select, for each attempt that a later one follows, the steps of its last step and evaluation that are not void.
 
     Both are null until a later attempt has begun to train.

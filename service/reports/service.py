@@ -73,7 +73,7 @@ class ReportService:
                     job_id, kind=query.kind, attempt=query.attempt, after=query.after, limit=query.limit + 1
                 )
                 shown = found[: query.limit]
-            starts = [AttemptStart.of(attempt) for attempt in reports.begun(job_id)]
+            starts = [AttemptStart.of(attempt) for attempt in reports.attempts_with_start(job_id)]
         items = [{"attempt": metric.attempt} | metric.report for metric in shown]
         return MetricPage(
             items=items, starts=starts, next_cursor=str(shown[-1].id) if len(found) > len(shown) else None
@@ -122,8 +122,8 @@ def _attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
     """
     attempts = AttemptRepository(session)
     if number is None or job.num_attempts == 0 == number - 1:
-        return attempts.numbered(job.id, job.num_attempts)
-    attempt = attempts.numbered(job.id, number)
+        return attempts.get_by_number(job.id, job.num_attempts)
+    attempt = attempts.get_by_number(job.id, number)
     if attempt is None:
         raise not_found("attempt", f"{number} of {job.id}")
     return attempt

@@ -32,25 +32,27 @@ class SpoolTail:
         self._database = database
         self._positions: dict[tuple[str, int, Stream], _Position] = {}
 
-    def bring(self, job: Job, attempt: Attempt, launch: Launch) -> None:
+    def ingest_new_lines(self, job: Job, attempt: Attempt, launch: Launch) -> None:
         """Ingest all new complete lines of an attempt's spool files."""
         directory = launch.run_directory.attempt(launch.attempt)
         for rank in range(job.world_size):
             for stream in Stream:
-                self._bring_stream(job, attempt, directory, rank, stream)
+                self._ingest_stream(job, attempt, directory, rank, stream)
 
     def forget(self, attempt: Attempt) -> None:
         """Drop the positions of an attempt that has ended."""
         self._positions = {name: position for name, position in self._positions.items() if name[0] != attempt.id}
 
-    def _bring_stream(self, job: Job, attempt: Attempt, directory: AttemptDirectory, rank: int, stream: Stream) -> None:
+    def _ingest_stream(
+        self, job: Job, attempt: Attempt, directory: AttemptDirectory, rank: int, stream: Stream
+    ) -> None:
         path = directory.spool_file(rank, stream)
         if not path.exists():
             return
         name = (attempt.id, rank, stream)
         position = self._positions.pop(name, None) or self._open(path, attempt, rank, stream)
         while lines := position.reader.read(MAX_LINES):
-            self._bring_lines(job, attempt, rank, stream, position.next_seq, lines)
+            self._ingest_lines(job, attempt, rank, stream, position.next_seq, lines)
             position.next_seq += len(lines)
         # Kept only after success: after an error the next call reads the position from the database again.
         self._positions[name] = position
@@ -60,7 +62,7 @@ class SpoolTail:
             acknowledged_seq = ReportRepository(session).acknowledged_seq(attempt.id, rank, stream)
         return _Position(SpoolReader(path, acknowledged_seq), acknowledged_seq + 1)
 
-    def _bring_lines(
+    def _ingest_lines(
         self, job: Job, attempt: Attempt, rank: int, stream: Stream, first_seq: int, lines: list[bytes]
     ) -> None:
         """Ingest `lines`; replace each line that is not a valid report by an event that says so."""

@@ -152,7 +152,7 @@ class Plan:
         by_rank = self._weight_bytes
         return max(by_rank) * self.world_size / sum(by_rank) if self.tables else 1.0
 
-    def renamed(self, name: Callable[[str], str]) -> "Plan":
+    def rename_tables(self, name: Callable[[str], str]) -> "Plan":
         """Return a copy of the plan with `name(old name)` as the name of each table."""
         tables = (replace(plan, table=replace(plan.table, name=name(plan.table.name))) for plan in self.tables)
         return Plan(self.world_size, tuple(tables))

@@ -8,8 +8,8 @@ import torch
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 
 from dlrm.checkpoint.find import newest_sound
-from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
 from dlrm.optimizers import StepRates
@@ -60,8 +60,8 @@ class Trainer:
         return result.loss
 
 
-def label_of(setting: Setting, world_size: int) -> Label:
-    return Label.of(setting.resolved(world_size), data_checksum=None)
+def label_of(setting: Setting, world_size: int) -> RunIdentity:
+    return RunIdentity.of(setting.resolved(world_size), data_checksum=None)
 
 
 def trainer_in(ranks: Ranks, directory: Path, setting: Setting, settings: SaveSettings = NEVER) -> Trainer:

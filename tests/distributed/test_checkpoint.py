@@ -16,8 +16,8 @@ import torch
 from dlrm.checkpoint import CheckpointError
 from dlrm.checkpoint.find import newest_sound
 from dlrm.checkpoint.keep import remove_others
-from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.memory_headroom import free_bytes
+from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
 from dlrm.data.errors import DataError
@@ -149,7 +149,7 @@ def test_a_checkpoint_of_a_run_on_other_rows_is_refused(rank_pools: RankPools, t
     rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(1), 1)
 
     def run(ranks: Ranks) -> str:
-        label = Label.of(SETTING.resolved(ranks.world_size), data_checksum="of other rows")
+        label = RunIdentity.of(SETTING.resolved(ranks.world_size), data_checksum="of other rows")
         reporter = Reporter(AttemptDirectory(tmp_path / "attempt-2"), ranks.rank)
         with pytest.raises(DataError) as caught:
             newest_sound(RunDirectory(tmp_path).checkpoints, label, ranks, reporter)

@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 import torch
 
-from dlrm.checkpoint.label import Label
 from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.write import write_checkpoint
 from sharding.comm.process_groups import Ranks
@@ -282,7 +282,7 @@ def state_without_tables(ranks: Ranks, weight: float) -> TrainingState:
 
 def save_without_tables(ranks: Ranks, path: Path) -> torch.Tensor:
     state, progress = state_without_tables(ranks, 3.0), Progress(num_steps=9, step=4)
-    label = Label.of(Setting(64, 16).resolved(ranks.world_size), data_checksum=None)
+    label = RunIdentity.of(Setting(64, 16).resolved(ranks.world_size), data_checksum=None)
     write_checkpoint(path, state.collect(progress), progress, label, ranks.background_group)
     return state.model.weight.detach()  # pyright: ignore[reportReturnType]
 

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.gradient_stats.batch_advice import LARGEST_BATCH, advise, largest_useful_batch, settled_noise
+from dlrm.gradient_stats.batch_advice import MAX_BATCH, advise, largest_useful_batch, settled_noise
 from dlrm.gradient_stats.noise import NoiseInterval, NoiseState, StepNoise
 from tests.dlrm.evaluated import evaluation
 
-BATCHES = st.integers(1, LARGEST_BATCH)
+BATCHES = st.integers(1, MAX_BATCH)
 SCALES = st.floats(1e-3, 1e11)
 
 
@@ -42,7 +42,7 @@ def test_a_run_at_the_noise_scale_needs_twice_the_fewest_steps_and_samples():
 
 @pytest.mark.parametrize(
     ("noise_scale", "batch"),
-    [(0.01, 1), (1.0, 1), (11.0, 8), (12.0, 16), (31_204.0, 32_768), (1e12, LARGEST_BATCH)],
+    [(0.01, 1), (1.0, 1), (11.0, 8), (12.0, 16), (31_204.0, 32_768), (1e12, MAX_BATCH)],
 )
 def test_the_largest_useful_batch_is_the_power_of_two_nearest_the_noise_scale(noise_scale: float, batch: int):
     assert largest_useful_batch(noise_scale) == batch

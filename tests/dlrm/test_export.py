@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from dlrm.checkpoint import CheckpointError
 from dlrm.config import DataConfig, parse_job, resolve
 from dlrm.data.open import open_data
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.export import ExportError, export_model
 from dlrm.exported_model.load import load_saved_model
 from dlrm.model import table_name
@@ -79,7 +79,9 @@ def test_a_card_of_unusual_names_still_renders(tmp_path: Path):
     data = DataConfig.model_validate(
         {"train": [str(rows)], "format": "csv", "schema": schema, "vocabulary": {"columns": {name: {"hash_size": 50}}}}
     )
-    packed = prepared(data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(
+        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
+    )
     made_model(tmp_path / "model", data, packed, metrics={})
     card = (tmp_path / "model" / "MODEL_CARD.md").read_text()
     assert "| `` a\\|b`c\N{REPLACEMENT CHARACTER}d `` | string | hashed into 50 table rows |" in card
@@ -98,7 +100,9 @@ def test_a_card_names_the_kinds_of_columns_that_there_are(tmp_path: Path, schema
     rows = tmp_path / "rows.csv"
     rows.write_text("label,x,site\n" + "1,2.5,u\n0,3.5,v\n" * 50)
     data = DataConfig.model_validate({"train": [str(rows)], "format": "csv", "schema": schema})
-    packed = prepared(data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(
+        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
+    )
     made_model(tmp_path / "model", data, packed, model={**SIZES, "architecture": "dcn_v2"})
     card = (tmp_path / "model" / "MODEL_CARD.md").read_text()
     assert f"A click-through-rate model (dcn_v2): the probability that a row's label is 1, {taken}" in card
@@ -129,7 +133,7 @@ KILLED_AT_EVERY_LINE = """
 import os, shutil, signal, sys
 from pathlib import Path
 from typing import Any
-from dlrm.exported_model import whole
+from dlrm.exported_model import write_whole as whole
 
 place = Path(sys.argv[1])
 model = place / "model"

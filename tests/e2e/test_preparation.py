@@ -14,7 +14,7 @@ import pytest
 
 import dlrm.programs.evaluate
 from dlrm.config import DataConfig
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, ProgressReport, RunDirectory
 from tests.dlrm.exported_model.made_models import signed
 from tests.e2e.launching import ended, processes_of, reports_of, start, start_attempt
@@ -97,7 +97,9 @@ def test_the_model_scores_what_training_measured_on_held_out_raw_and_packed_rows
 
 def test_packed_rows_that_were_encoded_otherwise_are_refused(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):
     config = DataConfig.model_validate(data_of(write_rows(tmp_path / "others.csv", 3000, seed=1)))
-    others = prepared(config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    others = find_or_prepare(
+        config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
+    )
     answer = evaluate(run.model, others)
     assert answer.code == 64
     assert f"{others}: its ids or dense values do not mean what they mean to the model" in answer.stderr
@@ -124,7 +126,9 @@ def test_held_out_rows_that_others_have_taken_the_place_of_are_refused(
     run: RunDirectory, evaluate: Evaluate, model: Path, tmp_path: Path
 ):
     config = DataConfig.model_validate(data_of(write_rows(tmp_path / "others.csv", 3000, seed=1)))
-    others = prepared(config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    others = find_or_prepare(
+        config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
+    )
     noted = PreparedData.read(run.data)
     assert noted is not None
     signed(model, packed=noted.model_copy(update={"directory": str(others)}).model_dump())

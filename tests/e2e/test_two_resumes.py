@@ -10,7 +10,7 @@ import pytest
 
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.record import EvaluationReport, RunDirectory
-from service.cli.begin import next_attempt
+from service.cli.run_directory import next_attempt
 from tests.e2e.launching import TINY, ended, reports_of, start_attempt
 from tests.patience import PATIENCE_SECONDS
 

@@ -47,7 +47,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class LookedAt:
+class InspectedRows:
     """The n rows that are inspected, out of all rows of the data."""
 
     tables: Sequence[RawTable]
@@ -91,7 +91,7 @@ class LookedAt:
         )
 
 
-def taken(table: RawTable, rows: NDArray[np.int64]) -> RawTable:
+def select_rows(table: RawTable, rows: NDArray[np.int64]) -> RawTable:
     """Select the rows of `table` with these row numbers, ascending."""
     if len(rows) == table.num_rows:
         return table
@@ -99,19 +99,19 @@ def taken(table: RawTable, rows: NDArray[np.int64]) -> RawTable:
         labels=table.labels[rows],
         weights=None if table.weights is None else table.weights[rows],
         dense=[column[rows] for column in table.dense],
-        categorical=[_taken(column, rows) for column in table.categorical],
+        categorical=[_select_values(column, rows) for column in table.categorical],
     )
 
 
-def _taken(column: CategoricalValues, rows: NDArray[np.int64]) -> CategoricalValues:
+def _select_values(column: CategoricalValues, rows: NDArray[np.int64]) -> CategoricalValues:
     if column.lengths is None:
-        return _reduced(column.codes[rows], column.distinct)
+        return _drop_unused(column.codes[rows], column.distinct)
     is_taken = np.zeros(len(column.lengths), dtype=np.bool_)
     is_taken[rows] = True
-    return _reduced(column.codes[np.repeat(is_taken, column.lengths)], column.distinct, column.lengths[rows])
+    return _drop_unused(column.codes[np.repeat(is_taken, column.lengths)], column.distinct, column.lengths[rows])
 
 
-def _reduced(
+def _drop_unused(
     codes: NDArray[np.int32], distinct: pl.Series, lengths: NDArray[np.int32] | None = None
 ) -> CategoricalValues:
     """Remove the distinct values that no code refers to."""

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.columns import LookedAt, Names, taken
-from dlrm.data.inspect.sample import evenly
+from dlrm.data.inspect.columns import InspectedRows, Names, select_rows
+from dlrm.data.inspect.sample import spread_evenly
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block
 from dlrm.data.raw.table import RawTable
 
@@ -25,10 +25,10 @@ OnRows = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
-class Gathered:
+class GatheredRows:
     """The rows to inspect, and the bad rows that were found while reading."""
 
-    rows: LookedAt
+    rows: InspectedRows
     num_bad_rows: int
     """Number of bad rows in the blocks that were parsed."""
     faults: list[DataError]
@@ -58,7 +58,7 @@ class Gatherer:
         self._num_bad_rows = 0
         self._faults: list[DataError] = []
 
-    def gather(self, blocks: Callable[[], Iterable[Block]], on_rows: OnRows) -> Gathered:
+    def gather(self, blocks: Callable[[], Iterable[Block]], on_rows: OnRows) -> GatheredRows:
         """Collect the rows to inspect. Raises DataError where data cannot be read or no row is good.
 
         blocks: returns all blocks of the data from its beginning at each call; called twice where not all rows are
@@ -68,13 +68,13 @@ class Gatherer:
         num_rows = sum(sizes)
         if not self._has_all:
             self._forget()
-            for block, start, num_wanted in self._chosen(blocks(), sizes):
+            for block, start, num_wanted in self._choose(blocks(), sizes):
                 self._take(block, start, num_wanted)
                 on_rows(num_rows, 0.5 + 0.5 * start / num_rows)
         if not self._tables:
             raise self._faults[0] if self._faults else DataError("there are no rows", valid="files with rows")
-        looked_at = LookedAt(self._tables, np.concatenate(self._numbers), self._names, num_rows)
-        return Gathered(looked_at, self._num_bad_rows, self._faults[:MAX_SHOWN_FAULTS])
+        looked_at = InspectedRows(self._tables, np.concatenate(self._numbers), self._names, num_rows)
+        return GatheredRows(looked_at, self._num_bad_rows, self._faults[:MAX_SHOWN_FAULTS])
 
     def _take_all_or_count(self, blocks: Iterable[Block], on_rows: OnRows) -> list[int]:
         """Take all rows unless there are too many. Return the number of rows of each block."""
@@ -94,10 +94,10 @@ class Gatherer:
             on_rows(num_rows, num_bytes / self._num_bytes / (1 if self._has_all else 2))
         return sizes
 
-    def _chosen(self, blocks: Iterable[Block], sizes: list[int]) -> Iterator[tuple[Block, int, int]]:
+    def _choose(self, blocks: Iterable[Block], sizes: list[int]) -> Iterator[tuple[Block, int, int]]:
         """Choose some blocks. Yield each with the number of its first row and the number of its rows to take."""
         num_enough = -(-self._max_rows * len(sizes) // sum(sizes))
-        places = set(evenly(len(sizes), max(num_enough, MIN_BLOCKS)))
+        places = set(spread_evenly(len(sizes), max(num_enough, MIN_BLOCKS)))
         share = self._max_rows / sum(sizes[place] for place in places)
         start = 0
         for place, block in enumerate(blocks):
@@ -110,7 +110,7 @@ class Gatherer:
         good = np.arange(block.num_rows) if parsed.good is None else np.flatnonzero(parsed.good)
         self._num_bad_rows += block.num_rows - len(good)
         self._faults += parsed.faults
-        rows = np.array(evenly(len(good), num_wanted) if len(good) else [], dtype=np.int64)
+        rows = np.array(spread_evenly(len(good), num_wanted) if len(good) else [], dtype=np.int64)
         is_held = (self._num_wanted + np.arange(len(rows))) % self._step == 0
         self._num_wanted += len(rows)
         self._hold(parsed.table, rows[is_held], start + good)
@@ -119,7 +119,7 @@ class Gatherer:
 
     def _hold(self, table: RawTable, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         if len(rows):
-            self._tables.append(taken(table, rows))
+            self._tables.append(select_rows(table, rows))
             self._numbers.append(numbers[rows])
             self._column_bytes = self._column_bytes + _column_bytes(self._tables[-1])
 

@@ -23,7 +23,7 @@ MIN_PRESENT_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Tells:
+class Prediction:
     """Measured prediction of the label by one column."""
 
     auc: float
@@ -80,35 +80,37 @@ class Halves:
         return (positives + SMOOTHING * mean) / (np.bincount(codes, minlength=num_codes) + SMOOTHING)
 
 
-def tells_categorical(column: CategoricalColumn, halves: Halves) -> Tells:
+def measure_categorical(column: CategoricalColumn, halves: Halves) -> Prediction:
     num_codes = len(column.distinct) + 1
     # The last code stands for a missing value.
     codes = np.where(column.codes < 0, num_codes - 1, column.codes)
     if column.lengths is not None:
-        return Tells(halves.auc_of_lists(codes, column.lengths, num_codes), "the rate of its values")
+        return Prediction(halves.auc_of_lists(codes, column.lengths, num_codes), "the rate of its values")
     is_missing = (column.codes < 0).astype(np.int64)
-    found = [Tells(halves.auc_of_codes(codes, num_codes), "the rate of its values")]
+    found = [Prediction(halves.auc_of_codes(codes, num_codes), "the rate of its values")]
     if is_missing.any():
-        found.insert(0, Tells(halves.auc_of_codes(is_missing, 2), "whether it is missing"))
+        found.insert(0, Prediction(halves.auc_of_codes(is_missing, 2), "whether it is missing"))
     return max(found, key=lambda tells: tells.auc)
 
 
-def tells_dense(column: DenseColumn, halves: Halves) -> Tells:
+def measure_dense(column: DenseColumn, halves: Halves) -> Prediction:
     is_missing = np.isnan(column.values)
-    found: list[Tells] = []
+    found: list[Prediction] = []
     if is_missing.any():
-        found.append(Tells(halves.auc_of_codes(is_missing.astype(np.int64), 2), "whether it is missing"))
+        found.append(Prediction(halves.auc_of_codes(is_missing.astype(np.int64), 2), "whether it is missing"))
     if np.mean(~is_missing) >= MIN_PRESENT_SHARE:
         fitted = halves.auc_of_scores(column.values, halves.is_fitted_on & ~is_missing)
         measured = halves.auc_of_scores(column.values, ~halves.is_fitted_on & ~is_missing)
-        found.append(Tells(measured, "higher values") if fitted >= 0.5 else Tells(1.0 - measured, "lower values"))
+        found.append(
+            Prediction(measured, "higher values") if fitted >= 0.5 else Prediction(1.0 - measured, "lower values")
+        )
     present = column.values[halves.is_fitted_on & ~is_missing]
     if len(present):
         edges = np.unique(np.quantile(present, np.linspace(0, 1, NUM_RANGES + 1)[1:-1]))
         ranges = np.searchsorted(edges, column.values)
         ranges[is_missing] = len(edges) + 1
-        found.append(Tells(halves.auc_of_codes(ranges, len(edges) + 2), "ranges of its values"))
-    return max(found, key=lambda tells: tells.auc, default=Tells(0.5, "nothing"))
+        found.append(Prediction(halves.auc_of_codes(ranges, len(edges) + 2), "ranges of its values"))
+    return max(found, key=lambda tells: tells.auc, default=Prediction(0.5, "nothing"))
 
 
 def _auc_of_groups(

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from dlrm.data.inspect.categorical import CategoricalReport, Shown, Tables, report_categorical
 from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
 from dlrm.data.inspect.dense import DenseReport, report_dense
-from dlrm.data.inspect.gather import Gathered
-from dlrm.data.inspect.leaks import Halves, tells_categorical, tells_dense
+from dlrm.data.inspect.gather import GatheredRows
+from dlrm.data.inspect.leaks import Halves, measure_categorical, measure_dense
 from dlrm.data.inspect.same import SameColumns
-from dlrm.data.inspect.warnings import Warned, warnings_of
+from dlrm.data.inspect.warnings import DataWarning, find_warnings
 
 OnColumn = Callable[[str], None]
 """Callback that receives the name of a column before it is inspected."""
@@ -49,11 +49,16 @@ class Report:
     """Least count of a value with a row of its own, used for suggestions of tables."""
     dense: list[DenseReport]
     categorical: list[CategoricalReport]
-    warnings: list[Warned] = field(default_factory=list[Warned])
+    warnings: list[DataWarning] = field(default_factory=list[DataWarning])
 
 
 def make_report(
-    gathered: Gathered, embedding_dim: int, min_count: int, *, shown: Shown = str, on_column: OnColumn = lambda _: None
+    gathered: GatheredRows,
+    embedding_dim: int,
+    min_count: int,
+    *,
+    shown: Shown = str,
+    on_column: OnColumn = lambda _: None,
 ) -> Report:
     """Inspect every column of the gathered rows.
 
@@ -84,8 +89,8 @@ def make_report(
         dense=dense,
         categorical=categorical,
     )
-    found = warnings_of(dense, categorical, len(labels), report.label_rate, can_measure=halves.can_measure)
-    return replace(report, warnings=found + [Warned("same_columns", pair[0], text) for pair, text in same.found()])
+    found = find_warnings(dense, categorical, len(labels), report.label_rate, can_measure=halves.can_measure)
+    return replace(report, warnings=found + [DataWarning("same_columns", pair[0], text) for pair, text in same.find()])
 
 
 def _dense(column: DenseColumn, halves: Halves, same: SameColumns) -> DenseReport:
@@ -93,7 +98,7 @@ def _dense(column: DenseColumn, halves: Halves, same: SameColumns) -> DenseRepor
     report = report_dense(column)
     if not halves.can_measure:
         return report
-    tells = tells_dense(column, halves)
+    tells = measure_dense(column, halves)
     return replace(report, auc=tells.auc, auc_by=tells.by)
 
 
@@ -104,7 +109,7 @@ def _categorical(
     report = report_categorical(column, tables, shown)
     if not halves.can_measure:
         return report
-    tells = tells_categorical(column, halves)
+    tells = measure_categorical(column, halves)
     return replace(report, auc=tells.auc, auc_by=tells.by)
 
 

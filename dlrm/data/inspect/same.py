@@ -30,7 +30,7 @@ class SameColumns:
         content = by_coming[code_of].tobytes() + (b"" if column.lengths is None else column.lengths.tobytes())
         self._names[hashlib.blake2b(content).digest()].append(column.name)
 
-    def found(self) -> list[tuple[list[str], str]]:
+    def find(self) -> list[tuple[list[str], str]]:
         """Return each group of columns with the same content: their names, and a message."""
         return [
             (names, f"{', '.join(names[:-1])} and {names[-1]} say the same in every row: keep one of them")

@@ -25,12 +25,12 @@ class FileSample:
     has_header: bool = True
 
 
-def without_nan(rows: pl.DataFrame) -> pl.DataFrame:
+def replace_nan(rows: pl.DataFrame) -> pl.DataFrame:
     """Replace NaN in columns of floats by null: both mean a missing value."""
     return rows.with_columns(cs.float().fill_nan(None))
 
 
-def evenly(num: int, num_wanted: int) -> Sequence[int]:
+def spread_evenly(num: int, num_wanted: int) -> Sequence[int]:
     """Choose at most `num_wanted`, and at least one, of the numbers in [0, num), evenly spread."""
     num_wanted = min(num, max(1, num_wanted))
     return [place * num // num_wanted for place in range(num_wanted)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.sample import MAX_ROWS, FileSample, evenly, without_nan
+from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.csv_lines import CsvLines
 from dlrm.data.raw.data_file import DataFile
@@ -46,7 +46,7 @@ def sample_csv(files: Sequence[DataFile]) -> FileSample:
     for place, file in enumerate(files):
         here = names if place == 0 else _names(file, names, delimiter, has_header)
         lacking |= {name: f"not in {file.name}" for name in names if name not in here}
-        if place in evenly(len(files), _MAX_FILES):
+        if place in spread_evenly(len(files), _MAX_FILES):
             for data, first_line in _pieces(file, has_header):
                 bad = BadRows(file.name, first_line or 0, data.count(b"\n"))
                 parts.append(_rows(data, here, delimiter, bad))
@@ -58,7 +58,7 @@ def sample_csv(files: Sequence[DataFile]) -> FileSample:
             bad.raise_first()
         raise DataError("there are no rows", files[0].name, valid="files with rows")
     rows = rows.gather_every(-(-rows.height // MAX_ROWS))
-    typed = without_nan(rows.select(_typed(rows[name]) for name in rows.columns))
+    typed = replace_nan(rows.select(_typed(rows[name]) for name in rows.columns))
     types = {name: lacking.get(name) or _words(typed[name].dtype) for name in names}
     filled = typed.with_columns(pl.lit(None).alias(name) for name in lacking).select(names)
     return FileSample(filled, None, types, delimiter, has_header)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.sample import MAX_ROWS, FileSample, evenly, without_nan
+from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
 from dlrm.data.raw.data_file import DataFile
 
 _MAX_DECODED_ROWS = 2_000_000
@@ -45,7 +45,7 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
     if not num_rows:
         raise DataError("there are no rows", files[0].name, valid="files with rows")
     types = _types(schemas)
-    chosen = [groups[place] for place in evenly(len(groups), _MAX_DECODED_ROWS * len(groups) // num_rows)]
+    chosen = [groups[place] for place in spread_evenly(len(groups), _MAX_DECODED_ROWS * len(groups) // num_rows)]
     max_rows = max(1, min(MAX_ROWS, _MAX_BYTES // row_bytes))
     step = -(-sum(size for *_, size in chosen) // max_rows)
     batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
@@ -62,7 +62,7 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
     # Text columns without any value have type Null; concatenation with text columns of other parts makes them text.
     rows = pl.concat([part.select(usable) for part in parts], how="vertical_relaxed")
     missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
-    return FileSample(without_nan(rows.with_columns(missing)).select(list(types)), num_rows, types)
+    return FileSample(replace_nan(rows.with_columns(missing)).select(list(types)), num_rows, types)
 
 
 def _row_bytes(group: parquet.RowGroupMetaData) -> int:

@@ -10,7 +10,7 @@ import polars as pl
 from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.inspect.columns import Names
-from dlrm.data.inspect.gather import Gathered, Gatherer, OnRows
+from dlrm.data.inspect.gather import GatheredRows, Gatherer, OnRows
 from dlrm.data.open import open_data
 from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.files import find_files
@@ -23,7 +23,7 @@ _BLOCK_ROWS, _BLOCK_BYTES = 1 << 16, 32 << 20
 """Rows and bytes that are read at a time, whichever is reached first."""
 
 
-def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> Gathered:
+def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> GatheredRows:
     """Gather at most `max_rows` training rows of the data to inspect. Raises DataError."""
     if config.is_raw:
         files = find_files(config.train, "data.train", None, Path())

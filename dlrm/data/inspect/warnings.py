@@ -16,7 +16,7 @@ FAR_ABOVE = 0.15
 
 
 @dataclass(frozen=True)
-class Warned:
+class DataWarning:
     """A likely fault of the data."""
 
     kind: str
@@ -27,58 +27,62 @@ class Warned:
     message: str
 
 
-def warnings_of(
+def find_warnings(
     dense: Sequence[DenseReport],
     categorical: Sequence[CategoricalReport],
     num_rows: int,
     label_rate: float,
     *,
     can_measure: bool,
-) -> list[Warned]:
+) -> list[DataWarning]:
     """List the likely faults of the data.
 
     label_rate: share of label 1. can_measure: whether there are enough rows of both classes to measure how well a
     column predicts the label.
     """
-    found: list[Warned] = []
+    found: list[DataWarning] = []
     if label_rate in (0.0, 1.0):
-        found.append(Warned("one_class", "", f"every label is {label_rate:.0f}: there is nothing to learn"))
+        found.append(DataWarning("one_class", "", f"every label is {label_rate:.0f}: there is nothing to learn"))
     elif not can_measure:
-        found.append(Warned("too_few_rows", "", "too few rows of one class to tell whether a column gives it away"))
+        found.append(
+            DataWarning("too_few_rows", "", "too few rows of one class to tell whether a column gives it away")
+        )
     columns = [*dense, *categorical]
-    found += [warned for column in columns if (warned := _leak(column, columns))]
-    found += [warned for column in columns if (warned := _constant(column))]
-    found += [warned for column in columns if (warned := _one_value_a_row(column, num_rows))]
+    found += [warning for column in columns if (warning := _leak(column, columns))]
+    found += [warning for column in columns if (warning := _constant(column))]
+    found += [warning for column in columns if (warning := _one_value_a_row(column, num_rows))]
     return found
 
 
-def _leak(column: DenseReport | CategoricalReport, columns: Sequence[DenseReport | CategoricalReport]) -> Warned | None:
+def _leak(
+    column: DenseReport | CategoricalReport, columns: Sequence[DenseReport | CategoricalReport]
+) -> DataWarning | None:
     if column.auc is None:
         return None
     measured = f"by itself it tells the label with AUC {column.auc:.4f} (by {column.auc_by})"
     if column.auc >= LEAK_AUC:
         advice = "it gives the label away: leave it out unless it is known before the label is"
-        return Warned("leak", column.name, f"{measured}: {advice}")
+        return DataWarning("leak", column.name, f"{measured}: {advice}")
     others = [other.auc for other in columns if other is not column and other.auc is not None]
     middle = median(others) if others else 0.5
     if column.auc >= SUSPICIOUS_AUC and column.auc >= middle + FAR_ABOVE:
-        return Warned(
+        return DataWarning(
             "suspicious", column.name, f"{measured}, the others with {middle:.4f}: is it known before the label is?"
         )
     return None
 
 
-def _constant(column: DenseReport | CategoricalReport) -> Warned | None:
+def _constant(column: DenseReport | CategoricalReport) -> DataWarning | None:
     if column.num_distinct == 0:
-        return Warned("constant", column.name, "all values are missing: leave it out")
+        return DataWarning("constant", column.name, "all values are missing: leave it out")
     if column.num_distinct == 1 and column.missing_share == 0:
-        return Warned("constant", column.name, "all rows have one value: leave it out")
+        return DataWarning("constant", column.name, "all rows have one value: leave it out")
     return None
 
 
-def _one_value_a_row(column: DenseReport | CategoricalReport, num_rows: int) -> Warned | None:
+def _one_value_a_row(column: DenseReport | CategoricalReport, num_rows: int) -> DataWarning | None:
     if column.num_distinct < max(num_rows * (1.0 - column.missing_share), MIN_ROWS_TO_TELL):
         return None
     if isinstance(column, DenseReport) and not column.is_whole:
         return None
-    return Warned("one_value_a_row", column.name, "a value of its own in every row tells nothing of other rows")
+    return DataWarning("one_value_a_row", column.name, "a value of its own in every row tells nothing of other rows")

@@ -44,12 +44,12 @@ class MappedArray:
         """Byte ranges [first, stop) of the rows that the last call of `expect` named."""
         self.items: NDArray[Any] = np.frombuffer(self._map or b"", dtype=dtype).reshape(shape)
 
-    def let_go(self) -> None:
+    def drop_pages(self) -> None:
         """Release every page from the memory of this process; the kernel may keep the pages in its page cache."""
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
 
-    def expect(self, now: Runs, soon: Runs, max_areas: int) -> None:
+    def read_ahead(self, now: Runs, soon: Runs, max_areas: int) -> None:
         """Make the kernel fetch these rows from disk, without waiting and without mapping them.
 
         Ranges that the previous call named are not fetched again. Each range of `now` becomes a memory area of its own

@@ -17,7 +17,7 @@ from dlrm.data.packed.layout import (
     read_meta,
     rows_checksum,
 )
-from dlrm.data.packed.limit import allow_files
+from dlrm.data.packed.open_files import allow_open_files
 from dlrm.data.packed.rows import PackedRows
 from dlrm.record import PreparedData
 
@@ -34,7 +34,7 @@ def open_packed(directory: Path) -> Dataset:
     meta = packed_meta(directory)
     _check(meta, directory)
     encoders = open_encoders(directory)
-    allow_files(len(meta.files))
+    allow_open_files(len(meta.files))
     train = meta.splits["train"]
     return Dataset(
         schema=meta.schema_of_rows,

@@ -122,10 +122,10 @@ class PackedRows:
         max_areas = MAX_AREAS // len(self._files)
         for file in (self._labels, self._weights, self._dense, self._ids):
             if file is not None:
-                file.expect(now, soon, max_areas)
+                file.read_ahead(now, soon, max_areas)
         for of_feature in self._lists.values():
-            of_feature.offsets.expect(now, soon, max_areas)
-            of_feature.values.expect(of_feature.runs(now), of_feature.runs(soon), max_areas)
+            of_feature.offsets.read_ahead(now, soon, max_areas)
+            of_feature.values.read_ahead(of_feature.runs(now), of_feature.runs(soon), max_areas)
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> None:  # noqa: ARG002
         """Return None: the probabilities of these labels are not known."""
@@ -158,7 +158,7 @@ class PackedRows:
         self._num_mapped += len(np.unique(grains[~self._is_mapped[grains]]))
         if self._num_mapped * _GRAIN_ROWS * self.row_bytes > MAX_MAPPED_BYTES:
             for file in self._files:
-                file.let_go()
+                file.drop_pages()
             self._is_mapped[:] = False
             self._num_mapped = len(np.unique(grains))
         self._is_mapped[grains] = True

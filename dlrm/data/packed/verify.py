@@ -12,10 +12,10 @@ from dlrm.data.packed.layout import PackedMeta
 _VALID = "a directory as `dlrm prepare` has written it: prepare the data again"
 
 
-def verify(directory: Path, meta: PackedMeta, num_threads: int, tell: Callable[[float], None]) -> None:
+def verify(directory: Path, meta: PackedMeta, num_threads: int, on_progress: Callable[[float], None]) -> None:
     """Read every file and compare its SHA-256. Raises DataError that names the first file, by name, that differs.
 
-    tell: called with the share of the bytes read so far, 0 to 1, by one thread at a time.
+    on_progress: called with the share of the bytes read so far, 0 to 1, by one thread at a time.
     """
     total = max(sum(file.num_bytes for file in meta.files.values()), 1)
     num_read = 0
@@ -25,7 +25,7 @@ def verify(directory: Path, meta: PackedMeta, num_threads: int, tell: Callable[[
         nonlocal num_read
         with lock:
             num_read += num_bytes
-            tell(min(num_read / total, 1.0))
+            on_progress(min(num_read / total, 1.0))
 
     def check(name: str) -> None:
         try:

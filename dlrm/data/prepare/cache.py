@@ -23,31 +23,31 @@ from dlrm.config import DataConfig
 from dlrm.data.digest import sha256_of
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.packed.layout import read_meta
+from dlrm.data.prepare.events import NoteEvent, OnEvent, ProgressEvent
 from dlrm.data.prepare.fingerprint import fingerprint
 from dlrm.data.prepare.prepare import prepare
-from dlrm.data.prepare.told import Moved, Noted, Tell
-from dlrm.data.prepare.workers import started_workers
+from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_splits
 from dlrm.record import write_atomically
 from hostinfo.file_lock import try_lock
 
 _LOOK_AGAIN_SECONDS = 0.1
-_TELL_AGAIN_SECONDS = 5.0
-_TELL_LOOKED_SECONDS = 0.2
+_REPORT_AGAIN_SECONDS = 5.0
+_REPORT_SECONDS = 0.2
 _SETTLED_NS = 2_000_000_000
 """Nanoseconds without change after which the digest of a file is kept: within less, a further change may not alter the
 file's times."""
 
 
-def prepared(
+def find_or_prepare(
     config: DataConfig,
     data_roots: Sequence[str] | None,
     cache: Path,
     *,
     base_directory: Path,
     num_threads: int,
-    tell: Tell,
+    on_event: OnEvent,
     base: Encoders | None = None,
 ) -> Path:
     """Return the packed directory of `config`, which has a raw format, in `cache`; prepare it unless it exists already.
@@ -57,24 +57,24 @@ def prepared(
     `prepare` do.
     """
     train, evaluation = find_splits(config, data_roots, base_directory)
-    contents = _contents([*train, *evaluation], cache / "digests", num_threads, tell)
+    contents = _hash_files([*train, *evaluation], cache / "digests", num_threads, on_event)
     named = ([contents[file.name] for file in files] for files in (train, evaluation))
     key = fingerprint(config, *named, base=base)
     entry = cache / key
     if _is_complete(entry):
-        tell(Noted("data_reused", "the same rows were prepared before"))
+        on_event(NoteEvent("data_reused", "the same rows were prepared before"))
         return entry
-    with _locked(cache / f"{key}.lock", tell):
+    with _lock(cache / f"{key}.lock", on_event):
         if _is_complete(entry):
-            tell(Noted("data_reused", "another process has prepared the same rows"))
+            on_event(NoteEvent("data_reused", "another process has prepared the same rows"))
             return entry
         # What exists here is damaged: a user may have deleted files of it.
         shutil.rmtree(entry, ignore_errors=True)
-        prepare(config, train, evaluation, entry, num_threads=num_threads, tell=tell, base=base, name=key)
+        prepare(config, train, evaluation, entry, num_threads=num_threads, on_event=on_event, base=base, name=key)
     return entry
 
 
-def prepared_before(
+def find_prepared(
     config: DataConfig, data_roots: Sequence[str] | None, cache: Path, *, base_directory: Path
 ) -> Path | None:
     """Find the packed directory of `config` in `cache` without reading the raw files.
@@ -104,11 +104,11 @@ def _is_complete(entry: Path) -> bool:
         return False
 
 
-class _Looked:
+class _HashProgress:
     """Reports the share of the raw files' bytes that was hashed or found to be known; for use by several threads."""
 
-    def __init__(self, num_bytes: int, tell: Tell) -> None:
-        self._num_bytes, self._tell = num_bytes, tell
+    def __init__(self, num_bytes: int, on_event: OnEvent) -> None:
+        self._num_bytes, self._on_event = num_bytes, on_event
         self._done = 0
         self._tell_at = 0.0
         self._lock = threading.Lock()
@@ -117,20 +117,20 @@ class _Looked:
         with self._lock:
             self._done += num_bytes
             if time.monotonic() >= self._tell_at:
-                self._tell_at = time.monotonic() + _TELL_LOOKED_SECONDS
-                self._tell(Moved(0.0, f"checking the files: {self._done / self._num_bytes:.0%}"))
+                self._tell_at = time.monotonic() + _REPORT_SECONDS
+                self._on_event(ProgressEvent(0.0, f"checking the files: {self._done / self._num_bytes:.0%}"))
 
 
-def _contents(files: Sequence[DataFile], digests: Path, num_threads: int, tell: Tell) -> dict[str, str]:
+def _hash_files(files: Sequence[DataFile], digests: Path, num_threads: int, on_event: OnEvent) -> dict[str, str]:
     """Return a hash that identifies the content of each file, by the file's name."""
     distinct = {file.name: file for file in files}
-    looked = _Looked(sum(file.num_bytes for file in distinct.values()), tell)
+    looked = _HashProgress(sum(file.num_bytes for file in distinct.values()), on_event)
     digests.mkdir(parents=True, exist_ok=True)
-    with started_workers(num_threads) as workers:
-        return dict(zip(distinct, workers.map(partial(_content, digests, looked), distinct.values()), strict=True))
+    with start_workers(num_threads) as workers:
+        return dict(zip(distinct, workers.map(partial(_hash_file, digests, looked), distinct.values()), strict=True))
 
 
-def _content(digests: Path, looked: _Looked, file: DataFile) -> str:
+def _hash_file(digests: Path, looked: _HashProgress, file: DataFile) -> str:
     identity = _identity(file)
     known = digests / identity
     # Objects of a store are identified by name, size and time: to hash one would mean to download it once more.
@@ -149,17 +149,17 @@ def _identity(file: DataFile) -> str:
 
 
 @contextmanager
-def _locked(path: Path, tell: Tell) -> Iterator[None]:
+def _lock(path: Path, on_event: OnEvent) -> Iterator[None]:
     """Hold the lock file `path`; wait where another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    told = -_TELL_AGAIN_SECONDS
+    reported_at = -_REPORT_AGAIN_SECONDS
     try:
         while True:
             if try_lock(descriptor):
                 break
-            if time.monotonic() - told >= _TELL_AGAIN_SECONDS:
-                told = time.monotonic()
-                tell(Moved(0.0, "waiting for another process that prepares the same data"))
+            if time.monotonic() - reported_at >= _REPORT_AGAIN_SECONDS:
+                reported_at = time.monotonic()
+                on_event(ProgressEvent(0.0, "waiting for another process that prepares the same data"))
             time.sleep(_LOOK_AGAIN_SECONDS)
         yield
     finally:

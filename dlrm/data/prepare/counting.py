@@ -41,7 +41,7 @@ class ValueCounts:
     def at_least(self, min_count: int) -> "ValueCounts":
         """Return the values that occur at least `min_count` times, with their counts, copied."""
         is_frequent = self.counts >= min_count
-        return ValueCounts(owned(self.values.filter(pl.Series(is_frequent))), self.counts[is_frequent])
+        return ValueCounts(copy_values(self.values.filter(pl.Series(is_frequent))), self.counts[is_frequent])
 
     def _place(self, value: int | str) -> int:
         return int(self.values.search_sorted(value, side="left")) if len(self) else 0
@@ -65,12 +65,12 @@ class Tally:
         self.pending.append(counts)
         self.num_pending += len(counts)
         if self.num_pending >= max(_MIN_PENDING, 0 if self.total is None else len(self.total)):
-            self.settle()
+            self.merge_runs()
 
-    def settle(self) -> None:
+    def merge_runs(self) -> None:
         """Add the pending counts to the total."""
         if self.pending:
-            self.total = merged([*([] if self.total is None else [self.total]), *self.pending])
+            self.total = merge([*([] if self.total is None else [self.total]), *self.pending])
             self.pending, self.num_pending = [], 0
 
     @property
@@ -82,12 +82,12 @@ class Tally:
 
         Return False where there are fewer than two values, which cannot be halved.
         """
-        self.settle()
+        self.merge_runs()
         if self.total is None or len(self.total) < 2:
             return False
         self.stop = self.total.values[len(self.total) // 2]
         lower = self.total.between(None, self.stop)
-        self.total = ValueCounts(owned(lower.values), lower.counts.copy())
+        self.total = ValueCounts(copy_values(lower.values), lower.counts.copy())
         return True
 
 
@@ -103,7 +103,7 @@ def shrink(tallies: Iterable[Tally], max_bytes: int) -> None:
         sizes[place] = tally.num_bytes, tally
 
 
-def merged(runs: Sequence[ValueCounts]) -> ValueCounts:
+def merge(runs: Sequence[ValueCounts]) -> ValueCounts:
     """Sum several counts into one."""
     if len(runs) == 1:
         return runs[0]
@@ -112,7 +112,7 @@ def merged(runs: Sequence[ValueCounts]) -> ValueCounts:
     if values.dtype == pl.String:
         frame = pl.DataFrame({"value": values, "count": counts})
         frame = frame.group_by("value").agg(pl.col("count").sum()).sort("value")
-        return ValueCounts(owned(frame["value"]), frame["count"].to_numpy())
+        return ValueCounts(copy_values(frame["value"]), frame["count"].to_numpy())
     numbers = values.to_numpy()
     # A stable sort is fast here because it uses the runs that are sorted already.
     order = np.argsort(numbers, kind="stable")
@@ -123,7 +123,7 @@ def merged(runs: Sequence[ValueCounts]) -> ValueCounts:
     return ValueCounts(pl.Series(numbers[first]), np.add.reduceat(counts[order], first))
 
 
-def owned(values: pl.Series) -> pl.Series:
+def copy_values(values: pl.Series) -> pl.Series:
     """Copy the values: a slice of a series, or a string of it, keeps the memory of the whole series alive."""
     if values.dtype == pl.String:
         return pl.Series(values.to_arrow(compat_level=pl.CompatLevel.oldest()))

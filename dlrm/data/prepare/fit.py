@@ -12,7 +12,7 @@ from dlrm.config.vocabulary import Counting
 from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
-from dlrm.data.prepare.counting import Tally, ValueCounts, merged, shrink
+from dlrm.data.prepare.counting import Tally, ValueCounts, merge, shrink
 from dlrm.data.prepare.measure import PartMeasure
 from dlrm.data.prepare.moments import Moments
 from dlrm.data.prepare.parted import Part, StagedRows
@@ -77,11 +77,11 @@ def count_values(
             shrink(tallies.values(), MAX_COUNTING_BYTES)
             progress.advance(part.record.num_rows, part.record.num_rows)
         for place, tally in tallies.items():
-            tally.settle()
+            tally.merge_runs()
             if tally.total is not None:
                 runs[place].append(tally.total.at_least(min_counts[place]))
         starts = {place: tally.stop for place, tally in tallies.items() if tally.stop is not None}
-    return {place: merged([_nothing(rows.schema.categorical[place]), *found]) for place, found in runs.items()}
+    return {place: merge([_nothing(rows.schema.categorical[place]), *found]) for place, found in runs.items()}
 
 
 def _nothing(column: CategoricalColumn) -> ValueCounts:

@@ -10,15 +10,15 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, META, PackedMeta, read_meta
 from dlrm.data.prepare.base import check_base
 from dlrm.data.prepare.describe import check_splits, describe
+from dlrm.data.prepare.events import OnEvent
 from dlrm.data.prepare.fingerprint import check_unchanged, fingerprint, identities, state_of
 from dlrm.data.prepare.fit import fit_encoders
 from dlrm.data.prepare.measure import measure_parts
 from dlrm.data.prepare.progress import Progress
 from dlrm.data.prepare.stage import READ_UNTIL, stage
-from dlrm.data.prepare.told import Tell
-from dlrm.data.prepare.unfinished import Unfinished, locked
-from dlrm.data.prepare.workers import Workers, started_workers
-from dlrm.data.prepare.write import file_sizes, finished_files, write_rows
+from dlrm.data.prepare.unfinished import Unfinished, lock_unfinished
+from dlrm.data.prepare.workers import Workers, start_workers
+from dlrm.data.prepare.write import file_sizes, finish_files, write_rows
 from dlrm.data.raw.data_file import DataFile
 from dlrm.record import FULL_DISK, write_atomically
 
@@ -30,7 +30,7 @@ def prepare(
     output: Path,
     *,
     num_threads: int,
-    tell: Tell,
+    on_event: OnEvent,
     base: Encoders | None = None,
     name: str | None = None,
 ) -> PackedMeta:
@@ -49,16 +49,19 @@ def prepare(
     if base is not None:
         check_base(config, base)
     name = name or fingerprint(config, identities(train), identities(evaluation), base)
-    progress = Progress(tell)
-    with _full_disk_told(output, progress), locked(output, name, state_of([*train, *evaluation])) as unfinished:
+    progress = Progress(on_event)
+    with (
+        _report_full_disk(output, progress),
+        lock_unfinished(output, name, state_of([*train, *evaluation])) as unfinished,
+    ):
         try:
             if not unfinished.is_whole:
-                with started_workers(num_threads) as workers:
+                with start_workers(num_threads) as workers:
                     _fill(unfinished, config, train, evaluation, base, workers, progress)
         except DataError:
             unfinished.remove()
             raise
-        unfinished.become(output)
+        unfinished.finish(output)
     progress.finish()
     return read_meta(output)
 
@@ -82,18 +85,18 @@ def _fill(
     write_rows(rows, encoders, measures, directory, meta, workers, progress)
     encoders.save(directory / ENCODERS)
     names = [*file_sizes(meta, measures), *(f"{ENCODERS}/{file.name}" for file in (directory / ENCODERS).iterdir())]
-    files = finished_files(directory, sorted(names), workers, progress)
+    files = finish_files(directory, sorted(names), workers, progress)
     write_atomically(directory / META, meta.model_copy(update={"files": files}).model_dump_json(indent=1))
 
 
 @contextmanager
-def _full_disk_told(output: Path, progress: Progress) -> Iterator[None]:
+def _report_full_disk(output: Path, progress: Progress) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if error.errno not in FULL_DISK:
             raise
-        unfinished = Unfinished.of(output)
+        unfinished = Unfinished.at(output)
         written, staged = _disk_bytes(unfinished.path), _disk_bytes(unfinished.stage)
         share_read = min(max(progress.done_fraction / READ_UNTIL, 0.001), 1.0)
         # The packed files take about as much space as all staged parts.

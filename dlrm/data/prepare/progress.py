@@ -2,7 +2,7 @@
 
 import time
 
-from dlrm.data.prepare.told import Moved, Noted, Tell
+from dlrm.data.prepare.events import NoteEvent, OnEvent, ProgressEvent
 
 _MIN_INTERVAL_SECONDS = 0.2
 
@@ -10,17 +10,17 @@ _MIN_INTERVAL_SECONDS = 0.2
 class Progress:
     """Progress through phases, each of which is a share of the whole preparation."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
         self._started = time.monotonic()
-        self._told = 0.0
+        self._reported_at = 0.0
         self._phase = ""
         self._begin = self._end = 0.0
         self._num_units = self._done_units = self._done_rows = 0
         self._phase_started = self._started
 
     def note(self, name: str, message: str) -> None:
-        self._tell(Noted(name, message))
+        self._on_event(NoteEvent(name, message))
 
     def start(self, phase: str, until: float, num_units: int) -> None:
         """Begin a phase, from the end of the phase before up to the share `until` of the whole, 0 to 1.
@@ -30,16 +30,16 @@ class Progress:
         self._phase, self._begin, self._end = phase, self._end, until
         self._num_units, self._done_units, self._done_rows = num_units, 0, 0
         self._phase_started = time.monotonic()
-        self._say()
+        self._report()
 
     def advance(self, num_units: int, num_rows: int = 0) -> None:
         self._done_units += num_units
         self._done_rows += num_rows
-        if time.monotonic() - self._told >= _MIN_INTERVAL_SECONDS:
-            self._say()
+        if time.monotonic() - self._reported_at >= _MIN_INTERVAL_SECONDS:
+            self._report()
 
     def finish(self) -> None:
-        self._tell(Moved(1.0, f"done in {_duration(time.monotonic() - self._started)}"))
+        self._on_event(ProgressEvent(1.0, f"done in {_duration(time.monotonic() - self._started)}"))
 
     @property
     def done_fraction(self) -> float:
@@ -47,8 +47,8 @@ class Progress:
         of_phase = min(self._done_units / self._num_units, 1.0) if self._num_units else 0.0
         return self._begin + of_phase * (self._end - self._begin)
 
-    def _say(self) -> None:
-        self._told = now = time.monotonic()
+    def _report(self) -> None:
+        self._reported_at = now = time.monotonic()
         done = self.done_fraction
         parts = [self._phase]
         if self._done_rows:
@@ -56,7 +56,7 @@ class Progress:
             parts.append(f"{self._done_rows:,} rows, {rate:,.0f} rows/s")
         if done > 0.01:
             parts.append(f"{_duration((now - self._started) * (1 - done) / done)} left")
-        self._tell(Moved(done, parts[0] + (f": {', '.join(parts[1:])}" if len(parts) > 1 else "")))
+        self._on_event(ProgressEvent(done, parts[0] + (f": {', '.join(parts[1:])}" if len(parts) > 1 else "")))
 
 
 def _duration(seconds: float) -> str:

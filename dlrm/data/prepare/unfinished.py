@@ -42,11 +42,11 @@ class Unfinished:
     """The directory of an unfinished preparation."""
 
     path: Path
-    made: tuple[Path, ...] = ()
+    created_parents: tuple[Path, ...] = ()
     """Parent directories that were created for it, innermost first."""
 
     @classmethod
-    def of(cls, output: Path) -> "Unfinished":
+    def at(cls, output: Path) -> "Unfinished":
         return cls(output.with_name(f"{output.name}.part"))
 
     @property
@@ -68,10 +68,10 @@ class Unfinished:
         self.path.rmdir()
         # Another process may have put something into these directories.
         with suppress(OSError):
-            for directory in self.made:
+            for directory in self.created_parents:
                 directory.rmdir()
 
-    def become(self, output: Path) -> None:
+    def finish(self, output: Path) -> None:
         """Clean up, flush the directories to disk and rename this one to `output`."""
         if self.stage.exists():
             shutil.rmtree(self.stage)
@@ -85,7 +85,7 @@ class Unfinished:
 
 
 @contextmanager
-def locked(output: Path, fingerprint: str, sources: str) -> Iterator[Unfinished]:
+def lock_unfinished(output: Path, fingerprint: str, sources: str) -> Iterator[Unfinished]:
     """Lock and yield the unfinished directory of `output`, with what an interrupted preparation of the same left there.
 
     fingerprint: hash of everything that the outcome depends on. sources: state of the raw files; parts that were staged
@@ -93,8 +93,8 @@ def locked(output: Path, fingerprint: str, sources: str) -> Iterator[Unfinished]
     unfinished directory or it belongs to a different preparation.
     """
     _refuse_existing(output)
-    unfinished = _made(output)
-    descriptor = _opened(unfinished.path, output)
+    unfinished = _create(output)
+    descriptor = _open_state(unfinished.path, output)
     try:
         _lock(descriptor, unfinished.path, output)
         _claim(descriptor, unfinished.path, fingerprint, sources)
@@ -103,12 +103,12 @@ def locked(output: Path, fingerprint: str, sources: str) -> Iterator[Unfinished]
         os.close(descriptor)
 
 
-def _made(output: Path) -> Unfinished:
+def _create(output: Path) -> Unfinished:
     """Create the unfinished directory of `output` and its parents. Raises DataError where they cannot be created."""
     if output.name in ("", ".."):
         raise DataError("names no directory of its own", output, valid="a path that ends in a new name")
     above = [parent for parent in output.parents if not parent.exists()]
-    unfinished = Unfinished(Unfinished.of(output).path, tuple(above))
+    unfinished = Unfinished(Unfinished.at(output).path, tuple(above))
     try:
         # Two processes may create it at the same time.
         unfinished.path.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def _made(output: Path) -> Unfinished:
     return unfinished
 
 
-def _opened(path: Path, output: Path) -> int:
+def _open_state(path: Path, output: Path) -> int:
     """Open `preparing.json` of the unfinished directory `path`, and return its file descriptor.
 
     Raises DataError where the directory holds other files, or this user may not write there, and InUseError where

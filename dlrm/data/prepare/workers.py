@@ -46,7 +46,7 @@ class Workers:
 
 
 @contextmanager
-def started_workers(num_threads: int) -> Iterator[Workers]:
+def start_workers(num_threads: int) -> Iterator[Workers]:
     """Start worker threads for a `with` block; at its end all of them have ended."""
     executor = ThreadPoolExecutor(num_threads, thread_name_prefix="prepare")
     try:

@@ -21,7 +21,7 @@ from dlrm.data.prepare.workers import Workers
 
 
 @dataclass(frozen=True)
-class Place:
+class Positions:
     """Positions at which the rows of one part begin in the files of one split."""
 
     row: int
@@ -29,9 +29,9 @@ class Place:
     values: dict[int, int]
     """Number of the part's first value within the split, by place of the multi-hot feature."""
 
-    def after(self, share: Share) -> "Place":
+    def after(self, share: Share) -> "Positions":
         values = {feature: start + share.num_values[feature] for feature, start in self.values.items()}
-        return Place(self.row + share.num_rows, values)
+        return Positions(self.row + share.num_rows, values)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def write_rows(
     progress.start("writing", 0.95, rows.num_good_rows)
     _make_files(directory, file_sizes(meta, measures))
     files = PackedFiles(directory, meta)
-    work = zip(rows.parts, _places(meta, measures), strict=True)
+    work = zip(rows.parts, _positions_of_parts(meta, measures), strict=True)
     for part in workers.map(partial(_write_part, rows, encoders, files), work):
         progress.advance(part.record.num_good_rows, part.record.num_good_rows)
 
@@ -86,7 +86,7 @@ def file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dict[str, i
     return sizes
 
 
-def finished_files(directory: Path, names: Sequence[str], workers: Workers, progress: Progress) -> dict[str, FileMeta]:
+def finish_files(directory: Path, names: Sequence[str], workers: Workers, progress: Progress) -> dict[str, FileMeta]:
     """Flush files to disk, and return their sizes in bytes and SHA-256, by path relative to `directory`."""
     sizes = {name: (directory / name).stat().st_size for name in names}
     progress.start("checksums", 1.0, sum(sizes.values()))
@@ -97,9 +97,11 @@ def finished_files(directory: Path, names: Sequence[str], workers: Workers, prog
     return found
 
 
-def _places(meta: PackedMeta, measures: Sequence[PartMeasure]) -> Iterator[dict[Split, Place]]:
+def _positions_of_parts(meta: PackedMeta, measures: Sequence[PartMeasure]) -> Iterator[dict[Split, Positions]]:
     """Yield the positions of every part in both splits, in the order of the parts."""
-    places: dict[Split, Place] = {split: Place(0, dict.fromkeys(meta.multi_hot_features, 0)) for split in SPLITS}
+    places: dict[Split, Positions] = {
+        split: Positions(0, dict.fromkeys(meta.multi_hot_features, 0)) for split in SPLITS
+    }
     for measure in measures:
         yield places
         places = {split: place.after(measure.shares[split]) for split, place in places.items()}
@@ -118,7 +120,7 @@ def _make_files(directory: Path, sizes: dict[str, int]) -> None:
 
 
 def _write_part(
-    rows: StagedRows, encoders: Encoders, files: PackedFiles, work: tuple[Part, dict[Split, Place]]
+    rows: StagedRows, encoders: Encoders, files: PackedFiles, work: tuple[Part, dict[Split, Positions]]
 ) -> Part:
     part, places = work
     staged = rows.open(part)
@@ -154,7 +156,7 @@ def _put_bags(
     staged: StagedPart,
     split: Split,
     is_in: NDArray[np.bool_],
-    place: Place,
+    place: Positions,
     feature: int,
 ) -> None:
     column = staged.categorical(feature)

@@ -30,17 +30,17 @@ class BadRows:
     def any(self) -> bool:
         return bool(self._shown)
 
-    def add(self, rows: NDArray[np.int64], field: str | None, tell: Callable[[int], tuple[str, str]]) -> None:
+    def add(self, rows: NDArray[np.int64], field: str | None, describe: Callable[[int], tuple[str, str]]) -> None:
         """Record a fault in column `field` for each of `rows` [k], ascending row numbers within the block.
 
-        tell(i): returns the message and the valid values for rows[i]; called only for rows whose error is kept.
+        describe(i): returns the message and the valid values for rows[i]; called only for rows whose error is kept.
         """
         is_new = self.good[rows]
         for place in np.flatnonzero(is_new)[:MAX_SHOWN_FAULTS].tolist():
             row = int(rows[place])
             if len(self._shown) >= MAX_SHOWN_FAULTS and row > max(self._shown):
                 break
-            message, valid = tell(place)
+            message, valid = describe(place)
             number = self._first_line + row
             if self._file is None:
                 self._shown[row] = DataError(message, field=field, valid=valid, row=number)
@@ -48,10 +48,10 @@ class BadRows:
                 self._shown[row] = DataError(message, self._file, number, field, valid)
         self.good[rows] = False
 
-    def add_one(self, row: int, field: str | None, told: tuple[str, str]) -> None:
+    def add_one(self, row: int, field: str | None, description: tuple[str, str]) -> None:
         """Record a fault of one row, like `add`. told: message and valid values."""
         if len(self._shown) < MAX_SHOWN_FAULTS:
-            self.add(np.array([row]), field, lambda _: told)
+            self.add(np.array([row]), field, lambda _: description)
         else:
             self.good[row] = False
 
@@ -68,7 +68,7 @@ class BadRows:
         return Parsed(table, self.good, faults[:MAX_SHOWN_FAULTS])
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Format a value for a message, cut to _MAX_SHOWN_CHARACTERS."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 3]}..."

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn, SchemaConfig
-from dlrm.data.raw.bad_rows import BadRows, shown
+from dlrm.data.raw.bad_rows import BadRows, format_value
 from dlrm.data.raw.block import Parsed
 from dlrm.data.raw.distinct import distinct_ids, distinct_values
 from dlrm.data.raw.hexadecimal import HexadecimalColumn, hexadecimal_ids, why_not_hexadecimal
@@ -204,7 +204,7 @@ def holds_text(kind: pa.DataType) -> bool:
 
 
 def _why_no_label(value: pa.Scalar) -> tuple[str, str]:
-    return f"{shown(value.as_py())} is not a label" if value.is_valid else "the label is missing", "0 or 1"
+    return f"{format_value(value.as_py())} is not a label" if value.is_valid else "the label is missing", "0 or 1"
 
 
 def _why_no_weight(value: pa.Scalar) -> tuple[str, str]:
@@ -213,16 +213,16 @@ def _why_no_weight(value: pa.Scalar) -> tuple[str, str]:
         return "the weight is missing", valid
     # Text columns and columns wider than float32 can hold finite numbers that float32 cannot.
     is_beyond = _NUMBER.fullmatch(str(value.as_py())) and float(value.as_py()) > _LARGEST
-    return f"{shown(value.as_py())} is {'beyond float32' if is_beyond else 'not a weight'}", valid
+    return f"{format_value(value.as_py())} is {'beyond float32' if is_beyond else 'not a weight'}", valid
 
 
 def _why_no_number(value: pa.Scalar) -> tuple[str, str]:
     text = str(value.as_py())
     if _INFINITE.fullmatch(text):
-        return f"{shown(value.as_py())} is not finite", "a finite number; a missing value is blank or null"
+        return f"{format_value(value.as_py())} is not finite", "a finite number; a missing value is blank or null"
     if _NUMBER.fullmatch(text):
-        return f"{shown(value.as_py())} is beyond float32", f"numbers from -{_LARGEST:.4g} to {_LARGEST:.4g}"
-    return f"{shown(value.as_py())} is not a number", "a finite number; a missing value is blank or null"
+        return f"{format_value(value.as_py())} is beyond float32", f"numbers from -{_LARGEST:.4g} to {_LARGEST:.4g}"
+    return f"{format_value(value.as_py())} is not a number", "a finite number; a missing value is blank or null"
 
 
 def _why_no_integer(value: pa.Scalar) -> tuple[str, str]:
@@ -230,8 +230,8 @@ def _why_no_integer(value: pa.Scalar) -> tuple[str, str]:
     if _INTEGER.fullmatch(str(held)):
         if pa.types.is_integer(value.type):
             other = 'type "string" takes a file that stores the ids as text'
-        return f"{shown(held)} is beyond int64", f"-2^63 to 2^63 - 1; {other}"
-    return f"{shown(held)} is not an integer", f"an integer, or blank where missing; {other}"
+        return f"{format_value(held)} is beyond int64", f"-2^63 to 2^63 - 1; {other}"
+    return f"{format_value(held)} is not an integer", f"an integer, or blank where missing; {other}"
 
 
 def _why_no_string(_: pa.Scalar) -> tuple[str, str]:

@@ -4,7 +4,7 @@ import re
 from enum import Enum
 
 from dlrm.config import CRITEO_SCHEMA
-from dlrm.data.raw.bad_rows import BadRows, shown
+from dlrm.data.raw.bad_rows import BadRows, format_value
 from dlrm.data.raw.hexadecimal import VALID
 from dlrm.data.raw.text import lines_in
 
@@ -78,7 +78,7 @@ def _fault(line: bytes, labels: Labels, is_first: bool) -> tuple[str, str | None
         valid += "; or 39, without the label" if labels is Labels.IGNORED and is_first else ""
         return f"has {len(columns)} tab-separated columns", None, valid
     if labels is Labels.READ and columns[0] not in (b"0", b"1"):
-        what = f"{shown(columns[0].decode())} is not a label" if columns[0] else "the label is missing"
+        what = f"{format_value(columns[0].decode())} is not a label" if columns[0] else "the label is missing"
         return what, "label", "0 or 1"
     first = 0 if labels is Labels.ABSENT else 1
     for position, value in enumerate(columns[first:]):
@@ -86,5 +86,5 @@ def _fault(line: bytes, labels: Labels, is_first: bool) -> tuple[str, str | None
         if value and not re.fullmatch(_INTEGER if is_dense else _HEXADECIMAL, value):
             what = "an integer" if is_dense else "a hexadecimal id"
             valid = "up to 18 digits, with - in front where negative, or blank" if is_dense else VALID
-            return f"{shown(value.decode())} is not {what}", names[first + position], valid
+            return f"{format_value(value.decode())} is not {what}", names[first + position], valid
     raise AssertionError("a line without a fault is a row")

@@ -76,7 +76,7 @@ def _header(lines: Lines, file: str, wanted: list[str], delimiter: str) -> list[
     counts = Counter(names)
     for name in wanted:
         if name not in counts:
-            raise DataError(f"there is no such column; {_told(names)}", file, 1, name, valid)
+            raise DataError(f"there is no such column; {_list_names(names)}", file, 1, name, valid)
     for name, count in counts.items():
         if count > 1:
             field = name if _NAME.fullmatch(name) else None
@@ -84,7 +84,7 @@ def _header(lines: Lines, file: str, wanted: list[str], delimiter: str) -> list[
     return names
 
 
-def _told(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     """Describe the first line for a message.
 
     It is quoted only where it looks like a header; otherwise it may be user data.

@@ -4,7 +4,7 @@ import polars as pl
 import pyarrow as pa
 
 from dlrm.config import CategoricalColumn
-from dlrm.data.raw.bad_rows import shown
+from dlrm.data.raw.bad_rows import format_value
 
 _ID = "^[0-9a-fA-F]{1,8}$"
 VALID = "1 to 8 of 0-9 a-f, or blank"
@@ -28,4 +28,4 @@ def hexadecimal_ids(texts: pa.Array) -> tuple[pl.Series, pl.Series]:
 
 def why_not_hexadecimal(value: pa.Scalar) -> tuple[str, str]:
     """Return the message and the valid values for a text that is not a hexadecimal id."""
-    return f"{shown(value.as_py())} is not a hexadecimal id", VALID
+    return f"{format_value(value.as_py())} is not a hexadecimal id", VALID

@@ -19,21 +19,21 @@ def remote_files(pattern: str, field: str, roots: Sequence[str] | None) -> list[
     field: field of the job document, for messages. roots: prefixes, one of which must contain every object; None allows
     all objects. Raises DataError where no object is found, or where one is empty or outside the roots.
     """
-    base, told = _fixed_part(pattern), without_credentials(pattern)
+    base, shown = _fixed_part(pattern), without_credentials(pattern)
     if roots is not None and not any(f"{base}/".startswith(f"{root.rstrip('/')}/") for root in roots):
         under = " or ".join(roots) or "a data root; none is in a store"
-        raise DataError("lies outside the data roots", told, field=field, valid=f"an object under {under}")
+        raise DataError("lies outside the data roots", shown, field=field, valid=f"an object under {under}")
     try:
         found = _objects(base)
     except StoreError as error:
-        raise DataError(error.message, told, field=field, valid=error.valid) from None
+        raise DataError(error.message, shown, field=field, valid=error.valid) from None
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"not readable: {error}", told, field=field, valid="objects that may be read") from None
+        raise DataError(f"not readable: {error}", shown, field=field, valid="objects that may be read") from None
     if base != pattern.rstrip("/"):
         found = [file for file in found if _is_named(file.name, pattern.rstrip("/"))]
     if not found:
         what = "the pattern matches no object" if glob.has_magic(pattern) else "no such object"
-        raise DataError(what, told, field=field, valid="an object that exists, a prefix or a pattern")
+        raise DataError(what, shown, field=field, valid="an object that exists, a prefix or a pattern")
     for file in found:
         if file.num_bytes == 0:
             raise DataError("the object is empty", file.name, field=field, valid="an object with at least one row")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dlrm.config import DataConfig
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.model import PlainModel
 from tests.dlrm.exported_model.made_models import made_model
 
@@ -73,7 +73,9 @@ def made_of_csv(directory: Path, **fields: Any) -> Made:
     directory.mkdir(exist_ok=True)
     rows = write_csv(directory / "rows.csv", csv_rows(300))
     data = DataConfig.model_validate({"train": [str(rows)], "format": "csv", "schema": SCHEMA})
-    packed = prepared(data, None, directory / "cache", base_directory=directory, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(
+        data, None, directory / "cache", base_directory=directory, num_threads=1, on_event=lambda _: None
+    )
     return Made(directory / "model", made_model(directory / "model", data, packed, **fields), rows, packed, data)
 
 

@@ -15,7 +15,7 @@ from dlrm.data.open import open_data
 from dlrm.data.packed.layout import FileMeta
 from dlrm.exported_model.export import export_model
 from dlrm.exported_model.layout import CARD, MANIFEST, Manifest
-from dlrm.exported_model.whole import file_on_disk
+from dlrm.exported_model.write_whole import file_on_disk
 from dlrm.model import PlainModel
 
 SIZES = {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]}

@@ -18,7 +18,7 @@ import dlrm.programs.evaluate
 import dlrm.programs.predict
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.score_file import score_file
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
@@ -132,7 +132,9 @@ def test_prepared_rows_score_train_first_and_others_are_refused(
     assert np.isclose(scores[0], expected[first], atol=1e-6)
     others = made_of_csv(tmp_path / "others")
     config = others.data.model_copy(update={"train": [str(write_csv(tmp_path / "few.csv", csv_rows(60, seed=3)))]})
-    packed = prepared(config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(
+        config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
+    )
     ran = predict(made.path, packed, "--output", tmp_path / "o.csv")
     assert ran.code == 64
     assert "do not mean what they mean to the model" in ran.err
@@ -151,7 +153,7 @@ def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of Criteo TSV."""
     place = tmp_path_factory.mktemp("criteo")
     data = DataConfig(train=[str(write_lines(place / "rows.tsv", criteo_lines(100)))])
-    packed = prepared(data, None, place / "cache", base_directory=place, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(data, None, place / "cache", base_directory=place, num_threads=1, on_event=lambda _: None)
     made_model(place / "model", data, packed)
     return place / "model"
 

@@ -16,7 +16,7 @@ import dlrm
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.model import SavedModel
 from tests.dlrm.data.prepare.made_tables import MadeTable, made_tables
@@ -174,7 +174,9 @@ def test_rows_score_the_same_from_a_dictionary_a_file_and_prepared(
         {"train": [str(place / "rows.parquet")], "format": "parquet", "schema": table.schema, "split": "tail"}
         | {"eval_fraction": 0.5, "vocabulary": {"min_count": 1}}
     )
-    packed = prepared(config, None, place / "cache", base_directory=place, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(
+        config, None, place / "cache", base_directory=place, num_threads=1, on_event=lambda _: None
+    )
     made_model(place / "model", config, packed, model={**SIZES, "architecture": architecture, "pooling": pooling})
     model = dlrm.load_model(place / "model")
     of_rows = model.predict(table.columns)

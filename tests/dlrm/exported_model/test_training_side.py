@@ -20,7 +20,7 @@ import dlrm.programs.predict
 from dlrm.config import DataConfig, JobSpec, ResolvedJob, resolve
 from dlrm.data.batches import TrainBatches
 from dlrm.data.packed.open import open_packed
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.export import export_model
 from dlrm.exported_model.load import load_saved_model
 from dlrm.optimizers import StepRates
@@ -190,7 +190,9 @@ def test_means_of_lists_and_columns_of_one_kind_score_as_in_training(
 ):
     rows = write_lists(tmp_path / "rows.parquet")
     data = DataConfig.model_validate({"train": [str(rows)], "format": "parquet", "schema": schema})
-    packed = prepared(data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(
+        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
+    )
     model = {**SIZES, "architecture": architecture, "pooling": "mean"}
     resources = {"workers_per_node": world_size}
     # Adam at the rate of these steps would leave few units alive.

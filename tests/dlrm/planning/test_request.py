@@ -10,16 +10,16 @@ from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.model import make_dense_part
 from dlrm.planning.dense_size import dense_size
-from dlrm.planning.here import Here, find_here, notes_of
-from dlrm.planning.request import UnsoundPlanError, make_request, planned
-from dlrm.planning.sizes import UnknownSizesError, sizes_of
+from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
+from dlrm.planning.request import UnsoundPlanError, make_checked_plan, make_request
+from dlrm.planning.sizes import UnknownSizesError, find_sizes
 from dlrm.train.build import plan_tables
 from sharding.native import load_library
 from sharding.planner import Plan, PlanError, PlanRequest, Table, make_plan
 from sharding.planner.machine import Speeds
 
 SPEEDS = Speeds(one_copy=1e10, all_copies=1.6e10, loopback=2e9, flops=1e11, flops_bf16=4e11)
-HERE = Here(SPEEDS, num_cores=8, memory_bytes=2**34, has_operators=True)
+HERE = MachineResources(SPEEDS, num_cores=8, memory_bytes=2**34, has_operators=True)
 TABLES = [Table("a", 100, 64), Table("b", 10_000, 64)]
 
 
@@ -27,12 +27,12 @@ def request_for(**document: Any) -> PlanRequest:
     return request_here(HERE, **document)
 
 
-def request_here(here: Here, **document: Any) -> PlanRequest:
+def request_here(here: MachineResources, **document: Any) -> PlanRequest:
     return make_request(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13, here)
 
 
-def notes_here(here: Here, **document: Any) -> list[str]:
-    return notes_of(parse_job({"data": {"format": "synthetic"}, **document}), here)
+def notes_here(here: MachineResources, **document: Any) -> list[str]:
+    return list_notes(parse_job({"data": {"format": "synthetic"}, **document}), here)
 
 
 def test_ranks_share_the_bandwidth_of_the_machine():
@@ -90,7 +90,7 @@ def test_without_the_own_operators_ranks_have_no_memory_in_common(
 
 
 def test_this_machine_is_asked_once_for_all_that_a_plan_depends_on():
-    here = find_here(parse_job({"data": {"format": "synthetic"}, "resources": {"gpus_per_worker": 1}}))
+    here = describe_machine(parse_job({"data": {"format": "synthetic"}, "resources": {"gpus_per_worker": 1}}))
     assert here.num_cores >= 1
     assert here.memory_bytes > 2**28
     assert here.has_operators == load_library("tables")
@@ -104,7 +104,7 @@ def test_a_plan_that_does_not_hold_is_no_plan(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr("dlrm.planning.request.make_plan_or_refuse", without_its_last_block)
     with pytest.raises(UnsoundPlanError, match="b: its blocks have 0 cells"):
-        planned(resolve(parse_job({"data": {"format": "synthetic"}})), TABLES, 13, HERE)
+        make_checked_plan(resolve(parse_job({"data": {"format": "synthetic"}})), TABLES, 13, HERE)
 
 
 @pytest.mark.parametrize(("precision", "flops"), [("fp32", 1e11), ("bf16", 4e11)])
@@ -147,7 +147,7 @@ def test_the_cpus_of_this_machine_are_not_measured_for_a_job_on_gpus(monkeypatch
     monkeypatch.setattr("sharding.planner.machine.load_speeds", lambda: pytest.fail("it was measured"))
     document = {"resources": {"gpus_per_worker": 1}, "sharding": {"topology": {"gpu_memory": "80GB"}}}
     job = parse_job({"data": {"format": "synthetic"}, **document})
-    request, plan = planned(resolve(job), TABLES, 13, find_here(job))
+    request, plan = make_checked_plan(resolve(job), TABLES, 13, describe_machine(job))
     assert request.topology.device == "cuda"
     assert len(plan.tables) == 2
 
@@ -165,7 +165,7 @@ def test_hashed_columns_have_known_tables():
     schema = {"dense": [{"name": "d"}], "categorical": [{"name": "c{}", "count": 2}, {"name": "x", "multi_hot": True}]}
     data = {"train": ["a.parquet"], "format": "parquet", "schema": schema}
     known = parse_job({"data": {**data, "vocabulary": {"columns": {"c*": {"hash_size": 7}, "x": {"hash_size": 9}}}}})
-    sizes = sizes_of(resolve(known), None)
+    sizes = find_sizes(resolve(known), None)
     assert [(table.name, table.num_rows, table.ids_per_sample) for table in sizes.tables] == [
         ("c0", 7, 1.0),
         ("c1", 7, 1.0),
@@ -173,7 +173,7 @@ def test_hashed_columns_have_known_tables():
     ]
     counted = parse_job({"data": {**data, "vocabulary": {"columns": {"c*": {"hash_size": 7}}}}})
     with pytest.raises(UnknownSizesError, match="the tables of x get"):
-        sizes_of(resolve(counted), None)
+        find_sizes(resolve(counted), None)
 
 
 def test_a_training_gets_tables_by_their_names_in_models():

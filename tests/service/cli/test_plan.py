@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from dlrm.config import parse_job, resolve
-from dlrm.programs.plan import line_of_job
+from dlrm.programs.plan import plan_line
 from dlrm.record import PART_WORDS, PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolWriter
 from service.cli.plan import parts_of_run
 from service.cli.plan_view import print_plan, spans
@@ -165,7 +165,7 @@ def test_a_gpu_that_is_nearly_full_is_noted_with_how_to_keep_some_free() -> None
         resources = {"workers_per_node": 1, "gpus_per_worker": 1}
         sharding = {"plan": "table_wise", "topology": {"gpu_memory": gpu_memory}}
         return json.loads(
-            line_of_job(resolve(parse_job({**SYNTHETIC, "resources": resources, "sharding": sharding})), None)
+            plan_line(resolve(parse_job({**SYNTHETIC, "resources": resources, "sharding": sharding})), None)
         )
 
     roomy = planned(80 * 10**9)
@@ -202,7 +202,7 @@ def test_what_stands_against_a_run_on_this_machine_is_told(tmp_path: Path, dlrm:
 
 def test_names_of_others_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = parse_job({**SYNTHETIC, "sharding": {"topology": {"flops": 1e10}}})
-    result = json.loads(line_of_job(resolve(job), None))
+    result = json.loads(plan_line(resolve(job), None))
     result |= {"sizes_from": "the prepared rows in /data/[old]/rows", "estimated": None, "measured": None}
     print_plan(Console(width=400), resolve(job), result)
     assert "the prepared rows in /data/[old]/rows" in capsys.readouterr().out
@@ -210,7 +210,7 @@ def test_names_of_others_are_printed_as_they_are(tmp_path: Path, capsys: pytest.
 
 def test_without_the_dense_part_a_step_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     resolved = resolve(parse_job(SYNTHETIC))
-    result = json.loads(line_of_job(resolved, None)) | {"estimated": None, "measured": None}
+    result = json.loads(plan_line(resolved, None)) | {"estimated": None, "measured": None}
     result["plan"]["step"]["is_dense_known"] = False
     print_plan(Console(width=400), resolved, result)
     out = capsys.readouterr().out

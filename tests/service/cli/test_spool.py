@@ -14,7 +14,7 @@ from dlrm.record import (
 )
 from service.cli.progress import describe
 from service.cli.spool import SpoolProgress
-from service.cli.words import MAX_WARNINGS
+from service.cli.text_format import MAX_WARNINGS
 
 
 def step(number: int, samples_per_second: float) -> StepReport:

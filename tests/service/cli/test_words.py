@@ -1,4 +1,4 @@
-from service.cli.words import printable
+from service.cli.text_format import printable
 
 
 def test_letters_that_a_terminal_would_obey_are_written_out() -> None:

@@ -1,5 +1,5 @@
 from service.control.back_off import BackOff
-from service.control.restarts import num_restarts_left
+from service.control.restart_policy import num_restarts_left
 from service.jobs.models import Attempt
 from service.jobs.reasons import Reason
 

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
-from service.control.endings import RETRIED, Seen, ending
+from service.control.verdict import RETRIED, ExitObservation, decide
 from service.jobs.reasons import Reason
 from service.jobs.states import ENDED, HOLDING, JobState
 
-CRASHED = Seen(
+CRASHED = ExitObservation(
     job_state=JobState.RUNNING,
     outcome=None,
     exit_code=3,
@@ -67,17 +67,17 @@ DONE = Outcome(state="succeeded", reason=EndReason.COMPLETED)
         (replace(PAUSED, outcome=STOPPED, job_state=JobState.CANCELLING), JobState.CANCELLED, Reason.USER_CANCELLED),
     ],
 )
-def test_what_an_end_means(seen: Seen, job_state: JobState, reason: Reason) -> None:
-    found = ending(seen)
+def test_what_an_end_means(seen: ExitObservation, job_state: JobState, reason: Reason) -> None:
+    found = decide(seen)
     assert (found.job_state, found.reason) == (job_state, reason)
 
 
 def test_the_message_names_the_rank_or_what_was_said_last() -> None:
-    assert ending(replace(CRASHED, outcome=FAILED)).message == "rank 1: line 3: 39 columns"
-    assert "exit code 3" in ending(CRASHED).message
-    assert "KeyError: 'day'" in ending(CRASHED).message
-    assert "was killed by SIGKILL and left no outcome" in ending(replace(CRASHED, exit_code=-9)).message
-    assert "unseen" in ending(replace(CRASHED, exit_code=None)).message
+    assert decide(replace(CRASHED, outcome=FAILED)).message == "rank 1: line 3: 39 columns"
+    assert "exit code 3" in decide(CRASHED).message
+    assert "KeyError: 'day'" in decide(CRASHED).message
+    assert "was killed by SIGKILL and left no outcome" in decide(replace(CRASHED, exit_code=-9)).message
+    assert "unseen" in decide(replace(CRASHED, exit_code=None)).message
 
 
 @given(
@@ -89,7 +89,7 @@ def test_the_message_names_the_rank_or_what_was_said_last() -> None:
 def test_every_end_leads_on_and_only_what_may_go_better_is_retried(
     job_state: JobState, outcome: Outcome | None, stop_reason: Reason | None, num_restarts_left: int
 ) -> None:
-    found = ending(
+    found = decide(
         replace(
             CRASHED,
             job_state=job_state,

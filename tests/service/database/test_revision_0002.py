@@ -88,7 +88,7 @@ def test_what_stands_is_found_in_rows_of_before(old: Database) -> None:
         assert [metric.step for metric in thinned] == [3]
         assert len(reports.metrics("job_1", kind="step", attempt=1, after=0, limit=100)) == 4
         assert (reports.last_report("job_1", "step") or {})["step"] == 3
-        assert [attempt.number for attempt in reports.begun("job_1")] == [1, 2]
+        assert [attempt.number for attempt in reports.attempts_with_start("job_1")] == [1, 2]
     with old.write() as session:
         AttemptRepository(session).set_start("att_3", 2, 0)
     with old.read() as session:

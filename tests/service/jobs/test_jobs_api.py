@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from service.control.endings import RETRIED
+from service.control.verdict import RETRIED
 from service.jobs.reasons import Reason
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.plans.planner import LIMITS, MOST_AT_ONCE, MOST_WAITING, Planner
+from service.plans.planner import LIMITS, MAX_AT_ONCE, MAX_WAITING, Planner
 from tests.patience import PATIENCE_SECONDS
 from tests.service.conftest import serving, settings_in
 
@@ -203,7 +203,7 @@ def test_when_many_wait_for_plans_more_are_refused_at_once(
     held.chmod(0o755)
     planner = Planner(held)
     monkeypatch.setattr(planning.services.plans, "_planner", planner)
-    documents = [{**SYNTHETIC, "run": {"seed": 100 + number}} for number in range(MOST_AT_ONCE + MOST_WAITING)]
+    documents = [{**SYNTHETIC, "run": {"seed": 100 + number}} for number in range(MAX_AT_ONCE + MAX_WAITING)]
     with ThreadPoolExecutor(len(documents)) as pool:
         answers = [pool.submit(planned, planning, document) for document in documents]
         eventually(lambda: planner._admitted._value == 0)  # pyright: ignore[reportAttributeAccessIssue]

@@ -229,7 +229,7 @@ def test_both_feeders_at_once_double_and_lose_nothing(api: Any, attempt: Attempt
         writer.write(StepReport.model_validate_json(line))
 
     def tail(_: int) -> None:
-        SpoolTail(api.services.database).bring(job, attempt, launch)
+        SpoolTail(api.services.database).ingest_new_lines(job, attempt, launch)
 
     def push_from(first: int) -> int:
         return push(api, attempt, first, lines[first - 1 : first + 49]).status_code
@@ -248,11 +248,11 @@ def test_an_unreadable_line_in_the_spool_becomes_an_event_and_holds_nothing_up(a
     spool.parent.mkdir(parents=True)
     spool.write_text(f"{step_line(1)}\nnonsense\n{step_line(3)}\n")
     tail = SpoolTail(api.services.database)
-    tail.bring(job, attempt, launch)
+    tail.ingest_new_lines(job, attempt, launch)
     assert known_seqs(api, attempt) == [1, 3]
     with spool.open("a") as file:
         file.write(f"{step_line(4)}\n{step_line(5)[:20]}")
-    tail.bring(job, attempt, launch)
+    tail.ingest_new_lines(job, attempt, launch)
     assert known_seqs(api, attempt) == [1, 3, 4]
     events = api.viewer.get(f"/v1/jobs/{attempt.job_id}/events").json()["items"]
     assert next(e["message"] for e in events if e["name"] == "unreadable_report").startswith("line 2 of the metrics")

@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
-from dlrm.data.inspect.leaks import Halves, tells_categorical, tells_dense
+from dlrm.data.inspect.leaks import Halves, measure_categorical, measure_dense
 
 N = 20_000
 DRAW = np.random.default_rng(0)
@@ -48,33 +48,33 @@ def test_rows_of_one_class_tell_nothing() -> None:
     ],
 )
 def test_a_dense_column_that_gives_the_label_away_is_told_in_whichever_way(values: object, by: str) -> None:
-    tells = tells_dense(dense(values), HALVES)
+    tells = measure_dense(dense(values), HALVES)
     assert tells.auc > 0.95
     assert tells.by == by
 
 
 def test_a_categorical_column_that_gives_the_label_away_is_told() -> None:
     codes = 2 * DRAW.integers(0, 50, N) + LABELS.astype(np.int64)
-    assert tells_categorical(categorical(codes), HALVES).auc > 0.99
+    assert measure_categorical(categorical(codes), HALVES).auc > 0.99
     missing = np.where(LABELS == 1, -1, DRAW.integers(0, 50, N))
-    assert tells_categorical(categorical(missing), HALVES).auc > 0.99
+    assert measure_categorical(categorical(missing), HALVES).auc > 0.99
 
 
 def test_a_list_that_holds_the_label_is_told() -> None:
     lengths = DRAW.integers(0, 4, N) + 1
     codes = DRAW.integers(2, 50, lengths.sum())
     codes[np.cumsum(lengths) - 1] = LABELS.astype(np.int64)
-    assert tells_categorical(categorical(codes, lengths), HALVES).auc > 0.95
+    assert measure_categorical(categorical(codes, lengths), HALVES).auc > 0.95
     # Without that one value the lists say nothing.
     noise = DRAW.integers(2, 50, lengths.sum())
-    assert tells_categorical(categorical(noise, lengths), HALVES).auc == pytest.approx(0.5, abs=0.03)
+    assert measure_categorical(categorical(noise, lengths), HALVES).auc == pytest.approx(0.5, abs=0.03)
 
 
 @pytest.mark.parametrize("num_values", [3, 1000, N])
 def test_a_column_of_noise_tells_nothing_however_many_values_it_has(num_values: int) -> None:
     codes = DRAW.permutation(N) if num_values == N else DRAW.integers(0, num_values, N)
-    assert tells_categorical(categorical(codes), HALVES).auc == pytest.approx(0.5, abs=0.03)
-    assert tells_dense(dense(codes), HALVES).auc == pytest.approx(0.5, abs=0.03)
+    assert measure_categorical(categorical(codes), HALVES).auc == pytest.approx(0.5, abs=0.03)
+    assert measure_dense(dense(codes), HALVES).auc == pytest.approx(0.5, abs=0.03)
 
 
 def test_few_rows_of_one_class_are_too_few() -> None:

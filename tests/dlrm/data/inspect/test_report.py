@@ -7,10 +7,10 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.gather import Gathered
+from dlrm.data.inspect.gather import GatheredRows
 from dlrm.data.inspect.report import Report, make_report
 from dlrm.data.inspect.sources import gather
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 
 N = 20_000
 DRAW = np.random.default_rng(0)
@@ -49,7 +49,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def gathered(path: Path, max_rows: int = 10**6) -> Gathered:
+def gathered(path: Path, max_rows: int = 10**6) -> GatheredRows:
     config = DataConfig.model_validate({"train": [str(path)], "format": "parquet", "schema": SCHEMA})
     return gather(config, max_rows, unheard)
 
@@ -123,7 +123,7 @@ def test_a_sample_counts_the_values_it_holds_and_no_others(path: Path) -> None:
     assert [warned.column for warned in sampled.warnings if warned.kind == "one_value_a_row"] == ["request"]
 
 
-def num_held_bytes(found: Gathered) -> list[int]:
+def num_held_bytes(found: GatheredRows) -> list[int]:
     """Of each column."""
     tables, num_dense = found.rows.tables, len(found.rows.names.dense)
     dense = [sum(table.dense[place].nbytes for table in tables) for place in range(num_dense)]
@@ -199,7 +199,7 @@ def test_synthetic_rows_are_looked_at_as_a_model_gets_them() -> None:
 def test_data_without_columns_of_one_kind_is_looked_at_raw_and_prepared(path: Path, tmp_path: Path, missing: str):
     raw = {"train": [str(path)], "format": "parquet", "schema": {**SCHEMA, missing: []}}
     config = DataConfig.model_validate(raw)
-    packed = prepared(config, None, tmp_path, base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(config, None, tmp_path, base_directory=tmp_path, num_threads=1, on_event=lambda _: None)
     for data in (config, DataConfig.model_validate({"train": [str(packed)], "format": "packed"})):
         report = make_report(gather(data, 10**6, unheard), embedding_dim=16, min_count=3)
         assert not getattr(report, missing)

@@ -15,8 +15,8 @@ from pyarrow import parquet
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.packed.layout import DENSE, IDS, LABELS, WEIGHTS, PackedMeta, Split, bag_offsets, bag_values
+from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.data.prepare.prepare import prepare
-from dlrm.data.prepare.told import Moved, Noted
 from dlrm.data.raw.files import find_files
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
@@ -85,14 +85,14 @@ class Told:
     """Remembers what a preparation said."""
 
     def __init__(self) -> None:
-        self.all: list[Moved | Noted] = []
+        self.all: list[ProgressEvent | NoteEvent] = []
 
-    def __call__(self, told: Moved | Noted) -> None:
+    def __call__(self, told: ProgressEvent | NoteEvent) -> None:
         self.all.append(told)
 
     @property
     def notes(self) -> list[str]:
-        return [told.message for told in self.all if isinstance(told, Noted)]
+        return [told.message for told in self.all if isinstance(told, NoteEvent)]
 
 
 def data_config(schema: SchemaConfig | None, train: Sequence[Path], **fields: Any) -> DataConfig:

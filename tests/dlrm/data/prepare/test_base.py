@@ -10,7 +10,7 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, read_meta, rows_checksum
 from dlrm.data.prepare.base import check_base, check_extends, open_base
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config, prepare_all
 
 D, E = DenseColumn(name="d"), DenseColumn(name="e", transform="log")
@@ -99,7 +99,7 @@ def test_what_jobs_share_is_told_apart_by_what_it_extends(old: Path, tmp_path: P
     def entry(base: Encoders | None) -> Path:
         config = data_config(SCHEMA, [rows])
         cache = tmp_path / "cache"
-        return prepared(config, None, cache, base_directory=Path(), num_threads=1, tell=Told(), base=base)
+        return find_or_prepare(config, None, cache, base_directory=Path(), num_threads=1, on_event=Told(), base=base)
 
     alone, extended = entry(None), entry(open_base(old))
     assert alone != extended

@@ -14,8 +14,8 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import read_meta, rows_checksum
 from dlrm.data.prepare import cache as cache_module
 from dlrm.data.prepare import fingerprint
-from dlrm.data.prepare.cache import prepared, prepared_before
-from dlrm.data.prepare.told import Moved, Noted
+from dlrm.data.prepare.cache import find_or_prepare, find_prepared
+from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.data.prepare.versions import library_versions
 from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config
 
@@ -38,7 +38,7 @@ def cache(tmp_path: Path) -> Path:
 
 def entry_of(file: Path, cache: Path, told: Told | None = None, **fields: object) -> Path:
     config = data_config(SCHEMA, [file], **fields)
-    return prepared(config, None, cache, base_directory=Path(), num_threads=2, tell=told or Told())
+    return find_or_prepare(config, None, cache, base_directory=Path(), num_threads=2, on_event=told or Told())
 
 
 def was_read(told: Told) -> bool:
@@ -59,11 +59,11 @@ def test_what_was_prepared_before_is_found_without_reading_a_file(
 ) -> None:
     monkeypatch.setattr(cache_module, "_SETTLED_NS", -1)
     config = data_config(SCHEMA, [rows])
-    assert prepared_before(config, None, cache, base_directory=Path()) is None
+    assert find_prepared(config, None, cache, base_directory=Path()) is None
     entry = entry_of(rows, cache)
-    assert prepared_before(config, None, cache, base_directory=Path()) == entry
+    assert find_prepared(config, None, cache, base_directory=Path()) == entry
     os.utime(rows, (1_000_000_001, 1_000_000_001))
-    assert prepared_before(config, None, cache, base_directory=Path()) is None
+    assert find_prepared(config, None, cache, base_directory=Path()) is None
 
 
 def test_names_places_and_dates_of_files_do_not_matter(rows: Path, cache: Path, tmp_path: Path) -> None:
@@ -138,15 +138,15 @@ def test_parts_of_what_a_file_held_for_a_while_are_not_gone_on_with(rows: Path, 
     content = rows.read_bytes()
     columns = TABLE.columns | {"label": [1, 0] * 30 + [7] + [1] * 39}
 
-    def tell(said: Moved | Noted) -> None:
+    def tell(said: ProgressEvent | NoteEvent) -> None:
         if said.message.startswith("reading"):
             MadeTable(SCHEMA, columns).write(rows, row_group_size=10)
-        if isinstance(said, Noted):
+        if isinstance(said, NoteEvent):
             raise KeyboardInterrupt
 
     config = data_config(SCHEMA, [rows], max_bad_fraction=0.5)
     with pytest.raises(KeyboardInterrupt):
-        prepared(config, None, cache, base_directory=Path(), num_threads=1, tell=tell)
+        find_or_prepare(config, None, cache, base_directory=Path(), num_threads=1, on_event=tell)
     assert list(cache.glob("*.part/stage/*.arrow"))
     rows.write_bytes(content)
     entry = entry_of(rows, cache, max_bad_fraction=0.5)
@@ -179,14 +179,14 @@ def test_a_second_job_waits_for_the_first(rows: Path, cache: Path, tmp_path: Pat
     found: list[Path] = []
     waits = threading.Event()
 
-    def tell(said: Moved | Noted) -> None:
+    def tell(said: ProgressEvent | NoteEvent) -> None:
         told(said)
         if said.message.startswith("waiting for another process"):
             waits.set()
 
     def second() -> None:
         config = data_config(SCHEMA, [rows])
-        found.append(prepared(config, None, cache, base_directory=Path(), num_threads=2, tell=tell))
+        found.append(find_or_prepare(config, None, cache, base_directory=Path(), num_threads=2, on_event=tell))
 
     with (cache / f"{entry.name}.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -204,12 +204,14 @@ def test_a_second_job_waits_for_the_first(rows: Path, cache: Path, tmp_path: Pat
 def test_an_interrupted_entry_is_gone_on_with_though_the_file_was_moved(
     rows: Path, cache: Path, tmp_path: Path
 ) -> None:
-    def interrupt(said: Moved | Noted) -> None:
+    def interrupt(said: ProgressEvent | NoteEvent) -> None:
         if said.message.startswith("writing"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepared(data_config(SCHEMA, [rows]), None, cache, base_directory=Path(), num_threads=2, tell=interrupt)
+        find_or_prepare(
+            data_config(SCHEMA, [rows]), None, cache, base_directory=Path(), num_threads=2, on_event=interrupt
+        )
     (part,) = cache.glob("*.part")
     staged = {path.name: path.stat().st_mtime_ns for path in (part / "stage").iterdir()}
     assert staged
@@ -244,7 +246,7 @@ def test_files_outside_the_roots_are_refused_though_they_were_prepared_before(ro
     entry_of(rows, cache)
     config = data_config(SCHEMA, [rows])
     with pytest.raises(DataError, match="outside the data roots"):
-        prepared(config, [str(cache)], cache, base_directory=Path(), num_threads=1, tell=Told())
+        find_or_prepare(config, [str(cache)], cache, base_directory=Path(), num_threads=1, on_event=Told())
 
 
 def test_a_file_to_train_on_cannot_be_measured_on(rows: Path, cache: Path) -> None:

@@ -28,7 +28,7 @@ def test_passes_within_any_bound_count_every_value_once(parts: list[list[int]] |
         for part in parts:
             tally.add(counts_of(part))
             shrink([tally], bound)
-        tally.settle()
+        tally.merge_runs()
         if tally.total is not None:
             found += zip(tally.total.values.to_list(), tally.total.counts.tolist(), strict=True)
         if tally.stop is None:

@@ -11,8 +11,8 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, checksum
 from dlrm.data.prepare.base import open_base
-from dlrm.data.prepare.told import Moved, Noted
-from dlrm.data.prepare.unfinished import locked
+from dlrm.data.prepare.events import NoteEvent, ProgressEvent
+from dlrm.data.prepare.unfinished import lock_unfinished
 from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config, prepare_all
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])
@@ -34,7 +34,7 @@ class Interruption:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def __call__(self, told: Moved | Noted) -> None:
+    def __call__(self, told: ProgressEvent | NoteEvent) -> None:
         if told.message.startswith(self._text):
             raise KeyboardInterrupt
 
@@ -82,7 +82,7 @@ def test_directories_made_on_the_way_go_where_the_data_is_at_fault(tmp_path: Pat
 
 
 def test_directories_made_on_the_way_stay_where_somebody_else_uses_them(tmp_path: Path) -> None:
-    def use(told: Moved | Noted) -> None:
+    def use(told: ProgressEvent | NoteEvent) -> None:
         (tmp_path / "a" / "letter.txt").write_text("mine")
 
     bad = MadeTable(SCHEMA, TABLE.columns | {"label": [2] * 100}).write(tmp_path / "bad")
@@ -97,7 +97,7 @@ def test_of_several_that_begin_at_the_same_moment_one_is_let_in(tmp_path: Path) 
     def begin(output: Path) -> str:
         start.wait(timeout=60)
         try:
-            with locked(output, "the same", "the same"):
+            with lock_unfinished(output, "the same", "the same"):
                 end.wait(timeout=60)
                 return "let in"
         except DataError as error:
@@ -112,7 +112,7 @@ def test_of_several_that_begin_at_the_same_moment_one_is_let_in(tmp_path: Path) 
 
 def test_two_at_once_do_not_meet(rows: Path, tmp_path: Path) -> None:
     with (
-        locked(tmp_path / "packed", "of somebody else", "whatever"),
+        lock_unfinished(tmp_path / "packed", "of somebody else", "whatever"),
         pytest.raises(DataError, match=r"packed: another process is preparing it"),
     ):
         prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed")
@@ -181,7 +181,7 @@ def test_parts_from_before_the_machine_went_down_are_not_trusted(rows: Path, tmp
 
 
 def test_a_file_that_changes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
-    def change(told: Moved | Noted) -> None:
+    def change(told: ProgressEvent | NoteEvent) -> None:
         if told.message.startswith("reading"):
             with rows.open("ab") as file:
                 file.write(b"more")
@@ -192,7 +192,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(rows: Path, tmp_path: 
 
 
 def test_a_file_that_goes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
-    def remove(told: Moved | Noted) -> None:
+    def remove(told: ProgressEvent | NoteEvent) -> None:
         if told.message.startswith("reading"):
             rows.rename(tmp_path / "moved")
 
@@ -309,7 +309,7 @@ def test_a_directory_without_encoders_cannot_be_extended(tmp_path: Path) -> None
 def test_progress_goes_from_nothing_to_all_in_order(rows: Path, tmp_path: Path) -> None:
     told = Told()
     prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", tell=told)
-    moved = [each for each in told.all if isinstance(each, Moved)]
+    moved = [each for each in told.all if isinstance(each, ProgressEvent)]
     fractions = [each.done_fraction for each in moved]
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1

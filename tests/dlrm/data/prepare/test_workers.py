@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dlrm.data.prepare.workers import Workers, started_workers
+from dlrm.data.prepare.workers import Workers, start_workers
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -17,7 +17,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
             may_end.set()
         return item
 
-    with started_workers(2) as workers:
+    with start_workers(2) as workers:
         assert list(workers.map(work, range(20))) == list(range(20))
 
 
@@ -32,7 +32,7 @@ def test_the_first_error_in_order_is_raised_whichever_happens_first() -> None:
             has_failed.set()
             raise ValueError("second")
 
-    with started_workers(2) as workers, pytest.raises(ValueError, match="first"):
+    with start_workers(2) as workers, pytest.raises(ValueError, match="first"):
         list(workers.map(work, range(3)))
 
 
@@ -42,7 +42,7 @@ def test_an_error_of_the_items_comes_after_the_results_before_it() -> None:
         yield 1
         raise ValueError("no more")
 
-    with started_workers(2) as workers:
+    with start_workers(2) as workers:
         results = workers.map(lambda item: item, items())
         assert [next(results), next(results)] == [0, 1]
         with pytest.raises(ValueError, match="no more"):
@@ -57,7 +57,7 @@ def test_few_items_are_taken_before_their_results_are() -> None:
             taken.append(item)
             yield item
 
-    with started_workers(2) as workers:
+    with start_workers(2) as workers:
         results = workers.map(lambda item: item, items())
         next(results)
         assert len(taken) <= 4
@@ -74,7 +74,7 @@ def test_nothing_runs_on_once_the_results_are_not_wanted() -> None:
         ended.append(item)
         return item
 
-    with started_workers(1) as workers:
+    with start_workers(1) as workers:
         results = workers.map(work, range(10))
         next(results)
         assert is_running.wait(timeout=60)

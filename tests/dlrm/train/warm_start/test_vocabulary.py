@@ -11,7 +11,7 @@ from dlrm.config import DataConfig, ResolvedJob, parse_job, resolve
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary
 from dlrm.data.errors import DataError
-from dlrm.data.prepare.cache import prepared
+from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.record import RunDirectory
 from dlrm.train.warm_start.vocabulary import known_encoders
 from tests.dlrm.exported_model.made_models import SIZES, made_model
@@ -25,7 +25,9 @@ def model(tmp_path: Path) -> Path:
     rows = tmp_path / "rows.csv"
     rows.write_text("label,age,site,user\n" + "".join(f"{n % 2},{n},s{n % 12},{n % 5}\n" for n in range(200)))
     data = DataConfig.model_validate({"train": [str(rows)], "format": "csv", "schema": SCHEMA})
-    packed = prepared(data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, tell=lambda _: None)
+    packed = find_or_prepare(
+        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
+    )
     made_model(tmp_path / "model", data, packed)
     return tmp_path / "model"
 

@@ -25,7 +25,7 @@ def quantity(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
 
 
-def figure(value: float, name: str = "") -> str:
+def format_number(value: float, name: str = "") -> str:
     """Format a metric.
 
     It has no decimals where it is whole or `name` is in _WHOLE. Otherwise it has 4 decimals, or 4 significant digits

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Moved:
+class ProgressEvent:
     """Report of progress."""
 
     done_fraction: float
@@ -15,7 +15,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Noted:
+class NoteEvent:
     """Report of an event to be recorded, such as bad rows that were left out."""
 
     name: str
@@ -23,4 +23,4 @@ class Noted:
     message: str
 
 
-Tell = Callable[[Moved | Noted], None]
+OnEvent = Callable[[ProgressEvent | NoteEvent], None]

@@ -12,7 +12,7 @@ from sharding.planner.machine import Speeds
 
 
 @dataclass(frozen=True)
-class Here:
+class MachineResources:
     """The resources of this machine, within the limits of the cgroup."""
 
     speeds: Speeds
@@ -23,9 +23,9 @@ class Here:
     """Whether the native operators of tables are built; None where torch, which they are built for, is missing."""
 
 
-def find_here(job: JobSpec) -> Here:
+def describe_machine(job: JobSpec) -> MachineResources:
     """Find the resources of this machine. Speeds that are not known yet are measured, unless the job is on GPUs."""
-    return Here(
+    return MachineResources(
         speeds=machine.ASSUMED_SPEEDS if job.resources.gpus_per_worker else machine.load_speeds(),
         num_cores=limits.num_cores(),
         memory_bytes=limits.memory_bytes(),
@@ -41,29 +41,29 @@ def _has_operators() -> bool | None:
     return why_not_built("tables", torch_version) is None
 
 
-def is_meant_for_here(job: JobSpec) -> bool:
+def is_for_this_machine(job: JobSpec) -> bool:
     """Whether a job is meant for this machine: it names one node without GPUs, and no figures of another topology."""
     return _is_on_one_node(job) and job.sharding.topology == TopologyConfig()
 
 
-def shares_memory(job: JobSpec, here: Here) -> bool:
+def shares_memory(job: JobSpec, here: MachineResources) -> bool:
     """Whether all ranks read one memory: as the job demands, or with "auto" where the native operators are built."""
     if job.sharding.transport == "auto":
         return _is_on_one_node(job) and here.has_operators is not False
     return job.sharding.transport == "memory"
 
 
-def notes_of(job: JobSpec, here: Here) -> list[str]:
+def list_notes(job: JobSpec, here: MachineResources) -> list[str]:
     """Return what keeps a plan from running well on this machine, a sentence each; none for another machine's plan."""
     notes: list[str] = []
     resources = job.resources
-    if is_meant_for_here(job) and resources.num_cores > here.num_cores:
+    if is_for_this_machine(job) and resources.num_cores > here.num_cores:
         threads = f"{resources.workers_per_node} x {resources.threads_per_worker} threads"
         notes.append(
             f"resources.threads_per_worker: {threads} are more than the {here.num_cores} cores of this machine, by "
             "which the estimate goes"
         )
-    if is_meant_for_here(job) and resources.memory > here.memory_bytes:
+    if is_for_this_machine(job) and resources.memory > here.memory_bytes:
         demanded, available = (f"{size / 2**30:,.1f} GiB" for size in (resources.memory, here.memory_bytes))
         notes.append(
             f"resources.memory: {demanded} are more than the {available} of this machine; there is room where there is "
@@ -74,7 +74,7 @@ def notes_of(job: JobSpec, here: Here) -> list[str]:
     return notes
 
 
-def _without_operators(job: JobSpec, here: Here) -> str:
+def _without_operators(job: JobSpec, here: MachineResources) -> str:
     if here.has_operators is None:
         return "planned as if the own operators were built, which is not known without torch"
     if job.sharding.transport == "memory":

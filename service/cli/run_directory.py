@@ -27,7 +27,7 @@ from service.state_directory import StateDirectoryError, make_state_directory
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartedRun:
     """Attempt that is about to start: its run directory exists."""
 
     directory: RunDirectory
@@ -52,7 +52,7 @@ class SucceededError(Exception):
         super().__init__(f"{directory.path} has succeeded before: there is nothing left to do")
 
 
-def new_run(job: Path, run_directory: Path | None) -> Begun:
+def new_run(job: Path, run_directory: Path | None) -> StartedRun:
     """Create a new run directory for the job document `job`, with its first attempt.
 
     run_directory: must not exist yet; None for runs/NAME-TIME. Raises CommandError.
@@ -62,7 +62,7 @@ def new_run(job: Path, run_directory: Path | None) -> Begun:
     require_trainer()
     resolved = resolve(spec, data_cache=_data_cache() if spec.data.is_raw else None)
     path = run_directory or Path("runs") / f"{spec.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    begun = Begun(RunDirectory(path.resolve()), 1, resolved, None)
+    begun = StartedRun(RunDirectory(path.resolve()), 1, resolved, None)
     try:
         begun.directory.path.mkdir(parents=True)
     except FileExistsError:
@@ -81,7 +81,7 @@ def new_run(job: Path, run_directory: Path | None) -> Begun:
     return begun
 
 
-def next_attempt(path: Path, job: Path | None) -> Begun:
+def next_attempt(path: Path, job: Path | None) -> StartedRun:
     """Create the next attempt of the run in `path`.
 
     job: changed job document, or None to resume with the document of the run. It may change only settings that leave
@@ -90,7 +90,7 @@ def next_attempt(path: Path, job: Path | None) -> Begun:
     on this one.
     """
     directory = RunDirectory(path.resolve())
-    resolved = submitted(directory, path)
+    resolved = read_submitted(directory, path)
     if job is not None:
         spec = _read(job)
         if different := differences(identity_of(spec), identity_of(resolved.job)):
@@ -109,13 +109,13 @@ def next_attempt(path: Path, job: Path | None) -> Begun:
         raise _cannot_write(path, error, "make it writable") from None
 
 
-def _next_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed: bool) -> Begun:
+def _next_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed: bool) -> StartedRun:
     number = max((_number(path) for path in directory.path.glob("attempt-*")), default=0)
     ended = Outcome.read(directory.attempt(number).outcome)
     if ended and ended.state == "succeeded" and directory.model.exists():
         raise SucceededError(directory, ended)
     newest = newest_checkpoint(directory.checkpoints)
-    begun = Begun(directory, number + 1, resolved, newest.manifest() if newest else None)
+    begun = StartedRun(directory, number + 1, resolved, newest.manifest() if newest else None)
     begun.attempt.create()
     if is_changed:
         # Written to the attempt, not over the document of the run: another process may take the lock of the run before
@@ -129,7 +129,7 @@ def _number(attempt: Path) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def submitted(directory: RunDirectory, path: Path) -> ResolvedJob:
+def read_submitted(directory: RunDirectory, path: Path) -> ResolvedJob:
     """Read the job document of the run in `directory`, as last submitted.
 
     path: the directory as the user named it, for error messages. Raises BadInputError.

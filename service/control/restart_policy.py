@@ -17,10 +17,10 @@ def num_restarts_left(attempts: Sequence[Attempt], max_restarts: int) -> int:
     attempts: all attempts of the job; the last one has ended. A job that makes progress has all its restarts again. It
     still ends, because its number of steps is finite.
     """
-    return max_restarts - sum(attempt.reason not in UNCOUNTED for attempt in row_of(attempts)[:-1])
+    return max_restarts - sum(attempt.reason not in UNCOUNTED for attempt in attempts_since_progress(attempts)[:-1])
 
 
-def row_of(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+def attempts_since_progress(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
     """Return the attempts from the last one that made progress on; all attempts where none made progress."""
     numbers = range(len(attempts))
     return attempts[next((number for number in reversed(numbers) if _has_got_further(attempts[number])), 0) :]

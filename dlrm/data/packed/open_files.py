@@ -7,7 +7,7 @@ _SPARE = 256
 """Number of further files that other code of this process may open meanwhile."""
 
 
-def allow_files(num_files: int) -> None:
+def allow_open_files(num_files: int) -> None:
     """Increase the limit by what `num_files` more open files need, as far as allowed: each mapping keeps one open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = len(os.listdir("/proc/self/fd")) + num_files + _SPARE  # noqa: PTH208

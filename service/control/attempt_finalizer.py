@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from dlrm.record import Outcome
 from service.control.back_off import BackOff
-from service.control.endings import Ending, Seen, ending
-from service.control.restarts import UNCOUNTED, num_restarts_left
+from service.control.restart_policy import UNCOUNTED, num_restarts_left
+from service.control.verdict import ExitObservation, Verdict, decide
 from service.database import Database
 from service.jobs.attempts import AttemptRepository
 from service.jobs.checkpoints import newest_step_saved_since
@@ -21,12 +21,12 @@ from service.times import now
 ACTOR = "reconciler"
 
 
-class Ended:
+class AttemptFinalizer:
     def __init__(self, database: Database, back_off: BackOff) -> None:
         self._database = database
         self._back_off = back_off
 
-    def attempt_ended(
+    def record_end(
         self, job: Job, attempt: Attempt, status: LaunchStatus, outcome: Outcome | None, last_log_line: str
     ) -> None:
         """Record the end of an attempt whose processes are gone, and change the state of its job.
@@ -41,23 +41,23 @@ class Ended:
             noted = session.get_one(Attempt, attempt.id)
             attempts.set_saved_step(attempt.id, saved_step)
             exit_code = status.exit_code if status.exit_code is not None or outcome is None else outcome.exit_code
-            found = ending(
-                Seen(
+            found = decide(
+                ExitObservation(
                     job_state=JobState(current.state),
                     outcome=outcome,
                     exit_code=status.exit_code,
                     last_log_line=last_log_line,
                     stop_reason=Reason(noted.stop_reason) if noted.stop_reason else None,
                     stop_message=_who_asked(current, noted),
-                    num_restarts_left=num_restarts_left(attempts.of_job(job.id), current.spec["max_restarts"]),
+                    num_restarts_left=num_restarts_left(attempts.list_by_job(job.id), current.spec["max_restarts"]),
                 )
             )
             attempts.finish(attempt.id, found.attempt_state, found.reason, found.message, exit_code, now())
             if outcome is not None:
                 jobs.set_metrics(job.id, outcome.metrics)
-            self._apply(jobs, current, attempts.of_job(job.id), found)
+            self._apply(jobs, current, attempts.list_by_job(job.id), found)
 
-    def launch_failed(self, job_id: str, message: str) -> None:
+    def record_failed_launch(self, job_id: str, message: str) -> None:
         """Record an attempt that could not be started.
 
         The job waits for the next attempt, or fails where it has no restarts left. Raises StateChangedError where the
@@ -66,7 +66,7 @@ class Ended:
         with self._database.write() as session:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
             job = jobs.expect(job_id, JobState.STARTING)
-            all_attempts = attempts.of_job(job_id)
+            all_attempts = attempts.list_by_job(job_id)
             reason, attempt = Reason.LAUNCH_FAILED, all_attempts[-1]
             attempts.finish(attempt.id, AttemptState.FAILED, reason, message, None, now())
             change = Change(JobState.FAILED, reason, actor=ACTOR, message=message, attempt=attempt.number)
@@ -74,7 +74,7 @@ class Ended:
                 change = self._with_restart(replace(change, to_state=JobState.QUEUED), job, all_attempts)
             jobs.change_state(job, change)
 
-    def _apply(self, jobs: JobRepository, job: Job, attempts: Sequence[Attempt], found: Ending) -> None:
+    def _apply(self, jobs: JobRepository, job: Job, attempts: Sequence[Attempt], found: Verdict) -> None:
         number = attempts[-1].number
         change = Change(found.job_state, found.reason, actor=ACTOR, message=found.message, attempt=number)
         if found.job_state is JobState.RECOVERING:

@@ -4,7 +4,7 @@ import signal
 from dataclasses import dataclass
 
 from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
-from service.control.restarts import UNCOUNTED
+from service.control.restart_policy import UNCOUNTED
 from service.jobs.reasons import Reason
 from service.jobs.states import AttemptState, JobState
 
@@ -17,7 +17,7 @@ RETRIED = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class ExitObservation:
     """Facts known about an attempt that has ended."""
 
     job_state: JobState
@@ -32,7 +32,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Ending:
+class Verdict:
     """New states of an attempt and its job, with the reason."""
 
     attempt_state: AttemptState
@@ -41,7 +41,7 @@ class Ending:
     message: str
 
 
-def ending(seen: Seen) -> Ending:
+def decide(seen: ExitObservation) -> Verdict:
     """Decide the new states of an attempt and its job.
 
     A success counts, whatever was requested meanwhile; otherwise the request of a user comes before the cause of a
@@ -50,29 +50,29 @@ def ending(seen: Seen) -> Ending:
     outcome = seen.outcome
     if outcome is not None and outcome.state == "succeeded":
         reason = Reason(outcome.reason.value)
-        return Ending(AttemptState.SUCCEEDED, JobState.SUCCEEDED, reason, outcome.message)
+        return Verdict(AttemptState.SUCCEEDED, JobState.SUCCEEDED, reason, outcome.message)
     is_stopped = outcome is not None and outcome.state == "stopped"
     attempt_state = AttemptState.STOPPED if is_stopped else AttemptState.FAILED
     if seen.job_state is JobState.CANCELLING:
-        return Ending(attempt_state, JobState.CANCELLED, Reason.USER_CANCELLED, seen.stop_message)
+        return Verdict(attempt_state, JobState.CANCELLED, Reason.USER_CANCELLED, seen.stop_message)
     if _is_paused(seen):
-        return Ending(attempt_state, JobState.PAUSED, Reason.USER_PAUSED, seen.stop_message)
+        return Verdict(attempt_state, JobState.PAUSED, Reason.USER_PAUSED, seen.stop_message)
     reason, message = _cause(seen)
     if reason in UNCOUNTED or (reason in RETRIED and seen.num_restarts_left > 0):
         # A job that was to pause continues only when a user resumes it.
         goes_on = JobState.PAUSED if seen.job_state is JobState.PAUSING else JobState.RECOVERING
-        return Ending(attempt_state, goes_on, reason, message)
-    return Ending(attempt_state, JobState.FAILED, reason, message)
+        return Verdict(attempt_state, goes_on, reason, message)
+    return Verdict(attempt_state, JobState.FAILED, reason, message)
 
 
-def _is_paused(seen: Seen) -> bool:
+def _is_paused(seen: ExitObservation) -> bool:
     """Whether the attempt ended because of a pause: by itself as requested, or killed after the grace period."""
     if seen.job_state is not JobState.PAUSING or seen.stop_reason not in (None, Reason.USER_PAUSED):
         return False
     return seen.outcome.state == "stopped" if seen.outcome else seen.stop_reason is Reason.USER_PAUSED
 
 
-def _cause(seen: Seen) -> tuple[Reason, str]:
+def _cause(seen: ExitObservation) -> tuple[Reason, str]:
     if seen.stop_reason not in (None, Reason.USER_PAUSED):
         return seen.stop_reason, seen.stop_message
     if seen.outcome is not None:

@@ -9,21 +9,21 @@ from dlrm.record import CheckpointDirectory, CheckpointManifest
 
 
 @dataclass(frozen=True)
-class Label:
+class RunIdentity:
     """Label of one run: the same in every attempt, whatever its ranks and its plan."""
 
-    identity: dict[str, Any]
+    settings: dict[str, Any]
     """Settings by dotted field."""
     data_checksum: str | None
     """Checksum of the prepared rows; None for a synthetic log."""
 
     @classmethod
-    def of(cls, resolved: ResolvedJob, data_checksum: str | None) -> "Label":
+    def of(cls, resolved: ResolvedJob, data_checksum: str | None) -> "RunIdentity":
         return cls(identity_of(resolved.job) | {"gradient_scale": resolved.gradient_scale}, data_checksum)
 
     def check(self, checkpoint: CheckpointDirectory, manifest: CheckpointManifest) -> None:
         """Raise DataError, which names every field that differs, where the checkpoint belongs to another run."""
-        differing = differences(self.identity, manifest.identity)
+        differing = differences(self.settings, manifest.identity)
         if self.data_checksum != manifest.data_checksum:
             differing.append("data is of other rows")
         if differing:

@@ -13,7 +13,7 @@ from dlrm.record.files import sync_directory, write_atomically
 
 
 @contextmanager
-def written_whole(directory: Path) -> Iterator[Path]:
+def write_whole(directory: Path) -> Iterator[Path]:
     """Create `<directory>.part` to be filled, and rename it to `directory` at the end of the `with`.
 
     A directory that exists before keeps its name until then, and is removed after the renaming; a kill in between
