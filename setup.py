@@ -1,7 +1,7 @@
-"""Builds the own operators where torch and a C++ compiler are at hand; all else is told in pyproject.toml.
+"""Builds the native operators where torch and a C++ compiler are installed; all else is in pyproject.toml.
 
 Without torch the package is pure Python: the service and the client need no more. An operator that cannot be built does
-not fail the install: `sharding.native.why_not` says what is the matter, and kernels of FBGEMM and torch serve instead.
+not fail the install: `sharding.native.find_load_error` says why, and kernels of FBGEMM and torch are used instead.
 """
 
 import json

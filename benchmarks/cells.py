@@ -55,12 +55,12 @@ class Cell:
         """Mean number of ids in a bag."""
         return 1.0 if self.bags == "one" else sum(MANY) / len(MANY)
 
-    def batches(self, rank: int) -> list[DeviceBatch]:
+    def draw_batches(self, rank: int) -> list[DeviceBatch]:
         """Draw this rank's share of the batches, the same for both kinds of step."""
         num_batches = max(NUM_IN_FLIGHT, NUM_DRAWN // self.batch_size)
-        return [self._batch(index, rank) for index in range(num_batches)]
+        return [self._draw_batch(index, rank) for index in range(num_batches)]
 
-    def _batch(self, index: int, rank: int) -> DeviceBatch:
+    def _draw_batch(self, index: int, rank: int) -> DeviceBatch:
         generator = torch.Generator().manual_seed(index * self.world_size + rank)
         size = self.batch_size // self.world_size
         if self.bags == "one":

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.training import RATES, Shape, on_ranks
-from dlrm.checkpoint.find import newest_sound
+from benchmarks.training import RATES, Shape, run_on_ranks
+from dlrm.checkpoint.find import find_verified_checkpoint
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
@@ -37,9 +37,9 @@ def main() -> None:
         "--rows", type=int, default=150_000, help="rows of each of 26 tables; 150,000 are 1.0 GB in all"
     )
     parser.add_argument("--batch", type=int, default=32_768, help="samples of a step over all ranks")
-    parser.add_argument("--rounds", type=int, default=3, help="checkpoints that are measured")
-    parser.add_argument("--no-room", action="store_true", help="as where memory has no room for a copy: training waits")
-    parser.add_argument("--directory", type=Path, help="where they are written; a temporary directory by default")
+    parser.add_argument("--rounds", type=int, default=3, help="number of checkpoints that are measured")
+    parser.add_argument("--no-room", action="store_true", help="measure without memory for a copy: training waits")
+    parser.add_argument("--directory", type=Path, help="directory of the checkpoints (default: a temporary directory)")
     arguments = parser.parse_args()
     shape = Shape(
         batch_size=arguments.batch,
@@ -54,19 +54,19 @@ def main() -> None:
     )
     memory_bytes = 0 if arguments.no_room else MEMORY_BYTES
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
-        on_ranks(WORLD_SIZE, run_rank, shape, arguments.rounds, memory_bytes, Path(directory))
+        run_on_ranks(WORLD_SIZE, run_rank, shape, arguments.rounds, memory_bytes, Path(directory))
 
 
 def run_rank(ranks: Ranks, shape: Shape, num_rounds: int, memory_bytes: int, directory: Path) -> None:
-    parts, batches = shape.parts(ranks), shape.batches()
+    parts, batches = shape.build_parts(ranks), shape.draw_batches()
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
-    label = RunIdentity.of(shape.job, data_checksum=None)
+    identity = RunIdentity.from_job(shape.job, data_checksum=None)
     run = RunDirectory(directory)
     reporter = Reporter(run.attempt(1), ranks.rank)
     settings = SaveSettings(every_seconds=1e9, num_kept=1, memory_bytes=memory_bytes)
     progress = Progress(num_steps=1000)
-    with Saver(run, state, label, ranks, reporter, settings) as saver:
-        usual = [_timed_step(parts, batches, saver)[0] for _ in range(8)][3:]
+    with Saver(run, state, identity, ranks, reporter, settings) as saver:
+        usual = [_time_step(parts, batches, saver)[0] for _ in range(8)][3:]
         lines: list[str] = []
         for _ in range(num_rounds):
             progress.step += 1
@@ -74,16 +74,16 @@ def run_rank(ranks: Ranks, shape: Shape, num_rounds: int, memory_bytes: int, dir
             during: list[float] = []
             is_written = False
             while not is_written:
-                seconds, is_written = _timed_step(parts, batches, saver)
+                seconds, is_written = _time_step(parts, batches, saver)
                 during.append(seconds)
-            usual += [_timed_step(parts, batches, saver)[0] for _ in range(3)]
-            lines.append(_line(run.attempt(1), usual, during) if ranks.rank == 0 else "")
-        took = _timed_resume(run, state, label, ranks, reporter)
+            usual += [_time_step(parts, batches, saver)[0] for _ in range(3)]
+            lines.append(_format_line(run.attempt(1), usual, during) if ranks.rank == 0 else "")
+        resume_seconds = _time_resume(run, state, identity, ranks, reporter)
     if ranks.rank == 0:
-        _print(lines, took)
+        _print(lines, resume_seconds)
 
 
-def _timed_step(parts: Parts, batches: Iterator[DeviceBatch], saver: Saver) -> tuple[float, bool]:
+def _time_step(parts: Parts, batches: Iterator[DeviceBatch], saver: Saver) -> tuple[float, bool]:
     """Make one more step; return its seconds, and whether all ranks had finished writing when it began."""
     batch = next(batches)
     started = time.monotonic()
@@ -91,9 +91,9 @@ def _timed_step(parts: Parts, batches: Iterator[DeviceBatch], saver: Saver) -> t
     return time.monotonic() - started, result.is_save_due
 
 
-def _line(attempt: AttemptDirectory, usual: list[float], during: list[float]) -> str:
-    told = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
-    saved = [report for report in told if isinstance(report, EventReport) and report.name == "checkpoint_saved"][-1]
+def _format_line(attempt: AttemptDirectory, usual: list[float], during: list[float]) -> str:
+    reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
+    saved = [report for report in reports if isinstance(report, EventReport) and report.name == "checkpoint_saved"][-1]
     stall, step = saved.details["stall_seconds"], statistics.median(usual)
     slowed = max(0.0, sum(during) - len(during) * step)
     figures = [
@@ -107,12 +107,12 @@ def _line(attempt: AttemptDirectory, usual: list[float], during: list[float]) ->
     return "| " + " | ".join(figures) + " |"
 
 
-def _timed_resume(
-    run: RunDirectory, state: TrainingState, label: RunIdentity, ranks: Ranks, reporter: Reporter
+def _time_resume(
+    run: RunDirectory, state: TrainingState, identity: RunIdentity, ranks: Ranks, reporter: Reporter
 ) -> tuple[float, float]:
     """Measure the seconds to compare the newest checkpoint with its checksums, and the seconds to read it."""
     started = time.monotonic()
-    found = newest_sound(run.checkpoints, label, ranks, reporter)
+    found = find_verified_checkpoint(run.checkpoints, identity, ranks, reporter)
     assert found is not None, "one was just written"
     verified = time.monotonic()
     state.restore(found.path, WORLD_SIZE)
@@ -120,7 +120,7 @@ def _timed_resume(
 
 
 def _print(lines: list[str], resume_seconds: tuple[float, float]) -> None:
-    head = "MB | step, s | training waits, s | written in, s | steps beside it slower by, s | share of 600 s"
+    head = "MB | step, s | training waits, s | written in, s | steps slowed down by, s | share of 600 s"
     print(f"| {head} |\n|{'---|' * 6}")  # noqa: T201
     print("\n".join(lines))  # noqa: T201
     print(f"resume: {resume_seconds[0]:.1f} s to check, {resume_seconds[1]:.1f} s to read")  # noqa: T201

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.cells import BAGS, COMPARISONS, Cell
-from benchmarks.roofline import Rates, least_seconds
+from benchmarks.roofline import Rates, compute_least_seconds
 from benchmarks.trials import Trial, Trials
 
 CELL_HEAD = ["compared", "W", "B", "ids", "bags"]
@@ -54,7 +54,7 @@ def summarise(cell: Cell, rounds: Sequence[Trial], rates: Rates) -> Summary:
     seconds = {engine: statistics.median(one.step_seconds for one in stretches) for engine, stretches in of.items()}
     yardstick = min((engine for engine in engines if engine != "ours"), key=seconds.__getitem__)
     ratios = [theirs.step_seconds / ours.step_seconds for ours, theirs in zip(of["ours"], of[yardstick], strict=True)]
-    least = least_seconds(cell, rates)
+    least = compute_least_seconds(cell, rates)
     return Summary(
         cell=cell,
         num_rounds=len(rounds),
@@ -77,84 +77,84 @@ def summarise(cell: Cell, rounds: Sequence[Trial], rates: Rates) -> Summary:
     )
 
 
-def told(trial: Trial) -> str:
+def format_trial(trial: Trial) -> str:
     """Describe one round in one line."""
     speeds = [f"{engine} {trial.cell.batch_size / one.step_seconds:,.0f}" for engine, one in trial.stretches.items()]
-    said = f"{', '.join(speeds)} samples/s" if speeds else trial.failure
-    return f"{' '.join(_names(trial.cell))}, round {trial.number + 1}: {said}"
+    result = f"{', '.join(speeds)} samples/s" if speeds else trial.failure
+    return f"{' '.join(_format_cell(trial.cell))}, round {trial.number + 1}: {result}"
 
 
-def as_markdown(trials: Trials, cells: Sequence[Cell], command: str) -> str:
+def format_markdown(trials: Trials, cells: Sequence[Cell], command: str) -> str:
     """Format the report as Markdown.
 
     cells: cells of this command; cells that were measured before are included too.
     """
-    summaries = _summaries(trials)
-    rates = _best_rates(trials)
-    setting = ", ".join(f"{name} {_told(value)}" for name, value in trials.setting.items())
+    summaries = _summarise_all(trials)
+    rates = _find_best_rates(trials)
+    setting = ", ".join(f"{name} {_format_value(value)}" for name, value in trials.setting.items())
     return "\n".join(
         [
-            "# Our step beside TorchRec's own",
+            "# Our step compared with TorchRec's own",
             "",
-            f"{_today()}, `{command}`. {setting}.",
-            _rates_line(rates),
+            f"{_get_today()}, `{command}`. {setting}.",
+            _format_rates(rates),
             "",
-            _table(HEAD, [_line(summary) for summary in summaries]),
+            _format_table(HEAD, [_format_line(summary) for summary in summaries]),
             "",
-            "Our step part by part; what is not told apart needs nothing at least.",
+            "Our step part by part; a part without a least time needs none.",
             "",
-            _table(PARTS_HEAD, [line for summary in summaries for line in _part_lines(summary)]),
-            *_doubt_lines(summaries),
-            *_left_out_lines(trials, cells),
+            _format_table(PARTS_HEAD, [line for summary in summaries for line in _format_part_lines(summary)]),
+            *_format_doubt(summaries),
+            *_format_left_out(trials, cells),
         ]
     )
 
 
-def as_json(trials: Trials, cells: Sequence[Cell], command: str) -> str:
-    rates = _best_rates(trials)
+def format_json(trials: Trials, cells: Sequence[Cell], command: str) -> str:
+    rates = _find_best_rates(trials)
     document = {
-        "date": _today(),
+        "date": _get_today(),
         "command": command,
         "setting": trials.setting,
         "rates": None if rates is None else asdict(rates),
-        "cells": [asdict(summary) for summary in _summaries(trials)],
-        "left_out": [{"cell": asdict(cell), "why": why} for cell, why in _left_out(trials, cells)],
+        "cells": [asdict(summary) for summary in _summarise_all(trials)],
+        "left_out": [{"cell": asdict(cell), "why": why} for cell, why in _list_left_out(trials, cells)],
     }
     return json.dumps(document, indent=1)
 
 
-def _summaries(trials: Trials) -> list[Summary]:
-    rates = _best_rates(trials)
+def _summarise_all(trials: Trials) -> list[Summary]:
+    rates = _find_best_rates(trials)
     if rates is None:
         return []
-    rounds = {cell: [trial for trial in trials.of(cell) if trial.stretches] for cell in trials.cells()}
+    rounds = {cell: [trial for trial in trials.get_trials(cell) if trial.stretches] for cell in trials.list_cells()}
     found = [summarise(cell, rounds, rates) for cell, rounds in rounds.items() if rounds]
-    return sorted(found, key=lambda summary: _place(summary.cell))
+    return sorted(found, key=lambda summary: _get_sort_key(summary.cell))
 
 
-def _place(cell: Cell) -> tuple[object, ...]:
+def _get_sort_key(cell: Cell) -> tuple[object, ...]:
     """Return the sort key of a cell in the tables."""
     return (COMPARISONS.index(cell.comparison), BAGS.index(cell.bags), cell.world_size, cell.ids, cell.batch_size)
 
 
-def _best_rates(trials: Trials) -> Rates | None:
-    seen = [trial.rates for trial in trials if trial.rates is not None]
-    if not seen:
+def _find_best_rates(trials: Trials) -> Rates | None:
+    measured = [trial.rates for trial in trials if trial.rates is not None]
+    if not measured:
         return None
     return Rates(
-        copy_bytes_per_second=max(rates.copy_bytes_per_second for rates in seen),
-        fp32_flops=max(rates.fp32_flops for rates in seen),
-        bf16_flops=max(rates.bf16_flops for rates in seen),
+        copy_bytes_per_second=max(rates.copy_bytes_per_second for rates in measured),
+        fp32_flops=max(rates.fp32_flops for rates in measured),
+        bf16_flops=max(rates.bf16_flops for rates in measured),
     )
 
 
-def _left_out(trials: Trials, cells: Sequence[Cell]) -> list[tuple[Cell, str]]:
-    last = {cell: trials.of(cell)[-1] for cell in trials.cells()}
+def _list_left_out(trials: Trials, cells: Sequence[Cell]) -> list[tuple[Cell, str]]:
+    last = {cell: trials.get_trials(cell)[-1] for cell in trials.list_cells()}
     failed = [(cell, trial.failure) for cell, trial in last.items() if trial.failure]
-    return failed + [(cell, "the time was up") for cell in cells if cell not in last]
+    return failed + [(cell, "no time was left") for cell in cells if cell not in last]
 
 
-def _doubt_lines(summaries: Sequence[Summary]) -> list[str]:
+def _format_doubt(summaries: Sequence[Summary]) -> list[str]:
     """Return a warning where a part of a step was faster than the measured rates allow; empty where none was."""
     parts = [
         (summary.part_seconds[part], least) for summary in summaries for part, least in summary.least_seconds.items()
@@ -163,22 +163,27 @@ def _doubt_lines(summaries: Sequence[Summary]) -> list[str]:
         return []
     return [
         "",
-        "Shares above 100% are none: the machine gave less while its rates were measured than during the steps.",
+        "Shares above 100% are not real: the machine was slower while its rates were measured than during the steps.",
     ]
 
 
-def _left_out_lines(trials: Trials, cells: Sequence[Cell]) -> list[str]:
-    found = _left_out(trials, cells)
+def _format_left_out(trials: Trials, cells: Sequence[Cell]) -> list[str]:
+    found = _list_left_out(trials, cells)
     if not found:
         return []
-    return ["", "Not measured:", "", _table([*CELL_HEAD, "why"], [[*_names(cell), why] for cell, why in found])]
+    return [
+        "",
+        "Not measured:",
+        "",
+        _format_table([*CELL_HEAD, "why"], [[*_format_cell(cell), why] for cell, why in found]),
+    ]
 
 
-def _line(summary: Summary) -> list[str]:
+def _format_line(summary: Summary) -> list[str]:
     theirs = summary.yardstick
     peaks, shares = summary.peak_memory_bytes, summary.roofline_fraction
     return [
-        *_names(summary.cell),
+        *_format_cell(summary.cell),
         str(summary.num_rounds),
         f"{summary.samples_per_second['ours']:,.0f}",
         f"{summary.samples_per_second[theirs]:,.0f}{', fp16 wire' if theirs == 'torchrec_fp16_wire' else ''}",
@@ -188,25 +193,25 @@ def _line(summary: Summary) -> list[str]:
     ]
 
 
-def _part_lines(summary: Summary) -> list[list[str]]:
+def _format_part_lines(summary: Summary) -> list[list[str]]:
     lines: list[list[str]] = []
     for part, seconds in summary.part_seconds.items():
         least = summary.least_seconds.get(part, 0.0)
         share = f"{least / seconds:.0%}" if least else ""
-        lines.append([*_names(summary.cell), part, f"{seconds:.4f}", f"{least:.4f}" if least else "", share])
+        lines.append([*_format_cell(summary.cell), part, f"{seconds:.4f}", f"{least:.4f}" if least else "", share])
     return lines
 
 
-def _names(cell: Cell) -> list[str]:
+def _format_cell(cell: Cell) -> list[str]:
     return [cell.comparison, str(cell.world_size), f"{cell.batch_size:,}", cell.ids, cell.bags]
 
 
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def _format_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     rows = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *rows])
 
 
-def _rates_line(rates: Rates | None) -> str:
+def _format_rates(rates: Rates | None) -> str:
     if rates is None:
         return "Nothing was measured."
     return (
@@ -215,9 +220,9 @@ def _rates_line(rates: Rates | None) -> str:
     )
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return " ".join(value) if isinstance(value, list) else str(value)
 
 
-def _today() -> str:
+def _get_today() -> str:
     return datetime.now(UTC).date().isoformat()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import free_port
+from benchmarks.processes import find_free_port
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.data.prepare.events import NoteEvent, ProgressEvent
@@ -42,15 +42,15 @@ class Results:
 
 
 @contextmanager
-def alone() -> Iterator[Ranks]:
+def join_alone() -> Iterator[Ranks]:
     """Join a process group that has only this process."""
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "RANK": "0", "WORLD_SIZE": "1"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": find_free_port(), "RANK": "0", "WORLD_SIZE": "1"}
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with join_process_groups() as ranks:
         yield ranks
 
 
-def job_of(path: Path, changes: dict[str, Any]) -> ResolvedJob:
+def read_job(path: Path, changes: dict[str, Any]) -> ResolvedJob:
     """Resolve the job of a TOML file for one rank, with the sections of `changes` merged into its own."""
     document = tomllib.loads(path.read_text())
     for section, fields in {**changes, "resources": {"workers_per_node": 1}}.items():
@@ -58,17 +58,17 @@ def job_of(path: Path, changes: dict[str, Any]) -> ResolvedJob:
     return resolve(parse_job(document))
 
 
-def prepared_rows(path: Path, scratch: Path) -> Path:
+def prepare_rows(path: Path, scratch: Path) -> Path:
     """Prepare the rows of the job of a TOML file; return the packed directory, which is under `scratch`."""
 
     def ignore(_: ProgressEvent | NoteEvent) -> None:
         pass
 
-    config = job_of(path, {}).job.data
+    config = read_job(path, {}).job.data
     return find_or_prepare(config, None, scratch, base_directory=path.resolve().parent, num_threads=2, on_event=ignore)
 
 
-def auc_of(resolved: ResolvedJob, data: Path | None, scratch: Path, ranks: Ranks) -> float:
+def train_to_auc(resolved: ResolvedJob, data: Path | None, scratch: Path, ranks: Ranks) -> float:
     """Train once and return the AUC. Raises DivergedError where the run diverges.
 
     data: directory of packed rows; None for a synthetic log.

@@ -23,7 +23,7 @@ from dlrm.data.packed.layout import DENSE, IDS, LABELS, FeatureMeta, FileMeta, P
 from dlrm.data.packed.rows import PackedRows
 from dlrm.data.synthetic.log import SyntheticRows
 
-MADE_ROWS = 1 << 20
+GENERATED_ROWS = 1 << 20
 """Number of rows that are generated; a larger data set repeats them."""
 BATCH_SIZES = (16_384, 262_144)
 
@@ -36,10 +36,10 @@ class Memory:
     mapped: int = 0
 
     def __post_init__(self) -> None:
-        self._before = _resident()
+        self._before = _read_resident_bytes()
 
-    def look(self) -> None:
-        anonymous, mapped = _resident()
+    def measure(self) -> None:
+        anonymous, mapped = _read_resident_bytes()
         self.anonymous = max(self.anonymous, anonymous - self._before[0])
         self.mapped = max(self.mapped, mapped - self._before[1])
 
@@ -47,8 +47,8 @@ class Memory:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[4_000_000, 20_000_000], help="rows of each data set")
-    parser.add_argument("--seconds", type=float, default=10.0, help="time for each measurement, at most")
-    parser.add_argument("--directory", type=Path, help="where the rows are written; a temporary directory by default")
+    parser.add_argument("--seconds", type=float, default=10.0, help="most seconds for each measurement")
+    parser.add_argument("--directory", type=Path, help="directory of the rows (default: a temporary directory)")
     arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     print("| rows | batch | samples/s | plain take, rows/s | anonymous MB | mapped MB |\n|---|---|---|---|---|---|")  # noqa: T201
@@ -56,13 +56,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
             meta = write_rows(Path(directory), num_rows)
             for batch_size in BATCH_SIZES:
-                taken = rate_of_take(Path(directory), meta, batch_size, arguments.seconds / 2)
-                rate, memory = rate_of_loader(Path(directory), meta, batch_size, arguments.seconds)
+                take_rate = measure_take(Path(directory), meta, batch_size, arguments.seconds / 2)
+                rate, memory = measure_loader(Path(directory), meta, batch_size, arguments.seconds)
                 figures = f"{memory.anonymous / 1e6:,.0f} | {memory.mapped / 1e6:,.0f}"
-                print(f"| {num_rows:,} | {batch_size:,} | {rate:,.0f} | {taken:,.0f} | {figures} |", flush=True)  # noqa: T201
+                print(f"| {num_rows:,} | {batch_size:,} | {rate:,.0f} | {take_rate:,.0f} | {figures} |", flush=True)  # noqa: T201
 
 
-def rate_of_loader(directory: Path, meta: PackedMeta, batch_size: int, seconds: float) -> tuple[float, Memory]:
+def measure_loader(directory: Path, meta: PackedMeta, batch_size: int, seconds: float) -> tuple[float, Memory]:
     """Measure the samples per second from the request of the first batch on, and the memory."""
     memory = Memory()
     source = PackedRows(directory, "train", meta)
@@ -70,40 +70,40 @@ def rate_of_loader(directory: Path, meta: PackedMeta, batch_size: int, seconds: 
     with TrainBatches(source, batch_size, rank=0, world_size=1, seed=0, num_epochs=1000) as batches:
         while (elapsed := time.perf_counter() - started) < seconds:
             num_samples += next(batches).num_valid
-            memory.look()
+            memory.measure()
     return num_samples / elapsed, memory
 
 
-def rate_of_take(directory: Path, meta: PackedMeta, batch_size: int, seconds: float) -> float:
+def measure_take(directory: Path, meta: PackedMeta, batch_size: int, seconds: float) -> float:
     """Measure the rows per second of a plain `take` of the same rows in the same order."""
     n = meta.splits["train"].num_rows
     arrays = [
         np.memmap(directory / "train" / name, dtype=dtype, mode="r").reshape(n, -1)
         for name, dtype in ((LABELS, np.float32), (DENSE, np.float32), (IDS, np.int32))
     ]
-    order = SampleOrder(n, 0, meta.row_bytes())
+    order = SampleOrder(n, 0, meta.compute_row_bytes())
     num_rows, spent = 0, 0.0
     for index in itertools.count():
-        rows = order.rows(index * batch_size, (index + 1) * batch_size).row_numbers
+        rows = order.find_rows(index * batch_size, (index + 1) * batch_size).row_numbers
         started = time.perf_counter()
         for array in arrays:
             array.take(rows, axis=0)
         num_rows, spent = num_rows + len(rows), spent + time.perf_counter() - started
         if spent >= seconds:
             return num_rows / spent
-    raise AssertionError("counts for ever")
+    raise AssertionError("the count never ends")
 
 
 def write_rows(directory: Path, num_rows: int) -> PackedMeta:
     """Write `num_rows` synthetic rows in the packed format, without encoders and evaluation rows."""
-    source = SyntheticRows(SyntheticConfig(num_rows=MADE_ROWS, num_ids=1_000_000))
-    rows = source.read(np.arange(min(MADE_ROWS, num_rows), dtype=np.int64))
+    source = SyntheticRows(SyntheticConfig(num_rows=GENERATED_ROWS, num_ids=1_000_000))
+    rows = source.read(np.arange(min(GENERATED_ROWS, num_rows), dtype=np.int64))
     arrays = {LABELS: rows.labels, DENSE: rows.dense, IDS: np.ascontiguousarray(rows.id_matrix.T.astype(np.int32))}
     split = directory / "train"
     split.mkdir()
     for name, array in arrays.items():
         with (split / name).open("wb") as file:
-            for start in range(0, num_rows, MADE_ROWS):
+            for start in range(0, num_rows, GENERATED_ROWS):
                 array[: num_rows - start].tofile(file)
     return PackedMeta(
         dense=[f"I{number}" for number in range(1, rows.dense.shape[1] + 1)],
@@ -118,7 +118,7 @@ def write_rows(directory: Path, num_rows: int) -> PackedMeta:
     )
 
 
-def _resident() -> tuple[int, int]:
+def _read_resident_bytes() -> tuple[int, int]:
     """Return the resident bytes of anonymous memory and of mapped files."""
     found = {"RssAnon": 0, "RssFile": 0}
     for line in Path("/proc/self/status").read_text().splitlines():

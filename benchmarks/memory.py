@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Memory:
+class PeakMemory:
     """Peak memory of one process, without the files of its libraries.
 
     An upper bound: file pages that the kernel has reclaimed since the peak still count.
@@ -17,7 +17,7 @@ class Memory:
     """Peak bytes of anonymous memory and of shared memory, counted in full."""
 
 
-def peak_memory() -> Memory:
+def measure_peak_memory() -> PeakMemory:
     """Return the peak memory of this process since its start; its share of shared memory is the present one."""
     fields: dict[str, int] = {}
     for file in ("status", "smaps_rollup"):
@@ -25,4 +25,4 @@ def peak_memory() -> Memory:
         pairs = (line.partition(":") for line in lines)
         fields |= {name: int(value.split()[0]) * 1024 for name, _, value in pairs if value.endswith("kB")}
     mapped_bytes = fields["VmHWM"] - fields["RssFile"]
-    return Memory(mapped_bytes - (fields["RssShmem"] - fields["Pss_Shmem"]), mapped_bytes)
+    return PeakMemory(mapped_bytes - (fields["RssShmem"] - fields["Pss_Shmem"]), mapped_bytes)

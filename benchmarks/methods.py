@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.in_process import Results, alone, auc_of, job_of, prepared_rows
+from benchmarks.in_process import Results, join_alone, prepare_rows, read_job, train_to_auc
 from dlrm.train.divergence import DivergedError
 
 ALL: dict[str, Any] = {"moments": {"fraction": 1.0}}
@@ -47,20 +47,20 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("methods.jsonl"))
     arguments = parser.parse_args()
     done = Results(arguments.results, "batch", "optimizer", "rate", "method", "seed")
-    with tempfile.TemporaryDirectory() as scratch, alone() as ranks:
-        is_raw = job_of(arguments.job, {}).job.data.is_raw
-        rows = prepared_rows(arguments.job, Path(scratch)) if is_raw else None
-        for trial in _trials(arguments.batch):
+    with tempfile.TemporaryDirectory() as scratch, join_alone() as ranks:
+        is_raw = read_job(arguments.job, {}).job.data.is_raw
+        rows = prepare_rows(arguments.job, Path(scratch)) if is_raw else None
+        for trial in _list_trials(arguments.batch):
             if trial not in done:
                 try:
-                    auc = auc_of(job_of(arguments.job, _changes(*trial)), rows, Path(scratch), ranks)
+                    auc = train_to_auc(read_job(arguments.job, _make_changes(*trial)), rows, Path(scratch), ranks)
                 except DivergedError:
                     auc = 0.5
                 done.add(trial, auc)
     _print(done, arguments.batch)
 
 
-def _trials(batch: int) -> list[tuple[int, str, float, str, int]]:
+def _list_trials(batch: int) -> list[tuple[int, str, float, str, int]]:
     return [
         (batch, optimizer, rate, method, seed)
         for seed in SEEDS
@@ -70,7 +70,7 @@ def _trials(batch: int) -> list[tuple[int, str, float, str, int]]:
     ]
 
 
-def _changes(batch: int, optimizer: str, rate: float, method: str, seed: int) -> dict[str, dict[str, Any]]:
+def _make_changes(batch: int, optimizer: str, rate: float, method: str, seed: int) -> dict[str, dict[str, Any]]:
     return {
         "batch": {"global_size": batch},
         "dense_optimizer": {"name": optimizer, "learning_rate": rate, "schedule": SCHEDULE},

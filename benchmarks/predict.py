@@ -17,13 +17,13 @@ import torch
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from benchmarks.prepare import write_rows
-from benchmarks.processes import program
+from benchmarks.processes import run_program
 from dlrm.config import CRITEO_SCHEMA, DataConfig, JobSpec, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.exported_model.export import export_model
 from dlrm.exported_model.load import load_saved_model
-from dlrm.exported_model.score import pieces_of_source, score_pieces
+from dlrm.exported_model.score import make_source_pieces, score_pieces
 from dlrm.model import PlainModel
 
 _PARQUET_GROUP_ROWS = 1 << 17
@@ -34,30 +34,30 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dims", type=int, nargs="+", default=[16, 64], help="D, embedding dimensions")
     parser.add_argument("--ids", type=int, default=100_000, help="distinct ids of the largest column")
-    parser.add_argument("--directory", type=Path, help="to work in; default: the system's temporary directory")
+    parser.add_argument("--directory", type=Path, help="directory of all files (default: a temporary directory)")
     arguments = parser.parse_args()
     print("| D | model, MB | loading, s | file | rows/s | a second of CPU time | model alone | peak memory, MB |")  # noqa: T201
     print("|---|---|---|---|---|---|---|---|")  # noqa: T201
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
-        place = Path(directory)
-        write_rows(place / "rows.tsv", arguments.rows, arguments.ids)
-        write_parquet(place / "rows.tsv", place / "rows.parquet")
-        data = DataConfig(train=[str(place / "rows.tsv")])
-        program(["dlrm.programs.prepare", "--output", str(place / "packed")], data.model_dump_json().encode())
-        dataset = open_data(data, None, place / "packed")
+        workspace = Path(directory)
+        write_rows(workspace / "rows.tsv", arguments.rows, arguments.ids)
+        write_parquet(workspace / "rows.tsv", workspace / "rows.parquet")
+        data = DataConfig(train=[str(workspace / "rows.tsv")])
+        run_program(["dlrm.programs.prepare", "--output", str(workspace / "packed")], data.model_dump_json().encode())
+        dataset = open_data(data, None, workspace / "packed")
         for dim in arguments.dims:
-            model = place / f"model-{dim}"
+            model = workspace / f"model-{dim}"
             export_random(model, data, dataset, dim)
             num_bytes = sum(file.stat().st_size for file in model.rglob("*"))
-            loading, alone = measured_alone(model, dataset)
+            loading, alone = measure_model_alone(model, dataset)
             for name in ("rows.tsv", "rows.parquet"):
-                result, cpu_seconds = program(
+                result, cpu_seconds = run_program(
                     [
                         "dlrm.programs.predict",
                         str(model),
-                        str(place / name),
+                        str(workspace / name),
                         "--output",
-                        str(place / f"{name}-{dim}.parquet"),
+                        str(workspace / f"{name}-{dim}.parquet"),
                     ]
                 )
                 rate, memory = result["rows_per_second"], result["peak_memory_bytes"] / 1e6
@@ -85,12 +85,12 @@ def export_random(directory: Path, data: DataConfig, dataset: Dataset, dim: int)
         export_model(checkpoint, directory, resolve(job), dataset, {})
 
 
-def measured_alone(directory: Path, dataset: Dataset) -> tuple[float, float]:
+def measure_model_alone(directory: Path, dataset: Dataset) -> tuple[float, float]:
     """Measure the seconds to load the model, checksums included, and its rows per second on packed rows."""
     started = time.perf_counter()
     model = load_saved_model(directory)
     loaded = time.perf_counter()
-    num_rows = sum(scored.num_rows for scored in score_pieces(model.module, pieces_of_source(dataset.train)))
+    num_rows = sum(scored.num_rows for scored in score_pieces(model.module, make_source_pieces(dataset.train)))
     return loaded - started, num_rows / (time.perf_counter() - loaded)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.processes import program
+from benchmarks.processes import run_program
 from dlrm.config import CRITEO_SCHEMA, SyntheticConfig
 from dlrm.data.random import random_bits, stream_key
 from dlrm.data.rows import Rows
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[5_000_000, 20_000_000])
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--ids", type=int, default=1_000_000, help="distinct ids of the largest column")
-    parser.add_argument("--directory", type=Path, help="to work in; default: the system's temporary directory")
+    parser.add_argument("--directory", type=Path, help="directory of all files (default: a temporary directory)")
     arguments = parser.parse_args()
     print("| rows | rows/s | a second of CPU time | polars, two passes | ratio | peak memory, MB |")  # noqa: T201
     print("|---|---|---|---|---|---|")  # noqa: T201
@@ -41,10 +41,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
             rows = Path(directory) / "rows.tsv"
             write_rows(rows, num_rows, arguments.ids)
-            plain = plain_rows_per_second(rows)
+            plain = measure_polars(rows)
             output = ["--output", str(Path(directory) / "packed"), "--threads", str(arguments.threads)]
             document = json.dumps({"train": [str(rows)]}).encode()
-            result, cpu_seconds = program(["dlrm.programs.prepare", *output], document)
+            result, cpu_seconds = run_program(["dlrm.programs.prepare", *output], document)
             rate, memory = result["rows_per_second"], result["peak_memory_bytes"] / 1e6
             line = f"| {num_rows:,} | {rate:,.0f} | {num_rows / cpu_seconds:,.0f} | {plain:,.0f} | {rate / plain:.2f}"
             print(f"{line} | {memory:,.0f} |", flush=True)  # noqa: T201
@@ -56,25 +56,25 @@ def write_rows(path: Path, num_rows: int, num_ids: int) -> None:
     with path.open("wb") as file:
         for start in range(0, num_rows, _WRITTEN_ROWS):
             rows = source.read(np.arange(start, min(start + _WRITTEN_ROWS, num_rows), dtype=np.int64))
-            _columns(rows).write_csv(file, include_header=False, separator="\t")
+            _make_columns(rows).write_csv(file, include_header=False, separator="\t")
 
 
-def _columns(rows: Rows) -> pl.DataFrame:
+def _make_columns(rows: Rows) -> pl.DataFrame:
     columns: dict[str, Any] = {"label": rows.labels.astype(np.int8)}
-    for place, column in enumerate(CRITEO_SCHEMA.dense):
-        delivered = rows.dense[:, place].astype(np.float64)
+    for index, column in enumerate(CRITEO_SCHEMA.dense):
+        delivered = rows.dense[:, index].astype(np.float64)
         columns[column.name] = pl.Series(np.rint(np.expm1(delivered)).astype(np.int64)).set(
             pl.Series(delivered < 0), None
         )
-    for place, column in enumerate(CRITEO_SCHEMA.categorical):
-        distinct, codes = np.unique(rows.id_matrix[place], return_inverse=True)
-        ids = random_bits(stream_key(0, place), distinct) >> np.uint64(32)
+    for index, column in enumerate(CRITEO_SCHEMA.categorical):
+        distinct, codes = np.unique(rows.id_matrix[index], return_inverse=True)
+        ids = random_bits(stream_key(0, index), distinct) >> np.uint64(32)
         texts = pl.Series([f"{int(row_id):08x}" for row_id in ids])
-        columns[column.name] = texts.gather(codes).set(pl.Series(rows.id_matrix[place] == 0), None)
+        columns[column.name] = texts.gather(codes).set(pl.Series(rows.id_matrix[index] == 0), None)
     return pl.DataFrame(columns)
 
 
-def plain_rows_per_second(path: Path) -> float:
+def measure_polars(path: Path) -> float:
     started = time.perf_counter()
     passes = [len(pl.read_csv(path, has_header=False, separator="\t", n_rows=READ_ROWS)) for _ in range(2)]
     return passes[0] / (time.perf_counter() - started)

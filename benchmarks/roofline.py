@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from benchmarks.cells import Cell
 from benchmarks.training import NUM_DENSE
 
-COPIED = 2**28
+COPY_BYTES = 2**28
 """Bytes of a timed copy: far more than caches hold."""
 ROWS, WIDTH = 8192, 512
 """Sizes of the timed matrix products [ROWS, WIDTH] x [WIDTH, WIDTH]: samples of a chunk, width of the default MLPs."""
@@ -35,31 +35,31 @@ class Rates:
 
 def measure_rates(num_threads: int) -> Rates:
     torch.set_num_threads(num_threads)
-    source, target = torch.ones(COPIED, dtype=torch.uint8), torch.ones(COPIED, dtype=torch.uint8)
-    copy = _least_seconds(lambda: target.copy_(source), 1)
-    return Rates(2 * COPIED / copy, _flops(torch.float32), _flops(torch.bfloat16))
+    source, target = torch.ones(COPY_BYTES, dtype=torch.uint8), torch.ones(COPY_BYTES, dtype=torch.uint8)
+    copy = _time_fastest(lambda: target.copy_(source), 1)
+    return Rates(2 * COPY_BYTES / copy, _measure_flops(torch.float32), _measure_flops(torch.bfloat16))
 
 
-def least_seconds(cell: Cell, rates: Rates) -> dict[str, float]:
+def compute_least_seconds(cell: Cell, rates: Rates) -> dict[str, float]:
     """Compute the least seconds of one step of all ranks together, by part of our step.
 
     The parts run one after the other; a part that is missing needs no time.
     """
-    num_bytes, flops = least_bytes(cell), dense_flops(cell)
+    num_bytes, flops = count_least_bytes(cell), count_dense_flops(cell)
     is_bf16 = cell.shape.precision == "bf16"
     seconds = {part: count / rates.copy_bytes_per_second for part, count in num_bytes.items()}
     products = flops / (rates.bf16_flops if is_bf16 else rates.fp32_flops)
     return {**seconds, "dense": max(seconds["dense"], products)}
 
 
-def least_bytes(cell: Cell) -> dict[str, float]:
+def count_least_bytes(cell: Cell) -> dict[str, float]:
     """Count the bytes moved between memory and cores in one step of all ranks together, by part.
 
     A row that several samples look up is read once. Pooled embeddings stay in the caches, chunk by chunk. Their
     gradient is written, since nothing may be updated before all of it is known to be finite, and read by the update.
     """
     num_bags = cell.batch_size * cell.num_tables
-    num_distinct = cell.num_tables * distinct_rows(cell)
+    num_distinct = cell.num_tables * expect_distinct_rows(cell)
     ids = 8 * num_bags * cell.ids_per_bag + 4 * num_bags
     gradient = (2 if cell.shape.exchange_dtype == "fp16" else 4) * num_bags * cell.embedding_dim
     row = 4 * cell.embedding_dim
@@ -70,59 +70,59 @@ def least_bytes(cell: Cell) -> dict[str, float]:
         # Each row and its Adagrad sum, one fp32 number, are read and written.
         "table_update": ids + gradient + num_distinct * 2 * (row + 4),
         # On every rank Adam reads gradient, weight and two moments, and writes all but the gradient.
-        "optimizer": 7 * 4 * num_dense_parameters(cell) * cell.world_size,
+        "optimizer": 7 * 4 * count_dense_parameters(cell) * cell.world_size,
     }
 
 
-def dense_flops(cell: Cell) -> float:
+def count_dense_flops(cell: Cell) -> float:
     """Count the FLOPs of one global batch in the dense part, forward and backward.
 
     The gradient of the dense features is not needed, so it is not counted.
     """
-    bottom, top = _widths(cell)
+    bottom, top = _get_widths(cell)
     products = sum(m * n for widths in (bottom, top) for m, n in pairwise(widths))
-    pairs = cell.embedding_dim * _num_pairs(cell)
+    pairs = cell.embedding_dim * _count_pairs(cell)
     return cell.batch_size * 2 * (3 * (products + pairs) - bottom[0] * bottom[1])
 
 
-def num_dense_parameters(cell: Cell) -> int:
-    return sum((m + 1) * n for widths in _widths(cell) for m, n in pairwise(widths))
+def count_dense_parameters(cell: Cell) -> int:
+    return sum((m + 1) * n for widths in _get_widths(cell) for m, n in pairwise(widths))
 
 
-def distinct_rows(cell: Cell) -> float:
+def expect_distinct_rows(cell: Cell) -> float:
     """Compute the expected number of distinct rows of one table among the ids of a global batch."""
     num_ids, num_rows = cell.batch_size * cell.ids_per_bag, cell.rows_per_table
-    places = torch.arange(1, num_rows + 1, dtype=torch.float64)
+    k = torch.arange(1, num_rows + 1, dtype=torch.float64)
     if cell.ids == "uniform":
-        chances = torch.full_like(places, 1 / num_rows)
+        chances = torch.full_like(k, 1 / num_rows)
     else:
-        chances = torch.log1p(1 / places) / torch.log(torch.tensor(num_rows + 1.0, dtype=torch.float64))
+        chances = torch.log1p(1 / k) / torch.log(torch.tensor(num_rows + 1.0, dtype=torch.float64))
     return float(-torch.expm1(num_ids * torch.log1p(-chances)).sum())
 
 
-def _widths(cell: Cell) -> tuple[list[int], list[int]]:
+def _get_widths(cell: Cell) -> tuple[list[int], list[int]]:
     model = cell.shape.job.job.model
-    return [NUM_DENSE, *model.bottom_mlp], [cell.embedding_dim + _num_pairs(cell), *model.top_mlp]
+    return [NUM_DENSE, *model.bottom_mlp], [cell.embedding_dim + _count_pairs(cell), *model.top_mlp]
 
 
-def _num_pairs(cell: Cell) -> int:
+def _count_pairs(cell: Cell) -> int:
     """Count the dot products of all pairs among the pooled embeddings and the output of the bottom MLP."""
     return (cell.num_tables + 1) * cell.num_tables // 2
 
 
-def _flops(dtype: torch.dtype) -> float:
+def _measure_flops(dtype: torch.dtype) -> float:
     inputs, weight = torch.rand(ROWS, WIDTH).to(dtype), torch.rand(WIDTH, WIDTH).to(dtype)
     bias, transposed = torch.rand(WIDTH).to(dtype), weight.t().contiguous()
-    ways: list[Callable[[], torch.Tensor]] = [
+    products: list[Callable[[], torch.Tensor]] = [
         lambda: torch.mm(inputs, transposed),
         lambda: F.linear(inputs, weight, bias),
     ]
     if torch.backends.mkldnn.is_available():
-        ways.append(lambda: torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], ""))
-    return 2 * ROWS * WIDTH**2 / min(_least_seconds(way, 3) for way in ways)
+        products.append(lambda: torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], ""))
+    return 2 * ROWS * WIDTH**2 / min(_time_fastest(product, 3) for product in products)
 
 
-def _least_seconds(work: Callable[[], torch.Tensor], num_times: int) -> float:
+def _time_fastest(work: Callable[[], torch.Tensor], num_times: int) -> float:
     """Measure the seconds of one call, as the mean of `num_times` calls in a row; return the least of several tries."""
     work()
     tries: list[float] = []

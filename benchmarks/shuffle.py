@@ -10,7 +10,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from benchmarks.in_process import Results, alone, auc_of, job_of, prepared_rows
+from benchmarks.in_process import Results, join_alone, prepare_rows, read_job, train_to_auc
 from dlrm.config import ResolvedJob
 from dlrm.data import order
 from sharding.comm.process_groups import Ranks
@@ -32,19 +32,19 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("shuffle.jsonl"))
     arguments = parser.parse_args()
     done = Results(arguments.results, "shuffle", "seed")
-    with tempfile.TemporaryDirectory() as scratch, alone() as ranks:
-        rows = prepared_rows(arguments.job, Path(scratch))
+    with tempfile.TemporaryDirectory() as scratch, join_alone() as ranks:
+        rows = prepare_rows(arguments.job, Path(scratch))
         for shuffle in SHUFFLES:
             for seed in SEEDS:
                 if (shuffle, seed) not in done:
-                    job = job_of(arguments.job, {"run": {"seed": seed}})
-                    done.add((shuffle, seed), _auc(job, shuffle, rows, Path(scratch), ranks))
+                    job = read_job(arguments.job, {"run": {"seed": seed}})
+                    done.add((shuffle, seed), _train_to_auc(job, shuffle, rows, Path(scratch), ranks))
     for shuffle in SHUFFLES:
         aucs = [done[shuffle, seed] for seed in SEEDS]
         print(f"{shuffle:<28} {statistics.mean(aucs):.4f}  {[round(auc, 4) for auc in aucs]}")  # noqa: T201
 
 
-def _auc(resolved: ResolvedJob, shuffle: str, rows: Path, scratch: Path, ranks: Ranks) -> float:
+def _train_to_auc(resolved: ResolvedJob, shuffle: str, rows: Path, scratch: Path, ranks: Ranks) -> float:
     """Train once with blocks and windows of the given sizes, which are constants everywhere else; return the AUC."""
     kept = order.BLOCKS_PER_WINDOW, order.MIN_WINDOW_ROWS, order.MAX_WINDOW_ROWS
     sizes = SHUFFLES[shuffle]
@@ -52,7 +52,7 @@ def _auc(resolved: ResolvedJob, shuffle: str, rows: Path, scratch: Path, ranks: 
         order.BLOCKS_PER_WINDOW = sizes[1]
         order.MIN_WINDOW_ROWS = order.MAX_WINDOW_ROWS = sizes[0] * sizes[1]
     try:
-        return auc_of(resolved, rows, scratch, ranks)
+        return train_to_auc(resolved, rows, scratch, ranks)
     finally:
         order.BLOCKS_PER_WINDOW, order.MIN_WINDOW_ROWS, order.MAX_WINDOW_ROWS = kept
 

@@ -36,12 +36,12 @@ def main() -> None:
     lines = [
         f"{arguments.rows:,} rows in reads of {READ_ROWS:,}, largest table {arguments.num_ids:,} ids",
         f"{arguments.rows / seconds:,.0f} rows/s ({arguments.rows / cpu_seconds:,.0f} a second of CPU time)",
-        f"{_processor()}; Python {platform.python_version()}, numpy {np.__version__}, {platform.system()}",
+        f"{_read_processor_name()}; Python {platform.python_version()}, numpy {np.__version__}, {platform.system()}",
     ]
     print("\n".join(lines))  # noqa: T201
 
 
-def _processor() -> str:
+def _read_processor_name() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -58,10 +58,10 @@ class TorchRecStep:
         for name in ("torchrec", "torch.fx._symbolic_trace"):
             logging.getLogger(name).setLevel(logging.ERROR)
         names = [feature.name for feature in cell.shape.schema.features]
-        model = _model(cell, names)
+        model = _make_model(cell, names)
         _copy_our_dense_weights(cell, model)
-        sharder = _sharder(has_fp16_wire=has_fp16_wire)
-        plan = _plan(cell, model, sharder, names, ranks)
+        sharder = _make_sharder(has_fp16_wire=has_fp16_wire)
+        plan = _make_plan(cell, model, sharder, names, ranks)
         rate = {"lr": rates.table, "eps": ADAGRAD_EPS}
         apply_optimizer_in_backward(RowWiseAdagrad, model.model.sparse_arch.parameters(), rate)
         self.model = DistributedModelParallel(model, device=CPU, plan=plan, sharders=[cast("Any", sharder)])
@@ -70,7 +70,7 @@ class TorchRecStep:
         optimizer = KeyedOptimizerWrapper(dense, lambda weights: torch.optim.Adam(weights, lr=rates.dense))
         forward = self._forward_in_bf16 if cell.shape.precision == "bf16" else None
         self._pipeline = TrainPipelineSparseDist(self.model, optimizer, CPU, custom_model_fwd=forward)
-        self._batches: Iterator[Batch] = cycle([_batch(batch, names) for batch in batches])
+        self._batches: Iterator[Batch] = cycle([_convert_batch(batch, names) for batch in batches])
 
     def __call__(self) -> torch.Tensor:
         """Make one step; return the mean loss of this rank's share before the update, a scalar. Collective."""
@@ -82,7 +82,7 @@ class TorchRecStep:
             return self.model(batch)
 
 
-def _model(cell: Cell, names: list[str]) -> DLRMTrain:
+def _make_model(cell: Cell, names: list[str]) -> DLRMTrain:
     """Build TorchRec's DLRM with its tables on the meta device."""
     tables = [
         EmbeddingBagConfig(
@@ -101,7 +101,7 @@ def _model(cell: Cell, names: list[str]) -> DLRMTrain:
     return DLRMTrain(dlrm)
 
 
-def _sharder(*, has_fp16_wire: bool) -> EmbeddingBagCollectionSharder:
+def _make_sharder(*, has_fp16_wire: bool) -> EmbeddingBagCollectionSharder:
     if not has_fp16_wire:
         return EmbeddingBagCollectionSharder()
     # In fp16 the gradients of a mean over a large batch flush to zero (TorchRec's loss scale does not help), so tables
@@ -110,7 +110,7 @@ def _sharder(*, has_fp16_wire: bool) -> EmbeddingBagCollectionSharder:
     return EmbeddingBagCollectionSharder(qcomm_codecs_registry=get_qcomm_codecs_registry(config, device=CPU))
 
 
-def _plan(
+def _make_plan(
     cell: Cell, model: nn.Module, sharder: EmbeddingBagCollectionSharder, names: list[str], ranks: Ranks
 ) -> ShardingPlan:
     """Plan the sharding of whole tables with TorchRec's planner. Collective.
@@ -136,7 +136,7 @@ def _plan(
     return planner.collective_plan(model, [cast("Any", sharder)], ranks.table_group)
 
 
-def _batch(batch: DeviceBatch, names: list[str]) -> Batch:
+def _convert_batch(batch: DeviceBatch, names: list[str]) -> Batch:
     features = KeyedJaggedTensor(keys=names, values=batch.ids.values, lengths=batch.ids.lengths.flatten())
     return Batch(dense_features=batch.dense, sparse_features=features, labels=batch.labels)
 
@@ -146,7 +146,7 @@ def _copy_our_dense_weights(cell: Cell, model: DLRMTrain) -> None:
     """Copy the initial dense weights of our job, which are a function of its seed, into TorchRec's model."""
     job = cell.shape.job.job
     ours = make_dense_part(job.model, NUM_DENSE, cell.num_tables, job.run.seed)
-    order = _their_order(cell.num_tables + 1, cell.embedding_dim)
+    order = _find_their_order(cell.num_tables + 1, cell.embedding_dim)
     theirs = [weight for name, weight in model.named_parameters() if "embedding_bags" not in name]
     for weight, (name, our_weight) in zip(theirs, ours.named_parameters(), strict=True):
         weight.copy_(our_weight[:, order] if name == "top.layers.0.weight" else our_weight)
@@ -171,7 +171,7 @@ def _draw_our_tables(cell: Cell, model: nn.Module) -> None:
             )
 
 
-def _their_order(num_vectors: int, embedding_dim: int) -> torch.Tensor:
+def _find_their_order(num_vectors: int, embedding_dim: int) -> torch.Tensor:
     """Compute the places of TorchRec's inputs of the top MLP among ours, [D + num_vectors (num_vectors - 1) / 2].
 
     TorchRec takes the dot products above the diagonal row by row, and we take those below it.

@@ -52,8 +52,8 @@ class Shape:
     reduction: str = "off"
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace) -> Self:
-        """Build the shape from the arguments of a parser to which `add_shape` has added options."""
+    def from_arguments(cls, arguments: argparse.Namespace) -> Self:
+        """Build the shape from the arguments of a parser to which `add_shape_options` has added options."""
         return cls(
             batch_size=arguments.batch,
             world_size=arguments.ranks,
@@ -66,7 +66,7 @@ class Shape:
             ids=arguments.ids,
         )
 
-    def reduced(self, reduction: str) -> Self:
+    def with_reduction(self, reduction: str) -> Self:
         """Return the same shape with `reduction`, a key of `REDUCTIONS`."""
         return replace(self, reduction=reduction)
 
@@ -93,12 +93,12 @@ class Shape:
     def schema(self) -> DataSchema:
         return DataSchema(NUM_DENSE, tuple(Feature(f"C{n}", self.rows_per_table) for n in range(self.num_tables)))
 
-    def parts(self, ranks: Ranks) -> Parts:
+    def build_parts(self, ranks: Ranks) -> Parts:
         """Build the same parts for this shape as `dlrm train`. Collective."""
         plan = plan_tables(self.job, self.schema).plan
         return build_parts(self.job, self.schema, plan, ranks, TrainRows(self.batch_size))
 
-    def batches(self) -> Iterator[DeviceBatch]:
+    def draw_batches(self) -> Iterator[DeviceBatch]:
         """Yield this rank's share of random batches without end."""
         size = self.batch_size // self.world_size
         num_ids = self.num_tables * size
@@ -125,44 +125,44 @@ def draw_ids(ids: Literal["uniform", "zipf"], num_ids: int, num_rows: int, gener
     if ids == "uniform":
         return torch.randint(0, num_rows, (num_ids,), generator=generator)
     # k in [1, rows + 1) has a uniform logarithm, so its integer part is k with probability about proportional to 1 / k.
-    places = torch.rand(num_ids, generator=generator).mul_(math.log(num_rows + 1)).exp_().long()
-    return places.sub_(1).clamp_(max=num_rows - 1)
+    k = torch.rand(num_ids, generator=generator).mul_(math.log(num_rows + 1)).exp_().long()
+    return k.sub_(1).clamp_(max=num_rows - 1)
 
 
-def add_shape(parser: argparse.ArgumentParser) -> None:
+def add_shape_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `Shape`; their defaults are 26 tables of [100,000, 64] and the default MLPs."""
     parser.add_argument("--batch", type=int, default=32_768, help="samples of a step over all ranks")
-    parser.add_argument("--ranks", type=int, default=2, help="processes; cores are dealt out among them")
+    parser.add_argument("--ranks", type=int, default=2, help="processes, which share the cores")
     parser.add_argument("--tables", type=int, default=26, help="categorical features")
-    parser.add_argument("--rows", type=int, default=100_000, help="of each table")
-    parser.add_argument("--dim", type=int, default=64, help="numbers of an embedding")
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of each table")
+    parser.add_argument("--dim", type=int, default=64, help="D, embedding dimension")
     architectures = ModelConfig.model_json_schema()["properties"]["architecture"]
     parser.add_argument("--architecture", choices=architectures.get("enum", [architectures["default"]]), default="dlrm")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16", help="of the dense part")
-    parser.add_argument("--exchange", choices=["fp32", "fp16"], default="fp32", help="of pooled embeddings")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16", help="precision of the dense part")
+    parser.add_argument("--exchange", choices=["fp32", "fp16"], default="fp32", help="dtype of the exchange")
     parser.add_argument(
-        "--ids", choices=["uniform", "zipf"], default="uniform", help="zipf: the k-th as often as 1 / k"
+        "--ids", choices=["uniform", "zipf"], default="uniform", help="zipf: the k-th id in proportion to 1 / k"
     )
 
 
-def on_ranks(world_size: int, function: Callable[..., None], *arguments: Any) -> None:
+def run_on_ranks(world_size: int, function: Callable[..., None], *arguments: Any) -> None:
     """Run `function(ranks, *arguments)` in `world_size` processes."""
     with tempfile.TemporaryDirectory() as directory:
         mp.spawn(  # pyright: ignore[reportPrivateImportUsage]
-            _run, (world_size, f"file://{directory}/rendezvous", function, arguments), nprocs=world_size
+            _run_on_rank, (world_size, f"file://{directory}/rendezvous", function, arguments), nprocs=world_size
         )
 
 
-def _run(
+def _run_on_rank(
     rank: int, world_size: int, rendezvous: str, function: Callable[..., None], arguments: tuple[Any, ...]
 ) -> None:
-    with _joined(rank, world_size, rendezvous) as ranks:
+    with _join_ranks(rank, world_size, rendezvous) as ranks:
         torch.manual_seed(rank)
         function(ranks, *arguments)
 
 
 @contextmanager
-def _joined(rank: int, world_size: int, rendezvous: str) -> Iterator[Ranks]:
+def _join_ranks(rank: int, world_size: int, rendezvous: str) -> Iterator[Ranks]:
     keep_freed_memory()
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world_size))
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"

@@ -18,7 +18,7 @@ import sharding
 from benchmarks.cells import Cell
 from benchmarks.roofline import Rates
 from benchmarks.worlds import Stretch
-from dlrm.native import has_own_operators
+from dlrm.native import has_native_operators
 from sharding.native import load_library
 
 SOURCES = (".py", ".cpp", ".h", ".so")
@@ -46,18 +46,18 @@ class Trials:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.setting = setting()
+        self.setting = describe_setting()
         lines = path.read_text().splitlines() if path.exists() else []
-        found = [line for line in map(_read, lines) if line and line["setting"] == self.setting]
-        self._trials = [_trial(line["trial"]) for line in found]
+        found = [line for line in map(_parse_line, lines) if line and line["setting"] == self.setting]
+        self._trials = [_parse_trial(line["trial"]) for line in found]
 
     def __iter__(self) -> Iterator[Trial]:
         return iter(self._trials)
 
-    def of(self, cell: Cell) -> list[Trial]:
+    def get_trials(self, cell: Cell) -> list[Trial]:
         return [trial for trial in self._trials if trial.cell == cell]
 
-    def cells(self) -> list[Cell]:
+    def list_cells(self) -> list[Cell]:
         """List the cells with trials, in the order of their first trials."""
         return list(dict.fromkeys(trial.cell for trial in self._trials))
 
@@ -74,7 +74,7 @@ class Trials:
         return bool(text) and not text.endswith(b"\n")
 
 
-def setting() -> dict[str, Any]:
+def describe_setting() -> dict[str, Any]:
     """Describe the hardware, the versions, and the measured code by a fingerprint."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     flags = Path("/proc/cpuinfo").read_text().split()
@@ -85,24 +85,24 @@ def setting() -> dict[str, Any]:
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "torchrec", "fbgemm-gpu-cpu")},
-        "operators": "own" if load_library("tables") and has_own_operators() else "those of libraries",
-        "code": _fingerprint(),
+        "operators": "own" if load_library("tables") and has_native_operators() else "those of libraries",
+        "code": _compute_fingerprint(),
     }
 
 
-def _fingerprint() -> str:
+def _compute_fingerprint() -> str:
     digest = hashlib.sha256()
-    for path in (*_sources(dlrm), *_sources(sharding), *STEPS):
+    for path in (*_list_sources(dlrm), *_list_sources(sharding), *STEPS):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 
-def _sources(package: ModuleType) -> list[Path]:
+def _list_sources(package: ModuleType) -> list[Path]:
     (root,) = package.__path__
     return sorted(path for path in Path(root).rglob("*") if path.suffix in SOURCES)
 
 
-def _read(line: str) -> dict[str, Any]:
+def _parse_line(line: str) -> dict[str, Any]:
     """Parse a line; return an empty dict where the line was cut short."""
     try:
         return json.loads(line)
@@ -110,7 +110,7 @@ def _read(line: str) -> dict[str, Any]:
         return {}
 
 
-def _trial(fields: dict[str, Any]) -> Trial:
+def _parse_trial(fields: dict[str, Any]) -> Trial:
     stretches = {engine: Stretch(**stretch) for engine, stretch in fields["stretches"].items()}
     rates = None if fields["rates"] is None else Rates(**fields["rates"])
     return Trial(Cell(**fields["cell"]), fields["number"], stretches, rates, fields["failure"])

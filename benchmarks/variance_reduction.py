@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch.distributed as dist
 
-from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape, on_ranks
+from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape_options, run_on_ranks
 from dlrm.config import ConfigError
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.step import TrainingStep
@@ -35,37 +35,37 @@ class Seconds:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    add_shape(parser)
-    parser.add_argument("--pairs", type=int, default=7, help="steps of each kind, and without")
+    add_shape_options(parser)
+    parser.add_argument("--pairs", type=int, default=7, help="steps of each kind, and as many without")
     parser.add_argument("--with", dest="kinds", nargs="+", choices=KINDS, default=KINDS, help="kinds to measure")
     arguments = parser.parse_args()
-    shape = Shape.of(arguments)
+    shape = Shape.from_arguments(arguments)
     try:
         for kind in arguments.kinds:
-            _ = shape.reduced(kind).job
+            _ = shape.with_reduction(kind).job
     except ConfigError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
-    on_ranks(shape.world_size, run_rank, shape, arguments.kinds, arguments.pairs)
+    run_on_ranks(shape.world_size, run_rank, shape, arguments.kinds, arguments.pairs)
     return 0
 
 
 def run_rank(ranks: Ranks, shape: Shape, kinds: list[str], num_rounds: int) -> None:
-    steps = {kind: shape.reduced(kind).parts(ranks).step for kind in (WITHOUT, *kinds)}
+    steps = {kind: shape.with_reduction(kind).build_parts(ranks).step for kind in (WITHOUT, *kinds)}
     rounds: list[dict[str, Seconds]] = []
-    for batch in shape.batches():
+    for batch in shape.draw_batches():
         if batch.index == NUM_WARM + num_rounds:
             break
         # The order is reversed in every other round, so that it favours no kind.
         order = [*steps] if batch.index % 2 else [*steps][::-1]
-        taken = {kind: _timed(steps[kind], batch, ranks) for kind in order}
+        seconds_by_kind = {kind: _time_step(steps[kind], batch, ranks) for kind in order}
         if batch.index >= NUM_WARM:
-            rounds.append(taken)
+            rounds.append(seconds_by_kind)
     if ranks.rank == 0:
-        print(_table(shape, rounds), flush=True)  # noqa: T201
+        print(_format_table(shape, rounds), flush=True)  # noqa: T201
 
 
-def _timed(step: TrainingStep, batch: DeviceBatch, ranks: Ranks) -> Seconds:
+def _time_step(step: TrainingStep, batch: DeviceBatch, ranks: Ranks) -> Seconds:
     step.clock.reset()
     dist.barrier(ranks.dense_group)
     started, cpu_started = time.perf_counter(), time.process_time()
@@ -73,16 +73,16 @@ def _timed(step: TrainingStep, batch: DeviceBatch, ranks: Ranks) -> Seconds:
     return Seconds(time.perf_counter() - started, time.process_time() - cpu_started, step.clock.seconds["dense"])
 
 
-def _table(shape: Shape, rounds: list[dict[str, Seconds]]) -> str:
+def _format_table(shape: Shape, rounds: list[dict[str, Seconds]]) -> str:
     """Format the table. rounds: for each round of rank 0, the seconds of one step by kind."""
     head = ["with", "step, s", "ratio, median", "least", "largest", "of CPU time", "of the dense part"]
     lines = [
-        f"B = {shape.batch_size:,} on {shape.world_size} rank(s), {shape.precision}, {len(rounds)} pairs",
+        f"B = {shape.batch_size:,}, W = {shape.world_size}, {shape.precision}, {len(rounds)} pairs",
         f"| {' | '.join(head)} |",
         "|---" * len(head) + "|",
     ]
     for kind in (kind for kind in REDUCTIONS if kind in rounds[0]):
-        pairs = [(taken[kind], taken[WITHOUT]) for taken in rounds]
+        pairs = [(seconds_by_kind[kind], seconds_by_kind[WITHOUT]) for seconds_by_kind in rounds]
         ratios = [ours.wall / base.wall for ours, base in pairs]
         figures = [
             statistics.median(ratios),

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from pyarrow import parquet
 
-from benchmarks.in_process import alone
+from benchmarks.in_process import join_alone
 from dlrm.config import ResolvedJob, parse_job, resolve
-from dlrm.data.packed.open import packed_meta
+from dlrm.data.packed.open import open_packed_meta
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.data.prepare.events import NoteEvent, ProgressEvent
@@ -39,8 +39,8 @@ SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to train a model for the time after day 2."""
+class Method:
+    """A method of training a model for the time after day 2."""
 
     days: tuple[int, ...]
     """Numbers of the days that the model is trained on."""
@@ -51,16 +51,16 @@ class Way:
     """Factor on both learning rates of the job."""
 
 
-WAYS = {
-    "day 1 alone": Way((1,)),
-    "both days from scratch": Way((1, 2)),
-    "both days from scratch, rates x 0.3": Way((1, 2), rate_factor=0.3),
-    "day 2 from scratch": Way((2,)),
-    "warm, state kept": Way((2,), True, True),
-    "warm, state kept, rates x 0.3": Way((2,), True, True, 0.3),
-    "warm, state anew": Way((2,), True, False),
-    "warm, state anew, rates x 0.3": Way((2,), True, False, 0.3),
-    "warm, state anew, rates x 0.1": Way((2,), True, False, 0.1),
+METHODS = {
+    "day 1 alone": Method((1,)),
+    "both days from scratch": Method((1, 2)),
+    "both days from scratch, rates x 0.3": Method((1, 2), rate_factor=0.3),
+    "day 2 from scratch": Method((2,)),
+    "warm, state kept": Method((2,), True, True),
+    "warm, state kept, rates x 0.3": Method((2,), True, True, 0.3),
+    "warm, state anew": Method((2,), True, False),
+    "warm, state anew, rates x 0.3": Method((2,), True, False, 0.3),
+    "warm, state anew, rates x 0.1": Method((2,), True, False, 0.1),
 }
 
 
@@ -71,6 +71,7 @@ class Result:
     epochs: int
     is_shuffled: bool
     way: str
+    """Name of the method, a key of `METHODS`; the field has the name that result files have."""
     seed: int
     auc: float
     log_loss: float
@@ -81,8 +82,8 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """State that all runs share."""
+class Experiment:
+    """Settings and files that all runs share."""
 
     document: dict[str, Any]
     is_shuffled: bool
@@ -91,13 +92,13 @@ class Bench:
     scratch: Path
     ranks: Ranks
 
-    def result(self, name: str, seed: int) -> Result:
-        way = WAYS[name]
-        resolved = self._resolved(way, seed)
-        directory = self._directory(way, seed)
+    def train(self, name: str, seed: int) -> Result:
+        method = METHODS[name]
+        resolved = self._resolve_job(method, seed)
+        directory = self._get_directory(method, seed)
         attempt = directory.attempt(1)
         attempt.create()
-        data = self._prepared(way, resolved, seed)
+        data = self._prepare_rows(method, resolved, seed)
         PreparedData(directory=str(data), checksum="").write(directory.data)
         started = time.monotonic()
         metrics = run(
@@ -108,34 +109,34 @@ class Bench:
         assert auc is not None, "the held-out rows have both labels"
         assert log_loss is not None
         assert samples is not None
-        num_rows = sum(feature.num_ids for feature in packed_meta(data).features)
+        num_rows = sum(feature.num_ids for feature in open_packed_meta(data).features)
         epochs = resolved.job.run.epochs
         return Result(epochs, self.is_shuffled, name, seed, auc, log_loss, samples, num_rows, seconds)
 
-    def _directory(self, way: Way, seed: int) -> RunDirectory:
-        if way == WAYS["day 1 alone"]:
+    def _get_directory(self, method: Method, seed: int) -> RunDirectory:
+        if method == METHODS["day 1 alone"]:
             return RunDirectory(self.scratch / f"day-1-seed-{seed}")
         return RunDirectory(Path(tempfile.mkdtemp(dir=self.scratch)))
 
-    def _resolved(self, way: Way, seed: int) -> ResolvedJob:
+    def _resolve_job(self, method: Method, seed: int) -> ResolvedJob:
         document = json.loads(json.dumps(self.document))
         document["data"] |= {
-            "train": [str(self.files[str(day)]) for day in way.days],
+            "train": [str(self.files[str(day)]) for day in method.days],
             "eval": [str(self.files["held out"])],
         }
         document["run"]["seed"] = seed
         for name in ("dense_optimizer", "table_optimizer"):
-            document[name]["learning_rate"] *= way.rate_factor
-        if way.is_warm:
-            source = self._directory(WAYS["day 1 alone"], seed).path
-            document["run"]["warm_start"] = {"from": str(source), "optimizer_state": way.optimizer_state}
+            document[name]["learning_rate"] *= method.rate_factor
+        if method.is_warm:
+            source = self._get_directory(METHODS["day 1 alone"], seed).path
+            document["run"]["warm_start"] = {"from": str(source), "optimizer_state": method.optimizer_state}
         return resolve(parse_job(document))
 
-    def _prepared(self, way: Way, resolved: ResolvedJob, seed: int) -> Path:
+    def _prepare_rows(self, method: Method, resolved: ResolvedJob, seed: int) -> Path:
         def ignore(_: ProgressEvent | NoteEvent) -> None:
             pass
 
-        base = open_base(self._directory(WAYS["day 1 alone"], seed).model) if way.is_warm else None
+        base = open_base(self._get_directory(METHODS["day 1 alone"], seed).model) if method.is_warm else None
         cache = self.scratch / "prepared"
         data = resolved.job.data
         return find_or_prepare(data, None, cache, base_directory=Path(), num_threads=2, on_event=ignore, base=base)
@@ -143,31 +144,33 @@ class Bench:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job", type=Path, help="a job on one Parquet file in order of time: examples/flights.toml")
-    parser.add_argument("--data", type=Path, required=True, help="that file")
-    parser.add_argument("--epochs", type=int, default=1, help="of every run (1)")
-    parser.add_argument("--shuffled", action="store_true", help="shuffle the rows first: days that do not differ")
+    parser.add_argument(
+        "job", type=Path, help="a job on one Parquet file in order of time, such as examples/flights.toml"
+    )
+    parser.add_argument("--data", type=Path, required=True, help="the Parquet file of the job")
+    parser.add_argument("--epochs", type=int, default=1, help="epochs of every run (default: 1)")
+    parser.add_argument("--shuffled", action="store_true", help="shuffle the rows first, so that days do not differ")
     parser.add_argument("--results", type=Path, default=Path("warm_start.jsonl"))
     arguments = parser.parse_args()
     lines = arguments.results.read_text().splitlines() if arguments.results.exists() else []
-    asked = arguments.epochs, arguments.shuffled
-    results = [found for line in lines if ((found := Result(**json.loads(line))).epochs, found.is_shuffled) == asked]
-    with tempfile.TemporaryDirectory() as scratch, alone() as ranks:
+    wanted = arguments.epochs, arguments.shuffled
+    results = [found for line in lines if ((found := Result(**json.loads(line))).epochs, found.is_shuffled) == wanted]
+    with tempfile.TemporaryDirectory() as scratch, join_alone() as ranks:
         files = _cut(arguments.data, arguments.shuffled, Path(scratch))
-        bench = Bench(_document(arguments), arguments.shuffled, files, Path(scratch), ranks)
+        experiment = Experiment(_read_document(arguments), arguments.shuffled, files, Path(scratch), ranks)
         for seed in SEEDS:
-            missing = [name for name in WAYS if not any((r.way, r.seed) == (name, seed) for r in results)]
-            if "day 1 alone" not in missing and any(WAYS[name].is_warm for name in missing):
+            missing = [name for name in METHODS if not any((r.way, r.seed) == (name, seed) for r in results)]
+            if "day 1 alone" not in missing and any(METHODS[name].is_warm for name in missing):
                 # Missing warm starts need the model of day 1, and that of an earlier call of the program was deleted.
-                bench.result("day 1 alone", seed)
+                experiment.train("day 1 alone", seed)
             for name in missing:
-                results.append(bench.result(name, seed))
+                results.append(experiment.train(name, seed))
                 with arguments.results.open("a") as file:
                     file.write(json.dumps(asdict(results[-1])) + "\n")
     _print(results)
 
 
-def _document(arguments: argparse.Namespace) -> dict[str, Any]:
+def _read_document(arguments: argparse.Namespace) -> dict[str, Any]:
     document = tomllib.loads(arguments.job.read_text())
     document.setdefault("resources", {})["workers_per_node"] = 1
     document.setdefault("run", {})["epochs"] = arguments.epochs
@@ -194,11 +197,11 @@ def _cut(data: Path, is_shuffled: bool, scratch: Path) -> dict[str, Path]:
 
 
 def _print(results: Sequence[Result]) -> None:
-    print("| way | mean AUC | seeds | log-loss | samples | table rows | seconds |")  # noqa: T201
-    for name in WAYS:
+    print("| method | mean AUC | seeds | log-loss | samples | table rows | seconds |")  # noqa: T201
+    for name in METHODS:
         found = [result for result in results if result.way == name]
         auc, log_loss, seconds = (
-            statistics.mean(getattr(result, what) for result in found) for what in ("auc", "log_loss", "seconds")
+            statistics.mean(getattr(result, field) for result in found) for field in ("auc", "log_loss", "seconds")
         )
         seeds = " ".join(f"{result.auc:.4f}" for result in found)
         first = found[0]

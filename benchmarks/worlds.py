@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.cells import Cell
-from benchmarks.memory import peak_memory
+from benchmarks.memory import measure_peak_memory
 from benchmarks.torchrec_step import TorchRecStep
-from benchmarks.training import RATES, on_ranks
+from benchmarks.training import RATES, run_on_ranks
 from dlrm.optimizers import StepRates
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.build import Parts
@@ -69,14 +69,14 @@ class World:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         arguments = (cell.world_size, _serve, cell, engine, rates, theirs)
-        self._process = context.Process(target=on_ranks, args=arguments)
+        self._process = context.Process(target=run_on_ranks, args=arguments)
         self._process.start()
         theirs.close()
         self._engine = engine
         self.losses: list[float] = []
         """Losses of all steps so far."""
-        self.stretch(NUM_WARM)
-        self.pace_seconds = self.stretch(1).seconds
+        self.measure_stretch(NUM_WARM)
+        self.pace_seconds = self.measure_stretch(1).seconds
         """Seconds of one step after the warm-up."""
 
     def __enter__(self) -> Self:
@@ -86,7 +86,7 @@ class World:
         self._connection.close()
         self._process.join()
 
-    def stretch(self, num_steps: int) -> Stretch:
+    def measure_stretch(self, num_steps: int) -> Stretch:
         """Make and measure the next `num_steps` steps. Raises WorldError where the processes end."""
         try:
             self._connection.send(num_steps)
@@ -142,35 +142,35 @@ def make_steps(
 ) -> OurSteps | TheirSteps:
     """Build the steps of an engine. Collective."""
     if engine == "ours":
-        return OurSteps(cell.shape.parts(ranks), batches, rates)
+        return OurSteps(cell.shape.build_parts(ranks), batches, rates)
     has_fp16_wire = engine == "torchrec_fp16_wire"
     return TheirSteps(TorchRecStep(cell, ranks, batches, rates, has_fp16_wire=has_fp16_wire), ranks)
 
 
 def _serve(ranks: Ranks, cell: Cell, engine: Engine, rates: StepRates, connection: Connection) -> None:
     """Make as many steps as each message requests, until the other end of the connection is closed. Collective."""
-    steps = make_steps(cell, engine, ranks, cell.batches(ranks.rank), rates)
-    while num_steps := broadcast_from_rank0(ranks, _received(connection) if ranks.rank == 0 else 0):
-        stretch = _stretch(steps, num_steps, ranks)
+    steps = make_steps(cell, engine, ranks, cell.draw_batches(ranks.rank), rates)
+    while num_steps := broadcast_from_rank0(ranks, _receive(connection) if ranks.rank == 0 else 0):
+        stretch = _measure_stretch(steps, num_steps, ranks)
         if ranks.rank == 0:
             connection.send(stretch)
 
 
-def _received(connection: Connection) -> int:
+def _receive(connection: Connection) -> int:
     try:
         return connection.recv()
     except EOFError:
         return 0
 
 
-def _stretch(steps: OurSteps | TheirSteps, num_steps: int, ranks: Ranks) -> Stretch:
+def _measure_stretch(steps: OurSteps | TheirSteps, num_steps: int, ranks: Ranks) -> Stretch:
     dist.barrier(ranks.dense_group)
     started, cpu_started = time.perf_counter(), time.process_time()
     steps.make(num_steps)
     dist.barrier(ranks.dense_group)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
-    said = (cpu_seconds, steps.part_seconds(), peak_memory())
-    cpu, parts, peaks = zip(*all_gather_object(ranks.background_group, said), strict=True)
+    measurement = (cpu_seconds, steps.part_seconds(), measure_peak_memory())
+    cpu, parts, peaks = zip(*all_gather_object(ranks.background_group, measurement), strict=True)
     return Stretch(
         num_steps=num_steps,
         seconds=seconds,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dlrm.exported_model.model import SavedModel
 
-_OURS = ("dlrm", "sharding", "service")
+_OWN_PACKAGES = ("dlrm", "sharding", "service")
 
 
 def load_model(path: "Path | str") -> "SavedModel":
@@ -21,7 +21,7 @@ def load_model(path: "Path | str") -> "SavedModel":
     try:
         from dlrm.exported_model.load import load_saved_model
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in _OURS:
+        if (error.name or "").partition(".")[0] in _OWN_PACKAGES:
             raise
         message = (
             f"a model needs {error.name}, which is not installed: pip install 'dlrm-service[predict]', or, for the "

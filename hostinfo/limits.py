@@ -8,35 +8,35 @@ from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 NVIDIA_SMI_SECONDS = 10.0
-"""Seconds that the driver has to answer; without an answer there are no GPUs."""
+"""Seconds to wait for the driver; without an answer there are no GPUs."""
 
 
-def num_cores() -> int:
+def count_cores() -> int:
     """Count the cores that this process may run on, at most as many as its cgroup grants."""
     found = len(os.sched_getaffinity(0))
-    for directory in _own_cgroups():
-        quota = _words(directory / "cpu.max")
+    for directory in _list_cgroups():
+        quota = _read_words(directory / "cpu.max")
         if len(quota) == 2 and quota[0] != "max":
             found = min(found, max(1, int(quota[0]) // int(quota[1])))
     return found
 
 
-def memory_bytes() -> int:
+def get_memory_bytes() -> int:
     """Return the machine's memory, at most the limit of this process's cgroup, version 1 or 2."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for directory in _own_cgroups():
+    for directory in _list_cgroups():
         for name in ("memory.max", "memory.limit_in_bytes"):
-            limits += [int(word) for word in _words(directory / name) if word.isdigit()]
+            limits += [int(word) for word in _read_words(directory / name) if word.isdigit()]
     return min(limits)
 
 
-def num_gpus() -> int:
+def count_gpus() -> int:
     """Count the NVIDIA devices of this machine."""
     return sum(1 for path in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name))
 
 
 @cache
-def gpu_memory_bytes() -> tuple[int, ...]:
+def get_gpu_memory_bytes() -> tuple[int, ...]:
     """Return the memory of every NVIDIA GPU of this machine, as its driver reports it; without a driver none."""
     query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
@@ -46,10 +46,10 @@ def gpu_memory_bytes() -> tuple[int, ...]:
     return tuple(int(line) * 2**20 for line in answer.split() if line.isdigit())
 
 
-def _own_cgroups() -> list[Path]:
-    """List the directories of this process's cgroups, each with all above it: every limit holds."""
+def _list_cgroups() -> list[Path]:
+    """List the directories of this process's cgroups and of all their parents: every limit holds."""
     directories: set[Path] = set()
-    for line in _lines(Path("/proc/self/cgroup")):
+    for line in _read_lines(Path("/proc/self/cgroup")):
         _, controllers, path = line.split(":", 2)
         base = CGROUPS / controllers if controllers else CGROUPS
         own = base / path.lstrip("/")
@@ -57,11 +57,11 @@ def _own_cgroups() -> list[Path]:
     return sorted(directories)
 
 
-def _words(path: Path) -> list[str]:
-    return [word for line in _lines(path) for word in line.split()]
+def _read_words(path: Path) -> list[str]:
+    return [word for line in _read_lines(path) for word in line.split()]
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     try:
         return path.read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
 """The signals that ask a process to stop, SIGTERM and SIGINT, any number of times.
 
-A process that is being started must lose none and die of none by surprise: whoever starts it holds both back
-(`held_stop_signals`), it begins with both held back, and lets them through once it is ready to take them.
+A process that is being started must neither lose such a signal nor be killed by one before it can handle it. So its
+parent starts it with both blocked (`defer_stop_signals`), and the process unblocks them once its handlers are ready.
 """
 
 import signal
@@ -11,17 +11,17 @@ from contextlib import contextmanager
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
-def hold_stop_signals() -> None:
-    """Keep both signals pending, for this thread and for all threads and processes that it starts."""
+def block_stop_signals() -> None:
+    """Block both signals, for this thread and for all threads and processes that it starts; they stay pending."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
 
 @contextmanager
-def held_stop_signals() -> Generator[None]:
-    """Keep signals that come meanwhile to this thread pending until the end of the block.
+def defer_stop_signals() -> Generator[None]:
+    """Keep signals to this thread pending until the end of the `with` block.
 
-    A process started meanwhile begins with both held back, and must let them through once it is ready to take them, as
-    the launch process of an attempt does: an earlier signal would have killed it without an outcome.
+    A process started in the block begins with both blocked, and must unblock them once its handlers are ready, as the
+    launch process of an attempt does: an earlier signal would have killed it without an outcome.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
@@ -31,7 +31,7 @@ def held_stop_signals() -> Generator[None]:
 
 
 def end_on_stop_signals() -> None:
-    """Let both signals end this process at once, also one that is pending. Main thread only."""
+    """Let both signals end this process at once, also a pending one. Main thread only."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

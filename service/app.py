@@ -79,13 +79,13 @@ def create_services(settings: Settings) -> Services:
     database = Database(settings.database_url)
     migrate(database)
     telemetry = Telemetry()
-    telemetry.count_jobs(lambda: _num_jobs_by_state(database))
+    telemetry.count_jobs(lambda: _count_jobs_by_state(database))
     launcher = LocalLauncher(
         settings.trainer_python, Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
     )
     wake_up, faults = WakeUp(), Faults(telemetry)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
-    starter, ended = Starter(database, launcher, settings.url), AttemptFinalizer(database, back_off)
+    starter, finalizer = Starter(database, launcher, settings.url), AttemptFinalizer(database, back_off)
     return Services(
         settings=settings,
         database=database,
@@ -95,8 +95,8 @@ def create_services(settings: Settings) -> Services:
         reports=ReportService(database, launcher),
         launcher=launcher,
         control=ControlLoop(
-            Reconciler(database, launcher, starter, ended, settings.grace_period_seconds),
-            Scheduler(database, launcher, starter, ended, faults),
+            Reconciler(database, launcher, starter, finalizer, settings.grace_period_seconds),
+            Scheduler(database, launcher, starter, finalizer, faults),
             wake_up,
             settings.reconcile_interval_seconds,
             telemetry,
@@ -106,6 +106,6 @@ def create_services(settings: Settings) -> Services:
     )
 
 
-def _num_jobs_by_state(database: Database) -> dict[str, int]:
+def _count_jobs_by_state(database: Database) -> dict[str, int]:
     with database.read() as session:
-        return JobRepository(session).num_by_state()
+        return JobRepository(session).count_by_state()

@@ -23,4 +23,4 @@ def is_storage_full(error: BaseException) -> bool:
 
 def storage_full_message(state_directory: Path) -> str:
     """Return the message for users that the disk of the state directory is full."""
-    return f"there is no room left for what the service keeps in {state_directory}; make room, then try again"
+    return f"the disk of {state_directory}, where the service keeps its data, is full; free space, then try again"

@@ -15,19 +15,19 @@ class AlreadyServingError(StateDirectoryError):
 
 
 @contextlib.contextmanager
-def exclusive(state_directory: Path) -> Generator[None]:
+def lock_state_directory(state_directory: Path) -> Generator[None]:
     """Hold the lock of the state directory; the kernel releases it when this process ends, even by a crash.
 
     Raises StateDirectoryError where the directory cannot be used, and AlreadyServingError where another service holds
     the lock.
     """
     make_state_directory(state_directory)
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as stack:
         try:
-            file = opened.enter_context((state_directory / "service.lock").open("a+"))
+            file = stack.enter_context((state_directory / "service.lock").open("a+"))
             _lock(file, state_directory)
         except OSError as error:
-            raise StateDirectoryError.of("DLRM_STATE_DIRECTORY", state_directory, error) from error
+            raise StateDirectoryError.from_os_error("DLRM_STATE_DIRECTORY", state_directory, error) from error
         yield
 
 

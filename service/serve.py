@@ -1,4 +1,4 @@
-"""The service as a process: it runs until SIGTERM or SIGINT, and its jobs go on running without it."""
+"""The service as a process: it runs until SIGTERM or SIGINT, and its jobs continue without it."""
 
 import json
 import signal
@@ -12,7 +12,7 @@ import uvicorn
 
 from dlrm.record import write_atomically
 from service.app import create_app
-from service.lock import exclusive
+from service.lock import lock_state_directory
 from service.observability.logs import configure_logging
 from service.services import Services
 from service.settings import Settings
@@ -33,8 +33,8 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
     Raises StateDirectoryError, its subclass AlreadyServingError, and AddressError.
     """
     configure_logging(settings.log_format)
-    with exclusive(settings.state_directory), bound_socket(settings) as listening:
-        settings = settings.model_copy(update={"port": listening.getsockname()[1]})
+    with lock_state_directory(settings.state_directory), bind_socket(settings) as listener:
+        settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         app = create_app(settings)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS, lifespan="on"
@@ -42,8 +42,8 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
         # When uvicorn has stopped, it raises the signal again for the handler installed before it. Here that handler
         # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _already_stopping)
-        _Server(config, lambda: _announce(app.state.services, ready_file)).run(sockets=[listening])
+            signal.signal(number, _ignore_signal)
+        _Server(config, lambda: _announce(app.state.services, ready_file)).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
@@ -59,24 +59,24 @@ class _Server(uvicorn.Server):
             self._on_ready()
 
 
-def bound_socket(settings: Settings) -> socket.socket:
+def bind_socket(settings: Settings) -> socket.socket:
     """Bind the socket to listen on, before anything else is started. Raises AddressError where that fails."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # asyncio sets TCP_NODELAY only on sockets with an explicit protocol; without it a request takes 40 ms longer.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((settings.host, settings.port))
+        listener.bind((settings.host, settings.port))
     except OSError as error:
-        listening.close()
-        where = f"{settings.host} port {settings.port}"
+        listener.close()
         raise AddressError(
-            f"cannot listen on {where}: {error.strerror}; set DLRM_PORT (0 takes a free port) or DLRM_HOST"
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; set DLRM_PORT (0 chooses a free "
+            "port) or DLRM_HOST"
         ) from error
-    return listening
+    return listener
 
 
-def _already_stopping(_: int, __: FrameType | None) -> None:
+def _ignore_signal(_: int, __: FrameType | None) -> None:
     return
 
 
@@ -85,14 +85,14 @@ def _announce(services: Services, ready_file: Path | None) -> None:
 
     They go to stdout and never to the log, because they are secrets.
     """
-    admin_key = services.keys.first_admin_key()
+    admin_key = services.keys.create_first_admin_key()
     url = services.settings.url
-    signin_link = f"{url}/signin#token={services.keys.sign_in_token()}"
+    signin_link = f"{url}/signin#token={services.keys.create_sign_in_token()}"
     if ready_file is not None:
         content = {"url": url, "admin_key": admin_key, "signin_link": signin_link}
         write_atomically(ready_file, json.dumps(content), mode=0o600)
-    lines = [f"serving on {url}", f"sign in, once, within 10 minutes: {signin_link}"]
+    lines = [f"serving on {url}", f"sign in (once, within 10 minutes): {signin_link}"]
     if admin_key is not None:
-        lines.append(f"admin key, shown this once: {admin_key}")
+        lines.append(f"admin key (shown only now): {admin_key}")
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

@@ -32,9 +32,9 @@ class Services:
     telemetry: "Telemetry"
 
 
-def _current(request: Request) -> Services:
+def _get_services(request: Request) -> Services:
     return cast("Services", request.app.state.services)
 
 
-Current = Annotated[Services, Depends(_current)]
+ServicesDependency = Annotated[Services, Depends(_get_services)]
 """Parameter type of an endpoint that needs the parts of the service."""

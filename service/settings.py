@@ -10,35 +10,35 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from dlrm.config.patterns import is_remote, normal_uri
+from dlrm.config.patterns import is_remote, normalise_uri
 from hostinfo import limits
 
 
-def _absolute(path: Path) -> Path:
+def _make_absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-_BETWEEN_ROOTS = re.compile(rf"{re.escape(os.pathsep)}(?!//)")
+_ROOT_SEPARATOR = re.compile(rf"{re.escape(os.pathsep)}(?!//)")
 """Separator of data roots, the same as in PATH; the colon of a scheme such as s3:// does not separate."""
 
 
 def _split_roots(value: Any) -> Any:
-    return _BETWEEN_ROOTS.split(value) if isinstance(value, str) else value
+    return _ROOT_SEPARATOR.split(value) if isinstance(value, str) else value
 
 
-def _data_root(root: str) -> str:
+def _parse_data_root(root: str) -> str:
     if not root.strip():
-        raise PydanticCustomError("no_directory", "should be no empty text; the working directory is a dot")
+        raise PydanticCustomError("no_directory", "should not be empty; write . for the working directory")
     if is_remote(root):
-        return normal_uri(root)
-    path = _absolute(Path(root))
+        return normalise_uri(root)
+    path = _make_absolute(Path(root))
     if not path.is_dir():
-        raise PydanticCustomError("no_directory", "should be a directory that exists, or a URI such as s3://bucket/key")
+        raise PydanticCustomError("no_directory", "should be an existing directory, or a URI such as s3://bucket/key")
     return str(path)
 
 
-AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-DataRoot = Annotated[str, BeforeValidator(os.fspath), AfterValidator(_data_root)]
+AbsolutePath = Annotated[Path, AfterValidator(_make_absolute)]
+DataRoot = Annotated[str, BeforeValidator(os.fspath), AfterValidator(_parse_data_root)]
 
 
 class StateSettings(BaseSettings):
@@ -67,11 +67,11 @@ class Settings(StateSettings):
     data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_roots)] = Field(default=["."], min_length=1)
     """Directories, and URIs such as s3://bucket/key, under which the data of jobs must be. The environment variable
     separates them as PATH does."""
-    num_cores: int = Field(default_factory=limits.num_cores, ge=1)
+    num_cores: int = Field(default_factory=limits.count_cores, ge=1)
     """CPU cores that all jobs together may occupy."""
-    memory_bytes: int = Field(default_factory=limits.memory_bytes, ge=1)
+    memory_bytes: int = Field(default_factory=limits.get_memory_bytes, ge=1)
     """Bytes of memory that all jobs together may occupy."""
-    num_gpus: int = Field(default_factory=limits.num_gpus, ge=0)
+    num_gpus: int = Field(default_factory=limits.count_gpus, ge=0)
     """GPUs that all jobs together may occupy."""
     trainer_python: AbsolutePath = Path(sys.executable)
     """Python interpreter that has the trainer installed."""

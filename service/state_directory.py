@@ -7,12 +7,11 @@ class StateDirectoryError(Exception):
     """Error raised where the service cannot use a directory for its state."""
 
     @classmethod
-    def of(cls, variable: str, path: Path, error: OSError) -> "StateDirectoryError":
+    def from_os_error(cls, variable: str, path: Path, error: OSError) -> "StateDirectoryError":
         """Return the error for `path`. variable: environment variable that sets it. error: its cause."""
-        where = "" if error.filename in {None, str(path)} else f" ({error.filename})"
-        return cls(
-            f"{variable}: cannot use {path}: {error.strerror}{where}; name a directory that the service may write"
-        )
+        failed_path = "" if error.filename in {None, str(path)} else f" ({error.filename})"
+        cause = f"{error.strerror}{failed_path}"
+        return cls(f"{variable}: cannot use {path}: {cause}; choose a directory that the service can write to")
 
 
 def make_state_directory(path: Path, variable: str = "DLRM_STATE_DIRECTORY") -> None:
@@ -23,4 +22,4 @@ def make_state_directory(path: Path, variable: str = "DLRM_STATE_DIRECTORY") -> 
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StateDirectoryError.of(variable, path, error) from error
+        raise StateDirectoryError.from_os_error(variable, path, error) from error

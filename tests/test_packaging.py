@@ -1,4 +1,4 @@
-"""The wheel, in clean environments: without torch, with torch alone, and with the trainer. The own operators in it."""
+"""The wheel, with its native operators, in clean environments: without torch, with torch only, with the trainer."""
 
 import json
 import os
@@ -124,8 +124,8 @@ def test_without_a_compiler_the_package_is_built_and_says_why_its_operators_are_
     wheel = built(source, sys.executable, CC="no-such-compiler", CXX="no-such-compiler")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
-    asked = "from sharding.native import why_not; print(why_not('tables'))"
-    said = run(sys.executable, "-P", "-c", asked, PYTHONPATH=str(tmp_path / "installed"))
+    program = "from sharding.native import find_load_error; print(find_load_error('tables'))"
+    said = run(sys.executable, "-P", "-c", program, PYTHONPATH=str(tmp_path / "installed"))
     assert "no-such-compiler" in said
     assert "pip install --no-build-isolation --no-deps -e ." in said
 
@@ -197,8 +197,9 @@ assert importlib.util.find_spec("torchrec") is None
 assert importlib.util.find_spec("fbgemm_gpu") is None
 model = dlrm.load_model(sys.argv[1])
 import dlrm.native
-from sharding.native import why_not
-assert why_not("tables") is None and why_not("dense", Path(dlrm.native.__file__).parent) is None
+from sharding.native import find_load_error
+assert find_load_error("tables") is None
+assert find_load_error("dense", Path(dlrm.native.__file__).parent) is None
 print(json.dumps(model.predict({name: None for name in model.columns}).tolist()))
 """
     (alone,) = json.loads(run(scorer / "python", "-c", program, tmp_path / "model"))

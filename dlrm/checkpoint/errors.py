@@ -12,13 +12,13 @@ class CheckpointError(OSError):
 
 
 @contextmanager
-def checkpoint_errors(path: Path, what: str) -> Iterator[None]:
+def translate_checkpoint_errors(path: Path, failure: str) -> Iterator[None]:
     """Turn torch's CheckpointException, which is not an `Exception` and has the causes by rank, into a CheckpointError.
 
-    what: the failure in words, such as "cannot be written".
+    failure: the failure in words, such as "cannot be written".
     """
     try:
         yield
     except CheckpointException as error:
         rank, cause = next(iter(error.failures.items()))
-        raise CheckpointError(f"{path}: the checkpoint {what}, on rank {rank}: {cause[0]}") from error
+        raise CheckpointError(f"{path}: the checkpoint {failure}, on rank {rank}: {cause[0]}") from error

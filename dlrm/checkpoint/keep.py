@@ -4,29 +4,29 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from dlrm.record import COMPLETE, CheckpointDirectory, CheckpointFaultError, checkpoints_in
+from dlrm.record import COMPLETE, CheckpointDirectory, CheckpointFaultError, list_checkpoints
 
 
-def remove_others(directory: Path, newest_step: int, num_kept: int) -> None:
+def remove_old_checkpoints(directory: Path, newest_step: int, num_kept: int) -> None:
     """Keep the checkpoint of `newest_step`, which was just written, and complete earlier ones, `num_kept` in all.
 
-    Later checkpoints were passed over when the run resumed from an earlier one; they are removed, and so are incomplete
-    ones. A checkpoint that cannot be read now counts as complete, since it may be whole; one that cannot be removed
+    Later checkpoints were skipped when the run resumed from an earlier one; they are removed, and so are incomplete
+    ones. A checkpoint that cannot be read now counts as complete, since it may be intact; one that cannot be removed
     stays.
     """
     num_left = num_kept - 1
     with contextlib.suppress(OSError):
-        for checkpoint in checkpoints_in(directory):
+        for checkpoint in list_checkpoints(directory):
             if checkpoint.step == newest_step:
                 continue
-            if checkpoint.step < newest_step and num_left > 0 and not _is_fault(checkpoint):
+            if checkpoint.step < newest_step and num_left > 0 and not _is_incomplete(checkpoint):
                 num_left -= 1
                 continue
-            remove(checkpoint.path)
+            remove_checkpoint(checkpoint.path)
 
 
-def remove(path: Path) -> None:
-    """Remove a checkpoint, or what is left of it; `COMPLETE` goes first, since half a checkpoint must not look whole.
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, or its remains; `COMPLETE` first, so that a partly removed checkpoint counts as incomplete.
 
     Raises OSError.
     """
@@ -35,9 +35,9 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _is_fault(checkpoint: CheckpointDirectory) -> bool:
+def _is_incomplete(checkpoint: CheckpointDirectory) -> bool:
     try:
-        checkpoint.manifest()
+        checkpoint.read_manifest()
     except CheckpointFaultError:
         return True
     except OSError:

@@ -2,10 +2,10 @@
 
 import psutil
 
-from hostinfo.process_memory import tree_memory_bytes
+from hostinfo.process_memory import get_tree_memory_bytes
 
 
-def free_bytes(memory_bytes: int) -> int:
+def count_free_bytes(memory_bytes: int) -> int:
     """Return how many of `memory_bytes` the job's processes on this node leave free, counted as the service counts
     them.
 
@@ -13,4 +13,4 @@ def free_bytes(memory_bytes: int) -> int:
     there is no parent.
     """
     launch = psutil.Process().parent()
-    return 0 if launch is None else memory_bytes - tree_memory_bytes(launch)
+    return 0 if launch is None else memory_bytes - get_tree_memory_bytes(launch)

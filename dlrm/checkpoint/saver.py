@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from dlrm.checkpoint.errors import CheckpointError
-from dlrm.checkpoint.keep import remove_others
-from dlrm.checkpoint.memory_headroom import free_bytes
+from dlrm.checkpoint.keep import remove_old_checkpoints
+from dlrm.checkpoint.memory_headroom import count_free_bytes
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.state import TrainingState
-from dlrm.checkpoint.tensors import host_copy, host_view, num_bytes_in
+from dlrm.checkpoint.tensors import copy_to_host, count_bytes, view_on_host
 from dlrm.checkpoint.write import write_checkpoint
 from dlrm.record import CheckpointManifest, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from hostinfo.process_memory import bytes_below_peak, forget_peak
+from hostinfo.process_memory import get_bytes_below_peak, reset_peak
 from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
 
@@ -39,14 +39,14 @@ class Saver:
     """One rank's part in all checkpoints of a run. As a context manager it ends its thread.
 
     A checkpoint that is due is copied between two steps and written while later steps run, over a process group of its
-    own. Where the job's memory has no room for the copy, training waits until the checkpoint is written.
+    own. Where the copy does not fit in the job's memory, training waits until the checkpoint is written.
     """
 
     def __init__(
         self,
         directory: RunDirectory,
         state: TrainingState,
-        label: RunIdentity,
+        identity: RunIdentity,
         ranks: Ranks,
         reporter: Reporter,
         settings: SaveSettings,
@@ -55,13 +55,13 @@ class Saver:
         """Prepare the first checkpoint. saved_step: step of the checkpoint from which the run resumes, if any."""
         self._directory = directory
         self._state = state
-        self._label = label
+        self._identity = identity
         self._ranks = ranks
         self._reporter = reporter
         self._settings = settings
         self._due_at = time.monotonic() + settings.every_seconds
-        self._writing: _Writing | None = None
-        self._has_told_wait = False
+        self._writing: _WriteThread | None = None
+        self._has_reported_wait = False
         self._saved_step = saved_step
 
     @property
@@ -75,26 +75,26 @@ class Saver:
     @property
     def is_idle(self) -> bool:
         """Whether this rank is writing nothing now; reports a write that has ended."""
-        self._settle()
+        self._collect_finished()
         return self._writing is None
 
     def save_async(self, progress: Progress) -> None:
         """Start a checkpoint; the next one is due `every_seconds` from now. Collective.
 
-        A checkpoint that cannot be written is reported, and training goes on.
+        A checkpoint that cannot be written is reported, and training continues.
         """
         started = time.monotonic()
         self._due_at = started + self._settings.every_seconds
         state, progress = self._state.collect(progress), progress.model_copy()
-        if self._has_room(num_bytes_in(state)):
-            state = host_copy(state)
+        if self._has_room(count_bytes(state)):
+            state = copy_to_host(state)
             stall_seconds = time.monotonic() - started
-            self._writing = _Writing(progress.step, lambda: self._write(state, progress, stall_seconds))
+            self._writing = _WriteThread(progress.step, lambda: self._write(state, progress, stall_seconds))
             return
         try:
-            self._tell(self._write(host_view(state), progress, stall_seconds=None))
+            self._report_saved(self._write(view_on_host(state), progress, stall_seconds=None))
         except CheckpointError as error:
-            self._tell_failed(progress.step, error)
+            self._report_failed(progress.step, error)
         # The interval counts from here: with a disk slower than the interval there would be no time for a step.
         self._due_at = time.monotonic() + self._settings.every_seconds
 
@@ -106,8 +106,8 @@ class Saver:
         self._wait()
         # Writing it again would first remove what may be the only checkpoint.
         if self._saved_step != progress.step:
-            state = host_view(self._state.collect(progress))
-            self._tell(self._write(state, progress, stall_seconds=None))
+            state = view_on_host(self._state.collect(progress))
+            self._report_saved(self._write(state, progress, stall_seconds=None))
         return self._directory.checkpoint(progress.step)
 
     def __enter__(self) -> Self:
@@ -117,86 +117,86 @@ class Saver:
         if self._writing is not None:
             self._writing.join(None if error_type is None else LOST_PEER_SECONDS)
 
-    def _write(self, state: dict[str, Any], progress: Progress, stall_seconds: float | None) -> "_Written":
+    def _write(self, state: dict[str, Any], progress: Progress, stall_seconds: float | None) -> "_WriteResult":
         """Write a checkpoint. stall_seconds: seconds that training has waited; None where it waits for the whole
         write."""
         started = time.monotonic()
         path = self._directory.checkpoint(progress.step)
-        manifest = write_checkpoint(path, state, progress, self._label, self._ranks.background_group)
+        manifest = write_checkpoint(path, state, progress, self._identity, self._ranks.background_group)
         if self._ranks.rank == 0:
-            remove_others(self._directory.checkpoints, progress.step, self._settings.num_kept)
+            remove_old_checkpoints(self._directory.checkpoints, progress.step, self._settings.num_kept)
         seconds = time.monotonic() - started
-        return _Written(manifest, seconds, seconds if stall_seconds is None else stall_seconds)
+        return _WriteResult(manifest, seconds, seconds if stall_seconds is None else stall_seconds)
 
     def _has_room(self, num_bytes: int) -> bool:
         """Whether the copies of all ranks, `num_bytes` on this one, fit into the memory that steps and evaluations left
         free at their peak. Collective."""
-        free = free_bytes(self._settings.memory_bytes) if self._ranks.rank == 0 else 0
-        facts = all_gather_object(self._ranks.background_group, (num_bytes, bytes_below_peak(), free))
-        copy_bytes = sum(of_rank for of_rank, _, _ in facts)
-        free = facts[0][2] - sum(beyond for _, beyond, _ in facts)
+        free = count_free_bytes(self._settings.memory_bytes) if self._ranks.rank == 0 else 0
+        by_rank = all_gather_object(self._ranks.background_group, (num_bytes, get_bytes_below_peak(), free))
+        copy_bytes = sum(state_bytes for state_bytes, _, _ in by_rank)
+        free = by_rank[0][2] - sum(below_peak for _, below_peak, _ in by_rank)
         if copy_bytes <= free:
             return True
-        if not self._has_told_wait:
-            self._has_told_wait = True
+        if not self._has_reported_wait:
+            self._has_reported_wait = True
             self._reporter.event(
                 "checkpoint_waits",
-                f"training waits while checkpoints are written: a copy takes {copy_bytes / 2**30:.1f} GiB, and "
-                f"{max(free, 0) / 2**30:.1f} GiB are left of resources.memory",
+                f"training waits while checkpoints are written: a copy takes {copy_bytes / 2**30:.1f} GiB, but only "
+                f"{max(free, 0) / 2**30:.1f} GiB of resources.memory are free",
                 copy_bytes=copy_bytes,
                 free_bytes=free,
             )
         return False
 
-    def _settle(self) -> None:
+    def _collect_finished(self) -> None:
         """Report the checkpoint that was written meanwhile, or its error."""
         if self._writing is None or self._writing.is_alive:
             return
         writing, self._writing = self._writing, None
-        forget_peak()
+        reset_peak()
         if isinstance(writing.error, CheckpointError):
-            self._tell_failed(writing.step, writing.error)
+            self._report_failed(writing.step, writing.error)
         elif writing.error is not None:
             raise writing.error
         elif writing.written is not None:
-            self._tell(writing.written)
+            self._report_saved(writing.written)
 
     def _wait(self) -> None:
         if self._writing is not None:
             self._writing.join(None)
-            self._settle()
+            self._collect_finished()
 
-    def _tell(self, written: "_Written") -> None:
+    def _report_saved(self, written: "_WriteResult") -> None:
         manifest = written.manifest
         self._saved_step = manifest.step
         self._reporter.event(
             "checkpoint_saved",
-            f"step {manifest.step:,}: {manifest.num_bytes / 1e6:,.0f} MB in {written.seconds:.1f} s, for "
-            f"{written.stall_seconds:.2f} s of which training waited",
+            f"step {manifest.step:,}: {manifest.num_bytes / 1e6:,.0f} MB in {written.seconds:.1f} s; "
+            f"training waited {written.stall_seconds:.2f} s",
             step=manifest.step,
             num_bytes=manifest.num_bytes,
             seconds=written.seconds,
             stall_seconds=written.stall_seconds,
         )
 
-    def _tell_failed(self, step: int, error: CheckpointError) -> None:
-        message = f"{error}; training goes on, and tries again in {self._settings.every_seconds:g} s"
+    def _report_failed(self, step: int, error: CheckpointError) -> None:
+        message = f"{error}; training continues, and tries again in {self._settings.every_seconds:g} s"
         self._reporter.event("checkpoint_failed", message, step=step)
 
 
 @dataclass(frozen=True)
-class _Written:
+class _WriteResult:
     manifest: CheckpointManifest
     seconds: float
     stall_seconds: float
 
 
-class _Writing:
+class _WriteThread:
     """A checkpoint that a thread is writing."""
 
-    def __init__(self, step: int, work: Callable[[], _Written]) -> None:
+    def __init__(self, step: int, work: Callable[[], _WriteResult]) -> None:
         self.step = step
-        self.written: _Written | None = None
+        self.written: _WriteResult | None = None
         self.error: Exception | None = None
         self._work = work
         # A daemon thread does not delay the end of a process whose peers are gone.

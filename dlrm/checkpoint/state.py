@@ -10,7 +10,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.optim import Optimizer
 
-from dlrm.checkpoint.errors import checkpoint_errors
+from dlrm.checkpoint.errors import translate_checkpoint_errors
 from dlrm.checkpoint.progress import Progress
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from sharding.comm.process_groups import Ranks
@@ -37,11 +37,11 @@ class TrainingState:
         Nothing draws from torch's generators between two steps today; their state is saved for code that will.
         """
         state = {
-            "tables": self.tables.state(),
+            "tables": self.tables.state_dict(),
             "dense": self.model.state_dict(),
             "dense_optimizer": self.optimizer.state_dict(),
             "progress": progress.model_dump_json(),
-            "random": _random_state(self.ranks),
+            "random": _get_random_state(self.ranks),
         }
         if self.reduction is not None:
             state["variance_reduction"] = self.reduction.state_dict()
@@ -53,7 +53,7 @@ class TrainingState:
         Collective. Raises CheckpointError, after which the parts are unusable.
         """
         reader = FileSystemReader(path)
-        with checkpoint_errors(path, "cannot be read"):
+        with translate_checkpoint_errors(path, "cannot be read"):
             names = reader.read_metadata().state_dict_metadata
         # The optimizer has no state where every step so far was dropped.
         if any(name.startswith("dense_optimizer.state.") for name in names):
@@ -62,7 +62,7 @@ class TrainingState:
         if num_ranks != self.ranks.world_size:
             # Random states belong to the ranks that wrote them.
             del state["random"]
-        with checkpoint_errors(path, "cannot be read"):
+        with translate_checkpoint_errors(path, "cannot be read"):
             load(state, storage_reader=reader, process_group=self.ranks.background_group)
         # Tensors were loaded in place; this call loads the plain values.
         self.optimizer.load_state_dict(state["dense_optimizer"])
@@ -76,7 +76,7 @@ class TrainingState:
         self.optimizer.step()
 
 
-def _random_state(ranks: Ranks) -> dict[str, torch.Tensor]:
+def _get_random_state(ranks: Ranks) -> dict[str, torch.Tensor]:
     state = {f"rank-{ranks.rank}": torch.get_rng_state()}
     if ranks.device.type == "cuda":
         state[f"rank-{ranks.rank}-cuda"] = torch.cuda.get_rng_state(ranks.device)

@@ -11,58 +11,58 @@ from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from torch.distributed._shard.sharded_tensor.shard import Shard
 
 
-def host_copy(state: Any) -> Any:
+def copy_to_host(state: Any) -> Any:
     """Return `state`, nested dictionaries and lists of tensors and plain values, with every tensor copied to the host
     once.
 
     Training does not change the copy while it is written. torch's own stager copies a ShardedTensor three times.
     """
-    return _with_tensors(state, lambda tensor: tensor.detach().to("cpu", copy=True))
+    return _map_tensors(state, lambda tensor: tensor.detach().to("cpu", copy=True))
 
 
-def host_view(state: Any) -> Any:
+def view_on_host(state: Any) -> Any:
     """Return `state` without copying the tensors that are on the host; each of these owns all of its storage.
 
     Tables are views of one large buffer, and torch's writer copies a tensor that does not own all of its storage.
     """
-    return _with_tensors(state, _copy_if_shared)
+    return _map_tensors(state, _copy_if_shared)
 
 
-def num_bytes_in(state: Any) -> int:
+def count_bytes(state: Any) -> int:
     """Return the number of bytes of the tensors of `state` that this rank holds."""
-    return sum(tensor.nbytes for tensor in _tensors_in(state))
+    return sum(tensor.nbytes for tensor in _list_tensors(state))
 
 
-def _tensors_in(state: Any) -> list[torch.Tensor]:
+def _list_tensors(state: Any) -> list[torch.Tensor]:
     if isinstance(state, dict | list):
         values = state.values() if isinstance(state, dict) else state
-        return [tensor for value in values for tensor in _tensors_in(value)]
+        return [tensor for value in values for tensor in _list_tensors(value)]
     if isinstance(state, ShardedTensor):
         return [shard.tensor for shard in state.local_shards()]
     return [state] if isinstance(state, torch.Tensor) else []
 
 
-def _with_tensors(state: Any, made: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def _map_tensors(state: Any, convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(state, dict):
-        return {key: _with_tensors(value, made) for key, value in state.items()}
+        return {key: _map_tensors(value, convert) for key, value in state.items()}
     if isinstance(state, list):
-        return [_with_tensors(value, made) for value in state]
+        return [_map_tensors(value, convert) for value in state]
     if isinstance(state, ShardedTensor):
-        return _with_shards(state, made)
-    return made(state) if isinstance(state, torch.Tensor) else copy.copy(state)
+        return _map_shards(state, convert)
+    return convert(state) if isinstance(state, torch.Tensor) else copy.copy(state)
 
 
-def _with_shards(table: ShardedTensor, made: Callable[[torch.Tensor], torch.Tensor]) -> ShardedTensor:
-    tensors = [made(shard.tensor) for shard in table.local_shards()]
+def _map_shards(table: ShardedTensor, convert: Callable[[torch.Tensor], torch.Tensor]) -> ShardedTensor:
+    tensors = [convert(shard.tensor) for shard in table.local_shards()]
     device = tensors[0].device.type if tensors else "cpu"
-    places = [_on(shard.metadata, device) for shard in table.local_shards()]
-    shards = [Shard(tensor, place) for tensor, place in zip(tensors, places, strict=True)]
+    local_metadata = [_place_on(shard.metadata, device) for shard in table.local_shards()]
+    shards = [Shard(tensor, metadata) for tensor, metadata in zip(tensors, local_metadata, strict=True)]
     whole = table.metadata()
-    whole = replace(whole, shards_metadata=[_on(shard, device) for shard in whole.shards_metadata])
+    whole = replace(whole, shards_metadata=[_place_on(shard, device) for shard in whole.shards_metadata])
     return ShardedTensor._init_from_local_shards_and_global_metadata(shards, whole, table._process_group)
 
 
-def _on(shard: ShardMetadata, device: str) -> ShardMetadata:
+def _place_on(shard: ShardMetadata, device: str) -> ShardMetadata:
     """Return the metadata of the same part of a table, placed on the host where `device` is `cpu`."""
     assert shard.placement is not None, "every shard is on some rank"
     if device != "cpu":

@@ -13,11 +13,11 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from dlrm.checkpoint.errors import CheckpointError, checkpoint_errors
-from dlrm.checkpoint.keep import remove
+from dlrm.checkpoint.errors import CheckpointError, translate_checkpoint_errors
+from dlrm.checkpoint.keep import remove_checkpoint
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
-from dlrm.checkpoint.tensors import num_bytes_in
+from dlrm.checkpoint.tensors import count_bytes
 from dlrm.record import CheckpointFile, CheckpointManifest
 from sharding.comm.collectives import run_on_all_ranks
 
@@ -25,56 +25,56 @@ Result = TypeVar("Result")
 
 
 def write_checkpoint(
-    path: Path, state: dict[str, Any], progress: Progress, label: RunIdentity, group: dist.ProcessGroup
+    path: Path, state: dict[str, Any], progress: Progress, identity: RunIdentity, group: dist.ProcessGroup
 ) -> CheckpointManifest:
     """Write `state`, which must not change meanwhile, to the directory `path`. Collective over `group`.
 
-    Replaces what was at `path` before, and returns the manifest. Raises CheckpointError on every rank; then nothing is
-    left at `path`.
+    Replaces anything at `path`, and returns the manifest. Raises CheckpointError on every rank; then nothing is left at
+    `path`.
     """
     rank, world_size = group.rank(), group.size()
 
-    def on_ranks(work: Callable[[], Result]) -> list[Result]:
-        return run_on_all_ranks(group, lambda: _name_path_and_rank(work, path, rank), CheckpointError)
+    def run_on_ranks(work: Callable[[], Result]) -> list[Result]:
+        return run_on_all_ranks(group, lambda: _add_path_and_rank(work, path, rank), CheckpointError)
 
-    num_bytes = sum(on_ranks(lambda: num_bytes_in(state)))
+    num_bytes = sum(run_on_ranks(lambda: count_bytes(state)))
     try:
-        on_ranks(lambda: _make_room(path, num_bytes) if rank == 0 else None)
-        with checkpoint_errors(path, "cannot be written"):
+        run_on_ranks(lambda: _create_directory(path, num_bytes) if rank == 0 else None)
+        with translate_checkpoint_errors(path, "cannot be written"):
             save(state, storage_writer=FileSystemWriter(path), process_group=group)
-        names = on_ranks(lambda: sorted(file.name for file in path.iterdir()) if rank == 0 else [])[0]
-        parts = on_ranks(lambda: {name: CheckpointFile.of(path / name) for name in names[rank::world_size]})
+        names = run_on_ranks(lambda: sorted(file.name for file in path.iterdir()) if rank == 0 else [])[0]
+        parts = run_on_ranks(lambda: {name: CheckpointFile.from_file(path / name) for name in names[rank::world_size]})
         manifest = CheckpointManifest(
             step=progress.step,
             num_steps=progress.num_steps,
             num_samples=progress.num_samples,
             time=time.time(),
             world_size=world_size,
-            identity=label.settings,
-            data_checksum=label.data_checksum,
+            identity=identity.settings,
+            data_checksum=identity.data_checksum,
             files={name: file for part in parts for name, file in part.items()},
         )
-        on_ranks(lambda: manifest.write(path) if rank == 0 else None)
+        run_on_ranks(lambda: manifest.write(path) if rank == 0 else None)
     except CheckpointError as error:
         # torch's error does not mention a full disk; checked before the removal below frees space.
-        advice = _advice(path, num_bytes)
+        advice = _advise(path, num_bytes)
         if rank == 0:
             # Half a checkpoint would only fill the disk.
             with contextlib.suppress(OSError):
-                remove(path)
+                remove_checkpoint(path)
         raise CheckpointError(f"{error}{advice}") from error
     return manifest
 
 
-def _make_room(path: Path, num_bytes: int) -> None:
+def _create_directory(path: Path, num_bytes: int) -> None:
     """Create the empty directory `path`. Raises OSError, also where the disk has less than `num_bytes` free."""
-    remove(path)
+    remove_checkpoint(path)
     path.mkdir(parents=True)
     if shutil.disk_usage(path).free < num_bytes:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _advice(path: Path, num_bytes: int) -> str:
+def _advise(path: Path, num_bytes: int) -> str:
     """Return what the user can do, where a full disk is the likely cause; empty otherwise."""
     try:
         free = shutil.disk_usage(path.parent).free
@@ -82,11 +82,11 @@ def _advice(path: Path, num_bytes: int) -> str:
         return ""
     if free >= num_bytes:
         return ""
-    sizes = f"{num_bytes / 1e6:,.0f} MB are needed and {free / 1e6:,.0f} MB free"
+    sizes = f"{num_bytes / 1e6:,.0f} MB are needed, but only {free / 1e6:,.0f} MB are free"
     return f"; {sizes} in {path.parent}: free space there, or lower run.keep_checkpoints"
 
 
-def _name_path_and_rank(work: Callable[[], Result], path: Path, rank: int) -> Result:
+def _add_path_and_rank(work: Callable[[], Result], path: Path, rank: int) -> Result:
     try:
         return work()
     except OSError as error:

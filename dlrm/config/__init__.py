@@ -3,8 +3,8 @@
 from dlrm.config.batch import MAX_BATCH, BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig
 from dlrm.config.derived import DerivedNumber, DerivedWarning, ResolvedJob, resolve
-from dlrm.config.errors import ConfigError, FieldError, field_errors
-from dlrm.config.identity import differences, identity_of
+from dlrm.config.errors import ConfigError, FieldError, translate_errors
+from dlrm.config.identity import list_differences, make_identity
 from dlrm.config.job import JobSpec, parse_job
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
@@ -17,7 +17,7 @@ from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, Sc
 from dlrm.config.sharding import ShardingConfig
 from dlrm.config.variance_reduction import VarianceReductionConfig
 from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
-from dlrm.config.warm_fit import faults_of_warm_start, starting_from
+from dlrm.config.warm_fit import find_warm_start_faults, replace_warm_start_source
 from dlrm.config.warm_start import WarmStartConfig
 
 __all__ = [
@@ -50,11 +50,11 @@ __all__ = [
     "VarianceReductionConfig",
     "VocabularyConfig",
     "WarmStartConfig",
-    "differences",
-    "faults_of_warm_start",
-    "field_errors",
-    "identity_of",
+    "find_warm_start_faults",
+    "list_differences",
+    "make_identity",
     "parse_job",
+    "replace_warm_start_source",
     "resolve",
-    "starting_from",
+    "translate_errors",
 ]

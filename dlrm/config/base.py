@@ -23,7 +23,7 @@ class Config(BaseModel):
     )
 
 
-def filled(document: Any, defaults: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Any:
+def fill_defaults(document: Any, defaults: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Any:
     """Return a component's document with defaults for the fields that are left out or null.
 
     defaults: computes them from the other fields. A document that is not an object is returned unchanged: the

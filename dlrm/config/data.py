@@ -8,18 +8,18 @@ from pydantic import AfterValidator, Field, model_validator
 
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid
-from dlrm.config.names import matches_nothing
+from dlrm.config.names import describe_no_match
 from dlrm.config.patterns import PatternError, check_scheme
-from dlrm.config.schema import CRITEO_SCHEMA, LONGEST_NAME, ColumnName, SchemaConfig
+from dlrm.config.schema import CRITEO_SCHEMA, MAX_NAME_LENGTH, ColumnName, SchemaConfig
 from dlrm.config.vocabulary import VocabularyConfig
 
 RAW_FORMATS = ("criteo_tsv", "parquet", "csv")
 
 
-def _checked(pattern: str) -> str:
+def _check_pattern(pattern: str) -> str:
     valid = "the name of a file or directory, or a pattern such as day_*.tsv"
     if not pattern.strip():
-        raise invalid("", "names nothing", valid)
+        raise invalid("", "is empty", valid)
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise invalid("", f"is longer than {MAX_PATTERN_LENGTH:,} characters", valid)
     try:
@@ -32,7 +32,7 @@ def _checked(pattern: str) -> str:
 MAX_PATTERN_LENGTH = 4096
 MAX_MATCHES = 1_000_000
 """Largest number of pairs of a pattern and a column name to match; a service accepts these documents from any user."""
-DataPattern = Annotated[str, AfterValidator(_checked)]
+DataPattern = Annotated[str, AfterValidator(_check_pattern)]
 
 
 class SyntheticConfig(Config):
@@ -63,12 +63,12 @@ class DataConfig(Config):
     last rows, for rows in order of time."""
     format: Literal["criteo_tsv", "parquet", "csv", "packed", "synthetic"] = "criteo_tsv"
     """Format of the rows. criteo_tsv: label, 13 integers, 26 hexadecimal categories, tab-separated, blank = missing.
-    parquet and csv need `schema`. packed: one directory that `dlrm prepare` has written. synthetic: generated rows, no
+    parquet and csv need `schema`. packed: one directory that `dlrm prepare` wrote. synthetic: generated rows, no
     files. criteo_tsv and csv may be compressed with gzip or zstd."""
     table_schema: SchemaConfig | None = Field(default=None, alias="schema")
     """Columns of parquet and csv files; `dlrm prepare --infer` writes a schema to start from."""
     vocabulary: VocabularyConfig = VocabularyConfig()
-    """Mapping of categorical values to table rows; the synthetic log and packed rows hold table rows already."""
+    """Mapping of categorical values to table rows; the synthetic log and packed rows already contain table rows."""
     weight_column: ColumnName | None = None
     """Name of the column of sample weights; it replaces the schema's `weight`."""
     max_bad_fraction: float = Field(default=0.0, ge=0.0, lt=1.0)
@@ -93,29 +93,29 @@ class DataConfig(Config):
         return self.table_schema.model_copy(update={"weight": self.weight_column})
 
     @model_validator(mode="after")
-    def _rows_come_from_somewhere(self) -> "DataConfig":
+    def _check_source(self) -> "DataConfig":
         if self.format == "synthetic":
             if self.train or self.eval:
                 raise invalid("train", "format synthetic reads no files", "leave train and eval out")
             if self.synthetic is None:
                 object.__setattr__(self, "synthetic", SyntheticConfig())
             if self.split != "hash":
-                raise invalid("split", "a synthetic log has no time", '"hash"')
+                raise invalid("split", "a synthetic log has no order in time", '"hash"')
             return self
         if not self.train:
             raise invalid("train", "names no files", 'a list of files or patterns, such as ["day_*.tsv"]')
         if self.synthetic is not None:
-            raise invalid("synthetic", "only with format synthetic", 'leave it out, or set format to "synthetic"')
+            raise invalid("synthetic", "valid only with format synthetic", 'leave it out, or set format to "synthetic"')
         if self.format == "packed" and (len(self.train) != 1 or self.eval):
-            raise invalid("train", "format packed reads one directory", "the directory that `dlrm prepare` has written")
+            raise invalid("train", "format packed reads one directory", "the directory that `dlrm prepare` wrote")
         return self
 
     @model_validator(mode="after")
-    def _schema_fits_format(self) -> "DataConfig":
+    def _check_schema(self) -> "DataConfig":
         takes_schema = self.format in ("parquet", "csv")
         if takes_schema and self.table_schema is None:
-            hint = "label, dense and categorical columns; `dlrm prepare --infer FILES` writes them down to start from"
-            raise invalid("schema", f"required for format {self.format}", hint)
+            valid = "label, dense and categorical columns; `dlrm prepare --infer FILES` writes a first version"
+            raise invalid("schema", f"required for format {self.format}", valid)
         if not takes_schema:
             for field, value in (("schema", self.table_schema), ("weight_column", self.weight_column)):
                 if value is not None:
@@ -125,33 +125,33 @@ class DataConfig(Config):
         if self.table_schema is not None:
             self._check_columns(self.table_schema)
         if not self.is_raw and self.vocabulary != VocabularyConfig():
-            raise invalid("vocabulary", f"format {self.format} holds table rows already", "leave it out")
+            raise invalid("vocabulary", f"format {self.format} already contains table rows", "leave it out")
         if self.is_raw:
             self._check_vocabulary({column.name for column in self.raw_schema.categorical})
         return self
 
     def _check_vocabulary(self, columns: set[str]) -> None:
         patterns = [name for name in self.vocabulary.columns if name not in columns]
-        if too_long := next((pattern for pattern in patterns if len(pattern) > LONGEST_NAME), None):
-            message = f"{reprlib.repr(too_long)} has {len(too_long):,} letters"
-            raise invalid("vocabulary.columns", message, f"names and patterns of up to {LONGEST_NAME}")
+        if too_long := next((pattern for pattern in patterns if len(pattern) > MAX_NAME_LENGTH), None):
+            message = f"{reprlib.repr(too_long)} has {len(too_long):,} characters"
+            raise invalid("vocabulary.columns", message, f"names and patterns of up to {MAX_NAME_LENGTH} characters")
         if len(patterns) * len(columns) > MAX_MATCHES:
             message = f"{len(patterns):,} patterns for {len(columns):,} columns are too many to match"
-            valid = f"up to {MAX_MATCHES // len(columns):,} patterns; names of columns besides, as many as there are"
+            valid = f"up to {MAX_MATCHES // len(columns):,} patterns, and any number of column names"
             raise invalid("vocabulary.columns", message, valid)
         for pattern in patterns:
             if not fnmatch.filter(columns, pattern):
-                hint, valid = matches_nothing(pattern, columns)
-                message = f"{pattern!r} is no categorical column, and no pattern of any{hint}"
+                hint, valid = describe_no_match(pattern, columns)
+                message = f"{pattern!r} matches no categorical column{hint}"
                 raise invalid("vocabulary.columns", message, valid)
 
     def _check_columns(self, schema: SchemaConfig) -> None:
         if self.weight_column in schema.names_but_weight:
-            raise invalid("weight_column", f"{self.weight_column!r} is in the schema already", "another column")
+            raise invalid("weight_column", f"{self.weight_column!r} is already in the schema", "another column")
         if self.weight_column is not None and schema.columns is not None and self.weight_column not in schema.columns:
             message = f"{self.weight_column!r} is not in schema.columns"
             raise invalid("weight_column", message, "one of the columns that schema.columns lists")
-        for place, column in enumerate(schema.categorical):
+        for index, column in enumerate(schema.categorical):
             if self.format == "csv" and column.multi_hot and column.separator == schema.delimiter:
-                message = f"{column.separator!r} is what parts the columns, by schema.delimiter"
-                raise invalid(f"schema.categorical.{place}.separator", message, "another character")
+                message = f"{column.separator!r} is also schema.delimiter, which separates columns"
+                raise invalid(f"schema.categorical.{index}.separator", message, "another character")

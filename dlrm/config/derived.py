@@ -69,10 +69,10 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
     share_size = global_size // world_size
     if job.batch.chunk_size == "auto":
         chunk_size = min(share_size, CACHE_SIZED_CHUNK[job.resources.gpus_per_worker])
-        of_what = "of a GPU" if job.resources.gpus_per_worker else "whose activations stay in a core's cache"
-        chunk_reason = f"the largest chunk {of_what}, or the whole share"
+        limit = "on a GPU" if job.resources.gpus_per_worker else "whose activations stay in a core's cache"
+        chunk_reason = f"the largest chunk {limit}, or the whole share"
     else:
-        chunk_size, chunk_reason = job.batch.chunk_size, "as asked"
+        chunk_size, chunk_reason = job.batch.chunk_size, "set in the job"
     gradient_scale = float(2 ** round(math.log2(global_size)))
     derived = [
         DerivedNumber(name="world_size", value=world_size, unit="ranks", reason="nodes x workers_per_node"),
@@ -87,12 +87,12 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
     ]
     moments_every = 1
     if job.moments is not None:
-        moments_every, every_reason = _moments_every(job, job.moments)
+        moments_every, every_reason = _derive_moments_every(job, job.moments)
         derived.append(DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason))
     warnings: list[DerivedWarning] = []
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
-        derived += _numbers_of_schedule(name, optimizer, global_size)
-        warnings += _warnings_of_schedule(name, optimizer, global_size)
+        derived += _derive_schedule_numbers(name, optimizer, global_size)
+        warnings += _list_schedule_warnings(name, optimizer, global_size)
     return ResolvedJob(
         job=job,
         data_roots=data_roots,
@@ -105,17 +105,17 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
     )
 
 
-def _moments_every(job: JobSpec, moments: MomentsConfig) -> tuple[int, str]:
+def _derive_moments_every(job: JobSpec, moments: MomentsConfig) -> tuple[int, str]:
     """Decide the steps from one measurement to the next, and say why."""
     if moments.every != "auto":
-        return moments.every, "as asked"
+        return moments.every, "set in the job"
     if job.variance_reduction is not None:
-        return 1, "variance reduction takes the moments of every step"
+        return 1, "variance reduction needs the moments of every step"
     every = -(-MEASURED_EVERY_SAMPLES // job.batch.global_size)
-    return every, f"once in {every * job.batch.global_size:,} samples: they are only watched"
+    return every, f"once in {every * job.batch.global_size:,} samples: they are only monitored"
 
 
-def _numbers_of_schedule(
+def _derive_schedule_numbers(
     name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int
 ) -> list[DerivedNumber]:
     schedule = optimizer.schedule
@@ -123,7 +123,7 @@ def _numbers_of_schedule(
     if schedule.scaling == "legw":
         length += f" at {schedule.base_batch} samples, scaling legw, to {global_size}"
     if _is_capped(optimizer, global_size):
-        length += f": {schedule.asked_warmup(global_size):.3g}, capped at {MAX_WARMUP:g}"
+        length += f": {schedule.requested_warmup(global_size):.3g}, capped at {MAX_WARMUP:g}"
     return [
         DerivedNumber(
             name=f"{name}_peak_learning_rate",
@@ -137,7 +137,7 @@ def _numbers_of_schedule(
     ]
 
 
-def _warnings_of_schedule(
+def _list_schedule_warnings(
     name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int
 ) -> list[DerivedWarning]:
     if not _is_capped(optimizer, global_size):
@@ -146,11 +146,11 @@ def _warnings_of_schedule(
     ratio = global_size / schedule.base_batch
     message = (
         f"{name}_optimizer.schedule: scaling legw makes the warm-up {ratio:.3g} times as long, "
-        f"{schedule.asked_warmup(global_size):.3g} of the run; it ends at {MAX_WARMUP:g} of it. For all of it take a "
-        f"warmup_fraction of up to {MAX_WARMUP / ratio:.3g}, or a smaller batch.global_size"
+        f"{schedule.requested_warmup(global_size):.3g} of the run; it is capped at {MAX_WARMUP:g}. To avoid "
+        f"the cap, set a warmup_fraction of up to {MAX_WARMUP / ratio:.3g}, or a smaller batch.global_size"
     )
     return [DerivedWarning(name=WARMUP_CAPPED, message=message)]
 
 
 def _is_capped(optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int) -> bool:
-    return optimizer.schedule.warmup(global_size) < optimizer.schedule.asked_warmup(global_size)
+    return optimizer.schedule.warmup(global_size) < optimizer.schedule.requested_warmup(global_size)

@@ -11,24 +11,24 @@ from typing import Any, LiteralString, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from dlrm.config.patterns import without_credentials
+from dlrm.config.patterns import hide_credentials
 
 CROSS_FIELD = "cross_field"
 MAX_ERRORS = 1000
 """Largest number of errors that are reported for one document; a service accepts documents from any user."""
 
-_IN_WORDS = {
+_MESSAGES = {
     "model_type": ("should be an object (a table in TOML)", '{"field": value, …}'),
     "dict_type": ("should be an object (a table in TOML)", '{"name": value, …}'),
     "list_type": ("should be a list", "[…]"),
     "int_type": ("should be a whole number", ""),
     "float_type": ("should be a number", ""),
-    "string_type": ("should be a text", ""),
+    "string_type": ("should be a string", ""),
     "bool_type": ("should be true or false", ""),
     "finite_number": ("should be a finite number", ""),
     "string_pattern_mismatch": (
-        "is no name",
-        "1 to 63 letters, digits, dots, dashes and underscores; the first and the last a letter or a digit",
+        "is not a valid name",
+        "1 to 63 letters, digits, dots, dashes and underscores; the first and the last one a letter or a digit",
     ),
 }
 """Message and valid values by kind of pydantic's error, for kinds that pydantic words for programmers."""
@@ -72,17 +72,17 @@ def invalid(field: str, message: str, valid: str = "") -> PydanticCustomError:
     return PydanticCustomError(CROSS_FIELD, text, {"field": field, "valid": valid})
 
 
-def field_errors(error: ValidationError, document_type: type[BaseModel]) -> list[FieldError]:
-    """Translate pydantic's errors about a `document_type` into ours, one for each field; only the first MOST_ERRORS
-    errors."""
-    found: dict[str, FieldError] = {}
+def translate_errors(error: ValidationError, document_type: type[BaseModel]) -> list[FieldError]:
+    """Translate pydantic's errors about a `document_type` into FieldErrors, one for each field; only the first
+    MAX_ERRORS errors."""
+    errors: dict[str, FieldError] = {}
     details_of_all = sorted(error.errors(include_url=False), key=_is_consequence)
     for details in details_of_all[:MAX_ERRORS]:
-        translated = _field_error(details, document_type)
-        found.setdefault(translated.field, translated)
+        translated = _translate_error(details, document_type)
+        errors.setdefault(translated.field, translated)
     if len(details_of_all) > MAX_ERRORS:
-        found.setdefault("", FieldError("", f"and {len(details_of_all) - MAX_ERRORS:,} errors more"))
-    return list(found.values())
+        errors.setdefault("", FieldError("", f"and {len(details_of_all) - MAX_ERRORS:,} more errors"))
+    return list(errors.values())
 
 
 def _is_consequence(details: ErrorDetails) -> bool:
@@ -93,8 +93,8 @@ def _is_consequence(details: ErrorDetails) -> bool:
     return details["type"] == "literal_error" and isinstance(details["input"], int)
 
 
-def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> FieldError:
-    path = _document_path(details["loc"], document_type)
+def _translate_error(details: ErrorDetails, document_type: type[BaseModel]) -> FieldError:
+    path = _get_document_path(details["loc"], document_type)
     field = ".".join(path)
     context: dict[str, Any] = details.get("ctx", {})
     kind, value = details["type"], details["input"]
@@ -102,110 +102,110 @@ def _field_error(details: ErrorDetails, document_type: type[BaseModel]) -> Field
         field = ".".join([*path, context["field"]] if context["field"] else path)
         return FieldError(field, details["msg"].replace("{{", "{").replace("}}", "}"), context["valid"])
     if kind == "extra_forbidden":
-        siblings = _fields_at(document_type, path[:-1])
-        return FieldError(field, f"unknown field{_did_you_mean(path[-1], siblings)}", ", ".join(siblings))
+        siblings = _list_fields(document_type, path[:-1])
+        return FieldError(field, f"unknown field{_suggest(path[-1], siblings)}", ", ".join(siblings))
     if kind == "missing":
         return FieldError(field, "required, but missing")
     if kind == "none_required":
         return FieldError(field, "not available in this version", "null, or leave it out")
     or_null = ", or null" if _allows_null(document_type, path) else ""
     if kind == "literal_error":
-        hint = _did_you_mean(value, re.findall("'(.*?)'", context["expected"])) if isinstance(value, str) else ""
-        return FieldError(field, f"{_short(value)} is not one of the choices{hint}", context["expected"] + or_null)
+        hint = _suggest(value, re.findall("'(.*?)'", context["expected"])) if isinstance(value, str) else ""
+        return FieldError(field, f"{_shorten(value)} is not one of the choices{hint}", context["expected"] + or_null)
     if kind in ("too_short", "too_long"):
-        return FieldError(field, *_of_length(value, context, or_null))
+        return FieldError(field, *_describe_length(value, context, or_null))
     # pydantic's own message begins with the kind of value that it checked.
-    own = re.sub("^(Value error, |(Input|String|List|Dictionary) (?=should))", "", details["msg"])
-    message, valid = _IN_WORDS.get(kind, (own, ""))
+    pydantic_message = re.sub("^(Value error, |(Input|String|List|Dictionary) (?=should))", "", details["msg"])
+    message, valid = _MESSAGES.get(kind, (pydantic_message, ""))
     if kind == "list_type" and isinstance(value, str):
-        valid = f'["{without_credentials(value)}"]'
+        valid = f'["{hide_credentials(value)}"]'
     if kind == "model_type":
         valid += (", {} for its defaults" if _has_defaults(document_type, path) else "") + or_null
-    return FieldError(field, f"{message}, got {_short(value)}", valid)
+    return FieldError(field, f"{message}, got {_shorten(value)}", valid)
 
 
-def _did_you_mean(word: str, choices: Sequence[str]) -> str:
+def _suggest(word: str, choices: Sequence[str]) -> str:
     close = difflib.get_close_matches(word.lower(), choices, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _of_length(value: Any, context: Mapping[str, Any], or_null: str) -> tuple[str, str]:
+def _describe_length(value: Any, context: Mapping[str, Any], or_null: str) -> tuple[str, str]:
     """Return message and valid values for a list or an object with too few entries, or too many."""
     bound = f"at least {context['min_length']:,}" if "min_length" in context else f"at most {context['max_length']:,}"
     return f"has {len(value):,} entries" if value else "is empty", bound + or_null
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    text = without_credentials(repr(value))
+    text = hide_credentials(repr(value))
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _document_path(location: tuple[int | str, ...], document_type: type[BaseModel]) -> list[str]:
+def _get_document_path(location: tuple[int | str, ...], document_type: type[BaseModel]) -> list[str]:
     """Return the location without the parts that pydantic adds: the branch of a union, the marker of a key."""
     path: list[str] = []
-    place: _Place | None = _Place(document_type)
+    node: _Node | None = _Node(document_type)
     for part in location:
-        if place is None and not isinstance(part, int):
+        if node is None and not isinstance(part, int):
             break
         path.append(str(part))
-        place = place and place.at(part)
+        node = node and node.find_child(part)
     return path
 
 
-def _fields_at(document_type: type[BaseModel], path: list[str]) -> list[str]:
+def _list_fields(document_type: type[BaseModel], path: list[str]) -> list[str]:
     """Return the field names of the component at `path`, sorted; empty where the path leaves the document."""
-    component = _component_at(document_type, path)
+    component = _find_component(document_type, path)
     return [] if component is None else sorted(field.alias or name for name, field in component.model_fields.items())
 
 
 def _allows_null(document_type: type[BaseModel], path: list[str]) -> bool:
-    parent = _component_at(document_type, path[:-1]) if path else None
+    parent = _find_component(document_type, path[:-1]) if path else None
     field = parent.model_fields.get(path[-1]) if parent else None
     return field is not None and NoneType in get_args(field.annotation)
 
 
 def _has_defaults(document_type: type[BaseModel], path: list[str]) -> bool:
-    component = _component_at(document_type, path)
+    component = _find_component(document_type, path)
     try:
         return component is not None and bool(component.model_validate({}))
     except ValidationError:
         return False
 
 
-def _component_at(document_type: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
+def _find_component(document_type: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
     """Return the component at `path`; None where the path leads to a list of components, or out of the document."""
-    place: _Place | None = _Place(document_type)
+    node: _Node | None = _Node(document_type)
     for part in path:
-        place = place and place.at(int(part) if part.isdecimal() else part)
-    return None if place is None or place.is_container else place.component
+        node = node and node.find_child(int(part) if part.isdecimal() else part)
+    return None if node is None or node.is_container else node.component
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A component of a document, or a list or dictionary of components of one type."""
+class _Node:
+    """Node of a document: a component, or a list or dictionary of components of one type."""
 
     component: type[BaseModel]
     is_container: bool = False
 
-    def at(self, part: int | str) -> "_Place | None":
-        """Return the place that a field, an index or a key leads to; None for a plain value."""
+    def find_child(self, part: int | str) -> "_Node | None":
+        """Return the node that a field, an index or a key leads to; None for a plain value."""
         if self.is_container:
-            return _Place(self.component)
+            return _Node(self.component)
         fields = self.component.model_fields
         field = fields.get(str(part)) or next((field for field in fields.values() if field.alias == part), None)
         if field is None:
             return None
-        return _place_of(field.annotation)
+        return _make_node(field.annotation)
 
 
-def _place_of(annotation: Any) -> _Place | None:
+def _make_node(annotation: Any) -> _Node | None:
     if isinstance(annotation, type) and not get_args(annotation):
-        return _Place(annotation) if issubclass(annotation, BaseModel) else None
+        return _Node(annotation) if issubclass(annotation, BaseModel) else None
     is_container = get_origin(annotation) in (list, dict)
     for candidate in get_args(annotation):
-        place = _place_of(candidate)
-        if place:
-            return _Place(place.component, is_container or place.is_container)
+        node = _make_node(candidate)
+        if node:
+            return _Node(node.component, is_container or node.is_container)
     return None

@@ -7,7 +7,7 @@ from typing import Any, cast
 from dlrm.config.job import JobSpec
 from dlrm.config.optimizers import SETTINGS
 
-_FREE: dict[str, Any] = {
+_EXCLUDED: dict[str, Any] = {
     "name": True,
     "labels": True,
     "priority": True,
@@ -27,40 +27,39 @@ _FREE: dict[str, Any] = {
 learned."""
 
 
-def identity_of(job: JobSpec) -> dict[str, Any]:
+def make_identity(job: JobSpec) -> dict[str, Any]:
     """Return every setting of a run that changes its weights beyond rounding, as JSON values by dotted field.
 
     The files of prepared rows are left out, so that paths may differ: a checksum of the rows stands for them.
     """
-    excluded = dict(_FREE)
+    excluded = dict(_EXCLUDED)
     if job.variance_reduction is None:
         # Without variance reduction, moments are only monitored.
         excluded["moments"] = True
     if job.data.format != "synthetic":
         excluded["data"] = {"train": True, "eval": True}
-    identity = dict(_flat(job.model_dump(mode="json", exclude=excluded)))
+    identity = dict(_flatten(job.model_dump(mode="json", exclude=excluded)))
     if identity.get("moments.every") == "auto":
         identity["moments.every"] = 1
     return identity
 
 
-def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """List each field in which two identities differ, in words: `field is A, and was B`.
+def list_differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """List each field in which two identities differ, in words: `field is A, but was B`.
 
-    Where only one identity has a field, since an earlier version wrote the other, the other counts as having its
-    default.
+    Where one identity lacks a field, because an earlier version wrote it, the field counts as having its default.
     """
-    sides = [_defaults(side) | dict(side) for side in (now, before)]
-    fields = [field for field in {**now, **before} if not any(_is_of_what_is_not(field, side) for side in sides)]
-    pairs = {field: [_value(field, side) for side in sides] for field in fields}
+    sides = [_make_default_identity(side) | dict(side) for side in (now, before)]
+    fields = [field for field in {**now, **before} if not any(_is_in_null_section(field, side) for side in sides)]
+    pairs = {field: [_get_value(field, side) for side in sides] for field in fields}
     return [
-        f"{field} is {json.dumps(is_now)}, and was {json.dumps(was)}"
+        f"{field} is {json.dumps(is_now)}, but was {json.dumps(was)}"
         for field, (is_now, was) in pairs.items()
         if is_now != was
     ]
 
 
-def _is_of_what_is_not(field: str, side: Mapping[str, Any]) -> bool:
+def _is_in_null_section(field: str, side: Mapping[str, Any]) -> bool:
     """Whether `field` belongs to a section that is null in `side`, so that the difference of the section says enough.
 
     The fields of `moments` count as part of `variance_reduction`.
@@ -69,23 +68,23 @@ def _is_of_what_is_not(field: str, side: Mapping[str, Any]) -> bool:
     return section in side and side[section] is None
 
 
-def _value(field: str, side: Mapping[str, Any]) -> Any:
+def _get_value(field: str, side: Mapping[str, Any]) -> Any:
     """Return the value of `field`, or a whole section as a dictionary where the other side has null in its place."""
     section = {name.removeprefix(f"{field}."): value for name, value in side.items() if name.startswith(f"{field}.")}
     return section or side.get(field)
 
 
-def _defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
+def _make_default_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the identity of a default job with the same optimizer, since each optimizer has its own defaults."""
     name = identity.get("dense_optimizer.name")
     document = {"data": {"format": "synthetic"}, "dense_optimizer": {"name": name} if name in SETTINGS else {}}
-    return identity_of(JobSpec.model_validate(document))
+    return make_identity(JobSpec.model_validate(document))
 
 
-def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+def _flatten(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    fields: list[tuple[str, Any]] = []
     for name, value in document.items():
         # A list of columns counts as one setting.
         section = cast("dict[str, Any]", value) if isinstance(value, dict) else None
-        found += _flat(section, f"{prefix}{name}.") if section else [(f"{prefix}{name}", value)]
-    return found
+        fields += _flatten(section, f"{prefix}{name}.") if section else [(f"{prefix}{name}", value)]
+    return fields

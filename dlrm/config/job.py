@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator,
 from dlrm.config.base import Config
 from dlrm.config.batch import BatchConfig
 from dlrm.config.data import DataConfig
-from dlrm.config.errors import ConfigError, field_errors, invalid
+from dlrm.config.errors import ConfigError, invalid, translate_errors
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MAX_GROUPS, MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
@@ -56,11 +56,11 @@ class JobSpec(Config):
 
     @field_validator("moments", "variance_reduction", mode="before")
     @classmethod
-    def _false_is_none(cls, value: Any) -> Any:
+    def _convert_false(cls, value: Any) -> Any:
         return None if value is False else value
 
     @model_validator(mode="after")
-    def _batch_fits_ranks(self) -> "JobSpec":
+    def _check_batch(self) -> "JobSpec":
         world_size, global_size = self.resources.world_size, self.batch.global_size
         if global_size % world_size:
             below = global_size // world_size * world_size
@@ -80,39 +80,41 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
-    def _tables_can_be_split(self) -> "JobSpec":
+    def _check_sharding(self) -> "JobSpec":
         sharding, world_size = self.sharding, self.resources.world_size
-        asked = [("sharding.plan", sharding.plan, None)]
-        asked += [(f"sharding.tables.{number}", rule.type, rule.ranks) for number, rule in enumerate(sharding.tables)]
-        for field, kind, ranks in asked:
+        types = [("sharding.plan", sharding.plan, None)]
+        types += [(f"sharding.tables.{number}", rule.type, rule.ranks) for number, rule in enumerate(sharding.tables)]
+        for field, kind, ranks in types:
             if kind in COLUMN_TYPES and self.table_optimizer.name == "rowwise_adagrad":
                 raise invalid(
                     field if field == "sharding.plan" else f"{field}.type",
-                    f"{kind} splits the rows of tables, and rowwise_adagrad keeps one number for a whole row",
+                    f"{kind} splits the rows of tables, but rowwise_adagrad keeps one number for each whole row",
                     f"auto, {', '.join(WHOLE_ROW_TYPES)}; "
-                    "an optimizer that keeps one for every weight or none: adagrad or sgd",
+                    "or table_optimizer.name adagrad or sgd, which keep one number for each weight, or none",
                 )
             if ranks and max(ranks) >= world_size:
                 valid = f"ranks from 0 to {world_size - 1}"
-                raise invalid(f"{field}.ranks", f"there is no rank {max(ranks)} among {world_size}", valid)
+                raise invalid(f"{field}.ranks", f"there is no rank {max(ranks)}: the job has {world_size}", valid)
         if sharding.transport == "memory" and (self.resources.nodes > 1 or self.resources.gpus_per_worker):
-            message = "ranks of several machines, or on GPUs, have no memory in common"
+            message = "ranks on several machines or on GPUs share no memory"
             raise invalid("sharding.transport", message, '"auto" or "network"')
         return self
 
     @model_validator(mode="after")
-    def _moments_can_be_measured(self) -> "JobSpec":
+    def _check_moments(self) -> "JobSpec":
         moments, world_size = self.moments, self.resources.world_size
         if moments is None:
             if self.variance_reduction is not None:
-                raise invalid("moments", "null, and variance_reduction needs them", "leave it out for the defaults")
+                raise invalid(
+                    "moments", "is null, but variance_reduction needs moments", "leave it out for the defaults"
+                )
             return self
         if moments.estimator != "groups":
             return self
         if moments.num_groups % world_size:
             above = -(-moments.num_groups // world_size) * world_size
             nearest = [size for size in (above - world_size, above) if 2 <= size <= MAX_GROUPS]
-            message = f"{moments.num_groups} is no multiple of {world_size} ranks"
+            message = f"{moments.num_groups} is not a multiple of {world_size} ranks"
             raise invalid("moments.num_groups", message, " or ".join(str(size) for size in nearest))
         if moments.num_groups > self.batch.global_size:
             message = f"{moments.num_groups} groups are more than the {self.batch.global_size} samples of a batch"
@@ -120,16 +122,16 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
-    def _order_fits_memory(self) -> "JobSpec":
+    def _check_memory(self) -> "JobSpec":
         synthetic, resources = self.data.synthetic, self.resources
         if synthetic is None:
             return self
-        most = resources.memory // (ORDER_BYTES_PER_ROW * resources.workers_per_node)
-        if synthetic.num_rows > most:
+        max_rows = resources.memory // (ORDER_BYTES_PER_ROW * resources.workers_per_node)
+        if synthetic.num_rows > max_rows:
             raise invalid(
                 "data.synthetic.num_rows",
-                f"{synthetic.num_rows:,} rows need more than resources.memory for their numbers alone",
-                f"up to {most:,}, or more memory",
+                f"{synthetic.num_rows:,} rows need more than resources.memory for their row numbers alone",
+                f"up to {max_rows:,}, or more memory",
             )
         return self
 
@@ -142,4 +144,4 @@ def parse_job(document: Mapping[str, Any]) -> JobSpec:
     try:
         return JobSpec.model_validate(document)
     except ValidationError as error:
-        raise ConfigError(field_errors(error, JobSpec)) from None
+        raise ConfigError(translate_errors(error, JobSpec)) from None

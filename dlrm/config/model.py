@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config, filled
+from dlrm.config.base import Config, fill_defaults
 from dlrm.config.errors import invalid
 
 Width = Annotated[int, Field(ge=1, le=65536)]
 
-_CROSSING: dict[str, Any] = {"cross_layers": 3, "cross_rank": 512}
+_CROSS_DEFAULTS: dict[str, Any] = {"cross_layers": 3, "cross_rank": 512}
 """Fields that only dcn_v2 has, with their defaults, which are those of MLPerf's DLRM-DCNv2."""
 
 
@@ -37,19 +37,21 @@ class ModelConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _crossing_follows_architecture(cls, document: Any) -> Any:
-        return filled(document, lambda fields: _CROSSING if fields.get("architecture") == "dcn_v2" else {})
+    def _fill_cross_fields(cls, document: Any) -> Any:
+        return fill_defaults(document, lambda fields: _CROSS_DEFAULTS if fields.get("architecture") == "dcn_v2" else {})
 
     @model_validator(mode="after")
-    def _fields_are_of_the_architecture(self) -> "ModelConfig":
+    def _check_cross_fields(self) -> "ModelConfig":
         if self.architecture != "dcn_v2":
-            for field in _CROSSING:
+            for field in _CROSS_DEFAULTS:
                 if getattr(self, field) is not None:
-                    raise invalid(field, f"{self.architecture} has no {field}", "leave it out, or take dcn_v2")
+                    raise invalid(
+                        field, f"{self.architecture} has no {field}", 'leave it out, or set architecture to "dcn_v2"'
+                    )
         return self
 
     @model_validator(mode="after")
-    def _ends_fit(self) -> "ModelConfig":
+    def _check_widths(self) -> "ModelConfig":
         if self.bottom_mlp[-1] != self.embedding_dim:
             raise invalid(
                 "bottom_mlp",

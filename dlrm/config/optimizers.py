@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config, filled
+from dlrm.config.base import Config, fill_defaults
 from dlrm.config.errors import invalid
 from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.schedule import ScheduleConfig
@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 _DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}
 _TABLE_SCHEDULE: dict[str, Any] = {"warmup_fraction": 0.0, "decay": "constant"}
 
-_CHOSEN = frozenset(field for settings in SETTINGS.values() for field in settings)
+_OPTIMIZER_FIELDS = frozenset(field for settings in SETTINGS.values() for field in settings)
 TRUST_SCALED = ("lars", "lamb")
 
 
@@ -84,21 +84,21 @@ class DenseOptimizerConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _settings_follow_name(cls, document: Any) -> Any:
-        document = filled(document, lambda fields: SETTINGS.get(str(fields.get("name", "adam")), {}))
-        return _with_schedule(document, _DENSE_SCHEDULE)
+    def _fill_settings(cls, document: Any) -> Any:
+        document = fill_defaults(document, lambda fields: SETTINGS.get(str(fields.get("name", "adam")), {}))
+        return _fill_schedule_fields(document, _DENSE_SCHEDULE)
 
     @model_validator(mode="after")
-    def _fields_are_of_the_optimizer(self) -> "DenseOptimizerConfig":
-        for field in sorted(_CHOSEN - SETTINGS[self.name].keys()):
+    def _check_fields(self) -> "DenseOptimizerConfig":
+        for field in sorted(_OPTIMIZER_FIELDS - SETTINGS[self.name].keys()):
             if getattr(self, field) is not None:
-                having = " or ".join(name for name, settings in SETTINGS.items() if field in settings)
-                raise invalid(field, f"{self.name} has no {field}", f"leave it out, or take {having}")
+                optimizers = " or ".join(name for name, settings in SETTINGS.items() if field in settings)
+                raise invalid(field, f"{self.name} has no {field}", f"leave it out, or use {optimizers}")
         for number, group in enumerate(self.groups):
             if group.trust_ratio is not None and not self.is_trust_scaled:
                 message = f"{self.name} has no trust ratio"
                 raise invalid(
-                    f"groups.{number}.trust_ratio", message, f"leave it out, or take {' or '.join(TRUST_SCALED)}"
+                    f"groups.{number}.trust_ratio", message, f"leave it out, or use {' or '.join(TRUST_SCALED)}"
                 )
         return self
 
@@ -117,11 +117,11 @@ class TableOptimizerConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _schedule_is_filled(cls, document: Any) -> Any:
-        return _with_schedule(document, _TABLE_SCHEDULE)
+    def _fill_schedule(cls, document: Any) -> Any:
+        return _fill_schedule_fields(document, _TABLE_SCHEDULE)
 
 
-def _with_schedule(document: Any, defaults: Mapping[str, Any]) -> Any:
+def _fill_schedule_fields(document: Any, defaults: Mapping[str, Any]) -> Any:
     """Return an optimizer's document with the missing fields of its schedule filled in.
 
     So naming one field of the schedule does not change the defaults of the others.
@@ -129,4 +129,4 @@ def _with_schedule(document: Any, defaults: Mapping[str, Any]) -> Any:
     if not isinstance(document, dict) or "schedule" not in document:
         return cast("Any", document)
     fields = cast("dict[str, Any]", document)
-    return {**fields, "schedule": filled(fields["schedule"], lambda _: defaults)}
+    return {**fields, "schedule": fill_defaults(fields["schedule"], lambda _: defaults)}

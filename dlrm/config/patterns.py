@@ -36,7 +36,7 @@ class PatternError(ValueError):
 
 
 def is_remote(pattern: str) -> bool:
-    """Whether `pattern` names objects of a store instead of files of this machine."""
+    """Whether `pattern` names objects in a store instead of files on this machine."""
     return pattern.startswith(REMOTE_SCHEMES)
 
 
@@ -44,18 +44,20 @@ def check_scheme(pattern: str) -> None:
     """Raise PatternError where the scheme of `pattern` is not supported, or where it contains credentials."""
     scheme = _SCHEME.match(pattern)
     if scheme and not is_remote(pattern):
-        raise PatternError(f"{scheme[1]}:// is not read", "s3:// or gs://, in small letters, or a path of this machine")
-    if scheme and without_credentials(pattern) != pattern:
-        valid = "s3://bucket/key or gs://bucket/key; credentials are taken from the environment"
-        raise PatternError("holds credentials, or a port", valid)
+        raise PatternError(
+            f"{scheme[1]}:// is not supported", "s3:// or gs://, in lower case, or a path on this machine"
+        )
+    if scheme and hide_credentials(pattern) != pattern:
+        valid = "s3://bucket/key or gs://bucket/key; credentials come from the environment"
+        raise PatternError("contains credentials or a port", valid)
 
 
-def without_credentials(uri: str) -> str:
+def hide_credentials(uri: str) -> str:
     """Return `uri` with credentials replaced by `***`, so that it can be shown."""
     return _CREDENTIALS.sub("://***", uri)
 
 
-def normal_uri(uri: str) -> str:
+def normalise_uri(uri: str) -> str:
     """Return a remote path without `.`, `..` and repeated slashes.
 
     Raises ValueError where no bucket is left, and where `..` leads out of the bucket.
@@ -68,8 +70,8 @@ def normal_uri(uri: str) -> str:
     return f"{scheme}://{bucket}/{'' if key == '.' else key.lstrip('/')}".rstrip("/")
 
 
-def lies_under(uri: str, root: str) -> bool:
-    """Whether the remote path `uri` is `root` or is below it; both must be in the form of `normal_uri`."""
+def is_under(uri: str, root: str) -> bool:
+    """Whether the remote path `uri` is `root` or is below it; both must be in the form that `normalise_uri` returns."""
     return uri == root or uri.startswith(f"{root}/")
 
 
@@ -79,15 +81,15 @@ def is_visible(path: Path, roots: Sequence[Path]) -> bool:
     return any(not any(part.startswith(".") for part in found.parts) for found in below)
 
 
-def natural_order(name: str) -> list[tuple[list[str | int], str]]:
+def make_natural_sort_key(name: str) -> list[tuple[list[str | int], str]]:
     """Return the key by which names are sorted: part by part, numbers in them by value, day_2 before day_10."""
     return [
-        ([int(text) if place % 2 else text for place, text in enumerate(_NUMBER.split(part))], part)
+        ([int(text) if index % 2 else text for index, text in enumerate(_NUMBER.split(part))], part)
         for part in name.split("/")
     ]
 
 
-def fixed_part(pattern: Path) -> Path:
+def get_fixed_part(pattern: Path) -> Path:
     """Return `pattern` itself, or the directory above its first part with wildcards."""
     for parent in reversed((pattern, *pattern.parents)):
         if glob.has_magic(parent.name) and not os.path.lexists(parent):
@@ -95,24 +97,24 @@ def fixed_part(pattern: Path) -> Path:
     return pattern
 
 
-def required_files(pattern: Path | str, enter: Callable[[str], None] | None = None) -> list[Path]:
-    """Return the same as `local_files`; raise PatternError where there are no files."""
-    files = local_files(pattern, enter)
+def require_files(pattern: Path | str, enter: Callable[[str], None] | None = None) -> list[Path]:
+    """Return the same as `list_local_files`; raise PatternError where there are no files."""
+    files = list_local_files(pattern, enter)
     if files:
         return files
     path = Path(pattern)
     if path.is_dir():
         valid = "a directory with files; names that start with a dot or an underscore do not count"
-        raise PatternError("the directory holds no data files", valid)
+        raise PatternError("the directory contains no data files", valid)
     if path.is_symlink():
-        raise PatternError("the link leads nowhere", "a link to a file that exists")
+        raise PatternError("the link is broken", "a link to a file that exists")
     if glob.has_magic(str(path)):
         raise PatternError("the pattern matches no file", "a pattern that matches files")
     raise PatternError("no such file", "a file that exists, a directory or a pattern")
 
 
-def local_files(pattern: Path | str, enter: Callable[[str], None] | None = None) -> list[Path]:
-    """Return the files that `pattern` names, in `natural_order`; empty where it names none.
+def list_local_files(pattern: Path | str, enter: Callable[[str], None] | None = None) -> list[Path]:
+    """Return the files that `pattern` names, sorted by `make_natural_sort_key`; empty where it names none.
 
     A name that exists is taken literally, even where it contains wildcard characters. A directory stands for all files
     below it, also through links, except files whose own name or whose directory's name starts with a dot or an
@@ -126,16 +128,16 @@ def local_files(pattern: Path | str, enter: Callable[[str], None] | None = None)
     if path.exists():
         matches = iter([path])
     elif glob.has_magic(str(path)):
-        matches = _matches(path, search)
+        matches = _find_matches(path, search)
     else:
         return []
     files: set[Path] = set()
     for match in matches:
-        for file in _files_below(match, search) if match.is_dir() else [match]:
+        for file in _list_files_below(match, search) if match.is_dir() else [match]:
             files.add(file)
             if len(files) > MAX_FILES:
                 raise PatternError(f"names more than {MAX_FILES:,} files", "fewer and larger files")
-    return sorted(files, key=lambda file: natural_order(str(file)))
+    return sorted(files, key=lambda file: make_natural_sort_key(str(file)))
 
 
 class _Search:
@@ -146,65 +148,67 @@ class _Search:
         self._entered: set[tuple[str, int]] = set()
         self._num_names = 0
 
-    def enters(self, directory: Path, purpose: int) -> bool:
-        """Whether to read this real directory now: true the first time for each `purpose`, after a call of `enter`."""
-        real = os.path.realpath(directory)
-        if (real, purpose) in self._entered:
+    def try_enter(self, directory: Path, purpose: int) -> bool:
+        """Enter this real directory; False where it was entered for the same `purpose` before."""
+        real_path = os.path.realpath(directory)
+        if (real_path, purpose) in self._entered:
             return False
         if self._enter is not None:
-            self._enter(real)
-        self._entered.add((real, purpose))
+            self._enter(real_path)
+        self._entered.add((real_path, purpose))
         return True
 
-    def names(self, directory: Path) -> list[str]:
+    def list_names(self, directory: Path) -> list[str]:
         """Return the names in `directory`, sorted. Raises PatternError once the search has read more than MAX_NAMES
         names."""
         names = [entry.name for entry in os.scandir(directory)]
         self._num_names += len(names)
         if self._num_names > MAX_NAMES:
-            raise PatternError(f"needs a look at more than {MAX_NAMES:,} names", "a narrower pattern")
+            raise PatternError(f"matches against more than {MAX_NAMES:,} names", "a narrower pattern")
         return sorted(names)
 
 
-def _matches(pattern: Path, search: _Search) -> Iterator[Path]:
+def _find_matches(pattern: Path, search: _Search) -> Iterator[Path]:
     """Yield the existing paths that match; where several links lead to one directory, only by the first link."""
-    start = fixed_part(pattern)
+    start = get_fixed_part(pattern)
     # A `**` before another one, or at the end, adds nothing: a directory stands for all files below it.
-    wanted = [part for part, after in pairwise([*pattern.parts[len(start.parts) :], "**"]) if not part == after == "**"]
+    parts = [part for part, after in pairwise([*pattern.parts[len(start.parts) :], "**"]) if not part == after == "**"]
     # Paths, each with the number of pattern parts that have led there. A stack, since a deep tree would exhaust
     # recursion.
-    todo = [(start, 0)]
-    while todo:
-        path, place = todo.pop()
-        if place == len(wanted):
+    stack = [(start, 0)]
+    while stack:
+        path, index = stack.pop()
+        if index == len(parts):
             yield path
-        elif path.is_dir() and search.enters(path, place):
-            todo += reversed(_next(path, place, wanted[place], search))
+        elif path.is_dir() and search.try_enter(path, index):
+            stack += reversed(_expand_part(path, index, parts[index], search))
 
 
-def _next(directory: Path, place: int, part: str, search: _Search) -> list[tuple[Path, int]]:
-    """Return the paths to which `part` of a pattern leads from `directory`, each with the next place in the pattern."""
+def _expand_part(directory: Path, index: int, part: str, search: _Search) -> list[tuple[Path, int]]:
+    """Return the paths to which `part` of a pattern leads from `directory`, each with the index of the next part to
+    match.
+    """
     if part == "**":
-        below = (directory / name for name in search.names(directory) if not name.startswith("."))
-        return [(directory, place + 1), *((child, place) for child in below if child.is_dir())]
+        below = (directory / name for name in search.list_names(directory) if not name.startswith("."))
+        return [(directory, index + 1), *((child, index) for child in below if child.is_dir())]
     if not glob.has_magic(part):
-        return [(directory / part, place + 1)] if os.path.lexists(directory / part) else []
+        return [(directory / part, index + 1)] if os.path.lexists(directory / part) else []
     hidden = part.startswith(".")
-    names = [name for name in search.names(directory) if name.startswith(".") == hidden]
-    return [(directory / name, place + 1) for name in names if fnmatch.fnmatchcase(name, part)]
+    names = [name for name in search.list_names(directory) if name.startswith(".") == hidden]
+    return [(directory / name, index + 1) for name in names if fnmatch.fnmatchcase(name, part)]
 
 
-def _files_below(directory: Path, search: _Search) -> Iterator[Path]:
-    todo = [directory]
-    while todo:
-        path = todo.pop()
-        if not search.enters(path, -1):
+def _list_files_below(directory: Path, search: _Search) -> Iterator[Path]:
+    stack = [directory]
+    while stack:
+        path = stack.pop()
+        if not search.try_enter(path, -1):
             continue
-        for name in reversed(search.names(path)):
+        for name in reversed(search.list_names(path)):
             if name.startswith((".", "_")):
                 continue
             child = path / name
             if child.is_dir():
-                todo.append(child)
+                stack.append(child)
             else:
                 yield child

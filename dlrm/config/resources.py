@@ -51,9 +51,9 @@ class ResourcesConfig(Config):
         """Number of cores that the job occupies on its node."""
         return self.workers_per_node * self.threads_per_worker
 
-    def faults_of_launcher(self) -> list[FieldError]:
+    def find_launcher_faults(self) -> list[FieldError]:
         """Return why the launcher cannot start such a job on any machine; empty where it can."""
         if self.nodes == 1:
             return []
-        message = f"asks for {self.nodes} machines, and the launcher {self.launcher} starts jobs on one"
+        message = f"asks for {self.nodes} machines, but the launcher {self.launcher} starts jobs on one"
         return [FieldError("resources.nodes", message, "1; `dlrm plan` plans for more")]

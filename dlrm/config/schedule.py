@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from dlrm.config import curves
-from dlrm.config.base import Config, filled
+from dlrm.config.base import Config, fill_defaults
 from dlrm.config.curves import MAX_WARMUP, Decay, Scaling
 from dlrm.config.errors import invalid
 
@@ -33,31 +33,31 @@ class ScheduleConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _cooldown_is_filled(cls, document: Any) -> Any:
+    def _fill_cooldown(cls, document: Any) -> Any:
         cooldown = {"cooldown_fraction": DEFAULT_COOLDOWN_FRACTION}
-        return filled(document, lambda fields: cooldown if fields.get("decay") == "wsd" else {})
+        return fill_defaults(document, lambda fields: cooldown if fields.get("decay") == "wsd" else {})
 
     @model_validator(mode="after")
-    def _fields_are_of_the_decay(self) -> "ScheduleConfig":
+    def _check_decay_fields(self) -> "ScheduleConfig":
         if self.decay != "polynomial" and self.power != DEFAULT_POWER:
-            raise invalid("power", f'decay "{self.decay}" has none', 'leave it out, or decay "polynomial"')
+            raise invalid("power", f'decay "{self.decay}" has no power', 'leave it out, or decay "polynomial"')
         if self.decay != "wsd" and self.cooldown_fraction is not None:
-            raise invalid("cooldown_fraction", f'decay "{self.decay}" has none', 'leave it out, or decay "wsd"')
+            raise invalid("cooldown_fraction", f'decay "{self.decay}" has no cooldown', 'leave it out, or decay "wsd"')
         return self
 
     def scale(self, global_size: int) -> float:
         """Return the factor on the learning rate at a batch of `global_size` samples."""
         return curves.scale(global_size / self.base_batch, self.scaling)
 
-    def asked_warmup(self, global_size: int) -> float:
+    def requested_warmup(self, global_size: int) -> float:
         """Return the share of the run that warm-up asks for at a batch of `global_size` samples; it may exceed 1."""
         if self.scaling != "legw":
             return self.warmup_fraction
         return curves.legw_warmup(self.warmup_fraction, global_size / self.base_batch)
 
     def warmup(self, global_size: int) -> float:
-        """Return the share of the run that warm-up takes at a batch of `global_size` samples, at most MOST_WARMUP."""
-        return min(self.asked_warmup(global_size), MAX_WARMUP)
+        """Return the share of the run that warm-up takes at a batch of `global_size` samples, at most MAX_WARMUP."""
+        return min(self.requested_warmup(global_size), MAX_WARMUP)
 
     def factor(self, step: float, num_steps: float, global_size: int) -> float:
         """Compute the factor on the peak rate at `step`, counted from 0, in a run of `num_steps` full batches of
@@ -74,10 +74,10 @@ class ScheduleConfig(Config):
             return curves.linear_warmup(num_done, num_warmup_steps)
         num_decay_steps = num_steps - num_warmup_steps
         progress = (num_done - max(num_warmup_steps, 1)) / max(num_decay_steps, 1.0)
-        most = 1.0 - 1.0 / (num_decay_steps + 1.0)
-        return self._decayed(min(max(progress, 0.0), most), num_decay_steps / num_steps)
+        max_progress = 1.0 - 1.0 / (num_decay_steps + 1.0)
+        return self._compute_decay(min(max(progress, 0.0), max_progress), num_decay_steps / num_steps)
 
-    def _decayed(self, progress: float, share: float) -> float:
+    def _compute_decay(self, progress: float, share: float) -> float:
         """Compute the factor after warm-up. progress: share done of the steps after warm-up. share: their share of the
         run."""
         match self.decay:

@@ -10,8 +10,8 @@ from dlrm.config.base import Config
 from dlrm.config.errors import invalid
 
 MAX_COLUMNS = 10_000
-LONGEST_NAME = 200
-ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
+MAX_NAME_LENGTH = 200
+ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
 
 
 class DenseColumn(Config):
@@ -66,35 +66,35 @@ class SchemaConfig(Config):
 
     @field_validator("dense", "categorical", mode="before")
     @classmethod
-    def _runs_are_columns(cls, value: Any, info: ValidationInfo) -> Any:
+    def _expand_columns(cls, value: Any, info: ValidationInfo) -> Any:
         """Expand an entry with a `count` into that many columns, with 0, 1 and so on in place of the `{}` in its
         name."""
         if not isinstance(value, list):
             return value
         entries = cast("list[Any]", value)
         # Counted before entries are expanded: a small document may stand for more columns than memory holds.
-        num_columns = sum(_num_columns(entry, number) for number, entry in enumerate(entries))
+        num_columns = sum(_count_columns(entry, number) for number, entry in enumerate(entries))
         if num_columns > MAX_COLUMNS:
             raise invalid("", f"names {num_columns:,} columns", f"up to {MAX_COLUMNS:,}")
         kind = DenseColumn if info.field_name == "dense" else CategoricalColumn
-        return [column for entry in entries for column in _columns_of(entry, kind)]
+        return [column for entry in entries for column in _expand_entry(entry, kind)]
 
     @model_validator(mode="after")
-    def _delimiter_can_be_told(self) -> "SchemaConfig":
+    def _check_delimiter(self) -> "SchemaConfig":
         if not self.delimiter.isascii() or self.delimiter in '"\r\n\0':
             raise invalid(
-                "delimiter", f"{self.delimiter!r} cannot part columns", 'one ASCII character, such as "," or ";"'
+                "delimiter", f"{self.delimiter!r} cannot separate columns", 'one ASCII character, such as "," or ";"'
             )
         return self
 
     @model_validator(mode="after")
-    def _columns_are_told_apart(self) -> "SchemaConfig":
+    def _check_columns(self) -> "SchemaConfig":
         repeated = [name for name, count in Counter(self.names).items() if count > 1]
         if repeated:
-            raise invalid("", f"names {repeated[0]!r} twice", "each column in one place")
+            raise invalid("", f"names {repeated[0]!r} twice", "each column once")
         if not self.dense and not self.categorical:
             raise invalid(
-                "categorical", "there are no columns but the label", "at least one dense or categorical column"
+                "categorical", "there are no columns except the label", "at least one dense or categorical column"
             )
         if self.columns is not None:
             listed = set(self.columns)
@@ -102,29 +102,29 @@ class SchemaConfig(Config):
             if unknown:
                 raise invalid("columns", f"does not list {unknown[0]!r}", "the names of all columns, in their order")
             if len(listed) < len(self.columns):
-                raise invalid("columns", "names a column twice", "a name of its own for every column")
+                raise invalid("columns", "names a column twice", "a different name for each column")
         return self
 
 
-def _num_columns(entry: Any, number: int) -> int:
-    """Return the number of columns that an entry stands for. Raises an error that names the part of the entry at
+def _count_columns(entry: Any, number: int) -> int:
+    """Count the columns that an entry stands for. Raises an error that names the part of the entry at
     fault."""
     if not isinstance(entry, dict) or "count" not in entry:
         return 1
     fields = cast("dict[str, Any]", entry)
     count, name = fields["count"], fields.get("name")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COLUMNS:
-        raise invalid(f"{number}.count", f"{reprlib.repr(count)} is no number of columns", f"1 to {MAX_COLUMNS:,}")
+        raise invalid(f"{number}.count", f"{reprlib.repr(count)} is not a number of columns", f"1 to {MAX_COLUMNS:,}")
     if not isinstance(name, str) or name.count("{}") != 1:
-        message = f"{reprlib.repr(name)} does not tell {count} columns apart"
-        raise invalid(f"{number}.name", message, 'one {} in it, such as "c{}"')
-    num_letters = len(name) - len("{}") + len(str(count - 1))
-    if num_letters > LONGEST_NAME:
-        raise invalid(f"{number}.name", f"makes names of {num_letters:,} letters", f"up to {LONGEST_NAME}")
+        message = f"{reprlib.repr(name)} does not give {count} columns different names"
+        raise invalid(f"{number}.name", message, 'a name with one {}, such as "c{}"')
+    length = len(name) - len("{}") + len(str(count - 1))
+    if length > MAX_NAME_LENGTH:
+        raise invalid(f"{number}.name", f"makes names of {length:,} characters", f"up to {MAX_NAME_LENGTH}")
     return count
 
 
-def _columns_of(entry: Any, kind: type[DenseColumn] | type[CategoricalColumn]) -> list[Any]:
+def _expand_entry(entry: Any, kind: type[DenseColumn] | type[CategoricalColumn]) -> list[Any]:
     if not isinstance(entry, dict) or "count" not in entry:
         return [entry]
     fields = cast("dict[str, Any]", entry)
@@ -135,7 +135,7 @@ def _columns_of(entry: Any, kind: type[DenseColumn] | type[CategoricalColumn]) -
     except ValidationError:
         # All columns of the entry have the same error: report it once.
         return [first]
-    return [column.model_copy(update={"name": name.replace("{}", str(place))}) for place in range(count)]
+    return [column.model_copy(update={"name": name.replace("{}", str(index))}) for index in range(count)]
 
 
 CRITEO_SCHEMA = SchemaConfig(

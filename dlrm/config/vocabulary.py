@@ -20,7 +20,7 @@ class ColumnVocabularyConfig(Config):
     """Number of rows of this column's table, whose values are then hashed; null: as for the other columns."""
 
     @model_validator(mode="after")
-    def _is_counted_or_hashed(self) -> "ColumnVocabularyConfig":
+    def _check_choice(self) -> "ColumnVocabularyConfig":
         if self.min_count is not None and self.hash_size is not None:
             raise invalid("min_count", "hashed values are not counted", "min_count or hash_size")
         return self
@@ -37,16 +37,16 @@ class VocabularyConfig(Config):
     """Columns with settings of their own, by name or by a shell pattern of names, such as "user_*". A name takes
     precedence over patterns; among patterns the first one that matches applies."""
 
-    def of(self, column: str) -> "Counting | Hashing":
+    def get_rule(self, column: str) -> "Counting | Hashing":
         """Return the rule for one column."""
-        own = self.columns.get(column) or self._by_pattern(column)
+        own = self.columns.get(column) or self._find_by_pattern(column)
         if own.hash_size is not None:
             return Hashing(own.hash_size)
         if own.min_count is not None:
             return Counting(own.min_count)
         return Counting(self.min_count) if self.hash_size is None else Hashing(self.hash_size)
 
-    def _by_pattern(self, column: str) -> ColumnVocabularyConfig:
+    def _find_by_pattern(self, column: str) -> ColumnVocabularyConfig:
         matching = (own for pattern, own in self.columns.items() if fnmatchcase(column, pattern))
         return next(matching, ColumnVocabularyConfig())
 

@@ -13,44 +13,44 @@ from dlrm.config.model import ModelConfig
 _SOURCE, _OPTIMIZER_STATE = "run.warm_start.from", "run.warm_start.optimizer_state"
 
 
-def faults_of_warm_start(
+def find_warm_start_faults(
     job: JobSpec, model: Mapping[str, Any], data: Mapping[str, Any], identity: Mapping[str, Any] | None
 ) -> list[FieldError]:
     """Return every field in which `job` does not fit the model, as far as this can be checked without its data.
 
-    model, data: sections of the job that trained the model. identity: `identity_of` that job, from its last checkpoint;
+    model, data: sections of the job that trained the model. identity: of that job, from its last checkpoint;
     None where there is no checkpoint.
     """
     try:
         old_model, old_data = ModelConfig.model_validate(model), DataConfig.model_validate(data)
     except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
-        return [FieldError(_SOURCE, f"the model's settings are damaged at {place}", "a model that a run has written")]
+        field = ".".join(map(str, error.errors()[0]["loc"]))
+        return [FieldError(_SOURCE, f"the model's settings are damaged at {field}", "a model that a run has written")]
     faults = [
-        FieldError(f"model.{name}", f"is {value!r}, and {old!r} in the model that the run starts from", f"{old!r}")
+        FieldError(f"model.{name}", f"is {value!r}, but {old!r} in the model that the run starts from", f"{old!r}")
         for name in ModelConfig.model_fields
         if (value := getattr(job.model, name)) != (old := getattr(old_model, name))
     ]
-    faults += _faults_of_data(job.data, old_data)
+    faults += _find_data_faults(job.data, old_data)
     if job.run.warm_start is not None and job.run.warm_start.optimizer_state:
-        faults += _faults_of_optimizers(job, identity)
+        faults += _find_optimizer_faults(job, identity)
     return faults
 
 
-def starting_from(job: JobSpec, directory: str) -> JobSpec:
+def replace_warm_start_source(job: JobSpec, directory: str) -> JobSpec:
     """Return `job`, which has a warm start, with `run.warm_start.from` replaced by the directory that it was resolved
     to."""
-    assert job.run.warm_start is not None, "it starts warm"
+    assert job.run.warm_start is not None, "the job has a warm start"
     warm_start = job.run.warm_start.model_copy(update={"source": directory})
     return job.model_copy(update={"run": job.run.model_copy(update={"warm_start": warm_start})})
 
 
-def _faults_of_data(data: DataConfig, old: DataConfig) -> list[FieldError]:
+def _find_data_faults(data: DataConfig, old: DataConfig) -> list[FieldError]:
     if data.synthetic is None and old.synthetic is None:
         return []
     if data.synthetic is None or old.synthetic is None:
-        known = "files" if old.synthetic is None else "a synthetic log, whose ids mean nothing to other data"
-        message = f"is {data.format}, and the model that the run starts from was trained on {known}"
+        old_rows = "files" if old.synthetic is None else "a synthetic log, whose ids mean nothing in other data"
+        message = f"is {data.format}, but the model that the run starts from was trained on {old_rows}"
         return [FieldError("data.format", message, f'"{old.format}"')]
     if data.synthetic.num_ids < old.synthetic.num_ids:
         message = f"is {data.synthetic.num_ids}: the tables of the model that the run starts from are larger"
@@ -58,15 +58,15 @@ def _faults_of_data(data: DataConfig, old: DataConfig) -> list[FieldError]:
     return []
 
 
-def _faults_of_optimizers(job: JobSpec, identity: Mapping[str, Any] | None) -> list[FieldError]:
+def _find_optimizer_faults(job: JobSpec, identity: Mapping[str, Any] | None) -> list[FieldError]:
     if identity is None:
-        message = "there is no checkpoint to take it from: a model alone holds no optimizer state"
-        return [FieldError(_OPTIMIZER_STATE, message, "false, or `from` a run that has kept its last checkpoint")]
+        message = "there is no checkpoint to load it from: a model alone contains no optimizer state"
+        return [FieldError(_OPTIMIZER_STATE, message, "false, or in `from` a run that kept its last checkpoint")]
     names = {"dense_optimizer.name": job.dense_optimizer.name, "table_optimizer.name": job.table_optimizer.name}
     return [
         FieldError(
             field,
-            f"is {name!r}, and {identity.get(field)!r} in the run whose optimizer state is to be kept",
+            f"is {name!r}, but {identity.get(field)!r} in the run that the optimizer state comes from",
             f"{identity.get(field)!r}, or {_OPTIMIZER_STATE} = false",
         )
         for field, name in names.items()

@@ -15,4 +15,4 @@ class WarmStartConfig(Config):
     """Id of a job that has succeeded, or the directory of a run or of its model."""
     optimizer_state: bool = False
     """Whether the optimizers continue with their state in the named run, which must have kept its checkpoints; false
-    starts them anew."""
+    resets them."""

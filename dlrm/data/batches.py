@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.order import BlockHalves, SampleOrder
-from dlrm.data.prefetch import prefetched
+from dlrm.data.prefetch import prefetch
 from dlrm.data.rows import NumpyIds, RowSource, pad_with_empty_bags
 
 Number = TypeVar("Number", bound=np.generic)
@@ -36,8 +36,8 @@ class Batch:
     """Halves of the GLOBAL batch by blocks of the data; None where its rows are in uniformly random order."""
 
 
-def full_batch_rows(global_size: int, num_rows: int) -> int:
-    """Return the rows of every global batch of a run but the last: B, or all rows where an epoch has fewer."""
+def compute_full_batch_rows(global_size: int, num_rows: int) -> int:
+    """Compute the rows of every global batch of a run but the last: B, or all rows where an epoch has fewer."""
     return min(global_size, num_rows)
 
 
@@ -49,7 +49,7 @@ class TrainBatches:
 
     Rank r of W takes rows r, r + W, r + 2 W, ... of every global batch, so that the first rows of the global batch are
     also the first rows of the ranks' shares. Where the batch is cut into groups, row i belongs to group
-    i mod `num_groups`, and a share holds its groups one after another. The iteration raises the errors of the thread.
+    i mod `num_groups`, and a share contains its groups one after another. Iterating raises the errors of the thread.
     Leaving the context manager ends the thread.
     """
 
@@ -79,15 +79,16 @@ class TrainBatches:
         self._groups = [slice(group, None, num_groups) for group in range(rank, num_groups, world_size)]
         self._order = SampleOrder(source.num_rows, seed, source.row_bytes)
         self._start_batch, self._start_row = start_batch, start_row
-        self._full_rows, self._num_rows = full_batch_rows(global_size, source.num_rows), source.num_rows * num_epochs
+        self._full_rows = compute_full_batch_rows(global_size, source.num_rows)
+        self._num_rows = source.num_rows * num_epochs
         self.num_batches = start_batch + -(-(self._num_rows - start_row) // self._full_rows)
         """Number of batches of the whole run, including those before `start_batch`."""
         self.num_full_batches = self._num_rows / self._full_rows
         """Length of the whole run in full batches; a short last batch counts as a fraction."""
         self._last_window = self._order.num_windows_per_epoch * num_epochs - 1
-        self._told = (-1, -1)
+        self._announced = (-1, -1)
         """First and last window that are being read, as last announced to the source."""
-        self._batches = prefetched(self._batch, range(start_batch, self.num_batches))
+        self._batches = prefetch(self._read, range(start_batch, self.num_batches))
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -101,24 +102,24 @@ class TrainBatches:
     def __exit__(self, *_: object) -> None:
         self._batches.close()
 
-    def _batch(self, index: int) -> Batch:
+    def _read(self, index: int) -> Batch:
         start = self._start_row + (index - self._start_batch) * self._full_rows
-        stop = min(start + self._full_rows, self._num_rows)
-        self._look_ahead(start, stop)
-        rows = self._order.rows(start, stop)
-        own = np.concatenate([rows.row_numbers[group] for group in self._groups])
-        return _read(self._source, own, self._share_size, index, stop - start, rows.halves)
+        end = min(start + self._full_rows, self._num_rows)
+        self._look_ahead(start, end)
+        rows = self._order.find_rows(start, end)
+        row_numbers = np.concatenate([rows.row_numbers[group] for group in self._groups])
+        return _read_batch(self._source, row_numbers, self._share_size, index, end - start, rows.halves)
 
-    def _look_ahead(self, start: int, stop: int) -> None:
-        """Announce to the source the windows of positions [start, stop) and, to be fetched meanwhile, the next one."""
-        first, last = self._order.windows(start, stop)
-        if self._told != (first, last):
+    def _look_ahead(self, start: int, end: int) -> None:
+        """Announce to the source the windows of positions [start, end) and, to be fetched meanwhile, the next one."""
+        first, last = self._order.find_windows(start, end)
+        if self._announced != (first, last):
             after = min(last + 1, self._last_window)
-            self._source.look_ahead(self._order.runs(first, last), self._order.runs(after, after))
-            self._told = first, last
+            self._source.look_ahead(self._order.get_runs(first, last), self._order.get_runs(after, after))
+            self._announced = first, last
 
 
-def evaluation_batches(
+def read_evaluation_batches(
     source: RowSource, batch_size_per_rank: int, rank: int, world_size: int
 ) -> Generator[Batch, None, None]:
     """Yield this rank's batches of an evaluation; over all ranks they hold every row of `source` once.
@@ -127,17 +128,17 @@ def evaluation_batches(
     """
     global_size = batch_size_per_rank * world_size
 
-    def batch(index: int) -> Batch:
+    def make_batch(index: int) -> Batch:
         end = min((index + 1) * global_size, source.num_rows)
         # Each rank takes one contiguous run of rows: the source reads neighbouring rows together.
         first = min(index * global_size + rank * batch_size_per_rank, end)
         row_numbers = np.arange(first, min(first + batch_size_per_rank, end), dtype=np.int64)
-        return _read(source, row_numbers, batch_size_per_rank, index, end - index * global_size)
+        return _read_batch(source, row_numbers, batch_size_per_rank, index, end - index * global_size)
 
-    return prefetched(batch, range(-(-source.num_rows // global_size)))
+    return prefetch(make_batch, range(-(-source.num_rows // global_size)))
 
 
-def _read(
+def _read_batch(
     source: RowSource,
     row_numbers: NDArray[np.int64],
     share_size: int,
@@ -150,17 +151,17 @@ def _read(
     num_empty = share_size - rows.num_rows
     return Batch(
         index=index,
-        dense=_filled(rows.dense, num_empty),
+        dense=_pad_with_zeros(rows.dense, num_empty),
         ids=pad_with_empty_bags(rows.ids, num_empty),
-        labels=_filled(rows.labels, num_empty),
-        mask=_filled(np.ones(rows.num_rows, dtype=np.float32), num_empty),
-        weights=None if rows.weights is None else _filled(rows.weights, num_empty),
+        labels=_pad_with_zeros(rows.labels, num_empty),
+        mask=_pad_with_zeros(np.ones(rows.num_rows, dtype=np.float32), num_empty),
+        weights=None if rows.weights is None else _pad_with_zeros(rows.weights, num_empty),
         num_valid=num_valid,
         halves=halves,
     )
 
 
-def _filled(array: NDArray[Number], num_empty: int) -> NDArray[Number]:
+def _pad_with_zeros(array: NDArray[Number], num_empty: int) -> NDArray[Number]:
     """Append `num_empty` rows of zeros; return `array` itself where there are none, as `np.pad` would copy it."""
     if num_empty == 0:
         return array

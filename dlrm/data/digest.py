@@ -7,7 +7,7 @@ from typing import BinaryIO
 _PIECE_BYTES = 1 << 20
 
 
-def sha256_of(file: BinaryIO, advance: Callable[[int], None]) -> str:
+def compute_sha256(file: BinaryIO, advance: Callable[[int], None]) -> str:
     """Compute the SHA-256 of `file` from its current position, in hex.
 
     advance: called with the number of bytes of each piece that was read.

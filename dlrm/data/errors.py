@@ -26,5 +26,5 @@ class DataError(ValueError):
     def __str__(self) -> str:
         line = None if self.line is None else f"line {self.line}"
         row = None if self.row is None else f"row {self.row}"
-        where = ", ".join(part for part in (self.file, line, self.field, row) if part)
-        return f"{where + ': ' if where else ''}{self.message}{f' (valid: {self.valid})' if self.valid else ''}"
+        location = ", ".join(part for part in (self.file, line, self.field, row) if part)
+        return f"{location + ': ' if location else ''}{self.message}{f' (valid: {self.valid})' if self.valid else ''}"

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from dlrm.config import DataConfig, SyntheticConfig
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
+from dlrm.data.format_count import format_count
 from dlrm.data.packed.open import open_packed
 from dlrm.data.roots import Roots
 from dlrm.data.rows import Subset
-from dlrm.data.split import hash_split
+from dlrm.data.split import split_by_hash
 from dlrm.data.synthetic.log import SyntheticRows
 
 _RATE_ROWS = 1 << 18
@@ -29,14 +30,14 @@ def open_data(config: DataConfig, data_roots: Sequence[str] | None, prepared: Pa
     if config.synthetic is not None:
         return _open_synthetic(config.synthetic, config.eval_fraction)
     if config.format == "packed":
-        return open_packed(packed_directory(config, data_roots))
+        return open_packed(find_packed_directory(config, data_roots))
     if prepared is None:
         raise ValueError(f"rows of format {config.format} must be prepared first")
     return open_packed(prepared)
 
 
-def packed_directory(config: DataConfig, data_roots: Sequence[str] | None) -> Path:
-    """Return the real path of the directory that a job of format `packed` names.
+def find_packed_directory(config: DataConfig, data_roots: Sequence[str] | None) -> Path:
+    """Find the directory that a job of format `packed` names, and return its real path.
 
     Raises DataError where it is remote, does not exist or is outside `data_roots`.
     """
@@ -54,17 +55,17 @@ def packed_directory(config: DataConfig, data_roots: Sequence[str] | None) -> Pa
 
 def _open_synthetic(config: SyntheticConfig, eval_fraction: float) -> Dataset:
     rows = SyntheticRows(config)
-    train_numbers, eval_numbers = _split(rows.num_rows, eval_fraction)
+    train_numbers, eval_numbers = _split_rows(rows.num_rows, eval_fraction)
     rate = float(rows.read(train_numbers[:_RATE_ROWS]).labels.mean(dtype=np.float64))
     return Dataset(rows.schema, Subset(rows, train_numbers), Subset(rows, eval_numbers), rate, encoders=None)
 
 
-def _split(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    train, evaluation = hash_split(num_rows, eval_fraction)
+def _split_rows(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    train, evaluation = split_by_hash(num_rows, eval_fraction)
     for kind, numbers, hint in (("training", train, "smaller"), ("evaluation", evaluation, "larger")):
         if not len(numbers):
             raise DataError(
-                f"of {num_rows} rows none is left for {kind} at {eval_fraction}",
+                f"no row is left for {kind} with {format_count(num_rows, 'row')} at a fraction of {eval_fraction}",
                 field="data.eval_fraction",
                 valid=f"a {hint} fraction, or more rows",
             )

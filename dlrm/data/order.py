@@ -10,8 +10,8 @@ from dlrm.data.rows import Runs
 WINDOW_BYTES = 256 << 20
 """Size of a shuffle window in bytes of stored rows, within the bounds of rows below."""
 BLOCKS_PER_WINDOW = 1024
-"""Number of blocks in a window. With few large blocks the rows of a window would be too similar; blocks of
-256 KiB, as here, still read from disk at good speed."""
+"""Number of blocks in a window. With few large blocks the rows of a window would be too similar; blocks of 256 KiB,
+as here, are still read from disk at good speed."""
 MIN_WINDOW_ROWS = 1 << 16
 MAX_WINDOW_ROWS = 1 << 21
 
@@ -57,12 +57,12 @@ class _Epoch:
     """[num_windows + 1] positions within the epoch at which the windows start; the last is the number of rows."""
 
 
-def num_windows(num_rows: int, row_bytes: int) -> int:
+def count_windows(num_rows: int, row_bytes: int) -> int:
     """Count the shuffle windows of an epoch. row_bytes: average bytes of a stored row."""
-    return -(-num_rows // _window_rows(row_bytes))
+    return -(-num_rows // _compute_window_rows(row_bytes))
 
 
-def _window_rows(row_bytes: int) -> int:
+def _compute_window_rows(row_bytes: int) -> int:
     return min(max(WINDOW_BYTES // max(row_bytes, 1), MIN_WINDOW_ROWS), MAX_WINDOW_ROWS)
 
 
@@ -93,8 +93,8 @@ class SampleOrder:
     def __init__(self, num_rows: int, seed: int, row_bytes: int) -> None:
         """Lay out the windows. row_bytes: average bytes of a stored row, which determines the rows of a window."""
         self._num_rows, self._seed = num_rows, seed
-        self.num_windows_per_epoch = num_windows(num_rows, row_bytes)
-        self._block_rows = _window_rows(row_bytes) // BLOCKS_PER_WINDOW
+        self.num_windows_per_epoch = count_windows(num_rows, row_bytes)
+        self._block_rows = _compute_window_rows(row_bytes) // BLOCKS_PER_WINDOW
         self._num_blocks = -(-num_rows // self._block_rows)
         self._first_blocks = (
             np.arange(self.num_windows_per_epoch + 1, dtype=np.int64) * self._num_blocks // self.num_windows_per_epoch
@@ -105,86 +105,86 @@ class SampleOrder:
         self._is_first_half = np.empty(0, dtype=np.bool_)
         """Mask of `_rows_of_window`: rows in the first half of its blocks; empty where an epoch is one window."""
 
-    def rows(self, start: int, stop: int) -> OrderedRows:
-        """Find the rows at positions [start, stop), at least one."""
-        first, last = self.windows(start, stop)
+    def find_rows(self, start: int, end: int) -> OrderedRows:
+        """Find the rows at positions [start, end), at least one."""
+        first, last = self.find_windows(start, end)
         rows: list[NDArray[np.int64]] = []
         is_first_half: list[NDArray[np.bool_]] = []
         for window in range(first, last + 1):
-            before = self._start_of(window)
+            before = self._get_window_start(window)
             self._shuffle(window)
-            of_window = slice(max(start - before, 0), stop - before)
-            rows.append(self._rows_of_window[of_window])
-            is_first_half.append(self._is_first_half[of_window])
+            selected = slice(max(start - before, 0), end - before)
+            rows.append(self._rows_of_window[selected])
+            is_first_half.append(self._is_first_half[selected])
         row_numbers = rows[0] if len(rows) == 1 else np.concatenate(rows)
-        coverage = self._coverage(first, [len(part) for part in rows])
+        coverage = self._compute_coverage(first, [len(part) for part in rows])
         if coverage >= 1:
             return OrderedRows(row_numbers, None)
         is_first = np.concatenate(is_first_half)
         ordered = np.concatenate([row_numbers[is_first], row_numbers[~is_first]])
         return OrderedRows(ordered, BlockHalves(int(is_first.sum()), coverage))
 
-    def _coverage(self, first: int, counts: list[int]) -> float:
+    def _compute_coverage(self, first: int, counts: list[int]) -> float:
         """Compute `BlockHalves.coverage` of a batch with `counts[i]` rows in window `first + i`.
 
         Return 1 where an epoch is one window.
         """
         if self.num_windows_per_epoch == 1:
             return 1.0
-        of_windows = np.array(counts) / sum(counts)
+        window_shares = np.array(counts) / sum(counts)
         epochs = np.arange(first, first + len(counts)) // self.num_windows_per_epoch
-        of_epochs = np.bincount(epochs - epochs[0], weights=of_windows)
-        return float(np.square(of_epochs).sum() / (self.num_windows_per_epoch * np.square(of_windows).sum()))
+        epoch_shares = np.bincount(epochs - epochs[0], weights=window_shares)
+        return float(np.square(epoch_shares).sum() / (self.num_windows_per_epoch * np.square(window_shares).sum()))
 
-    def windows(self, start: int, stop: int) -> tuple[int, int]:
-        """Find the first and the last window that contain positions of [start, stop)."""
-        first, last = (self._window_at(position) for position in (start, stop - 1))
+    def find_windows(self, start: int, end: int) -> tuple[int, int]:
+        """Find the first and the last window that contain positions of [start, end)."""
+        first, last = (self._find_window(position) for position in (start, end - 1))
         return first, last
 
-    def runs(self, first: int, last: int) -> Runs:
+    def get_runs(self, first: int, last: int) -> Runs:
         """Return the blocks of windows `first` to `last`, both included, as runs of row numbers of the source."""
-        blocks = [self._blocks(window) for window in range(first, last + 1)]
+        blocks = [self._get_blocks(window) for window in range(first, last + 1)]
         starts = np.unique(np.concatenate(blocks)) * self._block_rows
         return Runs(starts, np.minimum(starts + self._block_rows, self._num_rows))
 
-    def _window_at(self, position: int) -> int:
+    def _find_window(self, position: int) -> int:
         epoch, in_epoch = divmod(position, self._num_rows)
-        number = np.searchsorted(self._of_epoch(epoch).window_starts, in_epoch, side="right") - 1
+        number = np.searchsorted(self._get_epoch(epoch).window_starts, in_epoch, side="right") - 1
         return epoch * self.num_windows_per_epoch + int(number)
 
-    def _start_of(self, window: int) -> int:
+    def _get_window_start(self, window: int) -> int:
         epoch, number = divmod(window, self.num_windows_per_epoch)
-        return epoch * self._num_rows + int(self._of_epoch(epoch).window_starts[number])
+        return epoch * self._num_rows + int(self._get_epoch(epoch).window_starts[number])
 
-    def _blocks(self, window: int) -> NDArray[np.int64]:
+    def _get_blocks(self, window: int) -> NDArray[np.int64]:
         epoch, number = divmod(window, self.num_windows_per_epoch)
-        return self._of_epoch(epoch).blocks[self._first_blocks[number] : self._first_blocks[number + 1]]
+        return self._get_epoch(epoch).blocks[self._first_blocks[number] : self._first_blocks[number + 1]]
 
     def _shuffle(self, window: int) -> None:
         """Compute and keep the shuffled row numbers of a window, unless they are kept already."""
         if window == self._window:
             return
-        blocks = self._blocks(window)
+        blocks = self._get_blocks(window)
         rows = (blocks[:, None] * self._block_rows + np.arange(self._block_rows, dtype=np.int64)).reshape(-1)
         rows = rows[rows < self._num_rows]
         epoch, number = divmod(window, self.num_windows_per_epoch)
-        self._generator(epoch, 1 + number).shuffle(rows)
+        self._make_generator(epoch, 1 + number).shuffle(rows)
         self._window, self._rows_of_window = window, rows
         if self.num_windows_per_epoch > 1:
             is_first_half = np.zeros(self._num_blocks, dtype=np.bool_)
             is_first_half[blocks[: len(blocks) // 2]] = True
             self._is_first_half = is_first_half[rows // self._block_rows]
 
-    def _of_epoch(self, number: int) -> _Epoch:
+    def _get_epoch(self, number: int) -> _Epoch:
         if self._epoch is None or self._epoch.number != number:
-            blocks = self._generator(number, 0).permutation(self._num_blocks)
+            blocks = self._make_generator(number, 0).permutation(self._num_blocks)
             last = self._num_blocks - 1
             num_missing = self._num_blocks * self._block_rows - self._num_rows
-            is_behind_last = self._first_blocks > np.flatnonzero(blocks == last)[0]
-            self._epoch = _Epoch(number, blocks, self._first_blocks * self._block_rows - is_behind_last * num_missing)
+            is_after_last = self._first_blocks > np.flatnonzero(blocks == last)[0]
+            self._epoch = _Epoch(number, blocks, self._first_blocks * self._block_rows - is_after_last * num_missing)
         return self._epoch
 
-    def _generator(self, epoch: int, stream: int) -> np.random.Generator:
+    def _make_generator(self, epoch: int, stream: int) -> np.random.Generator:
         """Return a generator whose random numbers are independent of every other (seed, epoch, stream).
 
         The stream is the highest word of the counter, and Philox counts up from the lowest.

@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def prefetched(
+def prefetch(
     make: Callable[[Item], Result], items: Iterable[Item], num_ahead: int = 2
 ) -> Generator[Result, None, None]:
     """Yield `make(item)` for every item, in order, computed by one thread at most `num_ahead` results ahead.

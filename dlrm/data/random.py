@@ -16,9 +16,9 @@ def stream_key(seed: int, *stream: int) -> int:
 
     stream: numbers that name the stream, such as its purpose and the number of a feature.
     """
-    key = _mixed(seed & _MASK)
-    for name in stream:
-        key = _mixed((key + _STEP * (name + 1)) & _MASK)
+    key = _mix(seed & _MASK)
+    for number in stream:
+        key = _mix((key + _STEP * (number + 1)) & _MASK)
     return key
 
 
@@ -51,7 +51,7 @@ def random_units(key: int, counters: NDArray[np.int64]) -> NDArray[np.float64]:
     return (random_bits(key, counters) >> np.uint64(11)).astype(np.float64) * np.float64(2.0**-53)
 
 
-def _mixed(bits: int) -> int:
+def _mix(bits: int) -> int:
     """Apply the mixing operations of `random_bits` to one 64-bit number."""
     bits = (bits ^ bits >> 30) * _FIRST & _MASK
     bits = (bits ^ bits >> 27) * _SECOND & _MASK

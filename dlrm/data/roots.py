@@ -15,13 +15,13 @@ class Roots:
         self._local = None if data_roots is None else [Path(root).resolve() for root in named if not is_remote(root)]
         self.remote = None if data_roots is None else [root for root in named if is_remote(root)]
 
-    def check(self, path: Path, named: Path | str, field: str, what: str = "a file") -> None:
+    def check(self, path: Path, named: Path | str, field: str, kind: str = "a file") -> None:
         """Raise DataError about `named` where the real path of `path` is outside the roots or in a hidden directory.
 
-        Services and programs keep private files in directories whose names start with a dot. named: the path as the
-        user wrote it. field: the field of the job document. what: kind of thing at `path`, for the message.
+        Services and programs keep private files in directories whose names start with a dot. named: path as the
+        user wrote it. field: field of the job document. kind: description of what `path` should be, for the message.
         """
         if self._local is not None and not is_visible(path.resolve(), self._local):
             under = " or ".join(map(str, self._local)) or "a data root; there is none on this machine"
-            valid = f"{what} under {under}, in directories whose names start with no dot"
-            raise DataError("lies outside the data roots", named, field=field, valid=valid)
+            valid = f"{kind} under {under}, in directories whose names do not start with a dot"
+            raise DataError("is outside the data roots", named, field=field, valid=valid)

@@ -32,7 +32,7 @@ NumpyIds = JaggedIds[NDArray[Any]]
 """Ids of rows as numpy arrays."""
 
 
-def single_ids(matrix: NDArray[np.int64]) -> NumpyIds:
+def make_single_id_bags(matrix: NDArray[np.int64]) -> NumpyIds:
     """Make bags of one id each from ids [F, n]."""
     return JaggedIds(matrix.reshape(-1), np.ones(matrix.shape, dtype=np.int32))
 
@@ -75,7 +75,7 @@ class Rows:
         """[F, n] ids. Raises ValueError where a bag does not hold exactly one id."""
         return self.ids.values.reshape(self.ids.lengths.shape)
 
-    def pieces(self, num_rows: int) -> "Iterator[Rows]":
+    def split(self, num_rows: int) -> "Iterator[Rows]":
         """Yield the rows in pieces of `num_rows` rows; the last piece may be shorter."""
         starts = range(0, self.num_rows, num_rows)
         for start, ids in zip(starts, split_ids(self.ids, num_rows), strict=True):
@@ -86,10 +86,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Runs:
-    """Ranges of row numbers [starts[i], stops[i]), ascending."""
+    """Ranges of row numbers [starts[i], ends[i]), ascending."""
 
     starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
+    ends: NDArray[np.int64]
 
 
 class RowSource(Protocol):

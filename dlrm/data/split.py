@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from dlrm.data.random import random_units, stream_key
 
-_HELD_OUT = stream_key(0x5917)
+_HELD_OUT_KEY = stream_key(0x5917)
 """Key of the random stream that decides; fixed, so that a row is held out either in every run or in none."""
-_BLOCK = 1 << 16
-"""Rows decided at a time, which bounds the memory of `hash_split`."""
+_BLOCK_ROWS = 1 << 16
+"""Rows decided at a time, which bounds the memory of `split_by_hash`."""
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,21 @@ class Split:
     eval_fraction: float
     num_rows: int
 
-    def is_held_out(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Whether each of rows [start, stop) is held out: [stop - start] booleans."""
-        numbers = np.arange(start, stop, dtype=np.int64)
+    def is_held_out(self, start: int, end: int) -> NDArray[np.bool_]:
+        """Whether each of rows [start, end) is held out: [end - start] booleans."""
+        numbers = np.arange(start, end, dtype=np.int64)
         if self.kind == "tail":
             return numbers >= self.num_rows - round(self.num_rows * self.eval_fraction)
-        return random_units(_HELD_OUT, numbers) < self.eval_fraction
+        return random_units(_HELD_OUT_KEY, numbers) < self.eval_fraction
 
 
-def hash_split(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_by_hash(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the row numbers of the training rows and of the evaluation rows, each ascending: together all rows."""
     split = Split("hash", eval_fraction, num_rows)
     train: list[NDArray[np.int64]] = []
     evaluation: list[NDArray[np.int64]] = []
-    for start in range(0, num_rows, _BLOCK):
-        is_held_out = split.is_held_out(start, min(start + _BLOCK, num_rows))
+    for start in range(0, num_rows, _BLOCK_ROWS):
+        is_held_out = split.is_held_out(start, min(start + _BLOCK_ROWS, num_rows))
         train.append(np.flatnonzero(~is_held_out) + start)
         evaluation.append(np.flatnonzero(is_held_out) + start)
     return np.concatenate(train), np.concatenate(evaluation)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import HashedVocabulary
+from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import META, PackedMeta, read_meta
 from dlrm.exported_model.layout import SavedConfig
 
@@ -21,37 +22,37 @@ _METRICS = {
 }
 
 
-def model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[str, float | None]) -> str:
+def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[str, float | None]) -> str:
     """Render the card as Markdown. metrics: final metrics of the run, by name."""
     name = str(config.training["name"])
     sections = {
-        "": _summary(config),
-        "Use": _use(dataset.encoders),
-        "Data": _data(config, dataset),
-        "Measured at the end of the run": _measured(config, metrics),
-        "Columns": _columns(config, dataset.encoders),
-        "Training": _training(config, metrics),
-        "Limits": _limits(config, dataset.encoders),
+        "": _render_summary(config),
+        "Use": _render_use(dataset.encoders),
+        "Data": _render_data(config, dataset),
+        "Measured at the end of the run": _render_metrics(config, metrics),
+        "Columns": _render_columns(config, dataset.encoders),
+        "Training": _render_training(config, metrics),
+        "Limits": _render_limits(config, dataset.encoders),
     }
     parts = [f"## {title}\n\n{text}" if title else text for title, text in sections.items()]
     return "\n\n".join([f"# {name}", *parts]) + "\n"
 
 
-def _summary(config: SavedConfig) -> str:
-    taken: list[str] = []
+def _render_summary(config: SavedConfig) -> str:
+    inputs: list[str] = []
     if config.num_dense:
-        taken.append(f"{config.num_dense:,} dense features")
+        inputs.append(format_count(config.num_dense, "dense feature"))
     if config.table_rows:
         num_rows, dim = sum(config.table_rows.values()), config.model.embedding_dim
         size = f"{num_rows:,} rows by {dim} ({num_rows * dim * 4 / 1e6:,.1f} MB)"
-        taken.append(f"{len(config.table_rows):,} embedding tables of {size}")
+        inputs.append(f"{format_count(len(config.table_rows), 'embedding table')} of {size}")
     text = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is 1, from "
-    return f"{text}{' and '.join(taken)}."
+    return f"{text}{' and '.join(inputs)}."
 
 
-def _use(encoders: Encoders | None) -> str:
+def _render_use(encoders: Encoders | None) -> str:
     if encoders is None:
-        return "It was trained on a synthetic log and scores no files; `dlrm evaluate` measures it on that log."
+        return "It was trained on a synthetic log and cannot score files; `dlrm evaluate` evaluates it on that log."
     return """\
 ```sh
 pip install --no-deps -r requirements/predict.txt        # torch, and no fbgemm
@@ -63,92 +64,96 @@ import dlrm
 
 model = dlrm.load_model("path/to/model")
 row = {name: None for name in model.columns}  # None: a missing value
-model.predict(row)  # one probability a row; lists of values score many rows
+model.predict(row)  # one probability per row; lists of values score many rows
 ```"""
 
 
-def _data(config: SavedConfig, dataset: Dataset) -> str:
-    rows = f"{dataset.train.num_rows:,} to train on, {dataset.evaluation.num_rows:,} held out ({_held_out(config)})"
+def _render_data(config: SavedConfig, dataset: Dataset) -> str:
+    held_out = f"{dataset.evaluation.num_rows:,} held out ({_describe_held_out(config)})"
+    rows = f"{dataset.train.num_rows:,} to train on, {held_out}"
     facts = {"rows": rows, "label rate": f"{100 * dataset.train_label_rate:.2f} % of the training rows are positive"}
     if dataset.has_weights:
-        facts["weights"] = f"mean {dataset.mean_train_weight:.4g} over the training rows; all rates count them"
+        facts["weights"] = f"mean {dataset.mean_train_weight:.4g} over the training rows; all rates are weighted"
     if config.packed is None or dataset.directory is None:
         log = config.data.synthetic
-        assert log is not None, "rows without a directory are made when they are read"
+        assert log is not None, "rows without a directory are generated when they are read"
         facts["source"] = f"a synthetic click log, seed {log.seed}, {log.num_ids:,} ids in its largest column"
-        return _table(("", ""), list(facts.items()))
+        return _format_table(("", ""), list(facts.items()))
     meta = read_meta(dataset.directory)
     prepared_at = (dataset.directory / META).stat().st_mtime
     facts |= {
         "bad rows": f"{meta.num_bad_rows:,} left out",
-        "prepared": f"{_time(prepared_at)}, in {_code(config.packed.directory)}",
-        "checksum of the rows": _code(config.packed.checksum),
+        "prepared": f"{_format_time(prepared_at)}, in {_format_code(config.packed.directory)}",
+        "checksum of the rows": _format_code(config.packed.checksum),
     }
-    return f"{_table(('', ''), list(facts.items()))}\n\nFiles:\n\n{_files(meta)}"
+    return f"{_format_table(('', ''), list(facts.items()))}\n\nFiles:\n\n{_list_files(meta)}"
 
 
-def _held_out(config: SavedConfig) -> str:
+def _describe_held_out(config: SavedConfig) -> str:
     if config.data.eval:
-        return "files of their own"
+        return "separate files"
     if config.data.format == "packed":
-        return "as they were prepared"
-    how = "by a hash of their number" if config.data.split == "hash" else "the last ones"
-    return f"{100 * config.data.eval_fraction:g} %, {how}"
+        return "as prepared"
+    rule = "by a hash of their number" if config.data.split == "hash" else "the last ones"
+    return f"{100 * config.data.eval_fraction:g} %, {rule}"
 
 
-def _files(meta: PackedMeta) -> str:
-    lines = [f"- {_code(name)}" for name in meta.sources[:MAX_SHOWN]]
+def _list_files(meta: PackedMeta) -> str:
+    lines = [f"- {_format_code(name)}" for name in meta.sources[:MAX_SHOWN]]
     if len(meta.sources) > MAX_SHOWN:
         lines.append(f"- and {len(meta.sources) - MAX_SHOWN:,} more")
     return "\n".join(lines)
 
 
-def _measured(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
+def _render_metrics(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
     if metrics.get("log_loss") is None:
         return "Nothing: the run ended before its first evaluation."
     constant = {"auc": 0.5, "log_loss": metrics.get("constant_log_loss")}
-    rows = [(words, _figure(metrics.get(name)), _figure(constant.get(name))) for name, words in _METRICS.items()]
+    rows = [
+        (words, _format_metric(metrics.get(name)), _format_metric(constant.get(name)))
+        for name, words in _METRICS.items()
+    ]
     if metrics.get("best_possible_auc") is not None:
-        rows.insert(1, ("best possible AUC", _figure(metrics["best_possible_auc"]), ""))
-    text = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor says "
-    text += f"{config.train_label_rate:.4f}, the training rows' label rate, of every row."
+        rows.insert(1, ("best possible AUC", _format_metric(metrics["best_possible_auc"]), ""))
+    text = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor predicts "
+    text += f"{config.train_label_rate:.4f}, the label rate of the training rows, for every row."
     noise_scale = metrics.get("noise_scale")
     noise = (
         "" if noise_scale is None else f"\n\nNoise scale of its dense gradient at the end: {noise_scale:,.0f} samples."
     )
-    return f"{text}\n\n{_table(('metric', 'model', 'constant predictor'), rows)}{noise}"
+    return f"{text}\n\n{_format_table(('metric', 'model', 'constant predictor'), rows)}{noise}"
 
 
-def _columns(config: SavedConfig, encoders: Encoders | None) -> str:
+def _render_columns(config: SavedConfig, encoders: Encoders | None) -> str:
     if encoders is None:
-        names = ", ".join(f"{_code(name)} {rows:,}" for name, rows in config.table_rows.items())
-        return f"Of the synthetic log; rows of each table: {names}."
-    rows = [(_code(column.name), "number", column.transform) for column in encoders.schema.dense]
+        names = ", ".join(f"{_format_code(name)} {rows:,}" for name, rows in config.table_rows.items())
+        return f"Columns of the synthetic log, with the rows of their tables: {names}."
+    rows = [(_format_code(column.name), "number", column.transform) for column in encoders.schema.dense]
     for column, vocabulary in zip(encoders.schema.categorical, encoders.vocabularies, strict=True):
         kind = f"list of {column.type}s" if column.multi_hot else column.type
-        how = "hashed into" if isinstance(vocabulary, HashedVocabulary) else "counted,"
-        rows.append((_code(column.name), kind, f"{how} {vocabulary.num_ids:,} table rows"))
-    shown = _table(("column", "value", "taken as"), rows[:MAX_SHOWN])
+        rule = "hashed into" if isinstance(vocabulary, HashedVocabulary) else "counted,"
+        rows.append((_format_code(column.name), kind, f"{rule} {vocabulary.num_ids:,} table rows"))
+    shown = _format_table(("column", "value", "used as"), rows[:MAX_SHOWN])
     return shown if len(rows) <= MAX_SHOWN else f"{shown}\n\nand {len(rows) - MAX_SHOWN:,} more, in `config.json`."
 
 
-def _training(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
+def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
     warm_start = config.training["run"]["warm_start"]
-    start = "from random weights" if warm_start is None else f"from {_code(str(warm_start['from']))}"
+    start = "from random weights" if warm_start is None else f"from {_format_code(str(warm_start['from']))}"
     versions = ", ".join(f"{name} {version}" for name, version in config.versions.items())
     num_samples = metrics.get("num_samples")
     samples = "" if num_samples is None else f", over {num_samples:,.0f} samples"
     document = {**config.training, "model": config.model.model_dump(mode="json")}
     document["data"] = config.data.model_dump(mode="json")
     return (
-        f"Exported {_time(config.exported_at)}. Trained {start}{samples}, with {versions}.\n\n"
-        "The job, every default filled in; `dlrm train` takes it as a file:\n\n"
+        f"Exported {_format_time(config.exported_at)}. Trained {start}{samples}, with {versions}.\n\n"
+        "The job with all defaults filled in; `dlrm train` accepts it as a file:\n\n"
         f"```json\n{json.dumps(document, indent=2)}\n```"
     )
 
 
-def _limits(config: SavedConfig, encoders: Encoders | None) -> str:
-    held_out = "files of their own" if config.data.eval else "rows held out of the same log"
+def _render_limits(config: SavedConfig, encoders: Encoders | None) -> str:
+    held_out = "separate files" if config.data.eval else "rows held out of the same log"
     sentences = [
         f"Measured on {held_out}.",
         "Nothing is known about other traffic, later times, or fairness between groups of users.",
@@ -157,21 +162,23 @@ def _limits(config: SavedConfig, encoders: Encoders | None) -> str:
     if encoders is None:
         return " ".join([*sentences, "Its ids are those of the synthetic log and mean nothing elsewhere."])
     if encoders.vocabularies:
-        sentences.append("Values that the training rows did not have, or too rarely, share one row of each table.")
+        sentences.append("Values that are missing or too rare in the training rows share one row of each table.")
     columns = zip(encoders.schema.categorical, encoders.vocabularies, strict=True)
-    hashed = [_code(column.name) for column, known in columns if isinstance(known, HashedVocabulary)]
+    hashed = [_format_code(column.name) for column, vocabulary in columns if isinstance(vocabulary, HashedVocabulary)]
     if hashed:
         columns_text = ", ".join(hashed)
-        sentences.append(f"Those of {columns_text} share rows by a hash, whether the training rows had them or not.")
+        sentences.append(
+            f"Values of {columns_text} share rows by a hash, whether or not they occur in the training rows."
+        )
     return " ".join(sentences)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _format_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _code(text: str) -> str:
+def _format_code(text: str) -> str:
     """Format `text` as Markdown code that is also valid inside a table; unprintable characters are replaced."""
     plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     fence = "``" if "`" in plain else "`"
@@ -179,9 +186,9 @@ def _code(text: str) -> str:
     return f"{fence}{pad}{plain}{pad}{fence}".replace("|", "\\|")
 
 
-def _figure(value: float | None) -> str:
+def _format_metric(value: float | None) -> str:
     return "-" if value is None else f"{value:.5f}"
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"

@@ -10,14 +10,14 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from dlrm.checkpoint import checkpoint_errors
+from dlrm.checkpoint import translate_checkpoint_errors
 from dlrm.config import ModelConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
-from dlrm.data.packed.open import prepared_data
+from dlrm.data.packed.open import read_prepared_data
 from dlrm.data.rows import DataSchema
-from dlrm.exported_model.card import model_card
+from dlrm.exported_model.card import render_model_card
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, SavedConfig
-from dlrm.exported_model.versions import versions_of_model
+from dlrm.exported_model.versions import get_software_versions
 from dlrm.exported_model.write_whole import write_whole
 from dlrm.model import PlainModel
 
@@ -35,9 +35,9 @@ def export_model(
     CheckpointError where the checkpoint cannot be read, and ExportError where the model cannot be written, such as on a
     full disk; a model that was in `directory` before is kept then.
     """
-    model = _empty_model(resolved.job.model, dataset.schema)
+    model = _make_empty_model(resolved.job.model, dataset.schema)
     weights = _read_weights(checkpoint, model)
-    config = _config(resolved, dataset)
+    config = _make_config(resolved, dataset)
     try:
         with write_whole(directory) as part:
             save_file(weights, part / WEIGHTS)
@@ -45,7 +45,7 @@ def export_model(
                 dataset.encoders.save(part / ENCODERS)
             (part / CONFIG).write_text(config.model_dump_json(indent=1))
             (part / METRICS).write_text(json.dumps(dict(metrics), indent=1, allow_nan=False))
-            (part / CARD).write_text(model_card(config, dataset, metrics))
+            (part / CARD).write_text(render_model_card(config, dataset, metrics))
             # safetensors creates the file so that only its owner can read it.
             (part / WEIGHTS).chmod((part / CONFIG).stat().st_mode)
     except (OSError, SafetensorError) as error:
@@ -55,7 +55,7 @@ def export_model(
         ) from error
 
 
-def _config(resolved: ResolvedJob, dataset: Dataset) -> SavedConfig:
+def _make_config(resolved: ResolvedJob, dataset: Dataset) -> SavedConfig:
     job, schema = resolved.job, dataset.schema
     return SavedConfig(
         model=job.model,
@@ -63,14 +63,14 @@ def _config(resolved: ResolvedJob, dataset: Dataset) -> SavedConfig:
         table_rows={feature.name: feature.num_ids for feature in schema.features},
         data=job.data,
         training=job.model_dump(mode="json", exclude={"model", "data"}),
-        packed=None if dataset.directory is None else prepared_data(dataset.directory),
+        packed=None if dataset.directory is None else read_prepared_data(dataset.directory),
         train_label_rate=dataset.train_label_rate,
         exported_at=time.time(),
-        versions=versions_of_model(),
+        versions=get_software_versions(),
     )
 
 
-def _empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
+def _make_empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
     table_rows = {feature.name: feature.num_ids for feature in schema.features}
     return PlainModel(config, schema.num_dense, table_rows)
 
@@ -80,6 +80,6 @@ def _read_weights(checkpoint: Path, model: PlainModel) -> dict[str, torch.Tensor
     weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
     tables = {name: weights[f"tables.{name}.weight"] for name in model.tables}
     dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
-    with checkpoint_errors(checkpoint, "cannot be read"):
+    with translate_checkpoint_errors(checkpoint, "cannot be read"):
         load({"tables": {"weights": tables}, "dense": dense}, checkpoint_id=checkpoint, no_dist=True)
     return weights

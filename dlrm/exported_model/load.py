@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from dlrm.data.encode.encoders import Encoders
+from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import FileMeta
 from dlrm.exported_model.layout import CONFIG, ENCODERS, MANIFEST, METRICS, WEIGHTS, Manifest, SavedConfig
 from dlrm.exported_model.model import SavedModel
@@ -18,7 +19,7 @@ from dlrm.model import PlainModel
 from dlrm.record import RunDirectory
 
 _NUM_THREADS = 4
-_VALID = "the model/ of a run, as it was written"
+_VALID = "the model/ directory of a run, unchanged"
 
 
 class ModelError(ValueError):
@@ -32,50 +33,52 @@ def load_saved_model(directory: Path) -> SavedModel:
     if not directory.is_dir():
         raise ModelError(f"{directory}: no such directory (valid: {_VALID})")
     check_files(directory)
-    place = directory / CONFIG
+    path = directory / CONFIG
     try:
-        config = SavedConfig.model_validate_json(place.read_bytes())
-        place = directory / METRICS
-        metrics = json.loads(place.read_bytes())
-        place = directory / ENCODERS
-        encoders = None if config.data.format == "synthetic" else Encoders.load(place)
-        place = directory / WEIGHTS
+        config = SavedConfig.model_validate_json(path.read_bytes())
+        path = directory / METRICS
+        metrics = json.loads(path.read_bytes())
+        path = directory / ENCODERS
+        encoders = None if config.data.format == "synthetic" else Encoders.load(path)
+        path = directory / WEIGHTS
         module = PlainModel(config.model, config.num_dense, config.table_rows)
-        module.load_state_dict(load_file(place), assign=True)
+        module.load_state_dict(load_file(path), assign=True)
     except (OSError, ValueError, RuntimeError, PolarsError, SafetensorError) as error:
         cause = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ModelError(f"{place}: cannot be read, though it is as it was written; {cause}") from error
+        raise ModelError(f"{path}: cannot be read, although its checksum is correct: {cause}") from error
     return SavedModel(directory, module.eval().requires_grad_(False), config, encoders, metrics)
 
 
 def check_files(directory: Path) -> None:
     """Raise ModelError where a file of the manifest is missing or not as it was written."""
-    place = directory / MANIFEST
+    path = directory / MANIFEST
     try:
-        manifest = Manifest.model_validate_json(place.read_bytes())
+        manifest = Manifest.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"{place}: is missing, so that this is no whole model (valid: {_VALID})") from None
+        raise ModelError(f"{path}: is missing: the model is incomplete (valid: {_VALID})") from None
     except OSError as error:
-        raise ModelError(f"{place}: cannot be read: {error.strerror} (valid: {_VALID})") from None
+        raise ModelError(f"{path}: cannot be read: {error.strerror} (valid: {_VALID})") from None
     except ValidationError:
-        raise ModelError(f"{place}: is damaged, or of another version (valid: {_VALID})") from None
+        raise ModelError(f"{path}: is damaged, or of another version (valid: {_VALID})") from None
     for name in (CONFIG, METRICS, WEIGHTS):
         if name not in manifest.files:
-            raise ModelError(f"{place}: does not list {name} (valid: {_VALID})")
+            raise ModelError(f"{path}: does not list {name} (valid: {_VALID})")
     with ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="verify") as executor:
-        list(executor.map(lambda name: _check(directory / name, manifest.files[name]), manifest.files))
+        list(executor.map(lambda name: _check_file(directory / name, manifest.files[name]), manifest.files))
 
 
-def _check(path: Path, written: FileMeta) -> None:
+def _check_file(path: Path, written: FileMeta) -> None:
     try:
         num_bytes = path.stat().st_size
         if num_bytes != written.num_bytes:
-            what = f"has {num_bytes:,} bytes instead of {written.num_bytes:,}: it was cut, or is another file"
-            raise ModelError(f"{path}: {what} (valid: {_VALID})")
+            fault = (
+                f"has {format_count(num_bytes, 'byte')} instead of {written.num_bytes:,}: it was truncated or replaced"
+            )
+            raise ModelError(f"{path}: {fault} (valid: {_VALID})")
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != written.sha256:
                 raise ModelError(
-                    f"{path}: is not what was written: its SHA-256 differs from {MANIFEST} (valid: {_VALID})"
+                    f"{path}: has changed since it was written: its SHA-256 differs from {MANIFEST} (valid: {_VALID})"
                 )
     except FileNotFoundError:
         raise ModelError(f"{path}: is missing (valid: {_VALID})") from None

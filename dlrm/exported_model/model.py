@@ -13,12 +13,19 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.tolerance import BadRowCount
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.open import raw_blocks
-from dlrm.data.raw.typed import check_columns, parsed_table
+from dlrm.data.raw.open import cut_raw_blocks
+from dlrm.data.raw.typed import check_columns, parse_table
 from dlrm.exported_model.layout import SavedConfig
-from dlrm.exported_model.python_rows import table_of
-from dlrm.exported_model.score import Piece, pieces_of_blocks, probabilities, score, score_pieces
-from dlrm.exported_model.sources import OF_COMMAND, OF_PYTHON, Arguments, format_of, hinting_at_formats, schema_to_read
+from dlrm.exported_model.python_rows import make_table
+from dlrm.exported_model.score import Piece, make_block_pieces, score, score_pieces, to_probabilities
+from dlrm.exported_model.sources import (
+    COMMAND_ARGUMENTS,
+    PYTHON_ARGUMENTS,
+    Arguments,
+    add_format_hints,
+    find_format,
+    make_schema_to_read,
+)
 from dlrm.model import PlainModel
 
 _SLICE_ROWS = 65_536
@@ -61,7 +68,7 @@ class SavedModel:
     def encoders(self) -> Encoders:
         """Encoders of raw values to the inputs of `module`. Raises DataError for a model of a synthetic log."""
         if self._encoders is None:
-            message = "the model was trained on a synthetic log and knows no raw values"
+            message = "the model was trained on a synthetic log and cannot encode raw values"
             raise DataError(message, self.directory, valid="a model that was trained on files")
         return self._encoders
 
@@ -72,7 +79,7 @@ class SavedModel:
 
     @property
     def _schema_to_read(self) -> SchemaConfig:
-        return schema_to_read(self.schema, self.config.data.format)
+        return make_schema_to_read(self.schema, self.config.data.format)
 
     @property
     def columns(self) -> list[str]:
@@ -87,7 +94,7 @@ class SavedModel:
         only the first form, with n lists per column, is possible. Label and weight may be present and are ignored.
         Raises DataError where a column is missing, unknown, or of another length or type.
         """
-        return self.predict_table(table_of(rows, self._schema_to_read))
+        return self.predict_table(make_table(rows, self._schema_to_read))
 
     def predict_table(self, table: Any) -> NDArray[np.float32]:
         """Predict the probabilities [n] of label 1 for the rows of a table.
@@ -100,8 +107,8 @@ class SavedModel:
         scores = [np.empty(0, dtype=np.float32)]
         for start in range(0, rows.num_rows, _SLICE_ROWS):
             part = rows.slice(start, _SLICE_ROWS)
-            parsed = parsed_table(part, start, None, schema, keep_going=False, with_labels=False)
-            scores.append(probabilities(score(self.module, self.encoders.encode(parsed.table))))
+            parsed = parse_table(part, start, None, schema, keep_going=False, with_labels=False)
+            scores.append(to_probabilities(score(self.module, self.encoders.encode(parsed.table))))
         return np.concatenate(scores)
 
     def predict_files(
@@ -121,29 +128,31 @@ class SavedModel:
         """
         patterns = [patterns] if isinstance(patterns, str) else patterns
         bad_rows = BadRowCount(max_bad_fraction, lambda _: None, "max_bad_fraction")
-        pieces, _ = self.raw_pieces(patterns, file_format, keep_going=max_bad_fraction > 0, arguments=OF_PYTHON)
-        for scored in score_pieces(self.module, pieces, num_threads):
-            bad_rows.add(scored.num_rows, scored.num_bad_rows, [str(fault) for fault in scored.read.faults])
-            yield scored.of_all_rows
+        pieces, _ = self.make_raw_pieces(
+            patterns, file_format, keep_going=max_bad_fraction > 0, arguments=PYTHON_ARGUMENTS
+        )
+        for piece in score_pieces(self.module, pieces, num_threads):
+            bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
+            yield piece.all_probabilities
         bad_rows.check()
 
-    def raw_pieces(
+    def make_raw_pieces(
         self,
         patterns: Sequence[str],
         file_format: str | None,
         *,
         keep_going: bool,
         with_labels: bool = False,
-        arguments: Arguments = OF_COMMAND,
+        arguments: Arguments = COMMAND_ARGUMENTS,
     ) -> tuple[Iterator[Piece], int]:
         """Return the rows of raw files as pieces to score, and the bytes of all files together. Raises DataError.
 
         keep_going: leave bad rows out. arguments: names for messages.
         """
-        encoders, own = self.encoders, self.config.data.format
+        encoders, model_format = self.encoders, self.config.data.format
         files = find_files(patterns, arguments.data, None, Path())
-        kind = format_of(files, encoders.schema, own, file_format, arguments)
+        kind = find_format(files, encoders.schema, model_format, file_format, arguments)
         schema = self._schema_to_read
-        blocks = raw_blocks(kind, schema, files, with_labels=with_labels, block_bytes=_BLOCK_BYTES)
-        blocks = hinting_at_formats(blocks, kind, schema, own, arguments)
-        return pieces_of_blocks(blocks, encoders, keep_going), sum(file.num_bytes for file in files)
+        blocks = cut_raw_blocks(kind, schema, files, with_labels=with_labels, block_bytes=_BLOCK_BYTES)
+        blocks = add_format_hints(blocks, kind, schema, model_format, arguments)
+        return make_block_pieces(blocks, encoders, keep_going), sum(file.num_bytes for file in files)

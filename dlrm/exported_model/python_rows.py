@@ -15,7 +15,7 @@ _MAX_SHOWN = 300
 """Largest number of characters of a list of names in a message."""
 
 
-def table_of(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
+def make_table(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
     """Convert a dictionary of columns, or of one row's values, to a table of the feature columns of `schema`.
 
     Label and weight are left out. Raises DataError where `rows` is not a dictionary, or where a column is missing,
@@ -32,33 +32,33 @@ def table_of(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
     arrays: dict[str, pa.Array] = {}
     for name, column in columns.items():
         if not is_one_row and _is_scalar(rows[name]):
-            message = "is one value, where other columns are lists of values"
+            message = "is one value, but other columns are lists of values"
             raise DataError(message, field=name, valid="a list of values, or one value for every column")
-        arrays[name] = _array([rows[name]] if is_one_row else rows[name], column)
+        arrays[name] = _convert_values([rows[name]] if is_one_row else rows[name], column)
     first = next(iter(arrays))
     for name, array in arrays.items():
         if len(array) != len(arrays[first]):
-            message = f"has {len(array):,} values, where {first} has {len(arrays[first]):,}"
-            raise DataError(message, field=name, valid="as many values for every column")
+            message = f"has the length {len(array):,}, but {first} has the length {len(arrays[first]):,}"
+            raise DataError(message, field=name, valid="the same length for every column")
     return pa.table(arrays)
 
 
 def _check_names(rows: Mapping[str, Any], wanted: list[str], ignored: set[str | None]) -> None:
-    listed = ", ".join(wanted)[:_MAX_SHOWN]
+    names = ", ".join(wanted)[:_MAX_SHOWN]
     for name in rows:
         if name not in wanted and name not in ignored:
             close = difflib.get_close_matches(str(name), wanted, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise DataError(f"is no column of the model{hint}", field=str(name), valid=listed)
+            raise DataError(f"is not a column of the model{hint}", field=str(name), valid=names)
     for name in wanted:
         if name not in rows:
-            raise DataError("the column is missing", field=name, valid=f"all of {listed}")
+            raise DataError("the column is missing", field=name, valid=f"all of {names}")
 
 
-def _array(values: Any, column: DenseColumn | CategoricalColumn) -> pa.Array:
+def _convert_values(values: Any, column: DenseColumn | CategoricalColumn) -> pa.Array:
     """Convert the values of a column to Arrow. Raises DataError where they are not a list of values of one type."""
     if isinstance(values, Mapping | Set):
-        message = f"is a {type(values).__name__}, whose order means nothing"
+        message = f"is a {type(values).__name__}, not a list"
         raise DataError(message, field=column.name, valid="a list of values")
     if isinstance(values, np.ndarray) and values.ndim > 1:
         values = list(values)
@@ -67,15 +67,17 @@ def _array(values: Any, column: DenseColumn | CategoricalColumn) -> pa.Array:
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
         if isinstance(column, CategoricalColumn) and column.type == "integer":
-            array = _whole(array)
+            array = _restore_integers(array)
     # Which of these errors Arrow raises depends on the value.
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        what = " ".join(str(error).split())[:_MAX_SHOWN]
-        raise DataError(f"is no list of values of one type: {what}", field=column.name, valid=_valid(column)) from None
+        cause = " ".join(str(error).split())[:_MAX_SHOWN]
+        raise DataError(
+            f"is not a list of values of one type: {cause}", field=column.name, valid=_describe_valid(column)
+        ) from None
     return array
 
 
-def _whole(array: pa.Array) -> pa.Array:
+def _restore_integers(array: pa.Array) -> pa.Array:
     """Convert floats back to integers: libraries without missing integers turn a column that has some into floats."""
     kind = array.type
     if pa.types.is_floating(kind):
@@ -85,7 +87,7 @@ def _whole(array: pa.Array) -> pa.Array:
     return array
 
 
-def _valid(column: DenseColumn | CategoricalColumn) -> str:
+def _describe_valid(column: DenseColumn | CategoricalColumn) -> str:
     if isinstance(column, DenseColumn):
         return "numbers, None where missing"
     values = "integers within int64" if column.type == "integer" else "texts"

@@ -24,7 +24,7 @@ _PIECE_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadRows:
     """The good rows of a piece, encoded."""
 
     rows: Rows
@@ -42,30 +42,30 @@ class Piece:
     """Number of rows, bad ones included."""
     num_bytes: int
     """Bytes of the rows where they are stored, for progress."""
-    read: Callable[[], Read]
+    read: Callable[[], ReadRows]
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredPiece:
     """A piece and its scores."""
 
     num_rows: int
     num_bytes: int
     logits: NDArray[np.float32]
     """[number of good rows]"""
-    read: Read
+    read: ReadRows
 
     @property
     def num_bad_rows(self) -> int:
         return self.num_rows - len(self.logits)
 
     @property
-    def of_all_rows(self) -> NDArray[np.float32]:
+    def all_probabilities(self) -> NDArray[np.float32]:
         """Probabilities [num_rows] of label 1, NaN where a row is bad."""
         if self.read.good is None:
-            return probabilities(self.logits)
+            return to_probabilities(self.logits)
         scores = np.full(self.num_rows, np.nan, dtype=np.float32)
-        scores[self.read.good] = probabilities(self.logits)
+        scores[self.read.good] = to_probabilities(self.logits)
         return scores
 
 
@@ -74,56 +74,56 @@ def score(model: PlainModel, rows: Rows) -> NDArray[np.float32]:
     """Compute the logits [n] of the rows."""
     scores = np.empty(rows.num_rows, dtype=np.float32)
     start = 0
-    for piece in rows.pieces(CHUNK_ROWS):
+    for piece in rows.split(CHUNK_ROWS):
         arrays = (piece.dense, piece.ids.values, piece.ids.lengths)
         scores[start : start + piece.num_rows] = model(*(torch.from_numpy(array) for array in arrays)).numpy()
         start += piece.num_rows
     return scores
 
 
-def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+def to_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     """Convert logits [n] to probabilities [n] of label 1. In float32 they are all 1 above a logit of about 17."""
     return torch.sigmoid(torch.from_numpy(logits)).numpy()
 
 
-def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | None = None) -> Iterator[Scored]:
+def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | None = None) -> Iterator[ScoredPiece]:
     """Score every piece, and yield the results in order.
 
     One thread reads, encodes and scores a piece, and a few pieces are in memory at a time. num_threads: None for one
     per core; torch itself uses one thread in each of them. Raises DataError as the pieces do.
     """
 
-    def scored(piece: Piece) -> Scored:
+    def score_piece(piece: Piece) -> ScoredPiece:
         read = piece.read()
-        return Scored(piece.num_rows, piece.num_bytes, score(model, read.rows), read)
+        return ScoredPiece(piece.num_rows, piece.num_bytes, score(model, read.rows), read)
 
     num_threads = num_threads or len(os.sched_getaffinity(0))
-    with _one_torch_thread(), start_workers(num_threads) as workers:
-        yield from workers.map(scored, pieces)
+    with _use_one_torch_thread(), start_workers(num_threads) as workers:
+        yield from workers.map(score_piece, pieces)
 
 
-def pieces_of_blocks(blocks: Iterable[Block], encoders: Encoders, keep_going: bool) -> Iterator[Piece]:
+def make_block_pieces(blocks: Iterable[Block], encoders: Encoders, keep_going: bool) -> Iterator[Piece]:
     """Make pieces of the blocks of raw files. keep_going: leave bad rows out; otherwise the first raises DataError."""
 
-    def read(block: Block) -> Read:
+    def read(block: Block) -> ReadRows:
         parsed = block.parse(keep_going)
-        return Read(encoders.encode(parsed.table), parsed.good, parsed.faults)
+        return ReadRows(encoders.encode(parsed.table), parsed.good, parsed.faults)
 
     for block in blocks:
         yield Piece(block.num_rows, block.num_bytes, partial(read, block))
 
 
-def pieces_of_source(source: RowSource) -> Iterator[Piece]:
+def make_source_pieces(source: RowSource) -> Iterator[Piece]:
     """Make pieces of a source whose rows are encoded already."""
     for start in range(0, source.num_rows, _PIECE_ROWS):
         numbers = np.arange(start, min(start + _PIECE_ROWS, source.num_rows), dtype=np.int64)
         # Read here and not in the scoring threads: only one thread at a time may read a source.
-        read = Read(source.read(numbers))
+        read = ReadRows(source.read(numbers))
         yield Piece(len(numbers), len(numbers) * source.row_bytes, lambda read=read: read)
 
 
 @contextmanager
-def _one_torch_thread() -> Iterator[None]:
+def _use_one_torch_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -24,7 +24,7 @@ Write = Callable[[NDArray[np.float32]], None]
 
 
 @contextmanager
-def score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
+def open_score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
     """Write scores to `path`, one per row in column `probability`: Parquet or CSV, by the ending of its name.
 
     They are written to `<path>.part`, which is renamed to `path` at the end of the `with`, or removed where it ends in
@@ -34,16 +34,16 @@ def score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
     """
     is_parquet = path.suffix.lower() in (".parquet", ".pq")
     if not is_parquet and path.suffix.lower() != ".csv":
-        raise DataError("is of no known format", path, field=_FIELD, valid="a name that ends in .parquet or .csv")
+        raise DataError("has an unknown file format", path, field=_FIELD, valid="a name that ends in .parquet or .csv")
     _refuse_existing(path, overwrite)
     part = path.with_name(f"{path.name}.part")
-    with _opened(part, path) as file:
+    with _open_part(part, path) as file:
         writer: parquet.ParquetWriter | csv.CSVWriter | None = None
         try:
             writer = opened = parquet.ParquetWriter(file, _SCHEMA) if is_parquet else csv.CSVWriter(file, _SCHEMA)
-            yield lambda scores: _written(path, lambda: opened.write_table(_table(scores)))
-            _written(path, writer.close)
-            _written(path, file.flush)
+            yield lambda scores: _write(path, lambda: opened.write_table(_make_table(scores)))
+            _write(path, writer.close)
+            _write(path, file.flush)
             os.fsync(file.fileno())
             _refuse_existing(path, overwrite)
             part.replace(path)
@@ -59,22 +59,22 @@ def score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
 
 
 @contextmanager
-def score_lines(descriptor: int) -> Iterator[Write]:
+def open_score_lines(descriptor: int) -> Iterator[Write]:
     """Write scores to an open file, one per line, blank where missing. descriptor: closed at the end of the `with`."""
     with os.fdopen(descriptor, "wb") as file:
         without_header = csv.WriteOptions(include_header=False)
         with csv.CSVWriter(file, _SCHEMA, write_options=without_header) as writer:
-            yield lambda scores: writer.write_table(_table(scores))
+            yield lambda scores: writer.write_table(_make_table(scores))
 
 
-def _written(path: Path, write: Callable[[], object]) -> None:
+def _write(path: Path, write: Callable[[], object]) -> None:
     try:
         write()
     except OSError as error:
         raise OSError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _table(scores: NDArray[np.float32]) -> pa.Table:
+def _make_table(scores: NDArray[np.float32]) -> pa.Table:
     return pa.table([pa.array(scores, mask=np.isnan(scores))], schema=_SCHEMA)
 
 
@@ -86,13 +86,13 @@ def _refuse_existing(path: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def _opened(part: Path, path: Path) -> Iterator[BinaryIO]:
+def _open_part(part: Path, path: Path) -> Iterator[BinaryIO]:
     """Open the file `part`, empty and locked against other processes. Raises DataError; path: name for messages."""
     try:
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        valid = "a place where this user may make a file"
-        raise DataError(f"cannot be made: {error.strerror}", path, field=_FIELD, valid=valid) from None
+        valid = "a path where this user may create a file"
+        raise DataError(f"cannot be created: {error.strerror}", path, field=_FIELD, valid=valid) from None
     with os.fdopen(descriptor, "wb") as file:
         if not try_lock(descriptor):
             message = "another process is writing it"

@@ -28,59 +28,63 @@ class Arguments:
     file_format: str
 
 
-OF_COMMAND, OF_PYTHON = Arguments("DATA", "--format"), Arguments("patterns", "file_format")
+COMMAND_ARGUMENTS, PYTHON_ARGUMENTS = Arguments("DATA", "--format"), Arguments("patterns", "file_format")
 
 
-def format_of(
-    files: Sequence[DataFile], schema: SchemaConfig, own: str, asked: str | None, arguments: Arguments = OF_COMMAND
+def find_format(
+    files: Sequence[DataFile],
+    schema: SchemaConfig,
+    model_format: str,
+    requested: str | None,
+    arguments: Arguments = COMMAND_ARGUMENTS,
 ) -> str:
-    """Return the format of the files: `parquet`, `csv` or `criteo_tsv`.
+    """Find the format of the files: `parquet`, `csv` or `criteo_tsv`.
 
-    schema: columns of the model. own: format that the model was trained on. asked: the format to use; None to recognise
-    Parquet by its first bytes, and to assume for text the model's own format where that is a text format. Raises
+    schema: columns of the model. model_format: format that the model was trained on. requested: format to use; None to
+    recognise Parquet by its first bytes, and to assume the model's format for text where that is a text format. Raises
     DataError where Criteo TSV does not have the model's columns.
     """
-    kind = asked or _found_format(files[0], schema, own)
-    if kind == "criteo_tsv" and _columns(schema) != _columns(CRITEO_SCHEMA):
-        message = "criteo_tsv holds the columns I1 to I13 and C1 to C26, which are not the model's"
+    kind = requested or _detect_format(files[0], schema, model_format)
+    if kind == "criteo_tsv" and _list_columns(schema) != _list_columns(CRITEO_SCHEMA):
+        message = "criteo_tsv has the columns I1 to I13 and C1 to C26, which differ from those of the model"
         raise DataError(message, field=arguments.file_format, valid="parquet or csv")
     return kind
 
 
-def schema_to_read(schema: SchemaConfig, own: str) -> SchemaConfig:
+def make_schema_to_read(schema: SchemaConfig, model_format: str) -> SchemaConfig:
     """Return the schema for tables, and for files of all formats but Criteo TSV.
 
     A model that was trained on Criteo TSV reads CSV with commas and a header, and takes text of categorical columns for
     hexadecimal, as in the TSV.
     """
-    if schema != CRITEO_SCHEMA or own in ("csv", "parquet"):
+    if schema != CRITEO_SCHEMA or model_format in ("csv", "parquet"):
         return schema
     columns = [HexadecimalColumn(**column.model_dump()) for column in schema.categorical]
     return schema.model_copy(update={"delimiter": ",", "columns": None, "categorical": columns})
 
 
-def hinting_at_formats(
-    blocks: Iterable[Block], kind: str, schema: SchemaConfig, own: str, arguments: Arguments
+def add_format_hints(
+    blocks: Iterable[Block], kind: str, schema: SchemaConfig, model_format: str, arguments: Arguments
 ) -> Iterator[Block]:
-    """Pass `blocks` on, with a hint on how to choose another format than `kind` added to errors.
+    """Yield `blocks`, with a hint on how to choose another format than `kind` added to errors.
 
     The hint is added to errors about the first line of a file or the whole file.
     """
-    formats = ["parquet", "csv", *(["criteo_tsv"] if _columns(schema) == _columns(CRITEO_SCHEMA) else [])]
+    formats = ["parquet", "csv", *(["criteo_tsv"] if _list_columns(schema) == _list_columns(CRITEO_SCHEMA) else [])]
     others = " or ".join(other for other in formats if other != kind)
-    hint = f"or, where it is no {kind}, {arguments.file_format} {others}; the model was trained on {own}"
-    with _hinting(hint):
+    hint = f"or, if it is not {kind}, {arguments.file_format} {others}; the model was trained on {model_format}"
+    with _add_hint(hint):
         for block in blocks:
-            yield replace(block, parse=partial(_parse, block, hint))
+            yield replace(block, parse=partial(_parse_with_hint, block, hint))
 
 
-def _parse(block: Block, hint: str, keep_going: bool) -> Parsed:
-    with _hinting(hint):
+def _parse_with_hint(block: Block, hint: str, keep_going: bool) -> Parsed:
+    with _add_hint(hint):
         return block.parse(keep_going)
 
 
 @contextmanager
-def _hinting(hint: str) -> Iterator[None]:
+def _add_hint(hint: str) -> Iterator[None]:
     try:
         yield
     except DataError as error:
@@ -89,40 +93,40 @@ def _hinting(hint: str) -> Iterator[None]:
         raise DataError(error.message, error.file, error.line, valid=f"{error.valid}; {hint}") from None
 
 
-def open_alike(directory: Path, encoders: Encoders) -> Dataset:
+def open_compatible(directory: Path, encoders: Encoders) -> Dataset:
     """Open a packed directory. Raises DataError where its rows were not encoded like the model's training rows."""
     dataset = open_packed(directory)
     assert dataset.encoders is not None, "every packed directory has its encoders"
-    if not are_alike(dataset.encoders, encoders):
-        message = "its ids or dense values do not mean what they mean to the model"
+    if not are_compatible(dataset.encoders, encoders):
+        message = "its ids or dense values are encoded differently than those of the model"
         raise DataError(message, directory, valid="rows prepared with the vocabularies that the model was trained with")
     return dataset
 
 
-def are_alike(one: Encoders, other: Encoders) -> bool:
+def are_compatible(one: Encoders, other: Encoders) -> bool:
     """Whether both encode every row alike."""
     return (
         one.schema_of_rows == other.schema_of_rows
         and list(one.dense) == list(other.dense)
-        and all(map(_map_alike, one.vocabularies, other.vocabularies))
+        and all(map(_are_same_vocabularies, one.vocabularies, other.vocabularies))
     )
 
 
-def _map_alike(one: Vocabulary, other: Vocabulary) -> bool:
+def _are_same_vocabularies(one: Vocabulary, other: Vocabulary) -> bool:
     if isinstance(one, CountedVocabulary) and isinstance(other, CountedVocabulary):
         return one.distinct.equals(other.distinct)
     return type(one) is type(other) and not isinstance(one, CountedVocabulary) and one == other
 
 
-def _found_format(file: DataFile, schema: SchemaConfig, own: str) -> str:
+def _detect_format(file: DataFile, schema: SchemaConfig, model_format: str) -> str:
     with file.open() as opened:
         if opened.read(len(PARQUET)) == PARQUET:
             return "parquet"
-    if own in ("csv", "criteo_tsv"):
-        return own
+    if model_format in ("csv", "criteo_tsv"):
+        return model_format
     return "criteo_tsv" if schema == CRITEO_SCHEMA else "csv"
 
 
-def _columns(schema: SchemaConfig) -> tuple[list[str], list[tuple[str, str, bool]]]:
+def _list_columns(schema: SchemaConfig) -> tuple[list[str], list[tuple[str, str, bool]]]:
     categorical = [(column.name, column.type, column.multi_hot) for column in schema.categorical]
     return [column.name for column in schema.dense], categorical

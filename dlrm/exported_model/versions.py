@@ -4,9 +4,9 @@ import platform
 
 import torch
 
-from dlrm.data.prepare.versions import library_versions
+from dlrm.data.prepare.versions import get_library_versions
 
 
-def versions_of_model() -> dict[str, str]:
+def get_software_versions() -> dict[str, str]:
     """Return the versions of Python, the program and its libraries, by name."""
-    return {"python": platform.python_version(), "torch": str(torch.__version__), **library_versions()}
+    return {"python": platform.python_version(), "torch": str(torch.__version__), **get_library_versions()}

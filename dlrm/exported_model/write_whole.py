@@ -24,7 +24,7 @@ def write_whole(directory: Path) -> Iterator[Path]:
     try:
         part.mkdir(parents=True)
         yield part
-        _finish(part)
+        _write_manifest(part)
     except BaseException:
         # Free the space of the unusable files, since the disk may be full.
         shutil.rmtree(part, ignore_errors=True)
@@ -37,17 +37,17 @@ def write_whole(directory: Path) -> Iterator[Path]:
     _remove(old)
 
 
-def _finish(part: Path) -> None:
+def _write_manifest(part: Path) -> None:
     """Flush all files and directories to disk, and write the manifest."""
     files = sorted(path for path in part.rglob("*") if path.is_file())
-    listed = {str(path.relative_to(part)): file_on_disk(path) for path in files}
-    del listed[CARD]
-    write_atomically(part / MANIFEST, Manifest(files=listed).model_dump_json(indent=1))
+    metas = {str(path.relative_to(part)): flush_and_hash(path) for path in files}
+    del metas[CARD]
+    write_atomically(part / MANIFEST, Manifest(files=metas).model_dump_json(indent=1))
     for directory in {path.parent for path in files}:
         sync_directory(directory)
 
 
-def file_on_disk(path: Path) -> FileMeta:
+def flush_and_hash(path: Path) -> FileMeta:
     """Flush a file to disk, and return its size and SHA-256."""
     with path.open("rb+") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()

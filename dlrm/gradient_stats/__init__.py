@@ -1,4 +1,4 @@
-"""Statistics of the dense gradient: its moments, its noise scale, and variance reduction, which goes by them.
+"""Statistics of the dense gradient: moments, noise scale, and variance reduction, which uses the moments.
 
 Import from the modules: `noise` and `batch_advice` need no torch.
 """

@@ -1,6 +1,6 @@
 """Advice on the batch from the noise scale of the gradient: time against data.
 
-A run with batch B needs S steps and E = S B samples to come equally far. Where B_noise is the noise scale,
+To reach the same loss, a run with batch B needs S steps and E = S B samples. With the noise scale B_noise,
 S / Smin = 1 + B_noise / B and E / Emin = 1 + B / B_noise, and so (S / Smin - 1) (E / Emin - 1) = 1: McCandlish et al.
 2018, arXiv 1812.06162, section 2.3 and equation 2.11. Smin is approached by ever larger batches, Emin by ever smaller
 ones.
@@ -17,14 +17,14 @@ from dlrm.gradient_stats.noise import NoiseInterval, NoiseState
 from dlrm.record import BatchAdvice, BatchCost, EvaluationReport
 
 MAX_SPREAD = 4.0
-"""Factor from the lower to the upper bound of a noise scale, above which it is no advice."""
+"""Largest factor from the lower to the upper bound of a noise scale that still allows advice."""
 
 EXPONENTS = (-4, -2, 0, 2, 4)
-"""Exponents of two: batches in the table, as multiples of the largest useful one. This run's own is there too,
-halved and doubled."""
+"""Exponents of two: batches in the table, as multiples of the largest useful one. The table also has this run's own
+batch, half of it and twice as much."""
 
 
-def largest_useful_batch(noise_scale: float) -> int:
+def find_largest_useful_batch(noise_scale: float) -> int:
     """Return the power of two nearest `noise_scale`, both in samples, within the range of a batch.
 
     noise_scale: above 0.
@@ -33,8 +33,8 @@ def largest_useful_batch(noise_scale: float) -> int:
     return 2 ** max(exponent, 0)
 
 
-def settled_noise(noise: NoiseState, last_evaluation: EvaluationReport | None) -> NoiseInterval | None:
-    """Return the noise scale of a run where one can go by it.
+def get_settled_noise(noise: NoiseState, last_evaluation: EvaluationReport | None) -> NoiseInterval | None:
+    """Return the noise scale of a run where it is reliable.
 
     None where its interval is wider than a factor of `MAX_SPREAD`, and where the model is no better than the constant
     predictor.
@@ -46,10 +46,10 @@ def settled_noise(noise: NoiseState, last_evaluation: EvaluationReport | None) -
 
 
 def advise(batch: int, noise: NoiseInterval | None) -> BatchAdvice:
-    """Compute what a run with `batch` samples a step can learn from its noise scale; nothing where that is None."""
+    """Compute the advice for a run with `batch` samples per step; empty where the noise scale is None."""
     if noise is None:
         return BatchAdvice(batch=batch, noise_scale=None, largest_useful_batch=None, table=[])
-    useful = largest_useful_batch(noise.value)
+    useful = find_largest_useful_batch(noise.value)
     around = {round(useful * 2.0**exponent) for exponent in EXPONENTS}
     around |= {batch // 2, batch, 2 * batch}
     batches = sorted(size for size in around if 1 <= size <= MAX_BATCH)
@@ -59,23 +59,25 @@ def advise(batch: int, noise: NoiseInterval | None) -> BatchAdvice:
         noise_scale_low=noise.low,
         noise_scale_high=noise.high,
         largest_useful_batch=useful,
-        table=[_exchange(size, batch, noise.value) for size in batches],
+        table=[_compute_cost(size, batch, noise.value) for size in batches],
     )
 
 
-def _exchange(size: int, own: int, noise_scale: float) -> BatchCost:
+def _compute_cost(size: int, own: int, noise_scale: float) -> BatchCost:
     return BatchCost(
         batch=size,
-        steps=_steps_of_fewest(size, noise_scale) / _steps_of_fewest(own, noise_scale),
-        samples=_samples_of_fewest(size, noise_scale) / _samples_of_fewest(own, noise_scale),
-        steps_of_fewest=_steps_of_fewest(size, noise_scale),
-        samples_of_fewest=_samples_of_fewest(size, noise_scale),
+        steps=_compute_steps_of_fewest(size, noise_scale) / _compute_steps_of_fewest(own, noise_scale),
+        samples=_compute_samples_of_fewest(size, noise_scale) / _compute_samples_of_fewest(own, noise_scale),
+        steps_of_fewest=_compute_steps_of_fewest(size, noise_scale),
+        samples_of_fewest=_compute_samples_of_fewest(size, noise_scale),
     )
 
 
-def _steps_of_fewest(batch: int, noise_scale: float) -> float:
+def _compute_steps_of_fewest(batch: int, noise_scale: float) -> float:
+    """Compute S / Smin = 1 + B_noise / B."""
     return 1 + noise_scale / batch
 
 
-def _samples_of_fewest(batch: int, noise_scale: float) -> float:
+def _compute_samples_of_fewest(batch: int, noise_scale: float) -> float:
+    """Compute E / Emin = 1 + B / B_noise."""
     return 1 + batch / noise_scale

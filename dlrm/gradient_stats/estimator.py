@@ -1,4 +1,4 @@
-"""Interface of estimators of moments to the dense pass, and the samples of a batch that a rank has."""
+"""The interface between estimators of moments and the dense pass, and the samples of a batch that a rank has."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from sharding.comm.gradient_buffer import GradientBuffer
 class Share:
     """The samples of one global batch that a rank trains on: those at positions rank, rank + W, rank + 2 W, ...
 
-    So the first samples of a global batch are spread evenly over all ranks, and which they are depends on neither the
-    number of ranks nor the chunk.
+    So the first samples of a global batch are spread evenly over all ranks, and are the same samples for any number of
+    ranks and any chunk.
     """
 
     rank: int
@@ -30,13 +30,14 @@ class Share:
     halves: BlockHalves | None = None
     """Blocks of the data that the GLOBAL batch draws on; None where it draws on all of them."""
 
-    def num_among_first(self, count: int) -> int:
+    def count_among_first(self, count: int) -> int:
         """Count the samples of this share among the first `count` of the global batch."""
         return count_positions(self.rank, self.world_size, count)
 
 
 def count_positions(remainder: int, modulus: int, count: int) -> int:
     """Count the positions i below `count` with i mod modulus = remainder."""
+    # ceil((count - remainder) / modulus) in integers.
     return max(0, -(-(count - remainder) // modulus))
 
 
@@ -44,8 +45,8 @@ def _do_nothing() -> None: ...
 
 
 @dataclass(frozen=True)
-class Run:
-    """Samples of a share that are trained on in a row, from the end of the run before up to `end`."""
+class SampleRun:
+    """Consecutive samples of a share, from the end of the run before up to `end`."""
 
     end: int
     at_end: Callable[[], None] = _do_nothing
@@ -53,12 +54,12 @@ class Run:
 
 
 class Estimator:
-    """Takes what it needs of the gradient while the dense pass goes on. The base class measures nothing."""
+    """Collector of the gradient's moments during the dense pass. The base class measures nothing."""
 
     is_measuring: bool = False
     """Whether the batch of the last `begin_batch` is measured."""
 
-    def begin_batch(self, share: Share, index: int, *, is_whole: bool) -> list[Run]:  # noqa: ARG002
+    def begin_batch(self, share: Share, index: int, *, is_whole: bool) -> list[SampleRun]:  # noqa: ARG002
         """Prepare for a batch, and cut this rank's share into runs; the last one ends with the share.
 
         The dense pass makes the forward and backward passes of each run's samples, with the gradient of the loss sum,
@@ -67,9 +68,9 @@ class Estimator:
         index: number of batches before this one. is_whole: measure all samples, not a part of them: variance reduction
         has no older measurement to go by.
         """
-        return [Run(share.size)]
+        return [SampleRun(share.size)]
 
-    def moments(self, num_valid: int, mean_weight: float) -> Moments | None:  # noqa: ARG002
+    def compute_moments(self, num_valid: int, mean_weight: float) -> Moments | None:  # noqa: ARG002
         """Compute the moments of the batch; None where it was not measured, or has fewer than two parts to compare.
 
         Called once a batch, when the gradient buffer holds the sums over all ranks, with a gradient that is divided by
@@ -80,12 +81,12 @@ class Estimator:
 
 
 class MeasuringEstimator(Estimator):
-    """Measures one in so many full batches, and the gradient of their first half where batches have halves."""
+    """Estimator that measures one full batch in `every`, and the mean of its first half where batches have halves."""
 
     def __init__(self, gradients: GradientBuffer, every: int, *, has_halves: bool = False) -> None:
         """Take the last of the buffer's extra sums for the first half. every: steps from one measurement to the next.
 
-        has_halves: whether batches come with halves, each drawn from blocks of the data of its own.
+        has_halves: whether batches have halves that are drawn from different blocks of the data.
         """
         self._gradients = gradients
         self._every = every
@@ -94,17 +95,20 @@ class MeasuringEstimator(Estimator):
         self._halves: BlockHalves | None = None
         """Halves of the batch of the last `begin_batch`."""
 
-    def begin_batch(self, share: Share, index: int, *, is_whole: bool) -> list[Run]:
+    def begin_batch(self, share: Share, index: int, *, is_whole: bool) -> list[SampleRun]:
         self.is_measuring = index % self._every == 0 and not share.is_short
         self._halves = None if self._sum_of_first_half is None else share.halves
-        return self._begin_measured_batch(share, is_whole=is_whole) if self.is_measuring else [Run(share.size)]
+        return self._begin_measured_batch(share, is_whole=is_whole) if self.is_measuring else [SampleRun(share.size)]
 
     @abstractmethod
-    def _begin_measured_batch(self, share: Share, *, is_whole: bool) -> list[Run]:
-        """Cut the share of a batch that is measured; see `begin_batch`."""
+    def _begin_measured_batch(self, share: Share, *, is_whole: bool) -> list[SampleRun]:
+        """Cut the share of a measured batch into runs; see `begin_batch`."""
 
-    def _first_half(self, num_valid: int, mean_weight: float) -> HalfMean | None:
-        """Turn the first half's sum into its mean, in place; None where the batch has no halves."""
+    def _average_first_half(self, num_valid: int, mean_weight: float) -> HalfMean | None:
+        """Turn the sum G_1 of the first half into its mean G_1 / (n_1 m), in place; None where the batch has no halves.
+
+        n_1: samples of the first half. m: mean weight.
+        """
         if self._halves is None or self._sum_of_first_half is None:
             return None
         num_first = self._halves.num_first

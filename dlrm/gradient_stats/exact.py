@@ -7,22 +7,23 @@ import torch
 from torch import nn
 
 from dlrm.config import MomentsConfig
-from dlrm.gradient_stats.estimator import MeasuringEstimator, Run, Share
+from dlrm.gradient_stats.estimator import MeasuringEstimator, SampleRun, Share
 from dlrm.gradient_stats.moments import Moments
-from dlrm.model.mlp import Linear, has_own_products, weight_gradient
-from dlrm.native import has_own_operators
+from dlrm.model.mlp import Linear, compute_weight_gradient, has_onednn_products
+from dlrm.native import has_native_operators
 from sharding.comm.gradient_buffer import GradientBuffer
 
 
 class ExactMoments(MeasuringEstimator):
-    """Sums the squared gradients of single samples of every `nn.Linear` that is used once a sample.
+    """Estimator that sums the squared gradients of single samples, for every `nn.Linear` that is used once per sample.
 
-    A sample's gradient of a weight is d x^T, with the layer's input x and the gradient d of its output, so that the sum
-    of its square over samples is (d^2)^T (x^2): one more matrix product (Goodfellow 2015, arXiv 1510.01799, whose norms
-    are the sums of these elements). Under bf16 autocast the squares are bf16, their sums fp32.
+    With x_i the layer's input for sample i and d_i the gradient of its output, the gradient of the weight is d_i x_i^T.
+    The sum of its square over samples, sum_i (d_i x_i^T)^2 = (D^2)^T (X^2) with squares element by element, is one more
+    matrix product, of D [c, outputs] and X [c, inputs] (Goodfellow 2015, arXiv 1510.01799, whose norms are the sums of
+    these elements). For a bias it is sum_i d_i^2. Under bf16 autocast the squares are bf16, their sums fp32.
 
-    Where a part of the batch is measured, these are its first samples, of which all ranks have the same number, give or
-    take one, whatever the number of ranks and the chunk. Their gradient is summed apart.
+    Where only a part of the batch is measured, it is the first samples, of which all ranks have the same number up to
+    one, for any number of ranks and any chunk. Their gradient is summed separately.
     """
 
     def __init__(
@@ -37,15 +38,15 @@ class ExactMoments(MeasuringEstimator):
     ) -> None:
         """Register hooks on the linear layers of `model`, whose parameters are those of `gradients`.
 
-        Others: as for `MeasuringEstimator`. Raises ValueError for a parameter that no linear layer has.
+        Other arguments: as for `MeasuringEstimator`. Raises ValueError for a parameter that no linear layer has.
         """
         super().__init__(gradients, every, has_halves=has_halves)
         self._is_bf16 = is_bf16
-        self._is_watching = False
-        """Whether the hooks add squares: only while samples that are measured are trained on."""
+        self._is_adding_squares = False
+        """Whether the hooks add squares: only during runs of measured samples."""
         self._fraction = config.fraction
         self._num_measured = 0
-        """Measured samples of the present batch, over all ranks."""
+        """Number of measured samples of the current batch, over all ranks."""
         self._sum_of_measured = gradients.extra_sums[1] if config.has_own_sum else None
         """[P] gradient summed over the measured samples, where these are a part of the batch."""
         names = [name for name, _ in model.named_parameters()]
@@ -54,56 +55,58 @@ class ExactMoments(MeasuringEstimator):
         for name, layer in model.named_modules():
             if isinstance(layer, nn.Linear):
                 covered |= {f"{name}.weight", f"{name}.bias"}
-                self._watch(name, layer)
+                self._register_hook(name, layer)
         missing = [name for name in names if name not in covered]
         if missing:
-            raise ValueError(f"no estimator of exact moments for {missing[0]}: it is no parameter of an nn.Linear")
+            raise ValueError(f"exact moments do not cover {missing[0]}: it is not a parameter of an nn.Linear")
 
-    def _begin_measured_batch(self, share: Share, *, is_whole: bool) -> list[Run]:
+    def _begin_measured_batch(self, share: Share, *, is_whole: bool) -> list[SampleRun]:
         is_all = is_whole or self._sum_of_measured is None
+        # At least two samples, without which there is no variance.
         wanted = share.num_valid if is_all else max(2, math.ceil(self._fraction * share.num_valid))
         self._num_measured = min(wanted, share.num_valid)
-        measured_end = share.size if is_all else share.num_among_first(self._num_measured)
-        half_end = 0 if self._halves is None else share.num_among_first(self._halves.num_first)
+        measured_end = share.size if is_all else share.count_among_first(self._num_measured)
+        half_end = 0 if self._halves is None else share.count_among_first(self._halves.num_first)
         ends = sorted({measured_end, half_end, share.size})
-        self._is_watching = ends[0] <= measured_end
-        return [Run(end, partial(self._end_run, end, measured_end, half_end)) for end in ends]
+        self._is_adding_squares = ends[0] <= measured_end
+        return [SampleRun(end, partial(self._end_run, end, measured_end, half_end)) for end in ends]
 
     def _end_run(self, end: int, measured_end: int, half_end: int) -> None:
-        """Keep the gradient as it is now, the sum over all samples before `end`, where one of the parts ends here."""
+        """Copy the gradient, the sum over all samples before `end`, where the measured part or the first half ends."""
         if end == measured_end and self._sum_of_measured is not None:
             self._sum_of_measured.copy_(self._gradients.gradient)
         if end == half_end and self._sum_of_first_half is not None:
             self._sum_of_first_half.copy_(self._gradients.gradient)
-        self._is_watching = end < measured_end
+        self._is_adding_squares = end < measured_end
 
-    def moments(self, num_valid: int, mean_weight: float) -> Moments | None:
+    def compute_moments(self, num_valid: int, mean_weight: float) -> Moments | None:
         num_measured = self._num_measured
         if not self.is_measuring or num_measured < 2:
             return None
         mean = measured_mean = self._gradients.gradient
-        # In place: the next batch begins with zeros anyway.
+        # s = 1 / n_m sum_i (G_i / m)^2 with G_i the gradient of sample i's weighted loss and m the mean weight. This is
+        # in place: the next batch begins with zeros anyway.
         mean_square = self._gradients.extra_sums[0].div_(num_measured * mean_weight**2)
         if self._sum_of_measured is not None and num_measured < num_valid:
             measured_mean = self._sum_of_measured.div_(num_measured * mean_weight)
-        first_half = self._first_half(num_valid, mean_weight)
+        first_half = self._average_first_half(num_valid, mean_weight)
         return Moments(mean, mean_square, measured_mean, num_valid, num_measured, num_measured, first_half)
 
-    def _watch(self, name: str, layer: nn.Linear) -> None:
-        """Have the forward pass of `layer` hook into the gradient of its output, as long as samples are measured."""
+    def _register_hook(self, name: str, layer: nn.Linear) -> None:
+        """Have forward passes of `layer` register a hook on the gradient of its output, for measured samples only."""
         weight_squares = self._squares[f"{name}.weight"]
         bias_squares = self._squares.get(f"{name}.bias")
         is_activated = isinstance(layer, Linear) and layer.is_activated
 
-        def watch(_: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-            if self._is_watching:
+        def add_hook(_: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+            if self._is_adding_squares:
                 (x,) = inputs
                 if x.dim() != 2:
-                    raise ValueError(f"{name} has inputs {list(x.shape)}, and exact moments need one a sample")
+                    raise ValueError(f"{name} has inputs {list(x.shape)}, and exact moments need one row per sample")
                 x, y = x.detach(), output.detach() if is_activated else None
                 output.register_hook(lambda d: self._add_squares(x, d, y, weight_squares, bias_squares))
 
-        layer.register_forward_hook(watch)
+        layer.register_forward_hook(add_hook)
 
     @torch.no_grad()
     def _add_squares(
@@ -114,12 +117,12 @@ class ExactMoments(MeasuringEstimator):
         weight_squares: torch.Tensor,
         bias_squares: torch.Tensor | None,
     ) -> None:
-        """Add the squares of a chunk. x: [c, inputs]. d, y: [c, outputs], y None where no ReLU follows."""
+        """Add the squares of a chunk. x: [c, inputs]. d, y: [c, outputs]; y is None where no ReLU follows."""
         dtype = torch.bfloat16 if self._is_bf16 else weight_squares.dtype
         x_squared, d_squared = x.to(dtype).square(), square_output_gradient(d, y, bias_squares, dtype)
-        # (d^2)^T (x^2) summed over the c samples; the hidden factor of both is one sample's gradient d x^T.
-        if has_own_products(x.device, dtype):
-            weight_squares += weight_gradient(d_squared, x_squared)
+        # [outputs, inputs]: sum over the c samples of (d x^T)^2.
+        if has_onednn_products(x.device, dtype):
+            weight_squares += compute_weight_gradient(d_squared, x_squared)
         else:
             weight_squares += d_squared.T @ x_squared
 
@@ -129,12 +132,13 @@ def square_output_gradient(
 ) -> torch.Tensor:
     """Square the gradient of a linear layer's output, sample by sample: [c, outputs] of `dtype`.
 
-    d: gradient of y, the output behind the layer's ReLU; y is None where it has none. bias_squares: [outputs], to which
-    the sums over the samples are added: the gradient of the bias is that of the output.
+    d: gradient of y, the output after the layer's ReLU; y is None where it has none. bias_squares: [outputs], to which
+    the sums over samples are added, since the gradient of the bias for a sample is that of the output.
     """
-    if _fits_own_operator(d, y, bias_squares, dtype):
+    if _fits_native_operator(d, y, bias_squares, dtype):
         return torch.ops.dlrm_dense.square_gradient(d, y, bias_squares)
     if y is not None:
+        # The gradient before the ReLU: d where y > 0, else 0.
         d = torch.ops.aten.threshold_backward(d, y, 0)
     d_squared = d.to(dtype).square()
     if bias_squares is not None:
@@ -142,11 +146,11 @@ def square_output_gradient(
     return d_squared
 
 
-def _fits_own_operator(
+def _fits_native_operator(
     d: torch.Tensor, y: torch.Tensor | None, bias_squares: torch.Tensor | None, dtype: torch.dtype
 ) -> bool:
-    """Whether the own operator takes these: all of one dtype that it knows, and sums in fp32."""
+    """Whether the native operator supports these tensors: all of one dtype that it knows, and sums in fp32."""
     is_one_dtype = d.dtype == dtype and (y is None or y.dtype == dtype)
     is_known = dtype in (torch.float32, torch.bfloat16)
     are_sums_fp32 = bias_squares is None or bias_squares.dtype == torch.float32
-    return d.device.type == "cpu" and is_one_dtype and is_known and are_sums_fp32 and has_own_operators()
+    return d.device.type == "cpu" and is_one_dtype and is_known and are_sums_fp32 and has_native_operators()

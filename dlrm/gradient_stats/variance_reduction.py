@@ -12,22 +12,22 @@ import torch
 
 from dlrm.config import VarianceReductionConfig
 from dlrm.gradient_stats.moments import MIN_VARIANCE_SHARE, Moments
-from dlrm.native import fits_own_fp32
+from dlrm.native import fits_native_fp32
 from sharding.comm.gradient_buffer import GradientBuffer
 
 
 @dataclass(frozen=True)
 class ClippedShares:
-    """Shares of the elements of all dense parameters whose factor is at a bound."""
+    """Fractions of the elements of all dense parameters whose factor is at a bound."""
 
     at_gamma: float
-    """Share of those with the least factor, gamma."""
+    """Fraction of elements with the least factor, gamma."""
     at_one: float
-    """Share of those with factor 1, which are left as they are."""
+    """Fraction of elements with factor 1, whose gradient stays as it is."""
 
 
 class VarianceReduction:
-    """Scales the gradient before the optimizer's step, or the step itself."""
+    """Preconditioner that scales the gradient before the optimizer's step, or the step itself."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class VarianceReduction:
         beta = config.beta3 if is_smoothed else 0.0
         self._factors = Factors(torch.zeros_like(gradients.gradient), layer_sizes, config.gamma, beta)
         self._update_factor: torch.Tensor | None = None
-        """[P] what `finish_update` scales the optimizer's step by, where it is the step that is scaled."""
+        """[P] factors of the optimizer's step, where `finish_update` scales the step; else None."""
         self._before: list[torch.Tensor] = []
         """The parameters before that step."""
 
@@ -61,14 +61,14 @@ class VarianceReduction:
         """Update the factors by the moments of this step, and scale the gradient by them. The optimizer steps next.
 
         Between measurements the last factors hold; before the first one the gradient stays as it is. index: number of
-        batches before this one. Returns the shares of this step's own factors, before they are smoothed; None where
+        batches before this one. Returns the fractions of this step's own factors, before they are smoothed; None where
         nothing was measured.
         """
         clipped = None if moments is None else self._factors.update(moments)
         self._update_factor = None
         if not self.is_initialised:
             return None
-        factor = self._apply_control(self._factors.corrected(), index)
+        factor = self._apply_control(self._factors.correct_bias(), index)
         if self._config.scale == "gradient":
             self._gradients.gradient *= factor
         else:
@@ -82,6 +82,7 @@ class VarianceReduction:
             return
         factors = self._gradients.unflatten(self._update_factor)
         for parameter, before, factor in zip(self._parameters, self._before, factors, strict=True):
+            # w = w_before + r (w_stepped - w_before)
             torch.lerp(before, parameter, factor, out=parameter)
         self._update_factor, self._before = None, []
 
@@ -91,18 +92,18 @@ class VarianceReduction:
         return self._factors.is_initialised
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint holds; tensors are not copied, and may be loaded in place."""
+        """Return the state for a checkpoint; tensors are not copied, and may be loaded in place."""
         factors = self._factors
         return {"variance": factors.variance, "smoothed": factors.smoothed, "num_measured": factors.num_updates}
 
     def _apply_control(self, factor: torch.Tensor, index: int) -> torch.Tensor:
-        """Replace the factors [P] of each layer by their mean, or shuffle them, for a comparison with the factors."""
+        """Replace the factors [P] of each layer by their mean, or shuffle them, as a control experiment."""
         if self._config.control is None:
             return factor
         layers = factor.split(self._layer_sizes)
         if self._config.control == "mean":
             return torch.cat([layer.mean().expand_as(layer) for layer in layers])
-        # The same order on every rank, and in every attempt.
+        # The same order on every rank and in every attempt, another one in every step.
         generator = torch.Generator().manual_seed((self._seed * 1_000_003 + index) % 2**63)
         orders = [torch.randperm(len(layer), generator=generator).to(layer.device) for layer in layers]
         return torch.cat([layer[order] for layer, order in zip(layers, orders, strict=True)])
@@ -111,18 +112,21 @@ class VarianceReduction:
 class Factors:
     """Factors [P] on the elements of the dense parameters.
 
-    A factor is r = g^2 / sigma^2 over the mean of r in its layer, within [gamma, 1], smoothed over steps. g is the mean
-    gradient of this step; sigma^2 is the variance of about one batch of samples: a step that measures a share of its
-    batch moves the variance by that share. A small sample misses rare features: their variance reads about 0, their
-    ratio explodes and dominates the layer's mean.
+    With g the mean gradient of this step and sigma^2 the variance of the gradients of single samples:
+
+        r = g^2 / sigma^2,   factor = clip(r / (mean of r over the layer), gamma, 1),   p = beta p + (1 - beta) factor
+
+    and p / (1 - beta^t) scales the gradient. sigma^2 covers about one batch of samples: a step that measures a fraction
+    f of its batch moves the variance by f. A small sample alone misses rare features: their variance reads about 0,
+    their ratio explodes and dominates the layer's mean.
     """
 
     def __init__(self, zeros: torch.Tensor, layer_sizes: list[int], gamma: float, beta: float) -> None:
-        """Begin without a variance. zeros: [P] of the parameters' dtype and device. beta: of the smoothing."""
+        """Begin without a variance. zeros: [P] of the parameters' dtype and device. beta: 0 for no smoothing."""
         self.variance = zeros
         """[P] variance of the gradients of single samples."""
         self.smoothed = zeros.clone()
-        """[P] smoothed factors, without bias correction."""
+        """p [P], smoothed factors, without bias correction."""
         self.num_updates = torch.zeros((), dtype=torch.int64)
         self._layer_sizes, self._gamma, self._beta = layer_sizes, gamma, beta
 
@@ -131,28 +135,28 @@ class Factors:
         """Whether a variance was measured."""
         return bool(self.num_updates)
 
-    def corrected(self) -> torch.Tensor:
-        """Return the smoothed factors [P] without the bias of their start, as Adam corrects its means."""
+    def correct_bias(self) -> torch.Tensor:
+        """Compute p / (1 - beta^t) [P], the smoothed factors without the bias of p = 0 at the start, as Adam does."""
         return self.smoothed / (1 - self._beta ** self.num_updates.item())
 
     def update(self, moments: Moments) -> ClippedShares | None:
         """Update variance and factors by the moments of one step, in place.
 
-        The variance moves by the share of the batch that was measured, the first time by all of it. Returns the shares
-        of this step's own factors, before they are smoothed; None, and nothing changes, as long as no sample had a
-        gradient, as in a batch whose weights are all 0.
+        The variance moves by the fraction of the batch that was measured, the first time by all of it. Returns the
+        fractions of this step's own factors, before they are smoothed; None, and nothing changes, as long as no sample
+        had a gradient, as in a batch whose weights are all 0.
         """
         if not self.is_initialised and not moments.mean_square.any():
             return None
-        update = self._update_by_own_operator if fits_own_fp32(self.variance) else self._update_in_plain_torch
+        update = self._update_by_native_operator if fits_native_fp32(self.variance) else self._update_in_plain_torch
         share = moments.num_measured / moments.num_samples
         num_at_gamma, num_at_one = update(moments, share if self.is_initialised else 1.0)
         self.num_updates += 1
         num_elements = self.variance.numel()
         return ClippedShares(num_at_gamma / num_elements, num_at_one / num_elements)
 
-    def _update_by_own_operator(self, moments: Moments, share: float) -> tuple[int, int]:
-        """Do what `_update_in_plain_torch` does, in two passes over the elements instead of about twenty."""
+    def _update_by_native_operator(self, moments: Moments, share: float) -> tuple[int, int]:
+        """Do the same as `_update_in_plain_torch`, in two passes over the elements instead of about twenty."""
         return torch.ops.dlrm_dense.move_factors(
             self.variance,
             self.smoothed,
@@ -168,21 +172,20 @@ class Factors:
         )
 
     def _update_in_plain_torch(self, moments: Moments, share: float) -> tuple[int, int]:
-        """Return how many factors are at gamma, and at 1."""
+        """Update variance and smoothed factors in place. Return the numbers of factors at gamma and at 1."""
         self._update_variance(moments, share)
-        # g^2 over at least 2^-20 g^2: r is at most 2^20, however few samples of an element were measured.
+        # r = g^2 / max(sigma^2, 2^-20 g^2): at most 2^20, however few samples of an element were measured.
         ratio = moments.mean.square()
         variance = torch.maximum(self.variance, MIN_VARIANCE_SHARE * ratio)
-        # An element is alive (1, not 0) if it saw a gradient now and has a variance. By signs, here and below, since a
-        # `where` or a comparison takes as long as several such passes.
+        # An element is alive (1, else 0) if it has a gradient in this step and a variance. Computed by signs, here and
+        # below, since a `where` or a comparison takes as long as several such passes.
         is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self.variance.sign())
-        # An element that is not finite counts as dead: it must not make the mean of its layer undefined.
+        # An element whose ratio is not finite counts as dead: it must not make the mean of its layer NaN.
         is_alive.mul_(ratio.div_(variance).isfinite()).nan_to_num_(nan=0.0)
         ratio.nan_to_num_(nan=0.0).mul_(is_alive)
-        for of_layer, is_layer_alive in zip(
-            ratio.split(self._layer_sizes), is_alive.split(self._layer_sizes), strict=True
-        ):
-            self._clip(of_layer, is_layer_alive)
+        layers = zip(ratio.split(self._layer_sizes), is_alive.split(self._layer_sizes), strict=True)
+        for layer_ratio, is_layer_alive in layers:
+            self._clip(layer_ratio, is_layer_alive)
         factor = ratio
         self.smoothed.lerp_(factor, 1 - self._beta)
         num_at_gamma, num_at_one = torch.stack(
@@ -191,21 +194,21 @@ class Factors:
         return num_at_gamma, num_at_one
 
     def _update_variance(self, moments: Moments, share: float) -> None:
-        """Move the variance towards that of this step by `share`, the part of the batch that was measured.
+        """Move the variance towards that of this step, sigma^2 += weight (sigma_now^2 - sigma^2).
 
-        Only of elements that saw a gradient: it is no news that a few samples miss some. An element that never saw one
-        before takes the variance of this step.
+        The weight is `share`, the measured fraction of the batch; 0 for an element without a gradient in this step,
+        since a few samples tell nothing about rare elements; and 1 for one that had no variance before.
         """
-        is_seen = moments.mean_square.sign()
-        # is_seen + (share - 1) is_seen is_known: 0 where not seen, `share` where the variance is known, else 1.
-        weight = torch.addcmul(is_seen, is_seen, self.variance.sign(), value=share - 1.0)
-        self.variance.lerp_(moments.variance(), weight)
+        has_gradient = moments.mean_square.sign()
+        # h + (share - 1) h v with h = has_gradient and v = has a variance, both 0 or 1.
+        weight = torch.addcmul(has_gradient, has_gradient, self.variance.sign(), value=share - 1.0)
+        self.variance.lerp_(moments.compute_variance(), weight)
 
     def _clip(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> None:
-        """Turn the ratios of one layer into its factors, in place. is_alive: ones and zeros.
+        """Turn the ratios r of one layer into its factors clip(r / mean r, gamma, 1), in place. is_alive: 1 or 0.
 
-        Dead elements count in no mean and get gamma; a layer of dead elements alone gets 1 and is left as it is.
+        Dead elements do not count in the mean and get gamma; a layer of dead elements only gets 1, no scaling.
         """
         mean_ratio = ratio.sum() / is_alive.sum()
-        # NaN is 0 / 0: of a layer without a live element, or with a mean of 0.
+        # 0 / 0 is NaN: in a layer without a live element, or with a mean of 0.
         ratio.div_(mean_ratio).clamp_(self._gamma, 1.0).nan_to_num_(nan=1.0)

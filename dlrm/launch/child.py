@@ -16,7 +16,7 @@ from dlrm.record import RunDirectory
 PR_SET_PDEATHSIG = 1
 
 
-def child_command(module: str, directory: RunDirectory, attempt: int) -> list[str]:
+def make_child_command(module: str, directory: RunDirectory, attempt: int) -> list[str]:
     """Return the arguments after the interpreter's name with which this process, the launch process, runs `module`."""
     own = ["-u", "-m", "dlrm.launch.child", str(os.getpid())]
     return [*own, module, str(directory.path), "--attempt", str(attempt)]
@@ -24,11 +24,11 @@ def child_command(module: str, directory: RunDirectory, attempt: int) -> list[st
 
 def main() -> None:
     _, launch_pid, *sys.argv = sys.argv
-    _die_with(int(launch_pid))
+    _die_with_parent(int(launch_pid))
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
-def _die_with(parent_pid: int) -> None:
+def _die_with_parent(parent_pid: int) -> None:
     """Have the kernel kill this process when its parent ends. Linux only; elsewhere a child ends by itself."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

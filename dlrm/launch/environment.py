@@ -18,20 +18,20 @@ def check_environment() -> None:
 
     Both builds of FBGEMM install to the same directory: the second one overwrites the first, and neither works.
     """
-    torch_version = _version("torch")
-    cpu_build, cuda_build = _version("fbgemm-gpu-cpu"), _version("fbgemm-gpu")
+    torch_version = _find_version("torch")
+    cpu_build, cuda_build = _find_version("fbgemm-gpu-cpu"), _find_version("fbgemm-gpu")
     needed = {"torch": torch_version, "fbgemm-gpu or fbgemm-gpu-cpu": cpu_build or cuda_build}
     if missing := [name for name, version in needed.items() if version is None]:
-        raise MixedInstallError(f"the trainer needs {', '.join(missing)}; mend it: {REPAIR_CPU} (cuda.txt for GPUs)")
+        raise MixedInstallError(f"the trainer needs {', '.join(missing)}; to repair: {REPAIR_CPU} (cuda.txt for GPUs)")
     if cpu_build and cuda_build:
         raise MixedInstallError(
             f"fbgemm-gpu and fbgemm-gpu-cpu are both installed and overwrite each other{_hint_about_torchrec()}; "
-            f"mend it: pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && {REPAIR_CPU}"
+            f"to repair: pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && {REPAIR_CPU}"
         )
     if cuda_build and torch_version and torch_version.endswith("+cpu"):
         raise MixedInstallError(
-            f"fbgemm-gpu is built for CUDA and torch {torch_version} is not{_hint_about_torchrec()}; "
-            f"mend it: pip uninstall -y fbgemm-gpu && {REPAIR_CPU}"
+            f"fbgemm-gpu is built for CUDA, but torch {torch_version} is not{_hint_about_torchrec()}; "
+            f"to repair: pip uninstall -y fbgemm-gpu && {REPAIR_CPU}"
         )
 
 
@@ -44,12 +44,12 @@ def check_devices(num_gpus: int) -> None:
 
     if (num_found := torch.cuda.device_count()) < num_gpus:
         raise NoDeviceError(
-            f"resources.gpus_per_worker: the workers of this node ask for {num_gpus} GPU(s), and torch finds "
-            f"{num_found} (valid: 0 trains on the CPU)"
+            f"resources.gpus_per_worker: the workers of this node ask for {num_gpus} GPU(s), but torch finds "
+            f"{num_found} (valid: 0, to train on the CPU)"
         )
 
 
-def _version(distribution: str) -> str | None:
+def _find_version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -58,6 +58,6 @@ def _version(distribution: str) -> str | None:
 
 def _hint_about_torchrec() -> str:
     """Return a hint that `pip install torchrec` also installs fbgemm-gpu; empty where torchrec is not installed."""
-    if _version("torchrec") is None:
+    if _find_version("torchrec") is None:
         return ""
-    return " (torchrec asks for fbgemm-gpu: install it with --no-deps, as in requirements/dev.txt)"
+    return " (torchrec requires fbgemm-gpu: install torchrec with --no-deps, as in requirements/dev.txt)"

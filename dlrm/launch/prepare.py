@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-from dlrm.launch.child import child_command
-from dlrm.launch.outcomes import how_it_ended, stopped
+from dlrm.launch.child import make_child_command
+from dlrm.launch.outcomes import describe_exit, make_stopped_outcome
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory
 from hostinfo.stop_signals import STOP_SIGNALS
 
@@ -13,13 +13,13 @@ STOPPED_CODES = frozenset({EXIT_STOPPED, *(-number for number in STOP_SIGNALS)})
 
 def prepare_data(directory: RunDirectory, number: int) -> Outcome | None:
     """Prepare the rows for attempt `number`; return the outcome where that ends the attempt, else None."""
-    command = [sys.executable, *child_command("dlrm.programs.prepare_run", directory, number)]
+    command = [sys.executable, *make_child_command("dlrm.programs.prepare_run", directory, number)]
     with directory.attempt(number).rank_log(0).open("ab") as output:
         code = subprocess.Popen(command, stdout=output, stderr=output).wait()
     if code in STOPPED_CODES:
-        return stopped("stopped while preparing the data")
+        return make_stopped_outcome("stopped while preparing the data")
     if code == EXIT_DONE:
         return None
     # The preparation writes a more precise outcome itself, unless the disk is full.
     reason = EndReason.BAD_INPUT if code == EXIT_BAD_INPUT else EndReason.WORKER_CRASHED
-    return Outcome(state="failed", reason=reason, message=f"the preparation of the data {how_it_ended(code)}")
+    return Outcome(state="failed", reason=reason, message=f"data preparation {describe_exit(code)}")

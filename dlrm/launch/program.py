@@ -15,9 +15,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from dlrm.config import ConfigError, ResolvedJob, field_errors
+from dlrm.config import ConfigError, ResolvedJob, translate_errors
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
-from dlrm.launch.outcomes import outcome_of_failures, stopped
+from dlrm.launch.outcomes import make_failed_outcome, make_stopped_outcome
 from dlrm.launch.prepare import prepare_data
 from dlrm.launch.ranks import run_ranks
 from dlrm.launch.stopper import Stopper
@@ -29,7 +29,7 @@ from dlrm.record import (
     Outcome,
     RunDirectory,
     RunInUseError,
-    run_lock,
+    hold_run_lock,
     sync_directory,
 )
 from dlrm.reporting.push import Pusher
@@ -49,10 +49,10 @@ def main() -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     directory = RunDirectory(arguments.run_directory.resolve())
     if not directory.path.is_dir():
-        log.error("%s: there is no such run directory", directory.path)
+        log.error("%s: no such run directory", directory.path)
         return EXIT_BAD_INPUT
     try:
-        with run_lock(directory):
+        with hold_run_lock(directory):
             return _run_attempt(directory, arguments.attempt)
     except RunInUseError as error:
         # No outcome is written: the running process may be at this same attempt.
@@ -61,15 +61,15 @@ def main() -> int:
 
 
 def _run_attempt(directory: RunDirectory, number: int) -> int:
-    """Run the attempt, unless it has ended before, and return the exit code of its outcome."""
+    """Run the attempt, unless it has already ended, and return the exit code of its outcome."""
     attempt = directory.attempt(number)
-    if before := Outcome.read(attempt.outcome):
-        log.error("attempt %d has ended before, %s: %s", number, before.state, before.message)
-        return before.exit_code
+    if earlier := Outcome.read(attempt.outcome):
+        log.error("attempt %d has already ended, %s: %s", number, earlier.state, earlier.message)
+        return earlier.exit_code
     try:
         attempt.create()
     except OSError as error:
-        log.error("attempt %d cannot begin: %s", number, error)
+        log.error("attempt %d cannot start: %s", number, error)
         return EXIT_FAILED
     stopper = Stopper(attempt)
     stopper.listen()
@@ -86,10 +86,10 @@ def _run_attempt(directory: RunDirectory, number: int) -> int:
         # Keeps the outcome of a rank that wrote its own.
         outcome.write_first(attempt.outcome)
     except OSError:
-        log.exception("the outcome cannot be written: the exit code alone tells it")
-    standing = Outcome.read(attempt.outcome) or outcome
-    log.info("%s: %s %s", standing.state, standing.reason, standing.message)
-    return standing.exit_code
+        log.exception("the outcome cannot be written; only the exit code reports it")
+    final = Outcome.read(attempt.outcome) or outcome
+    log.info("%s: %s %s", final.state, final.reason, final.message)
+    return final.exit_code
 
 
 def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
@@ -97,24 +97,24 @@ def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper) -
     attempt = directory.attempt(number)
     try:
         check_environment()
-        resolved = _read_spec(directory.spec_for(number))
+        resolved = _read_spec(directory.find_spec(number))
         check_devices(resolved.job.resources.gpus_per_worker * resolved.job.resources.workers_per_node)
     except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
         return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error))
     with _push_reports(attempt, resolved.job.resources.world_size):
-        if resolved.job.data.synthetic is None and (ended := prepare_data(directory, number)):
-            return ended
+        if resolved.job.data.synthetic is None and (outcome := prepare_data(directory, number)):
+            return outcome
         _take_over_spec(directory, attempt)
         failures = run_ranks(directory, resolved, number, stopper)
     if failures is None:
-        return stopped("stopped before the ranks were started")
-    return outcome_of_failures(attempt, failures)
+        return make_stopped_outcome("stopped before the ranks were started")
+    return make_failed_outcome(attempt, failures)
 
 
 def _take_over_spec(directory: RunDirectory, attempt: AttemptDirectory) -> None:
     """Replace the run's document by the attempt's own, where it has one.
 
-    Called once the run directory is locked and the rows are found: an attempt that comes too late, or is on other rows,
+    Called once the run directory is locked and the rows are found: an attempt that is too late, or has other rows,
     changes nothing for later attempts.
     """
     if attempt.spec.exists():
@@ -126,7 +126,7 @@ def _read_spec(spec: Path) -> ResolvedJob:
     try:
         return ResolvedJob.model_validate_json(spec.read_bytes())
     except ValidationError as error:
-        raise ConfigError(field_errors(error, ResolvedJob)) from None
+        raise ConfigError(translate_errors(error, ResolvedJob)) from None
 
 
 @contextmanager

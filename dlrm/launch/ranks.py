@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from dlrm.config import ResolvedJob
-from dlrm.launch.child import child_command
+from dlrm.launch.child import make_child_command
 from dlrm.launch.stopper import Stopper
 from dlrm.record import RunDirectory
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 SHUTDOWN_TIMEOUT_SECONDS = 300
-"""Seconds that ranks may take to end once the launch gives them up; then they are killed."""
+"""Seconds that ranks may take to end once the launch has given up; then they are killed."""
 
 
 def run_ranks(
@@ -50,7 +50,7 @@ def run_ranks(
     if stopper.is_requested:
         return None
     try:
-        elastic_launch(config, sys.executable)(*child_command("dlrm.train.worker", directory, attempt))
+        elastic_launch(config, sys.executable)(*make_child_command("dlrm.train.worker", directory, attempt))
     except ChildFailedError as error:
         return error.failures
     return {}

@@ -35,7 +35,7 @@ class Stopper:
     def _wait(self) -> None:
         while True:
             number = signal.sigwait(STOP_SIGNALS)
-            log.info("asked to stop: %s", signal.Signals(number).name)
+            log.info("stop requested: %s", signal.Signals(number).name)
             self._pass_on()
 
     def _pass_on(self) -> None:
@@ -44,7 +44,7 @@ class Stopper:
             # The file comes first: a process that starts from here on finds it, every other one is among the children.
             self._attempt.stop_request.touch()
         except OSError:
-            log.exception("the request to stop could not be noted")
+            log.exception("the stop request could not be written to disk")
         # A child may have ended since it was listed.
         with contextlib.suppress(psutil.Error):
             for child in psutil.Process().children():

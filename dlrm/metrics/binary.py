@@ -32,7 +32,7 @@ class BinaryMetrics:
     calibration: float | None
 
 
-def binary_metrics(labels: Vector, logits: Vector, weights: Vector | None = None) -> BinaryMetrics:
+def compute_binary_metrics(labels: Vector, logits: Vector, weights: Vector | None = None) -> BinaryMetrics:
     """Compute all metrics of one set of predictions.
 
     Raises ValueError where it is empty, or contains NaN or labels other than 0 and 1.
@@ -101,18 +101,18 @@ def normalized_entropy(labels: Vector, logits: Vector, weights: Vector | None = 
 
 def calibration(labels: Vector, logits: Vector, weights: Vector | None = None) -> float | None:
     """Compute the sum of the probabilities divided by the sum of the labels, ideally 1; None where no label is 1."""
-    of_labels = _sum(labels, weights)
-    if not of_labels:
+    sum_of_labels = _sum(labels, weights)
+    if not sum_of_labels:
         return None
     with np.errstate(over="ignore"):
         probabilities = 1 / (1 + np.exp(-logits.astype(np.float64)))
-    return _sum(probabilities, weights) / of_labels
+    return _sum(probabilities, weights) / sum_of_labels
 
 
 def constant_log_loss(labels: Vector, rate: float, weights: Vector | None = None) -> float:
     """Compute the mean negative log-likelihood of predicting `rate` for every row, clipped as in `log_loss`."""
-    clipped, own = min(max(rate, EPSILON), 1 - EPSILON), _mean(labels, weights)
-    return -(own * math.log(clipped) + (1 - own) * math.log1p(-clipped))
+    clipped, label_rate = min(max(rate, EPSILON), 1 - EPSILON), _mean(labels, weights)
+    return -(label_rate * math.log(clipped) + (1 - label_rate) * math.log1p(-clipped))
 
 
 def _sum(values: Vector, weights: Vector | None) -> float:
@@ -135,4 +135,4 @@ def _check(labels: Vector, scores: Vector, weights: Vector | None) -> None:
     if np.isnan(scores).any():
         raise ValueError("scores must not be NaN")
     if weights is not None and not (weights.shape == labels.shape and weights.min() >= 0 and weights.max() > 0):
-        raise ValueError("weights must be one a row, at least 0, and not all 0")
+        raise ValueError("weights must be one per row, at least 0, and not all 0")

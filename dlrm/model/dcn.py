@@ -11,7 +11,7 @@ from dlrm.model.mlp import Linear, Perceptron, draw_weight, make_bottom
 class DCNv2(nn.Module):
     """The dense part of the stacked DCN-v2 (Wang et al. 2021, arXiv 2008.13535), as MLPerf's DLRM-DCNv2 has it.
 
-    Cross layers run over the bottom's output and the pooled embeddings, side by side; over what there is of them.
+    The input of the cross layers is the bottom's output and the pooled embeddings, concatenated; one may be missing.
     """
 
     def __init__(self, config: ModelConfig, num_dense: int, num_features: int, seed: int) -> None:
@@ -36,7 +36,7 @@ class DCNv2(nn.Module):
 class CrossLayers(nn.Module):
     """x_{l+1} = x_0 * (U_l (V_l x_l) + b_l) + x_l, elementwise product (Wang et al. 2021, arXiv 2008.13535, eq. 2).
 
-    Weights begin as a perceptron's, b at zero.
+    Weights begin like those of a perceptron, b at zero.
     """
 
     def __init__(self, width: int, num_layers: int, rank: int, generator: torch.Generator) -> None:

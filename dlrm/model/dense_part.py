@@ -1,4 +1,4 @@
-"""The dense part that a job names."""
+"""The choice of the dense part by the architecture of a job."""
 
 from torch import nn
 
@@ -12,10 +12,10 @@ _ARCHITECTURES = {"dlrm": DLRM, "dcn_v2": DCNv2}
 def make_dense_part(config: ModelConfig, num_dense: int, num_features: int, seed: int) -> nn.Module:
     """Make the dense part of a model, which maps dense [c, N] and pooled [c, F, D] to logits [c].
 
-    num_dense: N. num_features: F; one of the two may be 0, and what interacts then are the others. Every parameter is
-    one of an `nn.Linear` that is called once, with one row a sample. The initial weights are a function of `seed` and
-    the shapes alone. Raises ValueError where there is neither.
+    num_dense: N. num_features: F. One of the two may be 0; then only the other features interact. Every parameter
+    belongs to an `nn.Linear` that is called once, with one row per sample. The initial weights are a function of `seed`
+    and the shapes only. Raises ValueError where there is neither.
     """
     if num_dense == 0 and num_features == 0:
-        raise ValueError("there is nothing to predict from: no dense feature, and no other")
+        raise ValueError("there is nothing to predict from: no dense and no categorical feature")
     return _ARCHITECTURES[config.architecture](config, num_dense, num_features, seed)

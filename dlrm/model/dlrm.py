@@ -8,14 +8,14 @@ from torch.autograd.function import once_differentiable
 
 from dlrm.config import ModelConfig
 from dlrm.model.mlp import Perceptron, make_bottom
-from dlrm.native import fits_own_fp32
+from dlrm.native import fits_native_fp32
 
 
 class DLRM(nn.Module):
     """The dense part of Naumov et al. 2019 (arXiv 1906.00091): all that is not an embedding table.
 
-    Beside the dot products the top gets the bottom's output. Without dense features it gets the pooled embeddings
-    instead, all of them: products alone say nothing of a single feature, and one feature has none.
+    In addition to the dot products the top gets the bottom's output. Without dense features it gets all pooled
+    embeddings instead: dot products alone have no information on a single feature, and one feature has none at all.
     """
 
     def __init__(self, config: ModelConfig, num_dense: int, num_features: int, seed: int) -> None:
@@ -24,8 +24,8 @@ class DLRM(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         self.bottom = make_bottom(config, num_dense, generator)
         num_vectors = num_features if self.bottom is None else num_features + 1
-        num_beside = num_features if self.bottom is None else 1
-        num_inputs = num_beside * config.embedding_dim + num_vectors * (num_vectors - 1) // 2
+        num_direct = num_features if self.bottom is None else 1
+        num_inputs = num_direct * config.embedding_dim + num_vectors * (num_vectors - 1) // 2
         self.top = Perceptron(num_inputs, config.top_mlp, is_last_activated=False, generator=generator)
         self.interaction = Interaction(num_vectors)
 
@@ -43,7 +43,7 @@ class Interaction(nn.Module):
     """
 
     lower_triangle: torch.Tensor
-    """[V (V - 1) / 2] places of the pairs in a flat V x V matrix."""
+    """[V (V - 1) / 2] indices of the pairs in a flat V x V matrix."""
 
     def __init__(self, num_vectors: int) -> None:
         """Number the pairs. num_vectors: V."""
@@ -52,17 +52,18 @@ class Interaction(nn.Module):
         self.register_buffer("lower_triangle", row * num_vectors + column, persistent=False)
 
     def forward(self, bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
-        """Map bottom [c, D] and pooled [c, F, D] to [c, beside + V (V - 1) / 2], in the dtype of the bottom."""
-        if pooled.numel() > 0 and fits_own_fp32(pooled):
-            return _OwnInteraction.apply(_empty_bottom(pooled) if bottom is None else bottom, pooled)
-        return self._in_plain_torch(bottom, pooled)
+        """Map bottom [c, D] and pooled [c, F, D] to [c, direct + V (V - 1) / 2], in the dtype of the bottom."""
+        if pooled.numel() > 0 and fits_native_fp32(pooled):
+            return _NativeInteraction.apply(_make_empty_bottom(pooled) if bottom is None else bottom, pooled)
+        return self._interact_in_plain_torch(bottom, pooled)
 
-    def _in_plain_torch(self, bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
+    def _interact_in_plain_torch(self, bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
         vectors = concatenate_vectors(bottom, pooled)  # [c, V, D]
+        # z_ij = v_i . v_j for all pairs, of which the lower triangle i > j is kept.
         products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)  # [c, V^2]
         pairs = products.index_select(1, self.lower_triangle)  # [c, V (V - 1) / 2]
-        beside = pooled.flatten(1) if bottom is None else bottom
-        return torch.cat([beside, pairs], dim=1)
+        direct = pooled.flatten(1) if bottom is None else bottom
+        return torch.cat([direct, pairs], dim=1)
 
 
 def concatenate_vectors(bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
@@ -73,13 +74,13 @@ def concatenate_vectors(bottom: torch.Tensor | None, pooled: torch.Tensor) -> to
     return torch.cat([first, pooled.to(bottom.dtype)], dim=1) if pooled.shape[1] else first
 
 
-def _empty_bottom(pooled: torch.Tensor) -> torch.Tensor:
+def _make_empty_bottom(pooled: torch.Tensor) -> torch.Tensor:
     """Make a bottom [c, 0] of the dtype that a bottom would have."""
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else pooled.dtype
     return pooled.new_empty(len(pooled), 0, dtype=dtype)
 
 
-class _OwnInteraction(torch.autograd.Function):
+class _NativeInteraction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, bottom: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(bottom, pooled)

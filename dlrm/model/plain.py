@@ -8,17 +8,17 @@ from torch import nn
 from dlrm.config import ModelConfig
 from dlrm.model.dense_part import make_dense_part
 
-_TAKEN = nn.ModuleDict()
-"""Attributes of its own, such as `type` and `keys`, cannot be names of modules."""
+_RESERVED_NAMES = nn.ModuleDict()
+"""Module dictionary whose attributes, such as `type` and `keys`, cannot be names of modules."""
 
 
-def table_name(feature: str) -> str:
-    """Return the name of a feature's table in models and checkpoints: its own, percent-encoded where torch needs that.
+def encode_table_name(feature: str) -> str:
+    """Return the name of a feature's table in models and checkpoints: the feature's, percent-encoded where needed.
 
     torch keeps modules as attributes, by names without a dot. Different features have different names.
     """
     name = feature.replace("%", "%25").replace(".", "%2E")
-    return f"%{ord(name[0]):02X}{name[1:]}" if hasattr(_TAKEN, name) else name
+    return f"%{ord(name[0]):02X}{name[1:]}" if hasattr(_RESERVED_NAMES, name) else name
 
 
 class PlainModel(nn.Module):
@@ -28,7 +28,7 @@ class PlainModel(nn.Module):
         """Make the modules, with tables that have no weights yet. table_rows: rows by feature, in their order."""
         super().__init__()
         self.tables = nn.ModuleDict(
-            {table_name(feature): _table(num_rows, config) for feature, num_rows in table_rows.items()}
+            {encode_table_name(feature): _make_table(num_rows, config) for feature, num_rows in table_rows.items()}
         )
         self.dense = make_dense_part(config, num_dense, len(table_rows), seed=0)
         self._embedding_dim = config.embedding_dim
@@ -38,9 +38,9 @@ class PlainModel(nn.Module):
 
         The embeddings of a bag are pooled as the configuration says; an empty bag gives zeros.
         """
-        return self.dense(dense, self._pooled(ids, lengths))
+        return self.dense(dense, self._pool(ids, lengths))
 
-    def _pooled(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def _pool(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Look up and pool the embeddings [n, F, D]."""
         if not self.tables:
             return torch.empty(lengths.shape[1], 0, self._embedding_dim)
@@ -50,7 +50,7 @@ class PlainModel(nn.Module):
         return torch.stack([table(ids, starts) for table, ids, starts in bags], dim=1)
 
 
-def _table(num_rows: int, config: ModelConfig) -> nn.EmbeddingBag:
-    """Make a table without weights. From no weights rather than by its size: drawing some loads torch's compiler."""
+def _make_table(num_rows: int, config: ModelConfig) -> nn.EmbeddingBag:
+    """Make a table without weights. `from_pretrained` draws none, which would load torch's compiler."""
     none = torch.empty(num_rows, config.embedding_dim, device="meta")
     return nn.EmbeddingBag.from_pretrained(none, freeze=False, mode=config.pooling)

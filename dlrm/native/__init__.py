@@ -1,6 +1,6 @@
-"""Own operators of the dense part on the CPU: the interaction, and what moments are made of and used for.
+"""Native operators for the dense part on the CPU: the interaction, squares of gradients, noise sums, factors.
 
-Built when the package is installed, by setup.py; plain torch serves instead where they could not be.
+setup.py builds them when the package is installed; where that failed, plain torch is used instead.
 """
 
 from functools import cache
@@ -12,11 +12,11 @@ from sharding.native import load_library
 
 
 @cache
-def has_own_operators() -> bool:
-    """Whether `torch.ops.dlrm_dense` is there."""
+def has_native_operators() -> bool:
+    """Whether the operators of `torch.ops.dlrm_dense` can be used."""
     return load_library("dense", Path(__file__).parent)
 
 
-def fits_own_fp32(tensor: torch.Tensor) -> bool:
-    """Whether the own operators are there, and take `tensor`: those for fp32 on a CPU."""
-    return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and has_own_operators()
+def fits_native_fp32(tensor: torch.Tensor) -> bool:
+    """Whether the native operators can be used, and `tensor` is fp32 on a CPU, as they need it."""
+    return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and has_native_operators()

@@ -1,4 +1,4 @@
-// What operators refuse.
+// Checks of operators' arguments.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// Dot products of all pairs of feature vectors, and nothing that is thrown away: the lower triangle alone, beside what
-// the top of a DLRM gets as it is. A sample is worked on in the first-level cache; samples share the threads.
+// The interaction of DLRM: dot products of all pairs of feature vectors, after vectors that the top gets unchanged.
+// Only the lower triangle is computed. A sample is worked on in the first-level cache; threads share the samples.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -17,7 +17,7 @@ namespace dlrm_dense {
 
 namespace {
 
-constexpr int ROWS = 8;  // of a block of sums: they stay in registers
+constexpr int ROWS = 8;  // rows of a block of sums, which stays in registers
 constexpr int64_t SAMPLES_A_TASK = 64;
 
 template <int width>
@@ -32,8 +32,8 @@ struct Shape {
   int64_t dim;           // D
 
   INLINE int64_t num_vectors() const { return num_features + has_bottom; }  // V
-  INLINE int64_t num_beside() const { return (has_bottom ? 1 : num_features) * dim; }
-  INLINE int64_t num_outputs() const { return num_beside() + num_vectors() * (num_vectors() - 1) / 2; }
+  INLINE int64_t num_direct() const { return (has_bottom ? 1 : num_features) * dim; }
+  INLINE int64_t num_outputs() const { return num_direct() + num_vectors() * (num_vectors() - 1) / 2; }
 };
 
 INLINE int64_t row_start(int64_t row) { return row * (row - 1) / 2; }
@@ -41,13 +41,13 @@ INLINE int64_t row_start(int64_t row) { return row * (row - 1) / 2; }
 template <int width, typename From, typename To>
 INLINE void convert(const From* from, int64_t count, To* to) {
   int64_t done = 0;
-  // A call of memcpy costs more than rows as short as these.
+  // Rows are short: a call of memcpy would cost more.
   if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float>)
     for (; done + width <= count; done += width) lanes<width>(to + done) = lanes<width>(from + done);
   for (; done < count; ++done) to[done] = static_cast<To>(static_cast<float>(from[done]));
 }
 
-// [V, padded D] of one sample, bottom first; what pads stays as it is.
+// Writes the vectors of one sample [V, padded D], bottom first; padding is left as it is.
 template <int width, typename T>
 INLINE void gather(const Shape& shape, const T* bottom, const float* pooled, float* vectors) {
   const int64_t stride = padded<width>(shape.dim);
@@ -106,7 +106,7 @@ INLINE void mix_block(const float* products, int64_t product_stride, const float
     for (int k = 0; k < num_lanes; ++k) lanes<width>(gradient + r * stride + k * width) = sums[r][k];
 }
 
-// Room of one thread, for one sample after another. Rows and columns are padded: what pads is zero, or is never read.
+// Buffers of one thread, for one sample after another. Rows and columns are padded; padding is zero, or is never read.
 template <int width>
 struct Scratch {
   explicit Scratch(const Shape& shape)
@@ -136,17 +136,17 @@ INLINE void forward_sample(const Shape& shape, const T* bottom, const float* poo
     for (int64_t column = 0; column < row + ROWS - 1; column += width)
       dot_block<width, ROWS>(vectors + row * stride, stride, transposed + column, shape.dim,
                       products + row * side + column, side);
-  // Whole lanes, in order of the rows: what one writes too much the next one covers.
+  // Rows are written in whole lanes, in order: the next row overwrites what the last one wrote beyond its end.
   float* pairs = scratch.outputs.data();
   for (int64_t row = 1; row < num_vectors; ++row)
     for (int64_t column = 0; column < row; column += width)
       lanes<width>(pairs + row_start(row) + column) = lanes<width>(products + row * side + column);
-  const int64_t num_beside = shape.num_beside();
+  const int64_t num_direct = shape.num_direct();
   if (shape.has_bottom)
-    std::copy_n(bottom, num_beside, output);
+    std::copy_n(bottom, num_direct, output);
   else
-    convert<width>(pooled, num_beside, output);
-  convert<width>(pairs, shape.num_outputs() - num_beside, output + num_beside);
+    convert<width>(pooled, num_direct, output);
+  convert<width>(pairs, shape.num_outputs() - num_direct, output + num_direct);
 }
 
 template <int width, typename T>
@@ -159,8 +159,9 @@ INLINE void backward_sample(const Shape& shape, const T* grad_output, const T* b
   float* outputs = scratch.outputs.data();
   gather<width>(shape, bottom, pooled, vectors);
   convert<width>(grad_output, shape.num_outputs(), outputs);
-  // Both triangles: row r of the products' gradient then holds what every vector brings to vector r.
-  const float* pairs = outputs + shape.num_beside();
+  // With P the gradient of the products, filled to both triangles, the gradient of the vectors is P V: row r of P holds
+  // the weight of every vector in the gradient of vector r.
+  const float* pairs = outputs + shape.num_direct();
   for (int64_t row = 0; row < num_vectors; ++row) {
     const float* of_row = pairs + row_start(row);
     for (int64_t column = 0; column < row; column += width)
@@ -168,7 +169,7 @@ INLINE void backward_sample(const Shape& shape, const T* grad_output, const T* b
     products[row * side + row] = 0.0f;
     for (int64_t column = 0; column < row; ++column) products[column * side + row] = of_row[column];
   }
-  // Twice as many sums where there are twice as many registers.
+  // AVX-512 has twice as many registers, and so room for twice as many sums.
   constexpr int num_lanes = width == 16 ? 2 : 1;
   for (int64_t d = 0; d < stride; d += num_lanes * width)
     for (int64_t row = 0; row < num_vectors; row += ROWS) {
@@ -193,7 +194,7 @@ INLINE void backward_sample(const Shape& shape, const T* grad_output, const T* b
   }
 }
 
-// The tensors of one call, whose numbers are T but for the pooled embeddings.
+// Tensors of one call, of dtype T but for the pooled embeddings, which are fp32.
 template <typename T>
 struct Call {
   Shape shape;

@@ -1,5 +1,5 @@
-// Vectors as wide as the processor has them, where the width is worth a body of its own: the compiler takes wider ones
-// apart by way of memory, which is up to 25 times slower, and narrower ones leave half of the processor idle.
+// Vectors as wide as the processor has them, for operators that need a body for each width: the compiler splits wider
+// ones by way of memory, which is up to 25 times slower, and narrower ones leave half of the processor idle.
 #pragma once
 
 #include <utility>
@@ -35,7 +35,7 @@ INLINE const Lanes<width>& lanes(const float* place) {
   return *reinterpret_cast<const Lanes<width>*>(place);
 }
 
-// One exchange of a transposition: the odd groups of `group` lanes of `a` against the even ones of `b`.
+// One exchange of a transposition: swaps the odd groups of `group` lanes of `a` with the even groups of `b`.
 template <int width, int group, int... lane>
 INLINE void exchange(Lanes<width>& a, Lanes<width>& b, std::integer_sequence<int, lane...>) {
   const Lanes<width> first = __builtin_shufflevector(a, b, (lane & group ? width + lane - group : lane)...);
@@ -43,7 +43,7 @@ INLINE void exchange(Lanes<width>& a, Lanes<width>& b, std::integer_sequence<int
   a = first;
 }
 
-// Of a square of rows, which stays in registers.
+// Transposes a square of `width` rows in registers.
 template <int width, int group = 1>
 INLINE void transpose(Lanes<width>* rows) {
 #pragma GCC unroll 16
@@ -63,7 +63,7 @@ BUILT_FOR("arch=x86-64-v3") void with_8_lanes(const Body& body) {
 }
 #endif
 
-// Calls `body.operator()<width>()`; what it calls must be INLINE, and itself an INLINE_LAMBDA.
+// Calls `body.operator()<width>()`. The body must be an INLINE_LAMBDA, and the functions that it calls INLINE.
 template <typename Body>
 void with_lanes(const Body& body) {
 #ifdef BUILT_FOR

@@ -1,5 +1,6 @@
-// What follows from the moments of the gradient, in one or two passes over them where plain torch makes some thirty. Sums
-// are taken block by block, and the blocks added in their order: the same on any number of threads.
+// Noise sums and variance-reduction factors from the moments of the gradient, in one or two passes over them where
+// plain torch makes about thirty. The formulas are those of dlrm/gradient_stats/moments.py and variance_reduction.py.
+// Sums are taken block by block and blocks are added in order: results do not depend on the number of threads.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -17,8 +18,8 @@ namespace dlrm_dense {
 
 namespace {
 
-constexpr int64_t BLOCK = 8192;  // elements that are summed in one go
-constexpr int LANES = 16;        // sums side by side, for vectors of any width
+constexpr int64_t BLOCK = 8192;  // elements of one block of a sum
+constexpr int LANES = 16;        // independent sums, for vectors of any width
 
 // Calls body(block number, first, count) for each block of [0, count), on all threads.
 template <typename Body>
@@ -39,7 +40,7 @@ Sums summed(int64_t count, const Body& body) {
   return total;
 }
 
-// One number from each lane.
+// One partial sum for each lane.
 struct LaneSums {
   double lanes[LANES] = {};
   INLINE double total() const {
@@ -103,12 +104,14 @@ struct AtBounds {
   }
 };
 
-// As torch has it: exact at both ends.
+// Interpolates as torch does: exact at both ends.
 INLINE float lerp(float from, float to, float weight) {
   return weight < 0.5f ? from + weight * (to - from) : to - (to - from) * (1.0f - weight);
 }
 
-// Moves the variances of a block; leaves its ratios.
+// Updates the variances of a block and writes its ratios r = g^2 / sigma^2; returns their sum and number.
+//   measured = max(s - g_m^2, 2^-20 s) m / (k - 1)
+//   sigma^2 += weight (measured - sigma^2), weight = 0 where s = 0, 1 where sigma^2 was 0, else `share`
 FOR_EVERY_CPU Ratios move_block(const Factors& factors, int64_t first, int64_t count, float* ratios) {
   float* variances = factors.variance + first;
   const float* means = factors.mean + first;
@@ -126,9 +129,9 @@ FOR_EVERY_CPU Ratios move_block(const Factors& factors, int64_t first, int64_t c
     variances[i] = variance;
     const float squared_mean = means[i] * means[i];
     const float ratio = squared_mean / std::max(variance, squared_mean * least_variance);
-    // No short cuts: they would be branches.
+    // & and |, not && and ||, which would be branches.
     const bool has_gradient = (variance > 0.0f) & ((mean_square > 0.0f) | (means[i] != 0.0f));
-    // What is no number is of this element alone, and not of the mean of its tensor.
+    // A ratio that is NaN concerns its element only: it must not make the mean of its layer NaN.
     const float alive = has_gradient & (ratio == ratio) ? 1.0f : 0.0f;
     ratios[i] = alive > 0.0f ? ratio : 0.0f;
     sum.lanes[lane] += ratios[i];
@@ -137,13 +140,13 @@ FOR_EVERY_CPU Ratios move_block(const Factors& factors, int64_t first, int64_t c
   return {sum.total(), num_alive.total()};
 }
 
-// Makes the ratios of a block its factors, and smooths them.
+// Turns the ratios of a block into factors clip(r / mean r, gamma, 1), and smooths them; counts those at a bound.
 FOR_EVERY_CPU AtBounds clip_block(const Factors& factors, int64_t first, int64_t count, const float* ratios, float mean_ratio) {
   float* smoothed = factors.smoothed + first;
   const float gamma = factors.gamma, rate = factors.rate;
   int32_t at_gamma[LANES] = {}, at_one[LANES] = {};
   for_lanes(count, [&](int64_t i, int lane) INLINE_LAMBDA {
-    // A mean of nothing is no number, and one of 0 says nothing either.
+    // The mean is NaN for a layer without a live element. It and a mean of 0 give factor 1.
     const float factor = mean_ratio > 0 ? std::min(std::max(ratios[i] / mean_ratio, gamma), 1.0f) : 1.0f;
     smoothed[i] = lerp(smoothed[i], factor, rate);
     at_gamma[lane] += factor == gamma;
@@ -163,7 +166,7 @@ void check_sizes(at::IntArrayRef sizes, int64_t size) {
   TORCH_CHECK(sum == size, "sizes must add up to ", size, ", and are ", sum);
 }
 
-// [3, parts]
+// Sums s, g^2 and g_m^2 over each part: [3, parts] float64.
 at::Tensor moment_sums(
     const at::Tensor& mean_square, const at::Tensor& mean, const at::Tensor& measured_mean, at::IntArrayRef sizes) {
   const int64_t size = mean.numel();

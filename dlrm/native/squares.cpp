@@ -1,5 +1,6 @@
-// The squares of a layer's gradients, sample by sample, and their sums for the bias: in one pass over the gradient as it
-// comes from behind the layer's ReLU. A column is summed in the order of its samples: the same on any number of threads.
+// Squares d^2 of the gradient d of a linear layer's output, sample by sample, and their sums over samples, which are
+// those of the bias: in one pass over the gradient of the output after the layer's ReLU. A column is summed in the
+// order of its samples, so that the result does not depend on the number of threads.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -18,8 +19,8 @@ namespace dlrm_dense {
 
 namespace {
 
-constexpr int64_t ROWS_A_SUM = 128;  // summed in fp32 before they join the others
-constexpr int64_t COLUMNS = 64;      // of a task: whole cache lines of bf16
+constexpr int64_t ROWS_A_SUM = 128;  // rows summed in fp32 before they join the total, which limits the rounding error
+constexpr int64_t COLUMNS = 64;      // columns of a task: whole cache lines of bf16
 
 INLINE float to_float(float number) { return number; }
 INLINE float to_float(uint16_t bf16) { return std::bit_cast<float>(static_cast<uint32_t>(bf16) << 16); }
@@ -28,19 +29,19 @@ INLINE T rounded(float number) {
   if constexpr (std::is_same_v<T, float>) {
     return number;
   } else {
-    // To the nearest, ties to even. What is no number stays none: its low bits are 0, as it came from bf16.
+    // Rounds to nearest, ties to even. NaN stays NaN: its low bits are 0, since it came from bf16.
     const uint32_t bits = std::bit_cast<uint32_t>(number);
     return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
   }
 }
 
-// The numbers of one call, T being float, or uint16_t for bf16.
+// Tensors of one call. T: float, or uint16_t for bf16.
 template <typename T>
 struct Squares {
   const T* gradient;  // [c, n]
-  const T* outputs;   // [c, n], or none
+  const T* outputs;   // [c, n], or null without a ReLU
   T* squares;         // [c, n]
-  float* sums;        // [n], or none
+  float* sums;        // [n], or null without a bias
   int64_t num_samples, num_columns;
 };
 
@@ -67,7 +68,7 @@ INLINE void square_columns(const Squares<T>& call, int64_t column) {
   for (int64_t begin = 0; begin < call.num_samples; begin += ROWS_A_SUM) {
     const int64_t end = std::min(call.num_samples, begin + ROWS_A_SUM);
     float sums[COLUMNS] = {};
-    // A count that the compiler knows.
+    // With a count that the compiler knows, it vectorises the inner loop.
     if (count == COLUMNS)
       square_rows<T, is_activated>(call, column, COLUMNS, begin, end, sums);
     else

@@ -7,11 +7,10 @@ from torch.nn import Parameter
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 from dlrm.config import DenseOptimizerConfig
-from dlrm.optimizers.bf16_momentum import keep_in_bf16
-from dlrm.optimizers.groups import parameter_groups
+from dlrm.optimizers.groups import make_parameter_groups
 from dlrm.optimizers.lamb import Lamb
 from dlrm.optimizers.lars import Lars
-from dlrm.optimizers.numbering import number_as_in_model
+from dlrm.optimizers.state import keep_in_bf16, number_as_in_model
 
 
 def make_dense_optimizer(config: DenseOptimizerConfig, named_parameters: Iterable[tuple[str, Parameter]]) -> Optimizer:
@@ -22,7 +21,7 @@ def make_dense_optimizer(config: DenseOptimizerConfig, named_parameters: Iterabl
     `config.groups` does not fit the names.
     """
     named = list(named_parameters)
-    optimizer = _make(config, parameter_groups(config, named))
+    optimizer = _make(config, make_parameter_groups(config, named))
     number_as_in_model(optimizer, [parameter for _, parameter in named])
     if config.momentum_dtype == "bf16":
         keep_in_bf16(optimizer, "exp_avg" if config.is_adaptive else "momentum_buffer")
@@ -52,25 +51,28 @@ def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimiz
         case "sgd":
             return SGD(groups, lr=rate, foreach=True)
         case "momentum":
-            return SGD(groups, lr=rate, momentum=_has(config.momentum), foreach=True)
+            return SGD(groups, lr=rate, momentum=_require(config.momentum), foreach=True)
         case "adam":
-            return Adam(groups, lr=rate, betas=_betas(config), eps=_has(config.eps), foreach=True)
+            return Adam(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps), foreach=True)
         case "adamw":
-            return AdamW(groups, lr=rate, betas=_betas(config), eps=_has(config.eps), foreach=True)
+            return AdamW(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps), foreach=True)
         case "adagrad":
-            return Adagrad(groups, lr=rate, eps=_has(config.eps), foreach=True)
+            return Adagrad(groups, lr=rate, eps=_require(config.eps), foreach=True)
         case "lars":
             return Lars(
-                groups, lr=rate, momentum=_has(config.momentum), trust_coefficient=_has(config.trust_coefficient)
+                groups,
+                lr=rate,
+                momentum=_require(config.momentum),
+                trust_coefficient=_require(config.trust_coefficient),
             )
         case "lamb":
-            return Lamb(groups, lr=rate, betas=_betas(config), eps=_has(config.eps))
+            return Lamb(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps))
 
 
-def _betas(config: DenseOptimizerConfig) -> tuple[float, float]:
-    return _has(config.beta1), _has(config.beta2)
+def _get_betas(config: DenseOptimizerConfig) -> tuple[float, float]:
+    return _require(config.beta1), _require(config.beta2)
 
 
-def _has(setting: float | None) -> float:
-    assert setting is not None, "the document has every setting of the optimizer that it names"
+def _require(setting: float | None) -> float:
+    assert setting is not None, "a resolved job has every setting of its optimizer"
     return setting

@@ -20,7 +20,7 @@ class _Settings:
     is_trust_scaled: bool
 
 
-def parameter_groups(
+def make_parameter_groups(
     config: DenseOptimizerConfig, named_parameters: Sequence[tuple[str, Parameter]]
 ) -> list[dict[str, Any]]:
     """Return parameter groups for torch.optim: parameters that are trained alike form one group.
@@ -28,14 +28,14 @@ def parameter_groups(
     Biases and other vectors have neither weight decay nor trust ratio, unless the group that claims them sets it.
     Raises DataError naming a parameter that no group claims, or a group that claims none.
     """
-    claims = _claims(config.groups, [name for name, _ in named_parameters])
+    claims = _match_groups(config.groups, [name for name, _ in named_parameters])
     members: dict[_Settings, list[Parameter]] = {}
     for (_, parameter), claim in zip(named_parameters, claims, strict=True):
-        members.setdefault(_settings(config, claim, parameter), []).append(parameter)
+        members.setdefault(_merge_settings(config, claim, parameter), []).append(parameter)
     return [{"params": parameters, **asdict(settings)} for settings, parameters in members.items()]
 
 
-def _claims(groups: Sequence[ParameterGroupConfig], names: Sequence[str]) -> list[ParameterGroupConfig]:
+def _match_groups(groups: Sequence[ParameterGroupConfig], names: Sequence[str]) -> list[ParameterGroupConfig]:
     """Return the group of each parameter: the first one whose pattern matches."""
     if not groups:
         return [ParameterGroupConfig(parameters="*")] * len(names)
@@ -43,16 +43,17 @@ def _claims(groups: Sequence[ParameterGroupConfig], names: Sequence[str]) -> lis
     for name in names:
         claim = next((group for group in groups if fnmatchcase(name, group.parameters)), None)
         if claim is None:
-            raise DataError(f"no group claims {name}", field=FIELD, valid='a last group of parameters "*"')
+            raise DataError(f"no group claims {name}", field=FIELD, valid='a last group with parameters "*"')
         claims.append(claim)
     for number, group in enumerate(groups):
         if not any(claim is group for claim in claims):
-            message = f"{group.parameters!r} claims no parameter: none has such a name, or groups before it claim them"
-            raise DataError(message, field=f"{FIELD}.{number}.parameters", valid=f"patterns of {', '.join(names)}")
+            message = f"{group.parameters!r} claims no parameter: no name matches, or earlier groups claim the matches"
+            valid = f"a pattern that matches some of {', '.join(names)}"
+            raise DataError(message, field=f"{FIELD}.{number}.parameters", valid=valid)
     return claims
 
 
-def _settings(config: DenseOptimizerConfig, claim: ParameterGroupConfig, parameter: Parameter) -> _Settings:
+def _merge_settings(config: DenseOptimizerConfig, claim: ParameterGroupConfig, parameter: Parameter) -> _Settings:
     assert config.weight_decay is not None, "every optimizer has it"
     is_matrix = parameter.ndim >= 2
     return _Settings(

@@ -1,4 +1,4 @@
-"""LARS: SGD with momentum and a rate for each tensor that follows the tensor's norm."""
+"""LARS: SGD with momentum and a learning rate for each tensor in proportion to the tensor's norm."""
 
 # torch has no public names for the foreach operations that its own optimizers use.
 # pyright: reportPrivateImportUsage=false
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import ParamsT
 
-from dlrm.optimizers.trust import TrustScaled, norms, ratios
+from dlrm.optimizers.trust import TrustScaled, compute_norms, select_ratios
 
 
 class Lars(TrustScaled):
@@ -21,8 +21,8 @@ class Lars(TrustScaled):
 
     batch_fraction: float = 1.0
     """Rows of the batch divided by the rows of a full one; the ratio is multiplied by it. The ratio gives every
-    addition to v the same length, so that without this factor a handful of rows would move the weights as far as a full
-    batch."""
+    addition to v about the same length, trust_coefficient ||w||, so that without this factor a few rows would move the
+    weights as far as a full batch."""
 
     def __init__(
         self,
@@ -45,18 +45,21 @@ class Lars(TrustScaled):
 
     def _step_group(self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
         decay = group["weight_decay"]
-        velocities = [self._velocity_of(parameter) for parameter in parameters]
+        velocities = [self._get_velocity(parameter) for parameter in parameters]
+        # g + decay w
         pushes = torch._foreach_add(gradients, parameters, alpha=decay)
         if group["is_trust_scaled"]:
-            of_weights, of_gradients = norms(parameters), norms(gradients)
+            of_weights, of_gradients = compute_norms(parameters), compute_norms(gradients)
             coefficient = self.batch_fraction * group["trust_coefficient"]
+            # The norms of g and decay w are added, as in the paper, not the norm of their sum.
             ratio = coefficient * of_weights / (of_gradients + decay * of_weights)
-            torch._foreach_mul_(pushes, ratios(of_weights, of_gradients, ratio))
+            torch._foreach_mul_(pushes, select_ratios(of_weights, of_gradients, ratio))
+        # v = momentum v + ratio (g + decay w), w = w - lr v
         torch._foreach_mul_(velocities, group["momentum"])
         torch._foreach_add_(velocities, pushes)
         torch._foreach_add_(parameters, velocities, alpha=-group["lr"])
 
-    def _velocity_of(self, parameter: torch.Tensor) -> torch.Tensor:
+    def _get_velocity(self, parameter: torch.Tensor) -> torch.Tensor:
         state = self.state[parameter]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)

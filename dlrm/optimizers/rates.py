@@ -15,7 +15,7 @@ class StepRates:
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Learning rates of a run, a function of the position alone."""
+    """Learning rates of a run, a function of the position only."""
 
     job: JobSpec
     num_steps: float

@@ -1,4 +1,4 @@
-"""Common part of the optimizers that give each tensor a rate by its norm."""
+"""Common part of the optimizers that scale the rate of each tensor by a trust ratio."""
 
 # torch has no public names for the foreach operations that its own optimizers use.
 # pyright: reportPrivateImportUsage=false
@@ -12,8 +12,10 @@ from torch.optim import Optimizer
 
 
 class TrustScaled(Optimizer):
-    """Base class that steps group by group, all tensors of a group at once; groups without `is_trust_scaled` have ratio
-    1."""
+    """Base class that steps group by group, all tensors of a group at once.
+
+    Groups without `is_trust_scaled` have ratio 1.
+    """
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -37,11 +39,13 @@ class TrustScaled(Optimizer):
     ) -> None: ...
 
 
-def norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Return the L2 norms [n] of n tensors of one number format, without waiting for a device."""
+def compute_norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """Compute the L2 norms [n] of n tensors of one dtype, without waiting for a device."""
     return torch.stack(torch._foreach_norm(tensors))
 
 
-def ratios(of_weights: torch.Tensor, of_others: torch.Tensor, ratio: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def select_ratios(
+    weight_norms: torch.Tensor, other_norms: torch.Tensor, ratio: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
     """Return `ratio` [n] as a scalar for each tensor, 1 where one of its two norms [n] is 0."""
-    return torch.where((of_weights > 0) & (of_others > 0), ratio, 1.0).unbind()
+    return torch.where((weight_norms > 0) & (other_norms > 0), ratio, 1.0).unbind()

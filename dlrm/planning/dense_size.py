@@ -24,17 +24,17 @@ class DenseSize:
     """Numbers that the forward pass of one sample keeps for the backward pass."""
 
 
-def dense_size(model: ModelConfig, num_dense: int, num_features: int) -> DenseSize:
+def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> DenseSize:
     """Count the dense part of a model with N = `num_dense` dense features and F = `num_features` embeddings."""
     dim = model.embedding_dim
     num_vectors = num_features + (num_dense > 0)
-    layers = _layers(num_dense, model.bottom_mlp) if num_dense else []
+    layers = _list_layers(num_dense, model.bottom_mlp) if num_dense else []
     if model.architecture == "dlrm":
         # The top MLP gets the dot product of each pair of vectors, next to the bottom MLP's output, or without dense
         # features to the embeddings themselves.
         pairs = num_vectors * (num_vectors - 1) // 2
-        num_passed_on = 1 if num_dense else num_features
-        num_inputs, products = num_passed_on * dim + pairs, pairs * dim
+        num_concatenated = 1 if num_dense else num_features
+        num_inputs, products = num_concatenated * dim + pairs, pairs * dim
         crossing: list[tuple[int, int]] = []
     else:
         assert model.cross_layers is not None, "the architecture has them"
@@ -43,7 +43,7 @@ def dense_size(model: ModelConfig, num_dense: int, num_features: int) -> DenseSi
         # A cross layer is a product of two matrices of low rank, and one elementwise product with the inputs.
         rank = min(model.cross_rank, num_inputs)
         crossing = [(num_inputs, rank), (rank, num_inputs)] * model.cross_layers
-    layers += _layers(num_inputs, model.top_mlp)
+    layers += _list_layers(num_inputs, model.top_mlp)
     # The first matrix of a cross layer has no bias.
     num_biases = sum(n for _, n in layers + crossing[1::2])
     layers += crossing
@@ -55,43 +55,43 @@ def dense_size(model: ModelConfig, num_dense: int, num_features: int) -> DenseSi
     )
 
 
-def flops_of_step(size: DenseSize, num_samples: float) -> float:
+def count_flops(size: DenseSize, num_samples: float) -> float:
     """Count the floating-point operations of a forward and backward pass of `num_samples`."""
     return 2.0 * BACKWARD_FACTOR * size.num_multiplications * num_samples
 
 
-def parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) -> int:
+def count_parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) -> int:
     """Count the bytes of parameters, gradients, and what the optimizer, moments and variance reduction keep.
 
     is_in_memory: whether ranks share one memory, where each adds up its part of the sums.
     """
     num_sums = 1
-    kept = 1 + STATE_PER_PARAMETER[job.dense_optimizer.name]
+    num_kept = 1 + STATE_PER_PARAMETER[job.dense_optimizer.name]
     if job.moments is not None:
         # One more for the first half of a batch. It is made only where the data has several shuffle windows, which may
         # not be known yet.
         num_sums += job.moments.num_extra_sums + 1
         # The groups estimator keeps a total next to the sum of the current group.
-        kept += job.moments.estimator == "groups"
+        num_kept += job.moments.estimator == "groups"
     if job.variance_reduction is not None:
-        kept += REDUCTION_PER_PARAMETER
+        num_kept += REDUCTION_PER_PARAMETER
     num_ranks = job.resources.world_size
     # Each rank adds up an equal part of the sums, in a buffer of that size.
     own_part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
-    return FLOAT_BYTES * ((kept + num_sums) * size.num_parameters + own_part)
+    return FLOAT_BYTES * ((num_kept + num_sums) * size.num_parameters + own_part)
 
 
-def activation_bytes(size: DenseSize, chunk_size: int) -> int:
+def count_activation_bytes(size: DenseSize, chunk_size: int) -> int:
     """Count the bytes of the activations of a chunk and of their gradients."""
     return 2 * FLOAT_BYTES * size.num_activations * chunk_size
 
 
-def sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
+def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
     """Count the bytes that ranks sum in a mean step: gradients, and in some steps also what moments need."""
     moments = resolved.job.moments
     extra = moments.num_extra_sums / resolved.moments_every if moments is not None else 0.0
     return round((1 + extra) * FLOAT_BYTES * size.num_parameters)
 
 
-def _layers(num_inputs: int, widths: list[int]) -> list[tuple[int, int]]:
+def _list_layers(num_inputs: int, widths: list[int]) -> list[tuple[int, int]]:
     return list(zip([num_inputs, *widths], widths, strict=False))

@@ -1,4 +1,4 @@
-"""Finds what this machine has for a job, and the notes about it that belong to a plan. Imports no torch."""
+"""Finds the resources that this machine has for a job, and notes on them for a plan. Imports no torch."""
 
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from dlrm.config import JobSpec
 from dlrm.config.sharding import TopologyConfig
 from hostinfo import limits
-from sharding.native import why_not_built
+from sharding.native import find_build_error
 from sharding.planner import machine
 from sharding.planner.machine import Speeds
 
@@ -27,8 +27,8 @@ def describe_machine(job: JobSpec) -> MachineResources:
     """Find the resources of this machine. Speeds that are not known yet are measured, unless the job is on GPUs."""
     return MachineResources(
         speeds=machine.ASSUMED_SPEEDS if job.resources.gpus_per_worker else machine.load_speeds(),
-        num_cores=limits.num_cores(),
-        memory_bytes=limits.memory_bytes(),
+        num_cores=limits.count_cores(),
+        memory_bytes=limits.get_memory_bytes(),
         has_operators=_has_operators(),
     )
 
@@ -38,7 +38,7 @@ def _has_operators() -> bool | None:
         torch_version = version("torch")
     except PackageNotFoundError:
         return None
-    return why_not_built("tables", torch_version) is None
+    return find_build_error("tables", torch_version) is None
 
 
 def is_for_this_machine(job: JobSpec) -> bool:
@@ -54,34 +54,34 @@ def shares_memory(job: JobSpec, here: MachineResources) -> bool:
 
 
 def list_notes(job: JobSpec, here: MachineResources) -> list[str]:
-    """Return what keeps a plan from running well on this machine, a sentence each; none for another machine's plan."""
+    """List obstacles to running a plan on this machine, a sentence each; none where the plan is for another machine."""
     notes: list[str] = []
     resources = job.resources
     if is_for_this_machine(job) and resources.num_cores > here.num_cores:
         threads = f"{resources.workers_per_node} x {resources.threads_per_worker} threads"
         notes.append(
-            f"resources.threads_per_worker: {threads} are more than the {here.num_cores} cores of this machine, by "
-            "which the estimate goes"
+            f"resources.threads_per_worker: {threads} are more than the {here.num_cores} cores of this machine; the "
+            "estimate assumes these cores"
         )
     if is_for_this_machine(job) and resources.memory > here.memory_bytes:
-        demanded, available = (f"{size / 2**30:,.1f} GiB" for size in (resources.memory, here.memory_bytes))
+        requested, available = (f"{size / 2**30:,.1f} GiB" for size in (resources.memory, here.memory_bytes))
         notes.append(
-            f"resources.memory: {demanded} are more than the {available} of this machine; there is room where there is "
-            "as much"
+            f"resources.memory: {requested} is more than the {available} of this machine; the plan needs a machine "
+            "with that much"
         )
     if _is_on_one_node(job) and job.sharding.transport != "network" and not here.has_operators:
-        notes.append(f"sharding.transport: {_without_operators(job, here)}")
+        notes.append(f"sharding.transport: {_describe_missing_operators(job, here)}")
     return notes
 
 
-def _without_operators(job: JobSpec, here: MachineResources) -> str:
+def _describe_missing_operators(job: JobSpec, here: MachineResources) -> str:
     if here.has_operators is None:
-        return "planned as if the own operators were built, which is not known without torch"
+        return "planned as if the native operators were built, which is unknown without torch"
     if job.sharding.transport == "memory":
-        return '"memory" needs the own operators, and they are not built here: valid are "auto" and "network"'
+        return '"memory" needs the native operators, which are not built here (valid: "auto", "network")'
     return (
-        "the own operators are not built here, so that tables are reached over the network; FBGEMM, which then looks "
-        "up, takes more memory than is counted"
+        "the native operators are not built here, so tables are reached over the network; FBGEMM, which then does the "
+        "lookup, takes more memory than the plan counts"
     )
 
 

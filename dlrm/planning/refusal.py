@@ -1,4 +1,4 @@
-"""Writes the refusal of a job whose tables find no room: sentences, and settings of its document that would do.
+"""Explains why the tables of a job do not fit, and which settings of its document would make them fit.
 
 A setting is written as TOML has it, `resources.memory = "3.11GiB"`; words in parentheses explain it.
 """
@@ -6,72 +6,83 @@ A setting is written as TOML has it, `resources.memory = "3.11GiB"`; words in pa
 from collections.abc import Iterator
 from functools import partial
 
-from dlrm.planning.amounts import as_written, as_written_at_most, in_sentence, in_units, list_parts
+from dlrm.planning.amounts import (
+    format_for_document,
+    format_for_sentence,
+    format_parts,
+    round_down_as_written,
+    round_up_as_written,
+)
 from sharding.planner import Diagnosis, NoPlanError, Plan, PlanError, PlanRequest, make_plan
 from sharding.planner.diagnosis import BlamedRule, MemoryUse
-from sharding.planner.types import weight_and_state_bytes
+from sharding.planner.types import count_weight_and_state_bytes
 
 
 def make_plan_or_refuse(request: PlanRequest) -> Plan:
     """Make the plan that answers the request of a job.
 
-    Raises PlanError. Where tables find no room, its message is for people, and `valid` has settings of the job's
+    Raises PlanError. Where tables do not fit, its message is for users, and `valid` contains settings of the job's
     document, each of which was tried exactly as it is written.
     """
     try:
-        return make_plan(request, round_memory=partial(as_written, device=request.topology.device))
+        return make_plan(request, round_memory=partial(round_up_as_written, device=request.topology.device))
     except NoPlanError as error:
         diagnosis = error.diagnosis
-        valid = [", ".join(_settings(request, other)) for other in diagnosis.alternatives]
-        raise PlanError(_message(diagnosis), valid, error.field, error.table, error.short_bytes) from None
+        valid = [", ".join(_list_settings(request, other)) for other in diagnosis.alternatives]
+        raise PlanError(_compose_message(diagnosis), valid, error.field, error.table, error.short_bytes) from None
 
 
-def _message(diagnosis: Diagnosis) -> str:
-    request, least, use = diagnosis.request, diagnosis.least_memory_bytes, diagnosis.memory_use
+def _compose_message(diagnosis: Diagnosis) -> str:
+    request, needed_bytes, use = diagnosis.request, diagnosis.least_memory_bytes, diagnosis.memory_use
     if diagnosis.blamed_rule is not None:
         cause = _describe_rule(request, diagnosis.blamed_rule)
     elif diagnosis.is_option_at_fault:
         cause = _describe_table(diagnosis)
     else:
-        cause = f"the {len(request.tables)} tables find no room together"
-    return cause if least is None or use is None else f"{cause}: {_describe_memory(request, use, least)}"
+        cause = f"the {len(request.tables)} tables do not fit together"
+    return cause if needed_bytes is None or use is None else f"{cause}: {_describe_memory(request, use, needed_bytes)}"
 
 
 def _describe_rule(request: PlanRequest, blamed: BlamedRule) -> str:
     kind = blamed.sharding_type
-    who = f"plan {kind}" if blamed.rule is None else f"rule {request.rules[blamed.rule].pattern!r}, {kind},"
+    setting = f"plan {kind}" if blamed.rule is None else f"rule {request.rules[blamed.rule].pattern!r}, {kind},"
     shards = f"in up to {blamed.max_shards} parts each"
     if kind == "data_parallel":
         shards = f"with copies on {blamed.max_shards} ranks"
-    amount = in_sentence(blamed.buffer_bytes, request.topology.device)
-    return f"the {who} takes {amount} for buffers of its tables ({len(blamed.tables)}, {shards})"
+    amount = format_for_sentence(blamed.buffer_bytes, request.topology.device)
+    return f"the {setting} needs {amount} for buffers of its tables ({len(blamed.tables)}, {shards})"
 
 
 def _describe_table(diagnosis: Diagnosis) -> str:
-    """Say that a table finds no room: its size whole, and in the smallest shards that it may have."""
+    """Describe a table that does not fit: its size as a whole, and in the smallest shards that it may have."""
     request, option = diagnosis.request, diagnosis.option
     device, table = request.topology.device, option.table
-    size = in_sentence(weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim), device)
+    size = format_for_sentence(
+        count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim), device
+    )
     if option.is_replicated:
         size += ", with a copy on every rank"
     elif len(option.blocks) == 1:
         size += ", whole on one rank"
     else:
-        on_rank = weight_and_state_bytes(request.optimizer, option.blocks[0].num_rows, option.blocks[0].num_columns)
-        may_be = "it may be split: " if option.is_automatic else ""
-        size = f"{may_be}{size} whole, {in_sentence(on_rank, device)} a rank in {len(option.blocks)} parts"
-    return f"table {table.name} ({size}) finds no room"
+        on_rank = count_weight_and_state_bytes(
+            request.optimizer, option.blocks[0].num_rows, option.blocks[0].num_columns
+        )
+        is_splittable = "it may be split: " if option.is_automatic else ""
+        parts = f"{format_for_sentence(on_rank, device)} per rank in {len(option.blocks)} parts"
+        size = f"{is_splittable}{size} as a whole, {parts}"
+    return f"table {table.name} ({size}) does not fit"
 
 
 def _describe_memory(request: PlanRequest, use: MemoryUse, memory_bytes: int) -> str:
-    """Say how much memory is short, and what the fullest memory is used for.
+    """Describe how much memory is missing, and what the fullest memory is used for.
 
-    memory_bytes: the least memory that would do, for which `use` holds.
+    memory_bytes: the smallest memory that would be enough, whose use is `use`.
     """
     device = request.topology.device
-    available = as_written_at_most(request.topology.memory_bytes, device)
-    needed, short = in_sentence(memory_bytes, device), in_sentence(memory_bytes - available, device)
-    what = "rank" if device == "cuda" else "node"
+    available = round_down_as_written(request.topology.memory_bytes, device)
+    needed, short = format_for_sentence(memory_bytes, device), format_for_sentence(memory_bytes - available, device)
+    owner = "rank" if device == "cuda" else "node"
     in_memory = request.transport == "memory"
     parts = [
         ("weights and optimizer state", use.weights_and_state),
@@ -81,22 +92,22 @@ def _describe_memory(request: PlanRequest, use: MemoryUse, memory_bytes: int) ->
         ("left free", memory_bytes - use.num_bytes),
     ]
     return (
-        f"the fullest {what} needs {needed} and has {in_sentence(available, device)}, {short} short. "
-        f"The {needed} are {list_parts(parts, device)}"
+        f"the fullest {owner} needs {needed} and has {format_for_sentence(available, device)}, {short} short. "
+        f"The {needed} are {format_parts(parts, device)}"
     )
 
 
-def _settings(request: PlanRequest, other: PlanRequest) -> Iterator[str]:
+def _list_settings(request: PlanRequest, other: PlanRequest) -> Iterator[str]:
     """Yield the settings of a job's document that make `other` of `request`."""
     topology, changed = request.topology, other.topology
     if changed.memory_bytes != topology.memory_bytes:
         is_cuda = topology.device == "cuda"
-        field, what = ("sharding.topology.gpu_memory", "a GPU") if is_cuda else ("resources.memory", "a node")
-        yield f'{field} = "{in_units(changed.memory_bytes, topology.device)}" (of memory {what})'
+        field, owner = ("sharding.topology.gpu_memory", "a GPU") if is_cuda else ("resources.memory", "a node")
+        yield f'{field} = "{format_for_document(changed.memory_bytes, topology.device)}" (memory of {owner})'
     if changed.num_nodes != topology.num_nodes:
         yield f"resources.nodes = {changed.num_nodes} ({changed.world_size} ranks)"
     if other.optimizer != request.optimizer:
-        yield f'table_optimizer.name = "{other.optimizer}" (which keeps less)'
+        yield f'table_optimizer.name = "{other.optimizer}" (which keeps less state)'
     if other.plan != request.plan:
         yield f'sharding.plan = "{other.plan}"'
     if other.rules != request.rules:

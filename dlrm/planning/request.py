@@ -22,8 +22,8 @@ DENSE_EFFICIENCY = 0.5
 about as long again."""
 
 
-class UnsoundPlanError(RuntimeError):
-    """A plan that was made but does not hold, and must not be used; a fault of the planner, not of the job."""
+class InvalidPlanError(RuntimeError):
+    """Error of a plan that is invalid and must not be used: a fault of the planner, not of the job."""
 
 
 def make_checked_plan(
@@ -34,23 +34,25 @@ def make_checked_plan(
     Raises PlanError, with a field of the job's document, and UnsoundPlanError.
     """
     try:
-        request = make_request(resolved, tables, num_dense, here)
+        request = make_plan_request(resolved, tables, num_dense, here)
         plan = make_plan_or_refuse(request)
     except PlanError as error:
-        raise replace(error, field=_field_of_job(error)) from None
+        raise replace(error, field=_get_job_field(error)) from None
     if faults := find_faults(request, plan):
-        raise UnsoundPlanError(f"a plan was made that is not sound: {'; '.join(faults)}")
+        raise InvalidPlanError(f"the planner made an invalid plan: {'; '.join(faults)}")
     return request, plan
 
 
-def make_request(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: MachineResources) -> PlanRequest:
+def make_plan_request(
+    resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: MachineResources
+) -> PlanRequest:
     """Return the request for the plan of a job.
 
     num_dense: N, dense features of a sample. Raises PlanError where the job needs GPUs whose memory is not known.
     """
     job = resolved.job
     topology = _make_topology(job, here)
-    size = dense.dense_size(job.model, num_dense, len(tables))
+    size = dense.count_dense_size(job.model, num_dense, len(tables))
     share_size, num_batches = resolved.share_size, NUM_BATCHES[topology.device]
     is_in_memory = shares_memory(job, here)
     return PlanRequest(
@@ -70,12 +72,12 @@ def make_request(resolved: ResolvedJob, tables: Sequence[Table], num_dense: int,
             memory_bytes={
                 # Each sample has N dense features, a label, a mask and a weight.
                 "samples": num_batches * dense.FLOAT_BYTES * share_size * (num_dense + 3),
-                "activations": dense.activation_bytes(size, min(resolved.chunk_size, share_size)),
-                "dense part": dense.parameter_bytes(job, size, is_in_memory=is_in_memory),
+                "activations": dense.count_activation_bytes(size, min(resolved.chunk_size, share_size)),
+                "dense part": dense.count_parameter_bytes(job, size, is_in_memory=is_in_memory),
                 "program": PROGRAM_BYTES[topology.device],
             },
-            sum_bytes=dense.sum_bytes(resolved, size),
-            flops=dense.flops_of_step(size, share_size),
+            sum_bytes=dense.count_sum_bytes(resolved, size),
+            flops=dense.count_flops(size, share_size),
         ),
         num_batches=num_batches,
     )
@@ -99,7 +101,7 @@ def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
             "flops": (GPU_FLOPS, "default"),
         }
     else:
-        # Cores of a rank add up, until the ranks of the node share all that its memory gives.
+        # The cores of a rank add up, until the ranks of the node together reach the bandwidth of its memory.
         copied = min(speeds.one_copy * num_cores, speeds.all_copies / resources.workers_per_node)
         one_core = speeds.flops_bf16 if job.precision == "bf16" else speeds.flops
         source = "measured" if speeds.is_measured else "default"
@@ -111,7 +113,7 @@ def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
     figures["inter_node_bandwidth"] = (NODE_LINK_BANDWIDTH["cuda" if is_cuda else "cpu"], "default")
     in_document = job.sharding.topology
     figures |= {name: (value, "job") for name in figures if (value := getattr(in_document, name)) is not None}
-    memory_bytes, source = _memory(job)
+    memory_bytes, source = _find_memory(job)
     return Topology(
         num_nodes=resources.nodes,
         ranks_per_node=resources.workers_per_node,
@@ -123,18 +125,18 @@ def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
     )
 
 
-def _memory(job: JobSpec) -> tuple[int, str]:
-    """Return the bytes of a node of CPUs, or of a GPU, and where they are from. Raises PlanError."""
+def _find_memory(job: JobSpec) -> tuple[int, str]:
+    """Return the memory in bytes of a CPU node or of a GPU, and the source of the figure. Raises PlanError."""
     if job.resources.gpus_per_worker == 0:
         return job.resources.memory, "job"
     if job.sharding.topology.gpu_memory is not None:
         return job.sharding.topology.gpu_memory, "job"
-    if found := limits.gpu_memory_bytes():
-        return min(found), "measured"
-    valid = ['the bytes of one, such as "80GB"']
-    raise PlanError("the memory of the GPUs is not known: this machine has none", valid, "topology.gpu_memory")
+    if sizes := limits.get_gpu_memory_bytes():
+        return min(sizes), "measured"
+    valid = ['the memory of one GPU, such as "80GB"']
+    raise PlanError("the memory of the GPUs is unknown: this machine has no GPU", valid, "topology.gpu_memory")
 
 
-def _field_of_job(error: PlanError) -> str:
+def _get_job_field(error: PlanError) -> str:
     """Return the field of the job's document for the error's field of the request; empty where it has none."""
     return f"sharding.{error.field.replace('rules.', 'tables.', 1)}" if error.field else ""

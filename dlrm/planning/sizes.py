@@ -1,4 +1,4 @@
-"""Finds how many rows the tables of a job have: from its data where that is prepared, else from its document.
+"""Finds how many rows the tables of a job have: from its data where it is prepared, else from its document.
 
 Tables have the names of their columns here.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_NAMED = 5
 """Columns that an error lists."""
 MULTI_HOT_IDS = 8.0
-"""Mean number of ids in a list that is assumed: it is not known before a batch is read."""
+"""Assumed mean number of ids in a list, which is unknown until a batch is read."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sizes:
 
 
 class UnknownSizesError(ValueError):
-    """Table sizes that are not known before the data is counted; the message says what to do."""
+    """Error of table sizes that are unknown until the data is counted; the message says what to do."""
 
 
 def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
@@ -43,48 +43,48 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
     """
     data, dim = resolved.job.data, resolved.job.model.embedding_dim
     if data.synthetic is not None:
-        from dlrm.data.synthetic.log import schema_of_log
+        from dlrm.data.synthetic.log import make_log_schema
 
-        schema = schema_of_log(data.synthetic)
+        schema = make_log_schema(data.synthetic)
         return Sizes(make_tables(schema.features, dim), schema.num_dense, "the synthetic log")
     if data.format == "packed":
-        from dlrm.data.open import packed_directory
+        from dlrm.data.open import find_packed_directory
 
-        prepared = packed_directory(data, resolved.data_roots)
+        prepared = find_packed_directory(data, resolved.data_roots)
     if prepared is None:
-        return _sizes_in_document(data, dim)
-    from dlrm.data.packed.open import packed_meta
+        return _get_sizes_in_document(data, dim)
+    from dlrm.data.packed.open import open_packed_meta
 
-    meta = packed_meta(prepared)
+    meta = open_packed_meta(prepared)
     schema = meta.schema_of_rows
     return Sizes(make_tables(schema.features, dim), schema.num_dense, f"the prepared rows in {prepared}")
 
 
-def _sizes_in_document(data: DataConfig, dim: int) -> Sizes:
+def _get_sizes_in_document(data: DataConfig, dim: int) -> Sizes:
     tables: list[Table] = []
     unknown: list[str] = []
     for column in data.raw_schema.categorical:
-        kind = data.vocabulary.of(column.name)
+        kind = data.vocabulary.get_rule(column.name)
         if isinstance(kind, Hashing):
-            tables.append(_table(column.name, kind.hash_size, dim, is_multi_hot=column.multi_hot))
+            tables.append(_make_table(column.name, kind.hash_size, dim, is_multi_hot=column.multi_hot))
         else:
             unknown.append(column.name)
     if unknown:
-        listed = ", ".join(unknown[:MAX_NAMED])
-        listed += f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
+        columns = ", ".join(unknown[:MAX_NAMED])
+        columns += f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
         raise UnknownSizesError(
-            f"how many rows the tables of {listed} get is not known before their values are counted: run `dlrm prepare "
-            'JOB --output DIRECTORY`, then name DIRECTORY with data.format "packed"; or give them a hash_size in '
-            "data.vocabulary"
+            f"the numbers of rows of the tables of {columns} are unknown until their values are counted: run `dlrm "
+            'prepare JOB --output DIRECTORY`, then name DIRECTORY with data.format "packed"; or set a hash_size for '
+            "them in data.vocabulary"
         )
-    # A column with missing values gets one more dense feature, which marks them; which columns have any is not known.
+    # A column with missing values gets one more dense feature, which marks them; which ones do is unknown here.
     return Sizes(tables, len(data.raw_schema.dense), "hash_size in the document")
 
 
 def make_tables(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
     """Return a table for each feature, with its name."""
-    return [_table(f.name, f.num_ids, embedding_dim, is_multi_hot=f.is_multi_hot) for f in features]
+    return [_make_table(f.name, f.num_ids, embedding_dim, is_multi_hot=f.is_multi_hot) for f in features]
 
 
-def _table(name: str, num_rows: int, embedding_dim: int, *, is_multi_hot: bool) -> Table:
+def _make_table(name: str, num_rows: int, embedding_dim: int, *, is_multi_hot: bool) -> Table:
     return Table(name, num_rows, embedding_dim, MULTI_HOT_IDS if is_multi_hot else 1.0)

@@ -31,30 +31,30 @@ PARQUET = b"PAR1"
 MIN_SECONDS_BETWEEN_REPORTS = 0.2
 READING_SHARE = 0.6
 """Approximate share of the time of an inspection that reading the rows takes; the rest goes to the columns."""
-MIN_SHARE_TO_TELL = 0.02
+MIN_SHARE_FOR_ESTIMATE = 0.02
 """Smallest share done from which the remaining time is estimated."""
 
 
-def inspect_rows(asked: dict[str, Any]) -> dict[str, Any]:
-    data = DataConfig.model_validate(asked["data"])
-    reports = _Reports()
-    gathered = gather(data, asked["max_rows"], reports.on_rows)
+def inspect_rows(request: dict[str, Any]) -> dict[str, Any]:
+    data = DataConfig.model_validate(request["data"])
+    reporter = _ProgressReporter()
+    gathered = gather(data, request["max_rows"], reporter.on_rows)
     report = make_report(
         gathered,
-        asked["embedding_dim"],
+        request["embedding_dim"],
         data.vocabulary.min_count,
-        shown="{:08x}".format if data.format == "criteo_tsv" else str,
-        on_column=reports.columns_of(gathered.rows.names),
+        format_value="{:08x}".format if data.format == "criteo_tsv" else str,
+        on_column=reporter.make_column_callback(gathered.rows.names),
     )
     return dataclasses.asdict(report)
 
 
-def infer_schema(asked: dict[str, Any]) -> dict[str, Any]:
-    files = find_files(asked["files"], "FILES", None, Path())
+def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
+    files = find_files(request["files"], "FILES", None, Path())
     with files[0].open() as first:
         is_parquet = first.read(len(PARQUET)) == PARQUET
     sample = sample_parquet(files) if is_parquet else sample_csv(files)
-    inferred = infer(sample, asked["label"])
+    inferred = infer(sample, request["label"])
     facts = {
         "format": "parquet" if is_parquet else "csv",
         "num_files": len(files),
@@ -69,34 +69,34 @@ def infer_schema(asked: dict[str, Any]) -> dict[str, Any]:
 PROGRAMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"rows": inspect_rows, "infer": infer_schema}
 
 
-class _Reports:
+class _ProgressReporter:
     """Progress reports, a few a second: first over the rows, then over the columns."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
-        self._last = 0.0
+        self._reported_at = 0.0
 
     def on_rows(self, num_rows: int, done_fraction: float) -> None:
         speed = num_rows / max(time.monotonic() - self._started, 1e-9)
-        self._say(READING_SHARE * done_fraction, f"reading: {num_rows:,} rows, {speed:,.0f} rows/s")
+        self._report(READING_SHARE * done_fraction, f"reading: {num_rows:,} rows, {speed:,.0f} rows/s")
 
-    def columns_of(self, names: Names) -> Callable[[str], None]:
+    def make_column_callback(self, names: Names) -> Callable[[str], None]:
         """Return the callback that takes the name of each of these columns before it is inspected."""
         num_columns = len(names.dense) + len(names.categorical)
-        places = iter(range(num_columns))
+        indices = iter(range(num_columns))
 
         def on_column(name: str) -> None:
-            share = next(places) / num_columns
-            self._say(READING_SHARE + (1.0 - READING_SHARE) * share, f"column {name}")
+            share = next(indices) / num_columns
+            self._report(READING_SHARE + (1.0 - READING_SHARE) * share, f"column {name}")
 
         return on_column
 
-    def _say(self, done_fraction: float, message: str) -> None:
+    def _report(self, done_fraction: float, message: str) -> None:
         now = time.monotonic()
-        if now - self._last >= MIN_SECONDS_BETWEEN_REPORTS:
-            self._last = now
+        if now - self._reported_at >= MIN_SECONDS_BETWEEN_REPORTS:
+            self._reported_at = now
             left = (now - self._started) * (1.0 - done_fraction) / max(done_fraction, 1e-9)
-            message += f", {left:.0f} s left" if done_fraction > MIN_SHARE_TO_TELL else ""
+            message += f", {left:.0f} s left" if done_fraction > MIN_SHARE_FOR_ESTIMATE else ""
             _print({"kind": "progress", "done_fraction": min(done_fraction, 1.0), "message": message})
 
 

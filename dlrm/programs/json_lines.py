@@ -1,4 +1,4 @@
-"""Messages of a program of the trainer to the command that started it: one JSON object a line, on standard output."""
+"""Messages of a program of the trainer to the command that started it: one JSON object per line, on standard output."""
 
 import json
 from typing import Any

@@ -28,8 +28,8 @@ from sharding.planner import PlanError
 from sharding.planner.report import PART_OF_TERM, PlanReport, make_plan_report
 
 NO_TRAINER = (
-    "the trainer is not installed here, and reads how large tables are: pip install --no-deps -r requirements/cpu.txt "
-    "(cuda.txt for NVIDIA GPUs), from the source tree"
+    "the trainer, which reads the sizes of tables, is not installed here: pip install --no-deps -r "
+    "requirements/cpu.txt (cuda.txt for NVIDIA GPUs), from the source tree"
 )
 
 MAX_USED_SHARE = 0.97
@@ -50,26 +50,26 @@ class TooLargeError(ValueError):
 
     def __init__(self, num_ranks: int, num_tables: int) -> None:
         super().__init__(
-            f"resources: a plan of {num_ranks:,} ranks and {num_tables:,} tables takes more memory than a service "
-            "gives to one (valid: fewer ranks or tables; `dlrm plan` on the document has no limit)"
+            f"resources: a plan of {num_ranks:,} ranks and {num_tables:,} tables needs more memory than the service "
+            "allows for one plan (valid: fewer ranks or tables; `dlrm plan` has no such limit)"
         )
 
 
-def plan_line(resolved: ResolvedJob, run_directory: RunDirectory | None, limits: Limits | None = None) -> str:
+def make_plan_line(resolved: ResolvedJob, run_directory: RunDirectory | None, limits: Limits | None = None) -> str:
     """Plan a job and return the result line. Raises DataError, TooLargeError and ImportError."""
     started = time.perf_counter()
     fields: dict[str, Any] = dict.fromkeys(("sizes_from", "plan", "notes", "part_of_term", "refusal", "unknown_sizes"))
     try:
-        sizes = _sizes(resolved, run_directory)
+        sizes = _find_table_sizes(resolved, run_directory)
     except UnknownSizesError as error:
-        return _line({**fields, "unknown_sizes": str(error)}, started)
+        return _format_line({**fields, "unknown_sizes": str(error)}, started)
     # Before memory is limited, since the measurement of the machine needs memory too.
     here = describe_machine(resolved.job)
     too_large = TooLargeError(resolved.job.resources.world_size, len(sizes.tables))
     if limits is not None:
         limit_memory(limits["memory_bytes"])
     try:
-        line = _line({**fields, **_make_plan(resolved, sizes, here)}, started)
+        line = _format_line({**fields, **_make_plan(resolved, sizes, here)}, started)
     except MemoryError:
         raise too_large from None
     if limits is not None and len(line) > limits["answer_bytes"]:
@@ -77,7 +77,7 @@ def plan_line(resolved: ResolvedJob, run_directory: RunDirectory | None, limits:
     return line
 
 
-def _line(fields: dict[str, Any], started: float) -> str:
+def _format_line(fields: dict[str, Any], started: float) -> str:
     return json.dumps({"kind": "result", **fields, "seconds": time.perf_counter() - started}, allow_nan=False)
 
 
@@ -86,37 +86,37 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, here: MachineResources) -> d
         request, plan = make_checked_plan(resolved, sizes.tables, sizes.num_dense, here)
     except PlanError as error:
         return {"sizes_from": sizes.source, "refusal": error.as_dict()}
-    answer = make_plan_report(request, plan)
+    report = make_plan_report(request, plan)
     return {
         "sizes_from": sizes.source,
-        "plan": answer.as_json(),
-        "notes": [*list_notes(resolved.job, here), *_headroom(answer)],
+        "plan": report.as_json(),
+        "notes": [*list_notes(resolved.job, here), *_note_headroom(report)],
         "part_of_term": PART_OF_TERM,
     }
 
 
-def _headroom(answer: PlanReport) -> list[str]:
+def _note_headroom(report: PlanReport) -> list[str]:
     """Return a note where nearly all of a GPU's memory is used; empty otherwise."""
-    used = answer.largest_bytes / answer.memory_bytes
-    if answer.topology.device == "cpu" or used <= MAX_USED_SHARE:
+    used = report.largest_bytes / report.memory_bytes
+    if report.topology.device == "cpu" or used <= MAX_USED_SHARE:
         return []
     return [
-        f"sharding.topology.gpu_memory: the fullest GPU uses {100 * used:.1f} % of it, and what the allocator and NCCL "
-        "take beyond what is counted has to find room in the rest; a size lower than the GPU's keeps some free"
+        f"sharding.topology.gpu_memory: the fullest GPU uses {100 * used:.1f} % of it; the allocator and NCCL need "
+        "memory beyond that, which is not counted: set a size below the GPU's to keep some free"
     ]
 
 
-def _sizes(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:
+def _find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:
     try:
-        return find_sizes(resolved, _prepared_directory(run_directory))
+        return find_sizes(resolved, _get_prepared_directory(run_directory))
     except UnknownSizesError:
-        found = _find_prepared(resolved)
-        if found is None:
+        prepared = _find_prepared(resolved)
+        if prepared is None:
             raise
-        return find_sizes(resolved, found)
+        return find_sizes(resolved, prepared)
 
 
-def _prepared_directory(run_directory: RunDirectory | None) -> Path | None:
+def _get_prepared_directory(run_directory: RunDirectory | None) -> Path | None:
     """Return the directory of the rows that the run has prepared; None where there is none."""
     prepared = run_directory and PreparedData.read(run_directory.data)
     return Path(prepared.directory) if prepared else None
@@ -136,10 +136,10 @@ def _find_prepared(resolved: ResolvedJob) -> Path | None:
 
 
 def main() -> int:
-    asked = json.load(sys.stdin)
-    run_directory = asked["run_directory"] and RunDirectory(Path(asked["run_directory"]))
+    request = json.load(sys.stdin)
+    run_directory = request["run_directory"] and RunDirectory(Path(request["run_directory"]))
     try:
-        line = plan_line(ResolvedJob.model_validate(asked["resolved"]), run_directory, asked["limits"])
+        line = make_plan_line(ResolvedJob.model_validate(request["resolved"]), run_directory, request["limits"])
     except (DataError, TooLargeError) as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
         return EXIT_BAD_INPUT

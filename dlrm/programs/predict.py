@@ -4,12 +4,12 @@ MODEL is the `model/` directory of a run. DATA are raw files, or one directory t
 vocabularies of the model; then its training rows are scored first, its evaluation rows after them. Writes one score for
 each row, in the order of the rows; labels are not read and need not exist.
 
-Standard output reports progress, one JSON object a line:
+Standard output reports progress, one JSON object per line:
     {"kind": "progress", "done_fraction": 0.31, "message": "scoring: 1,200,000 rows, 110,000 rows/s, 12 s left"}
     {"kind": "note", "name": "bad_row", "message": "…"}
     {"kind": "result", …}     the last line
 Exit codes: 0 done; 64 bad input, described in one line on standard error; 75 stopped on request (SIGTERM or SIGINT),
-nothing written; 1 a failure that another try may avoid.
+nothing written; 1 a failure that another attempt may avoid.
 """
 
 import argparse
@@ -31,12 +31,12 @@ from dlrm.data.prepare.progress import Progress
 from dlrm.data.prepare.tolerance import BadRowCount
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
-from dlrm.exported_model.score import Piece, pieces_of_source, score_pieces
-from dlrm.exported_model.score_file import Write, score_file, score_lines
-from dlrm.exported_model.sources import open_alike
+from dlrm.exported_model.score import Piece, make_source_pieces, score_pieces
+from dlrm.exported_model.score_file import Write, open_score_file, open_score_lines
+from dlrm.exported_model.sources import open_compatible
 from dlrm.programs.json_lines import print_event, print_line
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
-from hostinfo.process_memory import peak_memory_bytes
+from hostinfo.process_memory import get_peak_memory_bytes
 
 
 @dataclass
@@ -56,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("data", nargs="+", help="files or patterns, or a packed directory")
     output = parser.add_mutually_exclusive_group(required=True)
     output.add_argument("--output", type=Path, help="file to write, .parquet or .csv")
-    output.add_argument("--lines-to", type=int, help="open file descriptor to write one number a line to")
-    parser.add_argument("--overwrite", action="store_true", help="--output may exist")
-    parser.add_argument("--format", choices=["parquet", "csv", "criteo_tsv"], help="default: found out")
+    output.add_argument("--lines-to", type=int, help="open file descriptor to write one number per line to")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing --output")
+    parser.add_argument("--format", choices=["parquet", "csv", "criteo_tsv"], help="default: detected")
     parser.add_argument(
         "--max-bad-fraction", type=float, default=0.0, help="share of unreadable rows that get no score"
     )
@@ -76,46 +76,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
     except OSError as error:
-        print(f"failed, and may be tried again: {error}", file=sys.stderr)  # noqa: T201
+        print(f"failed; another attempt may succeed: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
-    print_line(_result(counts, time.monotonic() - started))
+    print_line(_make_result(counts, time.monotonic() - started))
     return EXIT_DONE
 
 
 def _predict(model: SavedModel, options: argparse.Namespace) -> Counts:
     progress, counts = Progress(print_event), Counts()
-    pieces, num_bytes = _pieces(model, options)
-    note = BadRowCount(options.max_bad_fraction, lambda fault: progress.note("bad_row", fault), "--max-bad-fraction")
+    pieces, num_bytes = _make_pieces(model, options)
+    bad_rows = BadRowCount(
+        options.max_bad_fraction, lambda fault: progress.note("bad_row", fault), "--max-bad-fraction"
+    )
     with _open_output(options) as write:
         progress.start("scoring", 1.0, num_bytes)
-        for scored in score_pieces(model.module, pieces, options.threads):
-            note.add(scored.num_rows, scored.num_bad_rows, [str(fault) for fault in scored.read.faults])
-            write(scored.of_all_rows)
-            counts.num_rows += scored.num_rows
-            counts.num_bad_rows += scored.num_bad_rows
-            counts.num_undefined += int(np.isnan(scored.logits).sum())
-            progress.advance(scored.num_bytes, scored.num_rows)
-        note.check()
+        for piece in score_pieces(model.module, pieces, options.threads):
+            bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
+            write(piece.all_probabilities)
+            counts.num_rows += piece.num_rows
+            counts.num_bad_rows += piece.num_bad_rows
+            counts.num_undefined += int(np.isnan(piece.logits).sum())
+            progress.advance(piece.num_bytes, piece.num_rows)
+        bad_rows.check()
     return counts
 
 
 def _open_output(options: argparse.Namespace) -> AbstractContextManager[Write]:
     if options.output is None:
-        return score_lines(options.lines_to)
-    return score_file(options.output, overwrite=options.overwrite)
+        return open_score_lines(options.lines_to)
+    return open_score_file(options.output, overwrite=options.overwrite)
 
 
-def _pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterator[Piece], int]:
+def _make_pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterator[Piece], int]:
     """Return the rows to score, and their number of bytes."""
     directory = Path(options.data[0])
     if len(options.data) > 1 or not is_packed(directory):
-        return model.raw_pieces(options.data, options.format, keep_going=options.max_bad_fraction > 0)
+        return model.make_raw_pieces(options.data, options.format, keep_going=options.max_bad_fraction > 0)
     if options.format is not None:
-        raise DataError("has a format of its own", directory, field="--format", valid="leave it out")
-    dataset = open_alike(directory, model.encoders)
+        raise DataError("is not for packed directories", directory, field="--format", valid="leave it out")
+    dataset = open_compatible(directory, model.encoders)
     sources = (dataset.train, dataset.evaluation)
     num_bytes = sum(source.num_rows * source.row_bytes for source in sources)
-    return (piece for source in sources for piece in pieces_of_source(source)), num_bytes
+    return (piece for source in sources for piece in make_source_pieces(source)), num_bytes
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -123,7 +125,7 @@ def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     sys.exit(EXIT_STOPPED)
 
 
-def _result(counts: Counts, seconds: float) -> dict[str, Any]:
+def _make_result(counts: Counts, seconds: float) -> dict[str, Any]:
     return {
         "kind": "result",
         "num_rows": counts.num_rows,
@@ -131,7 +133,7 @@ def _result(counts: Counts, seconds: float) -> dict[str, Any]:
         "num_undefined": counts.num_undefined,
         "seconds": seconds,
         "rows_per_second": counts.num_rows / seconds,
-        "peak_memory_bytes": peak_memory_bytes(),
+        "peak_memory_bytes": get_peak_memory_bytes(),
     }
 
 

@@ -1,12 +1,12 @@
 """Prepares raw files for training: `python -m dlrm.programs.prepare --output DIRECTORY < DATA.json`.
 
 Standard input is the `data` section of a job as JSON; its relative paths count from the working directory. Standard
-output reports progress, one JSON object a line:
+output reports progress, one JSON object per line:
     {"kind": "progress", "done_fraction": 0.31, "message": "reading: 1,200,000 rows, 310,000 rows/s, 12 s left"}
     {"kind": "note", "name": "bad_row", "message": "…"}
     {"kind": "result", …}     the last line
 Exit codes: 0 done; 64 bad configuration or data, described in one line on standard error; 75 stopped on request
-(SIGTERM or SIGINT), the same call resumes the work; any other: a failure that another try may avoid.
+(SIGTERM or SIGINT), the same call resumes the work; any other: a failure that another attempt may avoid.
 """
 
 import argparse
@@ -22,22 +22,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dlrm.config import ConfigError, DataConfig, field_errors
+from dlrm.config import ConfigError, DataConfig, translate_errors
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import PackedMeta, checksum
+from dlrm.data.packed.layout import PackedMeta, compute_checksum
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.files import find_splits
 from dlrm.programs.json_lines import print_event, print_line
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
-from hostinfo.process_memory import peak_memory_bytes
+from hostinfo.process_memory import get_peak_memory_bytes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True, help="directory to make")
-    parser.add_argument("--extend", type=Path, help="packed directory or model whose ids are to stay as they are")
+    parser.add_argument("--output", type=Path, required=True, help="directory to create")
+    parser.add_argument("--extend", type=Path, help="packed directory or model whose ids stay unchanged")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
     options = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,9 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(str(error).replace("\n", " "), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
     except OSError as error:
-        print(f"failed, and may be tried again: {error}", file=sys.stderr)  # noqa: T201
+        print(f"failed; another attempt may succeed: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
-    print_line(_result(meta, base, time.monotonic() - started))
+    print_line(_make_result(meta, base, time.monotonic() - started))
     return EXIT_DONE
 
 
@@ -60,7 +60,7 @@ def _prepare(document: bytes, options: argparse.Namespace, base: Encoders | None
     try:
         config = DataConfig.model_validate_json(document)
     except ValidationError as error:
-        faults = field_errors(error, DataConfig)
+        faults = translate_errors(error, DataConfig)
         raise ConfigError([replace(fault, field=f"data.{fault.field}".rstrip(".")) for fault in faults]) from None
     if not config.is_raw:
         valid = '"criteo_tsv", "parquet" or "csv"'
@@ -75,19 +75,19 @@ def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     os._exit(EXIT_STOPPED)
 
 
-def _result(meta: PackedMeta, base: Encoders | None, seconds: float) -> dict[str, Any]:
-    known = [] if base is None else [vocabulary.num_ids for vocabulary in base.vocabularies]
-    num_rows = {split: told.num_rows for split, told in meta.splits.items()}
+def _make_result(meta: PackedMeta, base: Encoders | None, seconds: float) -> dict[str, Any]:
+    base_sizes = [] if base is None else [vocabulary.num_ids for vocabulary in base.vocabularies]
+    num_rows = {split: split_meta.num_rows for split, split_meta in meta.splits.items()}
     return {
         "kind": "result",
         "num_rows": num_rows,
         "num_bad_rows": meta.num_bad_rows,
         "table_sizes": {feature.name: feature.num_ids for feature in meta.features},
-        "num_added": {f.name: f.num_ids - before for f, before in zip(meta.features, known, strict=False)},
-        "checksum": checksum(meta),
+        "num_added": {f.name: f.num_ids - before for f, before in zip(meta.features, base_sizes, strict=False)},
+        "checksum": compute_checksum(meta),
         "seconds": seconds,
         "rows_per_second": sum(num_rows.values()) / seconds,
-        "peak_memory_bytes": peak_memory_bytes(),
+        "peak_memory_bytes": get_peak_memory_bytes(),
     }
 
 

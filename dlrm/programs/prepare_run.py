@@ -14,15 +14,16 @@ from pathlib import Path
 from dlrm.config import ResolvedJob
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.open import packed_directory
-from dlrm.data.packed.open import open_encoders, packed_meta, prepared_data
+from dlrm.data.format_count import format_count
+from dlrm.data.open import find_packed_directory
+from dlrm.data.packed.open import open_encoders, open_packed_meta, read_prepared_data
 from dlrm.data.packed.verify import verify
 from dlrm.data.prepare.base import check_extends
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, AttemptDirectory, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
-from dlrm.train.warm_start.vocabulary import how_to_extend, known_encoders
+from dlrm.train.warm_start.vocabulary import describe_extension, load_base_encoders
 from hostinfo.stop_signals import end_on_stop_signals
 
 log = logging.getLogger(__name__)
@@ -37,16 +38,16 @@ class EventReporter:
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._next_report_at = 0.0
-        self._doing = ""
+        self._phase = ""
 
     def __call__(self, event: ProgressEvent | NoteEvent) -> None:
         if isinstance(event, NoteEvent):
             self._reporter.event(event.name, event.message)
             return
-        doing = event.message.partition(":")[0]
-        if doing != self._doing or time.monotonic() >= self._next_report_at:
+        phase = event.message.partition(":")[0]
+        if phase != self._phase or time.monotonic() >= self._next_report_at:
             self._reporter.progress("preparing", event.message, event.done_fraction)
-            self._doing, self._next_report_at = doing, time.monotonic() + REPORT_SECONDS
+            self._phase, self._next_report_at = phase, time.monotonic() + REPORT_SECONDS
 
 
 def main() -> int:
@@ -67,7 +68,7 @@ def main() -> int:
         prepare(directory, arguments.attempt, reporter)
     except Exception as error:
         log.exception("the data could not be prepared")
-        code = _write_outcome(_outcome(error), attempt)
+        code = _write_outcome(_make_outcome(error), attempt)
     # Rank 0 continues in the same files, with the next sequence numbers.
     reporter.close()
     return code
@@ -78,25 +79,27 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
 
     Raises DataError, also where the rows differ from those of earlier attempts.
     """
-    resolved = ResolvedJob.model_validate_json(directory.spec_for(number).read_bytes())
+    resolved = ResolvedJob.model_validate_json(directory.find_spec(number).read_bytes())
     reporter.progress("preparing", "looking at the files", 0.0)
     report = EventReporter(reporter)
-    base = known_encoders(resolved, directory)
-    found = prepared_data(
-        _from_raw(resolved, directory, base, report) if resolved.job.data.is_raw else _verify(resolved, base, report)
+    base = load_base_encoders(resolved, directory)
+    found = read_prepared_data(
+        _prepare_raw(resolved, directory, base, report) if resolved.job.data.is_raw else _verify(resolved, base, report)
     )
     before = PreparedData.read(directory.data)
     if before is not None and before.checksum != found.checksum:
-        named = ", ".join(resolved.job.data.train)
-        message = f"the data has changed since the run began: the rows of {named} are not those in {before.directory}"
+        patterns = ", ".join(resolved.job.data.train)
+        message = (
+            f"the data has changed since the run began: the rows of {patterns} are not those in {before.directory}"
+        )
         raise DataError(message, field="data.train", valid="the files as they were, or a new run")
     found.write(directory.data)
-    if num_bad_rows := packed_meta(Path(found.directory)).num_bad_rows:
-        reporter.event("bad_rows", f"{num_bad_rows:,} bad rows were left out when the rows were prepared")
+    if num_bad_rows := open_packed_meta(Path(found.directory)).num_bad_rows:
+        reporter.event("bad_rows", f"{format_count(num_bad_rows, 'bad row')} left out when the rows were prepared")
     reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
 
 
-def _from_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders | None, report: EventReporter) -> Path:
+def _prepare_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders | None, report: EventReporter) -> Path:
     return find_or_prepare(
         resolved.job.data,
         resolved.data_roots,
@@ -111,14 +114,14 @@ def _from_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders | N
 def _verify(resolved: ResolvedJob, base: Encoders | None, report: EventReporter) -> Path:
     """Return the packed directory that the job names, once it is verified: training would not notice wrong ids or
     values."""
-    path = packed_directory(resolved.job.data, resolved.data_roots)
+    path = find_packed_directory(resolved.job.data, resolved.data_roots)
     if base is not None:
-        check_extends(open_encoders(path), base, path, how_to_extend(resolved))
+        check_extends(open_encoders(path), base, path, describe_extension(resolved))
 
-    def read(fraction: float) -> None:
+    def report_read(fraction: float) -> None:
         report(ProgressEvent(fraction, f"checking the files: {fraction:.0%}"))
 
-    verify(path, packed_meta(path), resolved.job.resources.num_cores, read)
+    verify(path, open_packed_meta(path), resolved.job.resources.num_cores, report_read)
     return path
 
 
@@ -128,11 +131,11 @@ def _write_outcome(outcome: Outcome, attempt: AttemptDirectory) -> int:
     try:
         outcome.write_first(attempt.outcome)
     except OSError:
-        log.exception("why the data could not be prepared cannot be written down")
+        log.exception("the reason why the data could not be prepared cannot be written")
     return outcome.exit_code
 
 
-def _outcome(error: Exception) -> Outcome:
+def _make_outcome(error: Exception) -> Outcome:
     text = " ".join(str(error).split())
     if isinstance(error, DataError):
         return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=text)

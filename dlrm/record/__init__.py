@@ -7,12 +7,12 @@ from dlrm.record.checkpoints import (
     CheckpointFaultError,
     CheckpointFile,
     CheckpointManifest,
-    checkpoints_in,
-    newest_checkpoint,
+    find_newest_checkpoint,
+    list_checkpoints,
 )
 from dlrm.record.directory import AttemptDirectory, RunDirectory
-from dlrm.record.files import FULL_DISK, remove_parts, sync_directory, sync_tree, write_atomically
-from dlrm.record.lock import RunInUseError, run_lock
+from dlrm.record.files import FULL_DISK, remove_partial_files, sync_directory, sync_tree, write_atomically
+from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
 from dlrm.record.profile import OperatorTime, ProfileDirectory, StepProfile
@@ -28,7 +28,7 @@ from dlrm.record.reports import (
     parse_report,
 )
 from dlrm.record.spool import SpoolReader, SpoolWriter
-from dlrm.record.step_parts import PART_WORDS, PLAN, STEP_PARTS
+from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_STOPPED",
     "FULL_DISK",
-    "PART_WORDS",
+    "PART_DESCRIPTIONS",
     "PLAN",
     "STEP_PARTS",
     "WARNINGS",
@@ -71,11 +71,11 @@ __all__ = [
     "StepProfile",
     "StepReport",
     "TrainedModel",
-    "checkpoints_in",
-    "newest_checkpoint",
+    "find_newest_checkpoint",
+    "hold_run_lock",
+    "list_checkpoints",
     "parse_report",
-    "remove_parts",
-    "run_lock",
+    "remove_partial_files",
     "sync_directory",
     "sync_tree",
     "write_atomically",

@@ -11,7 +11,7 @@ class _Part(BaseModel):
 
 
 class BatchCost(_Part):
-    """Cost of reaching the same result with this batch: steps stand for time, samples for data."""
+    """Cost of reaching the same result with this batch: steps measure time, samples measure data."""
 
     batch: int
     steps: float

@@ -27,10 +27,10 @@ class CheckpointFile(BaseModel):
     sha256: str
 
     @classmethod
-    def of(cls, file: Path) -> "CheckpointFile":
+    def from_file(cls, file: Path) -> "CheckpointFile":
         """Return the size and the SHA-256 of `file`. Raises OSError."""
-        with file.open("rb") as opened:
-            return cls(num_bytes=file.stat().st_size, sha256=hashlib.file_digest(opened, "sha256").hexdigest())
+        with file.open("rb") as content:
+            return cls(num_bytes=file.stat().st_size, sha256=hashlib.file_digest(content, "sha256").hexdigest())
 
 
 class CheckpointManifest(BaseModel):
@@ -50,7 +50,7 @@ class CheckpointManifest(BaseModel):
     world_size: int
     """Number of ranks that wrote the checkpoint; any number of ranks may resume from it."""
     identity: dict[str, Any]
-    """Identity of the job, as `dlrm.config.identity_of` returns it."""
+    """Identity of the job, as `dlrm.config.make_identity` returns it."""
     data_checksum: str | None
     """Checksum of the prepared rows; null for a synthetic log."""
     files: dict[str, CheckpointFile]
@@ -79,7 +79,7 @@ class CheckpointDirectory:
     path: Path
     step: int
 
-    def manifest(self) -> CheckpointManifest:
+    def read_manifest(self) -> CheckpointManifest:
         """Read the manifest.
 
         Raises CheckpointFaultError where the checkpoint is incomplete or does not fit its name, and OSError.
@@ -87,32 +87,32 @@ class CheckpointDirectory:
         try:
             content, _, checksum = (self.path / COMPLETE).read_bytes().partition(b"\n")
         except (FileNotFoundError, NotADirectoryError):
-            raise CheckpointFaultError(f"it was not finished: there is no {COMPLETE}") from None
+            raise CheckpointFaultError(f"it is incomplete: there is no {COMPLETE}") from None
         if checksum != f"{_checksum(content)}\n".encode():
-            raise CheckpointFaultError(f"{COMPLETE} is damaged, or of another program")
+            raise CheckpointFaultError(f"{COMPLETE} is damaged, or was written by another program")
         try:
             manifest = CheckpointManifest.model_validate_json(content)
         except ValidationError:
-            raise CheckpointFaultError(f"{COMPLETE} is of another version of this program") from None
+            raise CheckpointFaultError(f"{COMPLETE} was written by another version of this program") from None
         if manifest.step != self.step:
-            raise CheckpointFaultError(f"{COMPLETE} is of step {manifest.step}")
+            raise CheckpointFaultError(f"{COMPLETE} belongs to step {manifest.step}")
         return manifest
 
 
-def checkpoints_in(directory: Path) -> list[CheckpointDirectory]:
+def list_checkpoints(directory: Path) -> list[CheckpointDirectory]:
     """List all checkpoints in `directory`, complete or not, newest first; empty where the directory does not exist."""
     if not directory.is_dir():
         return []
     matches = ((path, _NAME.fullmatch(path.name)) for path in directory.iterdir())
-    found = [CheckpointDirectory(path, int(match[1])) for path, match in matches if match]
-    return sorted(found, key=lambda checkpoint: checkpoint.step, reverse=True)
+    checkpoints = [CheckpointDirectory(path, int(match[1])) for path, match in matches if match]
+    return sorted(checkpoints, key=lambda checkpoint: checkpoint.step, reverse=True)
 
 
-def newest_checkpoint(directory: Path) -> CheckpointDirectory | None:
+def find_newest_checkpoint(directory: Path) -> CheckpointDirectory | None:
     """Return the newest complete checkpoint, without reading its files; None where there is none."""
-    for checkpoint in checkpoints_in(directory):
+    for checkpoint in list_checkpoints(directory):
         try:
-            checkpoint.manifest()
+            checkpoint.read_manifest()
         except (CheckpointFaultError, OSError):
             continue
         return checkpoint

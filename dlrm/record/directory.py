@@ -85,7 +85,7 @@ class RunDirectory:
         """Resolved document, `dlrm.config.ResolvedJob` as JSON."""
         return self.path / "spec.json"
 
-    def spec_for(self, number: int) -> Path:
+    def find_spec(self, number: int) -> Path:
         """Return the document that attempt `number` starts with: its own where it has one, else the run's."""
         own = self.attempt(number).spec
         return own if own.exists() else self.spec

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Error numbers of a full disk or quota; there may be room at another time."""
+"""Error numbers of a full disk or quota; there may be free space later."""
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> None:
@@ -23,7 +23,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> Non
         part.unlink(missing_ok=True)
 
 
-def remove_parts(directory: Path) -> None:
+def remove_partial_files(directory: Path) -> None:
     """Remove what processes that were killed in `write_atomically` have left in `directory`."""
     for part in directory.glob(".*.part"):
         part.unlink()

@@ -10,7 +10,7 @@ from typing import TextIO
 from dlrm.record.directory import RunDirectory
 from hostinfo.file_lock import try_lock
 
-PATIENCE_SECONDS = 1.0
+LOCK_TIMEOUT_SECONDS = 1.0
 """Seconds to wait for a process that holds the lock: it may have been killed just now, or hold it only for a check."""
 RETRY_SECONDS = 0.05
 
@@ -25,7 +25,7 @@ class RunInUseError(Exception):
 
 
 @contextmanager
-def run_lock(directory: RunDirectory) -> Generator[None]:
+def hold_run_lock(directory: RunDirectory) -> Generator[None]:
     """Hold the lock of the run directory. The kernel releases it however this process ends; no child process holds it.
 
     Raises RunInUseError where another process holds the lock, and OSError where the directory cannot be written.
@@ -39,11 +39,11 @@ def run_lock(directory: RunDirectory) -> Generator[None]:
 
 
 def _lock(file: TextIO, directory: RunDirectory) -> None:
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while True:
         if try_lock(file.fileno()):
             return
-        if time.monotonic() >= give_up_at:
+        if time.monotonic() >= deadline:
             file.seek(0)
             raise RunInUseError(directory.path, file.read().strip() or "unknown")
         time.sleep(RETRY_SECONDS)

@@ -22,7 +22,7 @@ class PreparedData(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "PreparedData | None":
-        """Return what `write` wrote to `path`; None where there is no such file."""
+        """Read the reference that `write` wrote to `path`; None where there is no such file."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:

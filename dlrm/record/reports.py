@@ -53,7 +53,7 @@ class StepReport(_Line):
     noise_scale: float | None = None
     """Noise scale in samples: the batch at which the noise of its gradient is as large as the gradient (McCandlish et
     al. 2018, arXiv 1812.06162). Smoothed, and of the dense parameters alone; null where moments are not measured, or
-    the measurements do not tell it yet."""
+    the measurements are too few or too noisy."""
     gsnr: dict[str, float | None] | None = None
     """Signal-to-noise ratio of the gradient of one sample, squared, by layer of the dense part: the inverse of the
     layer's noise scale, smoothed in the same way."""

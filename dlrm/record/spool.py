@@ -11,8 +11,8 @@ from dlrm.record.reports import Report
 class SpoolWriter:
     """Writer that appends reports to one stream of one rank; `write` passes a line to the operating system at once.
 
-    Lines for which a full disk has no room wait in memory, followed by all later lines, and are written once there is
-    room: by the next `write`, or by `close`.
+    On a full disk, lines wait in memory, and are written in order once there is space: by the next `write`, or by
+    `close`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,11 +26,11 @@ class SpoolWriter:
         self._file = path.open("ab", buffering=0)
         self._file.truncate(len(whole))
         self._unwritten = bytearray()
-        """Bytes that wait; they may begin within a line, whose beginning is in the file."""
+        """Bytes that wait; they may start within a line, whose beginning is in the file."""
 
     @property
     def num_unwritten(self) -> int:
-        """Number of lines that wait for room."""
+        """Number of lines that wait for space on the disk."""
         return self._unwritten.count(b"\n")
 
     def write(self, report: Report) -> None:
@@ -39,17 +39,19 @@ class SpoolWriter:
         self._seq += 1
         line = report.model_copy(update={"seq": self._seq, "time": time.time()}).model_dump_json()
         self._unwritten += line.encode() + b"\n"
-        self._write_what_waits()
+        self._flush()
 
     def close(self) -> None:
-        """Write the waiting lines, and close the file; lines that still find no room are lost. Raises OSError as
-        `write` does."""
+        """Write the waiting lines, and close the file; lines that still do not fit on the disk are lost.
+
+        Raises OSError as `write` does.
+        """
         try:
-            self._write_what_waits()
+            self._flush()
         finally:
             self._file.close()
 
-    def _write_what_waits(self) -> None:
+    def _flush(self) -> None:
         try:
             while self._unwritten:
                 del self._unwritten[: os.write(self._file.fileno(), self._unwritten)]
@@ -64,7 +66,7 @@ class SpoolReader:
     def __init__(self, path: Path, after_seq: int = 0) -> None:
         """Start after the line with number `after_seq`, the last one that is already known."""
         self._path = path
-        self._to_skip = after_seq
+        self._num_to_skip = after_seq
         self._offset = 0
 
     def read(self, max_lines: int = 10_000) -> list[bytes]:
@@ -78,8 +80,8 @@ class SpoolReader:
                     if not line.endswith(b"\n"):
                         break
                     self._offset += len(line)
-                    if self._to_skip:
-                        self._to_skip -= 1
+                    if self._num_to_skip:
+                        self._num_to_skip -= 1
                     else:
                         lines.append(line[:-1])
         except FileNotFoundError:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dlrm.record.checkpoints import CheckpointDirectory, newest_checkpoint
+from dlrm.record.checkpoints import CheckpointDirectory, find_newest_checkpoint
 from dlrm.record.directory import RunDirectory
 
 MODEL_CONFIG = "config.json"
@@ -42,7 +42,7 @@ class TrainedModel:
     """Run that was named; None where the model's own directory was named."""
 
     @classmethod
-    def at(cls, path: Path) -> "TrainedModel":
+    def find(cls, path: Path) -> "TrainedModel":
         """Find the model at `path`, the directory of a model or of a run that has one. Raises NoModelError."""
         run = RunDirectory(path)
         try:
@@ -51,12 +51,12 @@ class TrainedModel:
             if (run.model / MODEL_CONFIG).is_file():
                 return cls(run.model, run)
             if run.spec.is_file():
-                raise NoModelError("holds no model: a run has one once it has succeeded")
-            raise NoModelError("holds no model" if path.is_dir() else "is no directory")
+                raise NoModelError("contains no model: a run has one once it has succeeded")
+            raise NoModelError("contains no model" if path.is_dir() else "is not a directory")
         except OSError as error:
             raise NoModelError(f"cannot be read: {error.strerror}") from None
 
-    def record(self) -> ModelRecord:
+    def read_record(self) -> ModelRecord:
         """Read the model's `config.json`. Raises NoModelError where it cannot be read."""
         path = self.path / MODEL_CONFIG
         try:
@@ -66,10 +66,10 @@ class TrainedModel:
         except OSError as error:
             raise NoModelError(f"its {MODEL_CONFIG} cannot be read: {error.strerror}") from None
         except ValidationError as error:
-            place = ".".join(map(str, error.errors()[0]["loc"]))
-            raise NoModelError(f"its {MODEL_CONFIG} is damaged{f' at {place}' if place else ''}") from None
+            field = ".".join(map(str, error.errors()[0]["loc"]))
+            raise NoModelError(f"its {MODEL_CONFIG} is damaged{f' at {field}' if field else ''}") from None
 
     @property
     def checkpoint(self) -> CheckpointDirectory | None:
         """Last complete checkpoint of the model's run; None where there is none, or where no run was named."""
-        return None if self.run is None else newest_checkpoint(self.run.checkpoints)
+        return None if self.run is None else find_newest_checkpoint(self.run.checkpoints)

@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 INTERVAL_SECONDS = 2.0
 RETRY_SECONDS = 0.2
 MAX_LINES = 1000
-LAST_TRIES_SECONDS = 5.0
-"""Seconds that the end of a run waits for the service; lines that are left stay in the spool, where the service finds
-them."""
+CLOSE_TIMEOUT_SECONDS = 5.0
+"""Seconds that the end of a run waits for the service; lines not sent by then stay in the spool, where the service
+finds them."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class _Stream:
     next_seq: int = 1
     """Number of the first line that the service does not have."""
     reader: SpoolReader | None = None
-    """Reader positioned before that line; None until the service was asked for the number."""
+    """Reader positioned before that line; None until the service has replied with the number."""
 
 
 class Pusher:
@@ -59,14 +59,14 @@ class Pusher:
     def close(self) -> None:
         """Send the remaining lines, for a few seconds at most."""
         self._is_closing.set()
-        self._thread.join(timeout=LAST_TRIES_SECONDS)
+        self._thread.join(timeout=CLOSE_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
-        with httpx.Client(headers=self._headers, timeout=LAST_TRIES_SECONDS) as client:
+        with httpx.Client(headers=self._headers, timeout=CLOSE_TIMEOUT_SECONDS) as client:
             while not self._is_closing.wait(INTERVAL_SECONDS):
                 self._push_all(client)
-            give_up_at = time.monotonic() + LAST_TRIES_SECONDS
-            while not self._push_all(client) and time.monotonic() < give_up_at:
+            deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
+            while not self._push_all(client) and time.monotonic() < deadline:
                 time.sleep(RETRY_SECONDS)
 
     def _push_all(self, client: httpx.Client) -> bool:
@@ -76,7 +76,7 @@ class Pusher:
                 self._push(client, stream)
         except (httpx.HTTPError, ValueError, KeyError) as error:
             if self._was_reachable:
-                log.warning("reports stay in the spool for now: %s", error)
+                log.warning("the service cannot be reached, so reports stay in the spool: %s", error)
             self._was_reachable = False
             for stream in self._streams:
                 stream.reader = None
@@ -89,7 +89,7 @@ class Pusher:
             return
         if stream.reader is None:
             query = {"rank": str(stream.rank), "stream": stream.name}
-            acknowledged = _acknowledged(client.get(self._url, params=query))
+            acknowledged = _read_acknowledged(client.get(self._url, params=query))
             stream.next_seq, stream.reader = acknowledged + 1, SpoolReader(stream.path, acknowledged)
         while lines := stream.reader.read(MAX_LINES):
             body = {
@@ -98,14 +98,14 @@ class Pusher:
                 "first_seq": stream.next_seq,
                 "lines": [line.decode() for line in lines],
             }
-            acknowledged = _acknowledged(client.post(self._url, json=body))
+            acknowledged = _read_acknowledged(client.post(self._url, json=body))
             if acknowledged != stream.next_seq + len(lines) - 1:
                 # Meanwhile the service has read the file itself, past these lines.
                 stream.reader = SpoolReader(stream.path, acknowledged)
             stream.next_seq = acknowledged + 1
 
 
-def _acknowledged(response: httpx.Response) -> int:
+def _read_acknowledged(response: httpx.Response) -> int:
     if response.is_error:
         raise ValueError(f"{response.status_code} {response.text}")
     return int(response.json()["acknowledged_seq"])

@@ -21,33 +21,33 @@ class Reporter:
     """Writer of the reports of this rank. Only rank 0 reports on the whole run."""
 
     def __init__(self, attempt: AttemptDirectory, rank: int) -> None:
-        self._speaks_for_all = rank == 0
+        self._is_first_rank = rank == 0
         self._metrics = SpoolWriter(attempt.spool_file(rank, "metrics"))
         self._events = SpoolWriter(attempt.spool_file(rank, "events"))
 
     def metric(self, report: StartReport | StepReport | EvaluationReport) -> None:
         """Report the start of the attempt, a step or an evaluation of the whole run."""
-        if self._speaks_for_all:
+        if self._is_first_rank:
             self._metrics.write(report)
 
     def progress(self, phase: Phase, message: str, done_fraction: float | None = None) -> None:
-        """Report that a phase of the whole run has begun, or how far it is."""
-        if self._speaks_for_all:
+        """Report that a phase of the whole run has started, or its progress."""
+        if self._is_first_rank:
             log.info("%s %s", phase, message)
             self._events.write(ProgressReport(phase=phase, done_fraction=done_fraction, message=message))
 
     def event(self, name: str, message: str, **details: Any) -> None:
         """Report something that happened to the whole run."""
-        if self._speaks_for_all:
-            self.own_event(name, message, **details)
+        if self._is_first_rank:
+            self.rank_event(name, message, **details)
 
-    def own_event(self, name: str, message: str, **details: Any) -> None:
+    def rank_event(self, name: str, message: str, **details: Any) -> None:
         """Report something that happened on this rank."""
         log.info("%s: %s", name, message)
         self._events.write(EventReport(name=name, message=message, details=details))
 
     def close(self) -> None:
-        """Write the reports that waited for room on the disk, and close the files. Raises OSError, except for a full
+        """Write the reports that waited for space on the disk, and close the files. Raises OSError, except for a full
         disk."""
         for writer in (self._metrics, self._events):
             writer.close()

@@ -12,9 +12,9 @@ _MAX_KEPT_BYTES = 512 << 20
 def keep_freed_memory() -> None:
     """Have this process keep what a chunk frees for the next chunk.
 
-    glibc otherwise gives such blocks back to the kernel, which clears every page of them before the next chunk has
-    them: a tenth of the time of the dense part. Larger blocks go back as ever, and so does all above 512 MiB. Other C
-    libraries are left as they are.
+    glibc otherwise returns such blocks to the kernel, which clears every page of them before the next chunk can use
+    them: a tenth of the time of the dense part. Blocks above 32 MiB are still returned, and so is everything above
+    512 MiB. Other C libraries are left as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

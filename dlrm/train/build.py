@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dlrm.config import JobSpec, ResolvedJob
-from dlrm.data.batches import full_batch_rows
+from dlrm.data.batches import compute_full_batch_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.gradient_stats.estimator import Estimator
@@ -14,7 +14,7 @@ from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
-from dlrm.model import make_dense_part, table_name
+from dlrm.model import encode_table_name, make_dense_part
 from dlrm.optimizers import make_dense_optimizer
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
@@ -45,7 +45,7 @@ class PlannedTables:
 
     plan: Plan
     """Plan whose tables are named as in models."""
-    answer: PlanReport
+    report: PlanReport
     """Estimates of the plan; tables are named as their columns."""
 
 
@@ -56,7 +56,7 @@ def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
         request, plan = make_checked_plan(resolved, tables, schema.num_dense, describe_machine(resolved.job))
     except PlanError as error:
         raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
-    return PlannedTables(plan.rename_tables(table_name), make_plan_report(request, plan))
+    return PlannedTables(plan.rename_tables(encode_table_name), make_plan_report(request, plan))
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
         reduction=reduction,
         layer_noise=layer_noise,
         ranks=ranks,
-        full_rows=full_batch_rows(job.batch.global_size, rows.num_rows),
+        full_rows=compute_full_batch_rows(job.batch.global_size, rows.num_rows),
         mean_weight=rows.mean_weight,
         clock=clock,
     )

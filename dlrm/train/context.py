@@ -16,7 +16,7 @@ class RunContext:
     resolved: ResolvedJob
     directory: RunDirectory
     profile: ProfileDirectory
-    """Directory for the profile of some steps; it exists where the user has asked for one."""
+    """Directory for the profile of some steps; it exists where the user requested one."""
     ranks: Ranks
     reporter: Reporter
     stop: StopRequest

@@ -1,11 +1,11 @@
-"""The end of a run whose numbers have left the finite."""
+"""Error that ends a run whose numbers are no longer finite."""
 
 
 class DivergedError(RuntimeError):
-    """Loss, gradients or predictions are not finite, and more steps would not mend it."""
+    """Error of a loss, gradients or predictions that are not finite, which more steps would not repair."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what}; lower dense_optimizer.learning_rate or table_optimizer.learning_rate, or look for extreme values "
-            "in the data"
+            f"{what}; lower dense_optimizer.learning_rate or table_optimizer.learning_rate, or check the data for "
+            "extreme values"
         )

@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from dlrm.data.batches import evaluation_batches
+from dlrm.data.batches import read_evaluation_batches
 from dlrm.data.dataset import Dataset
 from dlrm.data.rows import RowSource
-from dlrm.metrics.binary import BinaryMetrics, auc, binary_metrics, constant_log_loss
+from dlrm.metrics.binary import BinaryMetrics, auc, compute_binary_metrics, constant_log_loss
 from dlrm.record import EvaluationReport
 from dlrm.train.batch import to_device
 from dlrm.train.divergence import DivergedError
@@ -29,7 +29,7 @@ MIN_BATCH_SIZE = 16_384
 
 
 class EvaluationStoppedError(Exception):
-    """Some rank was asked to stop: on every rank, after the same batch."""
+    """Exception raised on every rank, after the same batch, once some rank was asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Baselines:
 
 
 @dataclass(frozen=True)
-class Scored:
+class Scores:
     """Scores of all evaluation rows."""
 
     logits: np.ndarray
@@ -65,7 +65,7 @@ class Evaluator:
     ) -> None:
         """Choose the size of evaluation batches. share_size: samples of a training batch on one rank.
 
-        An evaluation batch is no larger, except for MIN_BATCH_SIZE: memory that does for training does here.
+        An evaluation batch is no larger, except for MIN_BATCH_SIZE: memory that is enough for training is enough here.
         """
         self._model = model
         self._tables = tables
@@ -75,7 +75,7 @@ class Evaluator:
         self._ranks = ranks
         self._chunk_size = chunk_size
         self._stop = stop
-        self._share_size = _share_size(self._rows.num_rows, ranks.world_size, share_size)
+        self._choose_share_size = _choose_share_size(self._rows.num_rows, ranks.world_size, share_size)
         self._baselines: Baselines | None = None
 
     def __call__(self, step: int) -> EvaluationReport:
@@ -84,18 +84,18 @@ class Evaluator:
         Raises DivergedError and EvaluationStoppedError, on all ranks.
         """
         started = time.monotonic()
-        gathered = self._gather(self._score())
-        report = broadcast_from_rank0(self._ranks, gathered and self._report(gathered, step, started))
+        scores = self._gather(self._score())
+        report = broadcast_from_rank0(self._ranks, scores and self._report(scores, step, started))
         if report is None:
             raise DivergedError(f"predictions were not finite after step {step}")
         return report
 
-    def _report(self, gathered: Scored, step: int, started: float) -> EvaluationReport | None:
+    def _report(self, scores: Scores, step: int, started: float) -> EvaluationReport | None:
         """Compute the metrics; None where a prediction is NaN."""
-        if np.isnan(gathered.logits).any():
+        if np.isnan(scores.logits).any():
             return None
-        metrics: BinaryMetrics = binary_metrics(gathered.labels, gathered.logits, gathered.weights)
-        baselines = self._baselines_of(gathered)
+        metrics: BinaryMetrics = compute_binary_metrics(scores.labels, scores.logits, scores.weights)
+        baselines = self._compute_baselines(scores)
         return EvaluationReport(
             step=step,
             num_rows=metrics.num_rows,
@@ -117,23 +117,23 @@ class Evaluator:
         logits: list[torch.Tensor] = []
         labels: list[torch.Tensor] = []
         weights: list[torch.Tensor] = []
-        batches = evaluation_batches(self._rows, self._share_size, self._ranks.rank, self._ranks.world_size)
+        batches = read_evaluation_batches(self._rows, self._choose_share_size, self._ranks.rank, self._ranks.world_size)
         for numpy_batch in batches:
             if all_reduce_votes(self._ranks, StepVote(is_stop_requested=self._stop.is_requested)).is_stop_requested:
                 batches.close()
                 raise EvaluationStoppedError
             batch = to_device(numpy_batch, self._ranks.device)
             pooled = self._tables.lookup(self._tables.start_input_dist(batch.ids), batch.num_valid)
-            for start in range(0, self._share_size, self._chunk_size):
-                end = min(start + self._chunk_size, self._share_size)
+            for start in range(0, self._choose_share_size, self._chunk_size):
+                end = min(start + self._chunk_size, self._choose_share_size)
                 logits.append(self._model(batch.dense[start:end], pooled.read_chunk(start, end)))
             labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
             weights.append(batch.weights)
-            # Its memory is free before the next one is looked up.
+            # Frees its memory before the next lookup.
             del batch, pooled
         return torch.stack([torch.cat(logits), torch.cat(labels), torch.cat(weights)])
 
-    def _gather(self, mine: torch.Tensor) -> Scored | None:
+    def _gather(self, mine: torch.Tensor) -> Scores | None:
         """Gather the valid rows of all ranks on rank 0; None on the others."""
         is_first = self._ranks.rank == 0
         all_ranks = [torch.empty_like(mine) for _ in range(self._ranks.world_size)] if is_first else None
@@ -142,32 +142,32 @@ class Evaluator:
             return None
         logits, labels, weights = torch.cat(all_ranks, dim=1).cpu().numpy()
         is_valid = ~np.isnan(labels)
-        return Scored(logits[is_valid], labels[is_valid], weights[is_valid] if self._is_weighted else None)
+        return Scores(logits[is_valid], labels[is_valid], weights[is_valid] if self._is_weighted else None)
 
-    def _baselines_of(self, scored: Scored) -> Baselines:
+    def _compute_baselines(self, scored: Scores) -> Baselines:
         if self._baselines is None:
             self._baselines = Baselines(
                 constant_log_loss=constant_log_loss(scored.labels, self._train_label_rate, scored.weights),
-                best_possible_auc=best_possible_auc(self._rows),
+                best_possible_auc=compute_best_possible_auc(self._rows),
             )
         return self._baselines
 
 
-def _share_size(num_rows: int, world_size: int, train_share_size: int) -> int:
+def _choose_share_size(num_rows: int, world_size: int, train_share_size: int) -> int:
     """Choose the samples of one evaluation batch on one rank."""
-    wanted = max(train_share_size, math.ceil(MIN_BATCH_SIZE / world_size))
-    return min(math.ceil(num_rows / world_size), wanted, MAX_SHARE_SIZE)
+    min_size = max(train_share_size, math.ceil(MIN_BATCH_SIZE / world_size))
+    return min(math.ceil(num_rows / world_size), min_size, MAX_SHARE_SIZE)
 
 
-def best_possible_auc(rows: RowSource) -> float | None:
+def compute_best_possible_auc(rows: RowSource) -> float | None:
     """Compute the AUC of the probabilities that the labels were drawn with; None where they are not known."""
     labels: list[np.ndarray] = []
     probabilities: list[np.ndarray] = []
     for start in range(0, rows.num_rows, MAX_SHARE_SIZE):
         row_numbers = np.arange(start, min(start + MAX_SHARE_SIZE, rows.num_rows))
-        known = rows.best_probabilities(row_numbers)
-        if known is None:
+        best = rows.best_probabilities(row_numbers)
+        if best is None:
             return None
-        probabilities.append(known)
+        probabilities.append(best)
         labels.append(rows.read(row_numbers).labels)
     return auc(np.concatenate(labels), np.concatenate(probabilities))

@@ -10,13 +10,13 @@ from dlrm.train.step import TrainingStep
 from sharding.embedding import BatchInputDist
 
 
-def dist_one_ahead(
+def prefetch_input_dist(
     batches: Iterable[Batch], step: TrainingStep, device: torch.device
 ) -> Generator[tuple[DeviceBatch, BatchInputDist], None, None]:
     """Yield each batch on `device` with its input dist, which was started one batch ahead.
 
-    Every rank has as many batches, and asks for as many. When it is closed early, it waits for the input dist that is
-    in flight.
+    Every rank must have, and ask for, the same number of batches. A generator that is closed early waits for the input
+    dist that is in flight.
     """
     ahead: tuple[DeviceBatch, BatchInputDist] | None = None
     try:
@@ -25,7 +25,7 @@ def dist_one_ahead(
             current, ahead = ahead, (on_device, step.start_input_dist(on_device))
             if current is not None:
                 yield current
-                # Its memory is free before the next batch is fetched.
+                # Frees its memory before the next batch is fetched.
                 current = None
         if ahead is not None:
             yield ahead

@@ -14,14 +14,14 @@ from dlrm.record import OperatorTime, ProfileDirectory, StepProfile
 
 NUM_STEPS = 3
 NUM_WARM_UP_STEPS = 5
-"""Steps before the profiled ones: memory is allocated in them, and what is built once is built."""
+"""Number of steps before the profiled ones, in which memory is allocated and other one-time work is done."""
 NUM_OPERATORS = 20
 
 log = logging.getLogger(__name__)
 
 
 class PartClock:
-    """Counts the seconds of a step by part; on CUDA those that the host waits, since kernels run behind it."""
+    """Counts the seconds of a step by part; on CUDA those that the host waits, since kernels run asynchronously."""
 
     def __init__(self) -> None:
         """Start at zero."""
@@ -36,7 +36,7 @@ class PartClock:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count the time of the block as `name`, which may come up several times a step."""
+        """Count the time of the block as `name`, which may occur several times a step."""
         started = time.perf_counter()
         with record_function(name) if self.is_traced else nullcontext():
             yield
@@ -46,20 +46,21 @@ class PartClock:
 class StepProfiler:
     """Profiles a few steps of a run; costs nothing before and after them.
 
-    A shorter run is profiled in its last steps, all of it where it must be. One that ends before them leaves nothing.
+    A shorter run is profiled in its last steps, if need be in all. A run that ends before the profiled steps leaves no
+    profile.
     """
 
     def __init__(
         self, directory: ProfileDirectory, rank: int, device: torch.device, clock: PartClock, num_steps: int
     ) -> None:
-        """Choose the steps. clock: of the step's parts, which the trace shows too. num_steps: how many are left."""
+        """Choose the steps to profile. clock: times the parts, which the trace shows too. num_steps: steps left."""
         self._directory = directory
         self._rank = rank
         self._device = device
         self._clock = clock
         self._num_done = 0
         self._first = min(NUM_WARM_UP_STEPS, max(num_steps - NUM_STEPS, 0))
-        self._behind_last = min(self._first + NUM_STEPS, num_steps)
+        self._end = min(self._first + NUM_STEPS, num_steps)
         self._activities = {ProfilerActivity.CPU}
         if device.type == "cuda":
             self._activities.add(ProfilerActivity.CUDA)
@@ -68,18 +69,18 @@ class StepProfiler:
         self._started = 0.0
         self._paused_seconds = 0.0
         self._seconds_before: dict[str, float] = {}
-        self._start_where_due()
+        self._start_if_due()
 
-    def step_ended(self) -> None:
-        """Count a step; called when it has ended and nothing else has begun."""
+    def end_step(self) -> None:
+        """Count a step that has just ended, before anything else starts."""
         self._num_done += 1
-        if self._num_done == self._behind_last:
+        if self._num_done == self._end:
             self._stop()
-        self._start_where_due()
+        self._start_if_due()
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave the block, which runs between two steps, out of the profile: its time and its operators."""
+    def pause(self) -> Iterator[None]:
+        """Exclude the block, which runs between two steps, from the profile: its time and its operators."""
         if not self._is_running:
             yield
             return
@@ -97,8 +98,8 @@ class StepProfiler:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
-    def _start_where_due(self) -> None:
-        if self._num_done != self._first or self._first == self._behind_last:
+    def _start_if_due(self) -> None:
+        if self._num_done != self._first or self._first == self._end:
             return
         self._profile.start()
         self._is_running = True
@@ -111,7 +112,7 @@ class StepProfiler:
         seconds = time.perf_counter() - self._started - self._paused_seconds
         self._is_running = self._clock.is_traced = False
         self._profile.stop()
-        rank, num_steps = self._rank, self._behind_last - self._first
+        rank, num_steps = self._rank, self._end - self._first
         parts = {
             name: (total - self._seconds_before.get(name, 0.0)) / num_steps
             for name, total in self._clock.seconds.items()
@@ -124,17 +125,19 @@ class StepProfiler:
                 num_steps=num_steps,
                 seconds_per_step=seconds / num_steps,
                 parts=parts,
-                operators=self._operators(num_steps),
+                operators=self._list_operators(num_steps),
             ).write(self._directory.figures(rank))
         except OSError:
-            # The run is worth more than its profile.
+            # A lost profile must not end the run.
             log.exception("the profile cannot be written")
 
-    def _operators(self, num_steps: int) -> list[OperatorTime]:
+    def _list_operators(self, num_steps: int) -> list[OperatorTime]:
         events = [event for event in self._profile.key_averages() if event.key not in self._clock.seconds]
         times = [
             OperatorTime(
-                name=event.key, seconds_per_step=_own_seconds(event) / num_steps, calls_per_step=event.count / num_steps
+                name=event.key,
+                seconds_per_step=_get_own_seconds(event) / num_steps,
+                calls_per_step=event.count / num_steps,
             )
             for event in events
         ]
@@ -144,11 +147,11 @@ class StepProfiler:
 def make_profiler(
     directory: ProfileDirectory, rank: int, device: torch.device, clock: PartClock, num_steps: int
 ) -> StepProfiler | None:
-    """Make a profiler; None where nobody has asked for a profile. Arguments: as for `StepProfiler`."""
+    """Make a profiler; None where no profile was requested. Arguments: as for `StepProfiler`."""
     return StepProfiler(directory, rank, device, clock, num_steps) if directory.path.is_dir() else None
 
 
-def _own_seconds(event: FunctionEventAvg) -> float:
+def _get_own_seconds(event: FunctionEventAvg) -> float:
     """Return an operator's own seconds: on a CUDA device those of its kernels, which the host waits for."""
     microseconds = event.self_device_time_total or event.self_cpu_time_total
     return microseconds / 1e6

@@ -1,10 +1,10 @@
-"""Sets up the trainer of one rank: plan, model, tables and optimizer; from the last checkpoint, a model or anew."""
+"""Sets up the trainer of one rank: plan, model, tables and optimizer; from a checkpoint, a model, or new weights."""
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dlrm.checkpoint.find import newest_sound
+from dlrm.checkpoint.find import find_verified_checkpoint
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
@@ -12,7 +12,7 @@ from dlrm.checkpoint.state import TrainingState
 from dlrm.data.batches import TrainBatches
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
-from dlrm.data.order import num_windows
+from dlrm.data.order import count_windows
 from dlrm.optimizers import LearningRates
 from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_tables
 from dlrm.train.context import RunContext
@@ -25,8 +25,8 @@ from sharding.comm.collectives import run_on_all_ranks
 
 
 @contextmanager
-def open_trainer(context: RunContext, dataset: Dataset, label: RunIdentity) -> Iterator[Trainer]:
-    """Set up a trainer, and end its threads behind it. Collective. Raises DataError, CheckpointError."""
+def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -> Iterator[Trainer]:
+    """Set up a trainer, and end its threads after the block. Collective. Raises DataError, CheckpointError."""
     resolved, directory, ranks, reporter = context.resolved, context.directory, context.ranks, context.reporter
     planned = _plan_on_rank0(context, dataset)
     report_warnings(reporter, resolved)
@@ -34,16 +34,16 @@ def open_trainer(context: RunContext, dataset: Dataset, label: RunIdentity) -> I
     reporter.progress("building", "building model and tables")
     parts = build_parts(resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset))
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
-    restored = _restore(context, state, label)
+    restored = _restore(context, state, identity)
     if restored is None:
         start_warm(parts, context, dataset)
     saved_step = (restored.step or None) if restored else None
     with (
         _open_batches(context, dataset, restored) as batches,
-        Saver(directory, state, label, ranks, reporter, _save_settings(context), saved_step) as saver,
+        Saver(directory, state, identity, ranks, reporter, _make_save_settings(context), saved_step) as saver,
     ):
         progress = restored or Progress(num_steps=batches.num_batches)
-        # A run that began when each epoch ended with a short batch has fewer batches before it now.
+        # An earlier version ended each epoch with a short batch, so its checkpoint may count more batches.
         progress.num_steps = batches.num_batches
         report_length(reporter, resolved.job, progress, dataset.train.num_rows)
         yield _make_trainer(context, dataset, parts, saver, progress, batches)
@@ -66,13 +66,13 @@ def _make_trainer(
         ranks=ranks,
         progress=progress,
         batches=batches,
-        evaluation_steps=evaluation_steps(progress.num_steps, resolved.job.run.eval_every_fraction),
+        evaluation_steps=list_evaluation_steps(progress.num_steps, resolved.job.run.eval_every_fraction),
         target_auc=resolved.job.run.target_auc,
         profiler=make_profiler(context.profile, ranks.rank, ranks.device, parts.step.clock, num_left),
     )
 
 
-def evaluation_steps(num_steps: int, every_fraction: float) -> frozenset[int]:
+def list_evaluation_steps(num_steps: int, every_fraction: float) -> frozenset[int]:
     """List the steps after which the model is evaluated: every so often, and at the end."""
     num_evaluations = math.floor(1 / every_fraction + 1e-9)
     steps = {math.ceil(number * every_fraction * num_steps - 1e-9) for number in range(1, num_evaluations + 1)}
@@ -93,17 +93,17 @@ def _plan_on_rank0(context: RunContext, dataset: Dataset) -> PlannedTables:
 
 def _describe_rows(dataset: Dataset) -> TrainRows:
     train = dataset.train
-    return TrainRows(train.num_rows, dataset.mean_train_weight, num_windows(train.num_rows, train.row_bytes))
+    return TrainRows(train.num_rows, dataset.mean_train_weight, count_windows(train.num_rows, train.row_bytes))
 
 
-def _restore(context: RunContext, state: TrainingState, label: RunIdentity) -> Progress | None:
-    """Load the newest sound checkpoint, and return where it stands; None where there is none."""
-    found = newest_sound(context.directory.checkpoints, label, state.ranks, context.reporter)
-    if found is None:
+def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -> Progress | None:
+    """Load the newest intact checkpoint, and return its progress; None where there is none."""
+    checkpoint = find_verified_checkpoint(context.directory.checkpoints, identity, state.ranks, context.reporter)
+    if checkpoint is None:
         return None
-    progress = state.restore(found.path, found.manifest.world_size)
-    message = f"resumes at step {progress.step:,} of {progress.num_steps:,}: {found.path}"
-    context.reporter.event("resumed", message, step=progress.step, checkpoint=str(found.path))
+    progress = state.restore(checkpoint.path, checkpoint.manifest.world_size)
+    message = f"resumes at step {progress.step:,} of {progress.num_steps:,}: {checkpoint.path}"
+    context.reporter.event("resumed", message, step=progress.step, checkpoint=str(checkpoint.path))
     return progress
 
 
@@ -123,6 +123,6 @@ def _open_batches(context: RunContext, dataset: Dataset, restored: Progress | No
     )
 
 
-def _save_settings(context: RunContext) -> SaveSettings:
+def _make_save_settings(context: RunContext) -> SaveSettings:
     run = context.resolved.job.run
     return SaveSettings(run.checkpoint_every_seconds, run.keep_checkpoints, context.resolved.job.resources.memory)

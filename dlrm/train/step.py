@@ -45,7 +45,7 @@ class DensePass:
     ) -> torch.Tensor:
         """Train on this rank's share, and return its weighted loss sum as float64: not finite where a gradient is not.
 
-        Leaves the dense gradient of the loss sum in the gradient buffer, and gives the gradient of the pooled
+        Leaves the dense gradient of the loss sum in the gradient buffer, and writes the gradient of the pooled
         embeddings back, times scale / divisor. divisor: what a sum over the samples of the global batch is divided by.
         is_whole: see `Estimator.begin_batch`.
         """
@@ -135,17 +135,17 @@ class TrainingStep:
         """
         # Every row counts the same, in a short batch too: its gradient is sum(w_i g_i) / (full_rows mean_weight), w_i
         # the weights of its rows. All ranks know these numbers beforehand, so that nothing is exchanged. Divided by its
-        # own few rows, a short batch would set Adagrad's sums and Adam's mean squares for all steps behind it.
+        # own few rows, a short batch would distort Adagrad's sums and Adam's mean squares for all later steps.
         divisor = self.full_rows * self.mean_weight
         self.gradients.zero()
         with self.clock.part("lookup"):
             handle = handle or self.start_input_dist(batch)
             pooled = self.tables.lookup(handle, self.full_rows, rates.table)
         is_first = self.reduction is not None and not self.reduction.is_initialised
-        loss_sum = self.dense_pass(batch, pooled, self._share(batch), divisor, is_whole=is_first)
+        loss_sum = self.dense_pass(batch, pooled, self._make_share(batch), divisor, is_whole=is_first)
         with self.clock.part("agree"):
             # One transfer from the device.
-            loss, total = torch.stack([loss_sum, self.gradients.total().double()]).tolist()
+            loss, total = torch.stack([loss_sum, self.gradients.sum_elements().double()]).tolist()
             decision = all_reduce_votes(self.ranks, vote, is_finite=math.isfinite(loss + total), loss_sum=loss)
         noise, clipped = None, None
         if decision.is_finite:
@@ -161,7 +161,7 @@ class TrainingStep:
             clipped=clipped,
         )
 
-    def _share(self, batch: DeviceBatch) -> Share:
+    def _make_share(self, batch: DeviceBatch) -> Share:
         is_short = batch.num_valid < self.full_rows
         ranks = self.ranks
         return Share(ranks.rank, ranks.world_size, len(batch.labels), batch.num_valid, is_short, batch.halves)
@@ -178,7 +178,7 @@ class TrainingStep:
             dense_sum.wait()
         with self.clock.part("optimizer"):
             self.gradients.gradient /= divisor
-            moments = self.dense_pass.estimator.moments(batch.num_valid, self.mean_weight)
+            moments = self.dense_pass.estimator.compute_moments(batch.num_valid, self.mean_weight)
             noise = None if moments is None else self.layer_noise(moments)
             set_learning_rate(self.optimizer, rates.dense)
             set_batch_fraction(self.optimizer, batch.num_valid / self.full_rows)

@@ -1,4 +1,4 @@
-"""Remembers that this process was asked to stop."""
+"""Request to stop, which SIGTERM and SIGINT make."""
 
 import signal
 from types import FrameType
@@ -7,14 +7,14 @@ from hostinfo.stop_signals import STOP_SIGNALS
 
 
 class StopRequest:
-    """Whether this process was asked to stop, by SIGTERM or SIGINT. The training loop reads it once a step."""
+    """Request to stop this process, made by SIGTERM or SIGINT. The training loop reads it once a step."""
 
     def __init__(self) -> None:
         """Listen to no signal yet; see `listen`."""
         self.is_requested = False
 
     def listen(self) -> None:
-        """Take both signals from now on, also one that is pending. Main thread only."""
+        """Handle both signals from now on, also a pending one. Main thread only."""
         for number in STOP_SIGNALS:
             signal.signal(number, self._remember)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

@@ -1,4 +1,4 @@
-"""The training loop of one rank: one batch after another until the run is over, or somebody stops it."""
+"""The training loop of one rank: one batch after another until the run ends or is stopped."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from dlrm.record import EndReason, StartReport, StepReport
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.divergence import DivergedError
 from dlrm.train.evaluator import EvaluationStoppedError, Evaluator
-from dlrm.train.input_pipeline import dist_one_ahead
+from dlrm.train.input_pipeline import prefetch_input_dist
 from dlrm.train.profiler import StepProfiler
 from dlrm.train.step import StepResult, TrainingStep
 from dlrm.train.stop_request import StopRequest
@@ -56,45 +56,45 @@ class Trainer:
         if reason is not None:
             return reason
         started = time.monotonic()
-        with closing(dist_one_ahead(self.batches, self.step, self.ranks.device)) as pipeline:
+        with closing(prefetch_input_dist(self.batches, self.step, self.ranks.device)) as pipeline:
             for batch, handle in pipeline:
-                # By rows: a run that began when each epoch ended with a short batch has made more steps by here.
+                # By rows, not steps: an earlier version ended each epoch with a short batch, and so made more steps.
                 rates = self.rates.at(progress.num_samples / self.step.full_rows)
                 vote = StepVote(self.stop.is_requested, self.saver.is_ready)
                 result = self.step(batch, rates, vote, handle)
                 self._end_step(result, rates, batch.num_valid, time.monotonic() - started)
                 if result.is_stop_requested:
                     return self._stop()
-                reason = self._evaluate_where_due()
+                reason = self._evaluate_if_due()
                 if reason is not None:
                     return reason
                 if result.is_save_due:
                     self.saver.save_async(progress)
-                # Its memory is free before the next batch comes.
+                # Frees its memory before the next batch is fetched.
                 del batch, handle
                 started = time.monotonic()
         return EndReason.COMPLETED
 
     def save(self) -> Path | None:
-        """Write the checkpoint of where the run stands; None before its first step. Collective."""
+        """Write a checkpoint of the present state, and return its path; None before the first step. Collective."""
         if self.progress.step == 0:
             return None
         self.reporter.progress("saving", "writing the checkpoint")
         return self.saver.save(self.progress)
 
     def _end_before_first_step(self) -> EndReason | None:
-        """Catch up on what an earlier attempt has left undone; return why the run ends here, if it does."""
+        """Do what an earlier attempt left undone; return why the run ends here, if it does."""
         if all_reduce_votes(self.ranks, StepVote(is_stop_requested=self.stop.is_requested)).is_stop_requested:
             return self._stop()
         if self._is_target_reached():
             return EndReason.TARGET_REACHED
-        return self._evaluate_where_due()
+        return self._evaluate_if_due()
 
     def _end_step(self, result: StepResult, rates: StepRates, num_rows: int, seconds: float) -> None:
         """Move the progress on by one step of `num_rows`, and report it."""
         progress = self.progress
         if self.profiler is not None:
-            self.profiler.step_ended()
+            self.profiler.end_step()
         progress.step += 1
         progress.num_samples += num_rows
         progress.training_seconds += seconds
@@ -148,14 +148,14 @@ class Trainer:
             in_a_row = f"{MAX_DROPPED_IN_A_ROW} steps in a row, up to step {progress.step}"
             raise DivergedError(f"loss or gradients were not finite in {in_a_row}")
 
-    def _evaluate_where_due(self) -> EndReason | None:
-        """Evaluate once after each step that asks for it; return why the run ends here, if it does."""
+    def _evaluate_if_due(self) -> EndReason | None:
+        """Evaluate once after each evaluation step; return why the run ends here, if it does."""
         progress = self.progress
         if progress.step not in self.evaluation_steps or progress.step == progress.evaluated_step:
             return None
         self.reporter.progress("evaluating", f"after step {progress.step}")
         try:
-            with self.profiler.paused() if self.profiler is not None else nullcontext():
+            with self.profiler.pause() if self.profiler is not None else nullcontext():
                 report = self.evaluate(progress.step)
         except EvaluationStoppedError:
             return self._stop()

@@ -29,7 +29,7 @@ def main() -> int:
     directory = RunDirectory(arguments.run_directory)
     attempt = directory.attempt(arguments.attempt)
     rank = int(os.environ["RANK"])
-    _write_output_to(attempt.rank_log(rank))
+    _redirect_output(attempt.rank_log(rank))
     stop = StopRequest()
     stop.listen()
     stop.is_requested |= attempt.stop_request.exists()
@@ -39,7 +39,7 @@ def main() -> int:
         # Late, so that a stop during these imports, which take seconds, is not lost.
         from dlrm.train.run import run
 
-        with _joined_run(directory, attempt, reporter, stop) as context:
+        with _join_run(directory, attempt, reporter, stop) as context:
             outcome = _stop_early(context) or run(context)
         if rank == 0:
             outcome.write_first(attempt.outcome)
@@ -53,13 +53,13 @@ def main() -> int:
         reporter.close()
     except OSError:
         log.exception("the last reports could not be written")
-    # The interpreter's own end would die of one, and a rank that ended well would count as killed.
+    # A signal during the interpreter's shutdown would kill it, and a rank that ended well would count as killed.
     ignore_stop_signals()
     return code
 
 
 @contextmanager
-def _joined_run(
+def _join_run(
     directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter, stop: StopRequest
 ) -> "Iterator[RunContext]":
     """Prepare this process for training, and join the other ranks."""
@@ -78,26 +78,26 @@ def _joined_run(
 
 
 def _report_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:
-    """Leave the outcome, unless another rank was first, or is the cause.
+    """Write the outcome, unless another rank was first, or is the cause.
 
-    Where the disk takes nothing, which may be why it failed, the launch process tells what it sees.
+    Where the disk is full, which may be the cause, the launch process reports what it observes.
     """
     try:
         if _is_lost_peer(error):
-            # Most likely another rank died first, and the launch process saw which one; it reads this otherwise.
-            attempt.rank_error(rank).write_text(_one_line(error))
+            # Probably another rank died first, and the launch process saw which one; otherwise it reads this file.
+            attempt.rank_error(rank).write_text(_format_error(error))
             return
-        outcome = Outcome(state="failed", reason=_reason_of(error), message=_one_line(error), rank=rank)
+        outcome = Outcome(state="failed", reason=_classify(error), message=_format_error(error), rank=rank)
         try:
             outcome.write_first(attempt.outcome)
         finally:
-            reporter.own_event("error", outcome.message, reason=outcome.reason)
+            reporter.rank_event("error", outcome.message, reason=outcome.reason)
     except OSError:
-        log.exception("how this rank failed could not be written down")
+        log.exception("the failure of this rank could not be recorded")
 
 
 def _is_lost_peer(error: Exception) -> bool:
-    # What is missing may be what the other errors are told by.
+    # The missing module may be the one that classifies the other errors.
     if isinstance(error, ImportError):
         return False
     from sharding.comm.process_groups import is_lost_peer
@@ -115,7 +115,7 @@ def _stop_early(context: "RunContext") -> Outcome | None:
     return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message="stopped before the data was read")
 
 
-def _reason_of(error: Exception) -> EndReason:
+def _classify(error: Exception) -> EndReason:
     if isinstance(error, ImportError):
         return EndReason.WORKER_CRASHED
     import torch
@@ -133,21 +133,21 @@ def _reason_of(error: Exception) -> EndReason:
     return EndReason.WORKER_CRASHED
 
 
-def _one_line(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     text = " ".join(str(error).split())
-    return text if _reason_of(error) is EndReason.BAD_INPUT else f"{type(error).__name__}: {text}"[:2000]
+    return text if _classify(error) is EndReason.BAD_INPUT else f"{type(error).__name__}: {text}"[:2000]
 
 
 def _quiet_libraries(rank: int) -> None:
-    """Let this log tell of the run: FBGEMM otherwise fills it with how its tables were built."""
+    """Keep this log to messages of the run: FBGEMM would fill it with details of how tables are built."""
     logging.basicConfig(level=logging.WARNING, format=f"%(asctime)s rank {rank} %(message)s")
     logging.getLogger("dlrm").setLevel(logging.INFO)
-    # The export reads the checkpoint in one process, as it means to.
+    # The export reads the checkpoint in one process, on purpose.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
 
 
-def _write_output_to(path: Path) -> None:
-    """Send everything this process prints, from C++ too, to its own log file."""
+def _redirect_output(path: Path) -> None:
+    """Redirect everything that this process prints, from C++ too, to its log file."""
     sys.stdout.flush()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)

@@ -3,9 +3,9 @@
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from service.capacity.free import free_capacity
+from service.capacity.free import compute_free_capacity
 from service.keys.dependencies import Viewer
-from service.services import Current
+from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1", tags=["capacity"])
 
@@ -22,9 +22,9 @@ class CapacityView(BaseModel):
 
 
 @router.get("/capacity")
-def get_capacity(services: Current, _: Viewer) -> CapacityView:
+def get_capacity(services: ServicesDependency, _: Viewer) -> CapacityView:
     total = services.launcher.capacity()
-    free = free_capacity(services.database, total)
+    free = compute_free_capacity(services.database, total)
     return CapacityView(
         num_cores=total.num_cores,
         num_cores_free=free.num_cores,

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from dlrm.record import BATCH_ADVICE, BatchAdvice, EventReport
 from service.cli.console import print_heading
-from service.cli.text_format import printable
+from service.cli.text_format import escape_unprintable
 from service.client import Event
 
 HEADINGS = ("batch", "steps", "samples", "steps/fewest", "samples/fewest", "")
@@ -19,7 +19,7 @@ def print_advice(console: Console, event: EventReport) -> None:
     advice = BatchAdvice.model_validate(event.details)
     if advice.table:
         print_heading(console, "batch: time against data")
-        console.print(advice_table(advice))
+        console.print(make_advice_table(advice))
     _print_message(console, event.message)
 
 
@@ -30,7 +30,7 @@ def print_advice_message(console: Console, events: Iterable[Event]) -> None:
             _print_message(console, event.message or "")
 
 
-def advice_table(advice: BatchAdvice) -> Table:
+def make_advice_table(advice: BatchAdvice) -> Table:
     """Return a table with a row per batch size.
 
     Steps and samples to the same loss are multiples of this run's, and of the smallest possible numbers.
@@ -40,15 +40,15 @@ def advice_table(advice: BatchAdvice) -> Table:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in advice.table:
         notes = ((advice.batch, "this run"), (advice.largest_useful_batch, "largest useful"))
-        note = ", ".join(said for batch, said in notes if batch == row.batch)
+        note = ", ".join(text for batch, text in notes if batch == row.batch)
         multiples = (row.steps, row.samples, row.steps_of_fewest, row.samples_of_fewest)
-        table.add_row(f"{row.batch:,}", *map(_multiple, multiples), Text(note, style="dim"))
+        table.add_row(f"{row.batch:,}", *map(_format_multiple, multiples), Text(note, style="dim"))
     return table
 
 
 def _print_message(console: Console, message: str) -> None:
-    console.print(printable(message), markup=False, highlight=False, soft_wrap=True)
+    console.print(escape_unprintable(message), markup=False, highlight=False, soft_wrap=True)
 
 
-def _multiple(value: float) -> str:
+def _format_multiple(value: float) -> str:
     return f"{value:,.2f}" if value >= 0.1 else f"{value:.2g}"

@@ -10,8 +10,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.progress import describe, duration
-from service.cli.text_format import format_number, printable
+from service.cli.progress import describe_progress, format_duration
+from service.cli.text_format import escape_unprintable, format_number
 from service.client import Attempt, Checkpoint, Event, Job, JobDetails
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
@@ -53,7 +53,7 @@ class Derived(Protocol):
     def reason(self) -> str: ...
 
 
-def derived_table(numbers: Sequence[Derived]) -> Table:
+def make_derived_table(numbers: Sequence[Derived]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     for number in numbers:
         table.add_row(
@@ -62,7 +62,7 @@ def derived_table(numbers: Sequence[Derived]) -> Table:
     return table
 
 
-def result_table(result: Mapping[str, Any]) -> Table:
+def make_result_table(result: Mapping[str, Any]) -> Table:
     """Return a table with a row for each known value of a result."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
@@ -71,7 +71,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
     return table
 
 
-def jobs_table(jobs: Iterable[Job]) -> Table:
+def make_jobs_table(jobs: Iterable[Job]) -> Table:
     """Return a table with a line per job; where the terminal is too narrow, names are cut first."""
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
     for heading, is_cut in {"id": False, "name": True, "state": False, "done": False, "AUC": False}.items():
@@ -80,19 +80,19 @@ def jobs_table(jobs: Iterable[Job]) -> Table:
     for job in jobs:
         done = job.progress.done_fraction
         auc = job.progress.auc if job.metrics.get("auc") is None else job.metrics["auc"]
-        says_why = job.state == "FAILED" or job.state in WAITING_STATES
+        shows_reason = job.state == "FAILED" or job.state in WAITING_STATES
         table.add_row(
             job.id,
-            _one_line(job.name),
-            state_text(job.state),
+            _make_cell(job.name),
+            format_state(job.state),
             "" if done is None else f"{math.floor(100 * done)}%",
             "" if auc is None else f"{auc:.4f}",
-            _one_line(job.reason or "" if says_why else ""),
+            _make_cell(job.reason or "" if shows_reason else ""),
         )
     return table
 
 
-def job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Checkpoint | None = None) -> Table:
+def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Checkpoint | None = None) -> Table:
     """Return the table of one job: first its state, then its metrics, then the paths of its files."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
@@ -104,56 +104,57 @@ def job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Che
         "labels": labels,
         "reason": job.reason,
         "message": job.message,
-        "progress": None if job.has_ended else describe(job.progress),
-        "created": ago(job.created_at),
-        "ran for": _ran_for(attempts),
+        "progress": None if job.has_ended else describe_progress(job.progress),
+        "created": format_age(job.created_at),
+        "ran for": _format_running_time(attempts),
         "attempts": str(job.num_attempts),
-        "last checkpoint": checkpoint_line(last_checkpoint) if last_checkpoint else None,
+        "last checkpoint": format_checkpoint(last_checkpoint) if last_checkpoint else None,
     }
-    table.add_row("state", state_text(job.state))
+    table.add_row("state", format_state(job.state))
     for name, value in facts.items():
         if value:
-            table.add_row(name, Text(printable(value, kept="\n")))
+            table.add_row(name, Text(escape_unprintable(value, keep="\n")))
     _add_results(table, {**job.metrics, "model": job.model_path, "run_directory": job.run_directory})
     return table
 
 
-def checkpoint_line(checkpoint: Checkpoint) -> str:
+def format_checkpoint(checkpoint: Checkpoint) -> str:
     """Format a checkpoint in one line, such as "step 1,200, 12:04:31, 1.2 GB"."""
     return f"step {checkpoint.step:,}, {checkpoint.time:%H:%M:%S}, {decimal(checkpoint.num_bytes)}"
 
 
-def events_table(events: Iterable[Event]) -> Table:
+def make_events_table(events: Iterable[Event]) -> Table:
     """Return a table of events in order of time. Checkpoints in a row are one line, which shows the last of them."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("time", "event", "message"):
         table.add_column(heading, overflow="fold")
     # Sorted by time: events of ranks arrive later than those of the service itself.
     in_order = sorted(events, key=lambda event: event.time)
-    for name, alike in groupby(in_order, key=lambda event: event.name):
-        group = list(alike)
+    for name, events_of_name in groupby(in_order, key=lambda event: event.name):
+        group = list(events_of_name)
         shown = group[-1:] if name == CHECKPOINT_SAVED else group
         for event in shown:
-            what = f"{event.to_state} {event.reason or ''}" if event.kind == "state" else event.name or ""
-            message = printable(event.message or "") + (f" (the last of {len(group)})" if shown != group else "")
-            table.add_row(f"{event.time:%H:%M:%S}", Text(what.strip()), Text(message))
+            title = f"{event.to_state} {event.reason or ''}" if event.kind == "state" else event.name or ""
+            count = f" (the last of {len(group)})" if shown != group else ""
+            message = escape_unprintable(event.message or "") + count
+            table.add_row(f"{event.time:%H:%M:%S}", Text(title.strip()), Text(message))
     return table
 
 
-def state_text(state: str) -> Text:
+def format_state(state: str) -> Text:
     return Text(state, style=STATE_STYLES.get(state, ""))
 
 
-def ago(time: datetime) -> str:
-    return f"{duration((datetime.now(UTC) - time).total_seconds())} ago"
+def format_age(time: datetime) -> str:
+    return f"{format_duration((datetime.now(UTC) - time).total_seconds())} ago"
 
 
-def _one_line(text: str) -> Text:
+def _make_cell(text: str) -> Text:
     """Return a cell that is cut where it is too long, not wrapped, and whose column shrinks first.
 
     `no_wrap` on the column instead would cut the other columns too.
     """
-    return Text(printable(text), no_wrap=True, overflow="ellipsis")
+    return Text(escape_unprintable(text), no_wrap=True, overflow="ellipsis")
 
 
 def _add_results(table: Table, result: Mapping[str, Any]) -> None:
@@ -161,13 +162,14 @@ def _add_results(table: Table, result: Mapping[str, Any]) -> None:
     for name, words in RESULT_NAMES.items():
         value = result.get(name)
         if value is not None:
-            table.add_row(words, Text(printable(value) if isinstance(value, str) else format_number(value, name)))
+            text = escape_unprintable(value) if isinstance(value, str) else format_number(value, name)
+            table.add_row(words, Text(text))
         elif is_measured and name in result and name in NEED_BOTH_LABELS:
-            table.add_row(words, "undefined: all rows have one label")
+            table.add_row(words, "undefined: all rows have the same label")
 
 
-def _ran_for(attempts: Iterable[Attempt]) -> str | None:
+def _format_running_time(attempts: Iterable[Attempt]) -> str | None:
     """Format the total running time of all attempts, without the pauses between them; None where none has started."""
     now = datetime.now(UTC)
     spans = [(attempt.finished_at or now) - attempt.started_at for attempt in attempts if attempt.started_at]
-    return duration(sum(span.total_seconds() for span in spans)) if spans else None
+    return format_duration(sum(span.total_seconds() for span in spans)) if spans else None

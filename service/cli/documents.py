@@ -5,8 +5,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, cast
 
-from dlrm.config import ConfigError, FieldError, JobSpec, faults_of_warm_start, parse_job, starting_from
-from dlrm.config.patterns import PatternError, check_scheme, is_remote, required_files, without_credentials
+from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults, parse_job, replace_warm_start_source
+from dlrm.config.patterns import PatternError, check_scheme, hide_credentials, is_remote, require_files
 from dlrm.record import NoModelError, TrainedModel
 from service.cli.errors import BadInputError
 
@@ -23,7 +23,7 @@ def read_job(path: Path) -> tuple[dict[str, Any], JobSpec]:
         raise BadInputError(*(f"{path}: {field}" for field in error.errors)) from None
 
 
-def data_from_job_file(job: JobSpec, path: Path) -> JobSpec:
+def make_paths_absolute(job: JobSpec, path: Path) -> JobSpec:
     """Return `job` with its relative paths, of data and of a warm start, made absolute.
 
     They are relative to the directory of the job file `path`; URIs stay as they are.
@@ -36,7 +36,9 @@ def data_from_job_file(job: JobSpec, path: Path) -> JobSpec:
     }
     job = job.model_copy(update={"data": job.data.model_copy(update=absolute)})
     # Symbolic links are resolved because their targets may change before the job starts.
-    return starting_from(job, str((base / job.run.warm_start.source).resolve())) if job.run.warm_start else job
+    return (
+        replace_warm_start_source(job, str((base / job.run.warm_start.source).resolve())) if job.run.warm_start else job
+    )
 
 
 def require_data_files(job: JobSpec, path: Path) -> None:
@@ -48,13 +50,13 @@ def require_data_files(job: JobSpec, path: Path) -> None:
         str(FieldError(f"data.{name}.{number}", *fault))
         for name, patterns in (("train", job.data.train), ("eval", job.data.eval))
         for number, pattern in enumerate(patterns or [])
-        if (fault := fault_of(pattern))
+        if (fault := find_pattern_fault(pattern))
     ]
     if faults:
         raise BadInputError(*(f"{path}: {fault}" for fault in faults))
 
 
-def require_model_to_start_from(job: JobSpec, path: Path) -> None:
+def require_warm_start_model(job: JobSpec, path: Path) -> None:
     """Check that the model from which the job in `path` starts, if any, exists and fits the job.
 
     Raises BadInputError where it does not.
@@ -62,43 +64,44 @@ def require_model_to_start_from(job: JobSpec, path: Path) -> None:
     warm_start = job.run.warm_start
     if warm_start is None:
         return
-    named = Path(warm_start.source)
+    path_of_source = Path(warm_start.source)
     try:
-        source = TrainedModel.at(named)
-        record = source.record()
+        source = TrainedModel.find(path_of_source)
+        record = source.read_record()
     except NoModelError as error:
-        valid = "the directory of a run that has succeeded, or of its model; the id of a job is for `dlrm submit`"
-        raise BadInputError(f"{path}: {FieldError('run.warm_start.from', f'{named} {error}', valid)}") from None
+        valid = "the directory of a succeeded run, or of its model; the id of a job works only with `dlrm submit`"
+        fault = FieldError("run.warm_start.from", f"{path_of_source} {error}", valid)
+        raise BadInputError(f"{path}: {fault}") from None
     checkpoint = source.checkpoint if warm_start.optimizer_state else None
-    faults = faults_of_warm_start(job, record.model, record.data, checkpoint and checkpoint.manifest().identity)
+    faults = find_warm_start_faults(job, record.model, record.data, checkpoint and checkpoint.read_manifest().identity)
     if faults:
         raise BadInputError(*(f"{path}: {fault}" for fault in faults))
 
 
-def fault_of(pattern: str) -> tuple[str, str] | None:
+def find_pattern_fault(pattern: str) -> tuple[str, str] | None:
     """Check that `pattern` names files of this machine.
 
     Returns None where it does; otherwise the reason and what would be valid. A remote pattern is not checked.
     """
     if not pattern.strip():
-        return "an empty text names no file", "a file, directory or pattern that exists"
+        return "empty path", "a file, directory or pattern that exists"
     try:
         check_scheme(pattern)
         if is_remote(pattern):
             return None
-        others = [file for file in required_files(pattern) if not file.is_file()]
+        not_regular = [file for file in require_files(pattern) if not file.is_file()]
     except PatternError as error:
-        return f"{error.message}: {without_credentials(pattern)}", error.valid
+        return f"{error.message}: {hide_credentials(pattern)}", error.valid
     except OSError as error:
-        return f"{error.strerror}: {pattern}", "a file, directory or pattern that may be read"
-    return (f"is not a regular file: {others[0]}", "a regular file") if others else None
+        return f"{error.strerror}: {pattern}", "a file, directory or pattern that can be read"
+    return (f"not a regular file: {not_regular[0]}", "a regular file") if not_regular else None
 
 
 def _read_document(path: Path) -> dict[str, Any]:
     readers = {".toml": tomllib.loads, ".json": _read_json}
     reader = readers.get(path.suffix)
     if reader is None:
-        raise BadInputError(f"{path}: a job document is a .toml or a .json file")
+        raise BadInputError(f"{path}: a job document must be a .toml or .json file")
     try:
         document = reader(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -108,11 +111,11 @@ def _read_document(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise BadInputError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except _RepeatedKeyError as error:
-        raise BadInputError(f"{path}: not valid: {error}") from None
+        raise BadInputError(f"{path}: not valid JSON: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise BadInputError(f"{path}: not valid TOML: {error}") from None
     if not isinstance(document, dict):
-        raise BadInputError(f'{path}: the document should be an object such as {{"data": {{"train": ["day_*.tsv"]}}}}')
+        raise BadInputError(f'{path}: the document should be an object, such as {{"data": {{"train": ["day_*.tsv"]}}}}')
     return cast("dict[str, Any]", document)
 
 
@@ -121,13 +124,13 @@ class _RepeatedKeyError(ValueError):
 
 
 def _read_json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_object)
+    return json.loads(text, object_pairs_hook=_build_object)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            raise _RepeatedKeyError(f"the key {key!r} stands twice in one object; leave one of them out")
-        found[key] = value
-    return found
+        if key in result:
+            raise _RepeatedKeyError(f"the key {key!r} appears twice in one object; remove one of them")
+        result[key] = value
+    return result

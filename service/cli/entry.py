@@ -10,18 +10,18 @@ from service.cli.errors import EXIT_INTERRUPTED
 
 def main() -> None:
     """Run the command line of `dlrm`; exit with code 130 where it is interrupted."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+    old_handler = signal.getsignal(signal.SIGINT)
+    if old_handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _exit_at_once)
     from service.cli.main import main as run_command_line
 
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, old_handler)
     try:
         run_command_line()
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _end(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+def _exit_at_once(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     # Exit without an exception, because a module that is being imported might catch it.
     os._exit(EXIT_INTERRUPTED)

@@ -10,19 +10,19 @@ from rich.console import Console
 
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
 from service.cli.console import console_on
-from service.cli.display import result_table
+from service.cli.display import make_result_table
 from service.cli.errors import BadInputError, CommandError
 from service.cli.program import LAST_LINES
 from service.cli.saved_model import Format, require_model, require_scorer
-from service.cli.text_format import printable
-from service.cli.trainer import module_command
+from service.cli.text_format import escape_unprintable
+from service.cli.trainer import make_module_command
 
 
 def evaluate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model/ directory of a run.", show_default=False)],
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DATA]...", help="Files or patterns, or a prepared directory."),
+        typer.Argument(metavar="[DATA]...", help="Files, patterns, or a prepared directory."),
     ] = None,
     file_format: Format = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
@@ -42,21 +42,20 @@ def evaluate(
     require_model(model)
     require_scorer()
     options = [] if file_format is None else ["--format", file_format]
-    command = module_command("dlrm.programs.evaluate", [*options, "--", str(model), *(data or [])])
-    ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    lines = ended.stderr.splitlines()
-    if ended.returncode not in (EXIT_DONE, EXIT_BAD_INPUT):
-        code = ended.returncode
-        raise CommandError(f"the program ended with exit code {code}; its last words:", *lines[-LAST_LINES:])
+    command = make_module_command("dlrm.programs.evaluate", [*options, "--", str(model), *(data or [])])
+    completed = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    code, lines = completed.returncode, completed.stderr.splitlines()
+    if code not in (EXIT_DONE, EXIT_BAD_INPUT):
+        raise CommandError(f"the program ended with exit code {code}; its last lines:", *lines[-LAST_LINES:])
     # For bad input the last line is the fault, and the lines before it say what was left out.
-    faults = lines[-1:] if ended.returncode == EXIT_BAD_INPUT else []
-    said = Console(stderr=True, highlight=False, soft_wrap=True)
+    faults = lines[-1:] if code == EXIT_BAD_INPUT else []
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in lines[: len(lines) - len(faults)]:
-        said.print(printable(line), markup=False)
+        console.print(escape_unprintable(line), markup=False)
     if faults:
         raise BadInputError(*faults)
-    last_line = ended.stdout.strip().splitlines()[-1]
+    last_line = completed.stdout.strip().splitlines()[-1]
     if as_json:
         typer.echo(last_line)
     else:
-        console_on().print(result_table(json.loads(last_line)))
+        console_on().print(make_result_table(json.loads(last_line)))

@@ -10,7 +10,7 @@ from dlrm.record import write_atomically
 from service.cli.console import console_on
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.inspection import print_report
-from service.cli.page import report_page
+from service.cli.page import render_report_page
 from service.cli.program import ProgramStopped, run_program
 from service.cli.sources import read_source
 from service.cli.trainer import require_trainer
@@ -18,12 +18,12 @@ from service.cli.trainer import require_trainer
 DEFAULT_ROWS = 2_000_000
 """Default of --rows: largest number of rows that are read."""
 
-data = typer.Typer(name="data", no_args_is_help=True, rich_markup_mode="rich", help="Look at data.")
+data = typer.Typer(name="data", no_args_is_help=True, rich_markup_mode="rich", help="Inspect data.")
 
 
 @data.callback()
 def _group() -> None:
-    """Look at data."""
+    """Inspect data."""
 
 
 @data.command()
@@ -35,11 +35,12 @@ def inspect(
         ),
     ],
     html: Annotated[
-        Path | None, typer.Option(help="Write a page with plots, one file that needs no network.", show_default=False)
+        Path | None,
+        typer.Option(help="Write an HTML page with plots: one file that needs no network.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of tables.")] = False,
     rows: Annotated[
-        int, typer.Option(min=1, help="Look at so many rows at most, spread evenly over the data.")
+        int, typer.Option(min=1, help="Largest number of rows to read, spread evenly over the data.")
     ] = DEFAULT_ROWS,
 ) -> None:
     """Report what training data contains, before a model is trained on it.
@@ -60,21 +61,25 @@ def inspect(
     report shows the values that a model gets: row numbers of embedding tables,
     and dense values after their transform.
 
-    Exit code: 0 inspected, whatever was found, 2 bad input, 1 any other failure.
+    Exit code: 0 inspected, with or without warnings, 2 bad input, 1 any other failure.
     """
-    found = read_source(source)
+    inspected = read_source(source)
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
-        raise BadInputError(f"--html {html}: name a file in a directory that exists")
+        raise BadInputError(f"--html {html}: not a file that can be written (valid: a file in an existing directory)")
     require_trainer("polars")
-    asked = {"data": found.data.model_dump(mode="json"), "embedding_dim": found.embedding_dim, "max_rows": rows}
+    request = {
+        "data": inspected.data.model_dump(mode="json"),
+        "embedding_dim": inspected.embedding_dim,
+        "max_rows": rows,
+    }
     try:
-        report = run_program("dlrm.programs.inspect", ["rows"], asked, "looking")
+        report = run_program("dlrm.programs.inspect", ["rows"], request, "inspecting")
     except ProgramStopped:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     del report["kind"]
     if html is not None:
         try:
-            write_atomically(html, report_page(report, " ".join(source)))
+            write_atomically(html, render_report_page(report, " ".join(source)))
         except OSError as error:
             raise BadInputError(f"--html {html}: {error.strerror}") from None
     if as_json:

@@ -8,59 +8,64 @@ from typing import Annotated
 import typer
 
 from service.cli.console import console_on, print_heading
-from service.cli.display import derived_table, events_table, job_table, jobs_table
+from service.cli.display import make_derived_table, make_events_table, make_job_table, make_jobs_table
 from service.cli.errors import BadInputError
-from service.cli.text_format import printable
+from service.cli.text_format import escape_unprintable
 from service.client import Client, LogPart
 
 
-def _checked_id(job_id: str) -> str:
+def _check_id(job_id: str) -> str:
     """Check that the id can be part of a URL, and return it. Raises BadInputError where it cannot."""
     if not re.fullmatch(r"[\w-]+", job_id, re.ASCII):
-        raise BadInputError(f"JOB_ID: {job_id!r} is no id of a job (valid: job_01J…, as `dlrm jobs` shows it)")
+        raise BadInputError(f"JOB_ID: {job_id!r} is not a job id (valid: job_01J…, as listed by `dlrm jobs`)")
     return job_id
 
 
 JobId = Annotated[
     str,
-    typer.Argument(metavar="JOB_ID", help="As `dlrm jobs` shows it.", show_default=False, callback=_checked_id),
+    typer.Argument(
+        metavar="JOB_ID", help="Id of the job, as listed by `dlrm jobs`.", show_default=False, callback=_check_id
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 LOG_POLL_SECONDS = 1.0
 LAUNCH = "launch"
 
 
 def jobs(
-    state: Annotated[str | None, typer.Option(help="Such as RUNNING.", show_default=False)] = None,
-    label: Annotated[str | None, typer.Option(help="Such as team:ads.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
+    state: Annotated[
+        str | None, typer.Option(help="Only jobs in this state, such as RUNNING.", show_default=False)
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Only jobs with this label, such as team:ads.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of jobs to list.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the jobs of the service, newest first.
 
-    --state and --label select jobs by their state and by their labels. With
-    --json, each job is one line of JSON.
+    --state and --label can be combined. With --json, each job is one line of
+    JSON.
 
         dlrm jobs --state RUNNING
 
         dlrm jobs --json --limit 100 | jq -r .id
     """
     with Client() as client:
-        found = islice(client.jobs(state=state, label=label), limit)
+        newest = islice(client.jobs(state=state, label=label), limit)
         if as_json:
-            for job in found:
+            for job in newest:
                 typer.echo(job.model_dump_json())
         else:
-            console_on().print(jobs_table(found))
+            console_on().print(make_jobs_table(newest))
 
 
 def show(job_id: JobId, as_json: AsJson = False) -> None:
     """Show one job: state and reason, metrics, derived numbers, events.
 
     Derived numbers are those that the service computed from the job document,
-    each with its reason. Events are the changes of state, and what the ranks
-    reported.
+    each with its reason. Events are changes of state, and reports of the ranks.
 
         dlrm show job_01J…
 
@@ -72,46 +77,48 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
             typer.echo(job.model_dump_json())
             return
         console = console_on()
-        console.print(job_table(job, client.attempts(job_id), next(client.checkpoints(job_id), None)))
+        console.print(make_job_table(job, client.attempts(job_id), next(client.checkpoints(job_id), None)))
         print_heading(console, "derived")
-        console.print(derived_table(job.derived))
+        console.print(make_derived_table(job.derived))
         print_heading(console, "events")
-        console.print(events_table(client.events(job_id)))
+        console.print(make_events_table(client.events(job_id)))
 
 
 def logs(
     job_id: JobId,
-    rank: Annotated[str, typer.Option(help="A rank, or `launch` for the process that starts them.")] = "0",
+    rank: Annotated[str, typer.Option(help="A rank, or `launch` for the process that starts the ranks.")] = "0",
     attempt: Annotated[
-        int | None, typer.Option(min=1, help="Which start of the job.", show_default="the last one")
+        int | None, typer.Option(min=1, help="Number of the attempt.", show_default="the last one")
     ] = None,
-    tail: Annotated[int | None, typer.Option(min=1, help="The last so many lines.", show_default=False)] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    tail: Annotated[
+        int | None, typer.Option(min=1, help="Print only this many of the last lines.", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the job has ended.")] = False,
 ) -> None:
     """Print the log of one rank of a job.
 
-    A rank is one worker process of the job. Every start of the job is an attempt,
-    and has logs of its own. With --follow, new lines are printed as they come,
-    also those of later attempts, unless --attempt selects one.
+    A rank is one worker process of the job. Each start of the job is an attempt
+    with its own logs. With --follow, new lines are printed as they are written,
+    including those of later attempts, unless --attempt selects one.
 
         dlrm logs job_01J… --tail 50 --follow
 
         dlrm logs job_01J… --rank launch --attempt 1
     """
     if not (rank == LAUNCH or rank.isdigit()):
-        raise BadInputError(f"--rank: {rank!r} is neither a number nor `launch`")
-    which = LAUNCH if rank == LAUNCH else int(rank)
+        raise BadInputError(f"--rank: {rank!r} is not a rank (valid: a number, or `launch`)")
+    process = LAUNCH if rank == LAUNCH else int(rank)
     with Client() as client:
         part: LogPart | None = None
         while part is None or part.text or (follow and _has_more(client, job_id, part, attempt)):
             if part is None:
-                part = client.logs(job_id, attempt=attempt, rank=which, tail_lines=tail)
+                part = client.logs(job_id, attempt=attempt, rank=process, tail_lines=tail)
             elif part.complete and not part.text:
-                # The next attempt has begun, with a log of its own.
-                part = client.logs(job_id, attempt=(part.attempt or 0) + 1, rank=which)
+                # The next attempt has started, with a log of its own.
+                part = client.logs(job_id, attempt=(part.attempt or 0) + 1, rank=process)
             else:
-                part = client.logs(job_id, attempt=part.attempt, rank=which, offset=part.next_offset)
-            typer.echo(printable(part.text, kept="\n\t"), nl=False)
+                part = client.logs(job_id, attempt=part.attempt, rank=process, offset=part.next_offset)
+            typer.echo(escape_unprintable(part.text, keep="\n\t"), nl=False)
 
 
 def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None) -> bool:
@@ -138,7 +145,7 @@ def cancel(job_id: JobId) -> None:
     """Cancel a job: it ends as CANCELLED, after a checkpoint if it is running.
 
     The command does not wait for the end. It prints the id of the job and its
-    present state.
+    current state.
 
         dlrm cancel job_01J…
     """

@@ -14,7 +14,7 @@ from service.cli.predict import predict
 from service.cli.prepare import prepare
 from service.cli.serve import serve
 from service.cli.submit import submit
-from service.cli.text_format import printable
+from service.cli.text_format import escape_unprintable
 from service.cli.train import train
 from service.client import ServiceError, ServiceUnknownError, ServiceUnreachableError
 
@@ -35,22 +35,23 @@ Without one:
 
     dlrm train examples/demo.toml
 
-Where its tables go, what that takes, and how long a step will be:
+Show how tables will be placed, the memory they take, and the step time:
 
     dlrm plan examples/demo.toml
 
-From files of your own to a job document, and what is in them:
+Write a job document for your own files, and inspect their content:
 
     dlrm prepare --infer 'logs/*.parquet' --output job.toml
 
     dlrm data inspect job.toml --html report.html
 
-What a model says of rows that have no label yet:
+Score rows that have no labels yet with a trained model:
 
     dlrm predict runs/NAME/model rows.parquet --output scores.parquet
 
-A job document is TOML or JSON; every field has a default but [bold]data.train[/bold].
-The service is found by DLRM_URL and DLRM_API_KEY, else by what `dlrm serve` left in ./.dlrm or above.""",
+A job document is a TOML or JSON file; every field except [bold]data.train[/bold] has a default.
+Commands find the service by DLRM_URL and DLRM_API_KEY, else by the files that
+`dlrm serve` wrote to .dlrm in this directory or one above it.""",
 )
 
 SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
@@ -87,5 +88,5 @@ def _fail(lines: "list[str] | tuple[str, ...]", exit_code: int) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in lines:
         console.print("[bold red]error:[/bold red]", end=" ")
-        console.print(printable(line), markup=False)
+        console.print(escape_unprintable(line), markup=False)
     sys.exit(exit_code)

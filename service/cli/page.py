@@ -4,32 +4,39 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from service.cli.inspection import SERIOUS, Report, all_tables, rows_heading, table_bytes, what_was_looked_at
-from service.cli.text_format import percent, quantity
-from service.sizes import size_in_bytes
+from service.cli.inspection import (
+    SERIOUS,
+    Report,
+    describe_rows_read,
+    format_rows_heading,
+    format_total_size,
+    get_table_bytes,
+)
+from service.cli.text_format import format_percent, format_quantity
+from service.sizes import format_size
 
 HERE = Path(__file__).parent / "report"
 UPLOT = Path(__file__).parents[1] / "dashboard" / "static" / "vendor" / "uplot"
 
 
-def report_page(report: Report, source: str) -> str:
+def render_report_page(report: Report, source: str) -> str:
     """Render the HTML page of `report`. source: the inspected data, as the user named it."""
     environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("page.html").render(
-        percent=percent,
-        quantity=quantity,
-        size=size_in_bytes,
+        percent=format_percent,
+        quantity=format_quantity,
+        size=format_size,
         report=report,
         source=source,
-        looked_at=what_was_looked_at(report),
+        rows_read=describe_rows_read(report),
         serious=SERIOUS,
-        all_tables=all_tables(report),
-        table_bytes=table_bytes,
-        rows_heading=rows_heading,
-        styles=[_text(UPLOT / "uPlot.min.css"), _text(HERE / "page.css")],
-        scripts=[_text(UPLOT / "uPlot.iife.min.js"), _text(HERE / "page.js")],
+        total_size=format_total_size(report),
+        table_bytes=get_table_bytes,
+        rows_heading=format_rows_heading,
+        styles=[_read_text(UPLOT / "uPlot.min.css"), _read_text(HERE / "page.css")],
+        scripts=[_read_text(UPLOT / "uPlot.iife.min.js"), _read_text(HERE / "page.js")],
     )
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")

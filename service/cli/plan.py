@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from dlrm.config import ResolvedJob, resolve
 from dlrm.record import PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
 from service.cli.console import console_on
-from service.cli.documents import data_from_job_file, read_job
+from service.cli.documents import make_paths_absolute, read_job
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.plan_view import print_plan
 from service.cli.program import ProgramStopped, run_program
-from service.cli.run_directory import read_submitted
+from service.cli.run_directory import read_resolved_job
 from service.cli.text_format import print_warnings
 from service.settings import StateSettings
 
@@ -26,7 +26,9 @@ def plan(
             metavar="JOB", help="A job document, .toml or .json, or the directory of a run.", show_default=False
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON, every block in it.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON, with every shard of every table.")
+    ] = False,
 ) -> None:
     """Show how the embedding tables of a job will be sharded, before it is trained.
 
@@ -42,49 +44,49 @@ def plan(
 
         dlrm plan job.toml --json | jq '.plan.step'
 
-    For a run, the measured step times are shown next to the times that the same
-    attempt estimated. All else is planned again, from what is known of this
-    machine now:
+    For a run, the measured step times are shown next to those that the same
+    attempt estimated. Everything else is planned again, with what is now known
+    of this machine:
 
         dlrm plan runs/demo-20260101-120000
 
-    Exit code: 0 planned, 2 bad document, not enough memory, or table sizes that
-    are not known yet, 1 any other failure.
+    Exit code: 0 planned, 2 bad document, not enough memory, or unknown table
+    sizes, 1 any other failure.
     """
-    resolved, run_directory = _asked(job)
-    asked = {
+    resolved, run_directory = _read_job_or_run(job)
+    request = {
         "resolved": resolved.model_dump(mode="json"),
         "run_directory": str(run_directory.path) if run_directory else None,
         "limits": None,
     }
     try:
-        result = run_program("dlrm.programs.plan", [], asked, "planning", is_shown=False)
+        result = run_program("dlrm.programs.plan", [], request, "planning", is_shown=False)
     except ProgramStopped:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     del result["kind"]
-    result["estimated"], result["measured"] = parts_of_run(run_directory) if run_directory else (None, None)
+    result["estimated"], result["measured"] = read_step_parts(run_directory) if run_directory else (None, None)
     if as_json:
         typer.echo(json.dumps(result))
     if result["plan"] is None:
-        raise BadInputError(*(f"{job}: {line}" for line in reasons(result)))
+        raise BadInputError(*(f"{job}: {line}" for line in explain_refusal(result)))
     if not as_json:
         print_plan(console_on(), resolved, result)
 
 
-def reasons(result: dict[str, Any]) -> list[str]:
+def explain_refusal(result: dict[str, Any]) -> list[str]:
     """Explain why there is no plan, one line per reason or remedy. result: result of the planning program."""
     if result["unknown_sizes"]:
         return [result["unknown_sizes"]]
     refusal = result["refusal"]
     where = f"{refusal['field']}: " if refusal["field"] else ""
-    return [f"{where}{refusal['message']}", *(f"what would do: {valid}" for valid in refusal["valid"])]
+    return [f"{where}{refusal['message']}", *(f"this would work: {valid}" for valid in refusal["valid"])]
 
 
 Parts = dict[str, float]
 """Seconds of a training step, by part of the step."""
 
 
-def parts_of_run(directory: RunDirectory) -> tuple[Parts, Parts | None]:
+def read_step_parts(directory: RunDirectory) -> tuple[Parts, Parts | None]:
     """Read the estimated and the measured parts of a step, in seconds, from the reports of rank 0.
 
     Both come from the last attempt that measured its steps. The estimate is empty where that attempt reported none; the
@@ -94,16 +96,16 @@ def parts_of_run(directory: RunDirectory) -> tuple[Parts, Parts | None]:
     measured: Parts | None = None
     numbers = (path.name.removeprefix("attempt-") for path in directory.path.glob("attempt-*"))
     for number in sorted(int(number) for number in numbers if number.isdecimal()):
-        details = _details_of_attempt(directory.attempt(number))
+        details = _read_event_details(directory.attempt(number))
         if STEP_PARTS in details:
             estimated = details.get(PLAN, {}).get("step_seconds", {})
             measured = details[STEP_PARTS]["seconds"]
     return estimated, measured
 
 
-def _details_of_attempt(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
+def _read_event_details(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
     """Return the details of the events of rank 0 by name; of several events with the same name, those of the last."""
-    found: dict[str, dict[str, Any]] = {}
+    details: dict[str, dict[str, Any]] = {}
     path, num_damaged = attempt.spool_file(0, "events"), 0
     spool = SpoolReader(path)
     while lines := spool.read():
@@ -114,16 +116,16 @@ def _details_of_attempt(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
                 num_damaged += 1
                 continue
             if isinstance(report, EventReport):
-                found[report.name] = report.details
+                details[report.name] = report.details
     if num_damaged:
-        print_warnings(console_on(stderr=True), [f"{path}: damaged lines that are passed over: {num_damaged:,}"])
-    return found
+        print_warnings(console_on(stderr=True), [f"{path}: {num_damaged:,} damaged line(s) skipped"])
+    return details
 
 
-def _asked(job: Path) -> tuple[ResolvedJob, RunDirectory | None]:
+def _read_job_or_run(job: Path) -> tuple[ResolvedJob, RunDirectory | None]:
     if job.is_dir():
         directory = RunDirectory(job.resolve())
-        return read_submitted(directory, job), directory
+        return read_resolved_job(directory, job), directory
     _, spec = read_job(job)
     cache = str(StateSettings().prepared_directory) if spec.data.is_raw else None
-    return resolve(data_from_job_file(spec, job), data_cache=cache), None
+    return resolve(make_paths_absolute(spec, job), data_cache=cache), None

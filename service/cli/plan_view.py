@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.config import ResolvedJob
-from dlrm.record import PART_WORDS
-from service.cli.text_format import UNKNOWN, printable
-from service.sizes import base_of_size, size_in_bytes
+from dlrm.record import PART_DESCRIPTIONS
+from service.cli.text_format import UNKNOWN, escape_unprintable
+from service.sizes import format_size, guess_size_base
 
 Plan = Mapping[str, Any]
 """JSON form of `sharding.planner.report.PlanReport`, or of a part of it."""
@@ -22,12 +22,12 @@ BAR_CELLS = 30
 MAX_GROUPS = 40
 """Largest number of lines in the list of tables."""
 TERMS = {
-    "ids": "ids to the owners of their rows",
+    "ids": "ids sent to the owners of their rows",
     "lookup": "rows read and pooled",
-    "forward": "pooled embeddings back",
+    "forward": "pooled embeddings sent back",
     "dense": "dense part, forward and backward",
-    "backward": "gradients to where owners read them",
-    "update": "rows and optimizer state",
+    "backward": "gradients handed to the owners of the rows",
+    "update": "update of rows and optimizer state",
     "copies_sum": "gradients of copies, summed over ranks",
     "all_reduce": "dense gradients, summed over ranks",
 }
@@ -39,33 +39,32 @@ FIGURES = {
     "flops": "FLOP/s",
 }
 """Speeds of a machine, named as in `sharding.topology` of a job document, with their units."""
-SOURCES = {"measured": "measured", "default": "assumed", "job": "the job's"}
-WITHOUT_REST = "without what is between steps, which no part has: the next batch, reports, copies for a checkpoint"
-WITHOUT_DENSE = "without the dense part, whose speed is not known on this machine without torch"
+SOURCES = {"measured": "measured", "default": "assumed", "job": "from the job"}
+WITHOUT_REST = "excluding the time between steps: fetching the next batch, reports, copies for a checkpoint"
+WITHOUT_DENSE = "excluding the dense part, whose speed on this machine is unknown without torch"
 
-
-OF_LARGEST_PART = {"weights": "weight_bytes", "state": "optimizer_bytes", "buffers": "buffer_bytes"}
+TABLE_BYTES_FIELDS = {"weights": "weight_bytes", "state": "optimizer_bytes", "buffers": "buffer_bytes"}
 """Columns with the bytes of a table, and the fields of its report that they show."""
-OF_WHOM = "weights, optimizer state and buffers of a table: on the rank that holds most of it"
+TABLE_BYTES_NOTE = "weights, optimizer state and buffers: on the rank that holds most of the table"
 
 
 def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any]) -> None:
     plan: Plan = result["plan"]
-    console.print(_facts(resolved, result))
+    console.print(_make_facts_table(resolved, result))
     if plan["tables"]:
-        _print(console, "tables", _tables(plan), Text(OF_WHOM, style="dim"))
-    _print(console, "memory", *_memory(plan))
-    estimated = _time(plan["step"]["seconds"])
+        _print(console, "tables", _make_list_of_tables(plan), Text(TABLE_BYTES_NOTE, style="dim"))
+    _print(console, "memory", *_make_memory_section(plan))
+    estimated = _format_seconds(plan["step"]["seconds"])
     estimated += "" if plan["step"]["is_dense_known"] else f", {WITHOUT_DENSE}"
-    about = (Text(line, style="dim") for line in (_speed(plan), _goes_by(plan)))
-    _print(console, f"a step, estimated: {estimated}", _terms(plan, result["part_of_term"]), *about)
+    notes = (Text(line, style="dim") for line in (_describe_speed(plan), _describe_assumptions(plan)))
+    _print(console, f"a step, estimated: {estimated}", _make_terms_table(plan, result["part_of_term"]), *notes)
     if result["measured"]:
         total = sum(result["measured"].values())
         speed = f"{plan['global_size'] / total:,.0f} samples/s, {WITHOUT_REST}"
-        parts = _measured(result["estimated"], result["measured"])
-        _print(console, f"a step, measured: {_time(total)}", parts, Text(speed, style="dim"))
+        parts = _make_measured_table(result["estimated"], result["measured"])
+        _print(console, f"a step, measured: {_format_seconds(total)}", parts, Text(speed, style="dim"))
     if result["notes"]:
-        _print(console, "notes", *(Text(printable(note)) for note in result["notes"]))
+        _print(console, "notes", *(Text(escape_unprintable(note)) for note in result["notes"]))
 
 
 def _print(console: Console, heading: str, *content: Table | Text) -> None:
@@ -74,26 +73,26 @@ def _print(console: Console, heading: str, *content: Table | Text) -> None:
         console.print(part, soft_wrap=not isinstance(part, Table))
 
 
-def _facts(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:
+def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:
     plan: Plan = result["plan"]
     topology, tables = plan["topology"], plan["tables"]
     kind = "GPU" if topology["device"] == "cuda" else "CPU"
     weights = sum(sum(table["weight_bytes"]) for table in tables)
-    size = _sizes(plan)
+    size = _make_size_formatter(plan)
     facts = {
-        "job": printable(resolved.job.name),
+        "job": escape_unprintable(resolved.job.name),
         "machine": f"{topology['num_nodes']} x {topology['ranks_per_node']} ranks on {kind}s, "
-        f"{size(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'a machine'}",
+        f"{size(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'per machine'}",
         "tables": f"{len(tables):,}, {sum(table['num_rows'] for table in tables):,} rows, {size(weights)} of "
-        f"weights; sizes from {printable(result['sizes_from'])}",
-        "batch": f"{plan['global_size']:,} samples, {resolved.share_size:,} a rank, "
-        f"looked up in chunks of {resolved.chunk_size:,}",
+        f"weights; sizes from {escape_unprintable(result['sizes_from'])}",
+        "batch": f"{plan['global_size']:,} samples, {resolved.share_size:,} per rank, "
+        f"in chunks of {resolved.chunk_size:,}",
         "numbers": f"embedding dimension {resolved.job.model.embedding_dim}, dense part in {resolved.job.precision}",
         "optimizer": plan["optimizer"],
-        "exchange": _exchange(plan),
+        "exchange": _describe_exchange(plan),
         "imbalance": f"{plan['imbalance']:.2f} in time, {plan['imbalance_of_bytes']:.2f} in bytes (1 is perfect)",
-        "checked": "every row and column is on one rank, or a copy on all; every rank has room",
-        "planned in": _time(result["seconds"]),
+        "checked": "every row and column is on exactly one rank or copied to all; every rank has enough memory",
+        "planned in": _format_seconds(result["seconds"]),
     }
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
@@ -103,172 +102,174 @@ def _facts(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:
     return table
 
 
-def _sizes(plan: Plan) -> Callable[[float], str]:
+def _make_size_formatter(plan: Plan) -> Callable[[float], str]:
     """Return a formatter of sizes in bytes, in decimal or binary units like those of the memory in the plan."""
-    return partial(size_in_bytes, base=base_of_size(plan["memory_bytes"]))
+    return partial(format_size, base=guess_size_base(plan["memory_bytes"]))
 
 
-def _exchange(plan: Plan) -> str:
+def _describe_exchange(plan: Plan) -> str:
     if plan["transport"] == "memory":
-        return "none: all ranks read one memory"
-    traffic, size = plan["exchange_bytes"], _sizes(plan)
-    named = {"ids": "ids", "forward": "forward", "backward": "backward", "all_reduce": "sums"}
-    listed = ", ".join(f"{words} {size(traffic[name])}" for name, words in named.items())
-    return f"{listed} a step, all ranks together; pooled embeddings in {plan['exchange_dtype']}"
+        return "none: all ranks share one memory"
+    traffic, size = plan["exchange_bytes"], _make_size_formatter(plan)
+    labels = {"ids": "ids", "forward": "forward", "backward": "backward", "all_reduce": "sums"}
+    amounts = ", ".join(f"{label} {size(traffic[name])}" for name, label in labels.items())
+    return f"{amounts} per step, all ranks together; pooled embeddings in {plan['exchange_dtype']}"
 
 
-def _tables(plan: Plan) -> Table:
+def _make_list_of_tables(plan: Plan) -> Table:
     """Return the list of tables; those with the same rows, type, reason and numbers of ranks and blocks share a line.
 
     Bytes are those on the rank that holds most of a table.
     """
-    table, size = Table(box=None, pad_edge=False, header_style="bold"), _sizes(plan)
-    figures = ("rows", *OF_LARGEST_PART)
-    for heading in ("tables", "rows", "type", "ranks", *OF_LARGEST_PART, "why"):
+    table, size = Table(box=None, pad_edge=False, header_style="bold"), _make_size_formatter(plan)
+    figures = ("rows", *TABLE_BYTES_FIELDS)
+    for heading in ("tables", "rows", "type", "ranks", *TABLE_BYTES_FIELDS, "why"):
         table.add_column(heading, justify="right" if heading in figures else "left")
 
-    def alike(of_table: Plan) -> tuple[Any, ...]:
-        key = (-of_table["num_rows"], of_table["type"], len(of_table["ranks"]), of_table["reason"])
-        return (*key, len(of_table["blocks"]))
+    def group_key(entry: Plan) -> tuple[Any, ...]:
+        key = (-entry["num_rows"], entry["type"], len(entry["ranks"]), entry["reason"])
+        return (*key, len(entry["blocks"]))
 
-    groups = [list(group) for _, group in groupby(sorted(plan["tables"], key=alike), key=alike)]
+    groups = [list(group) for _, group in groupby(sorted(plan["tables"], key=group_key), key=group_key)]
     for group in groups[:MAX_GROUPS]:
         first = group[0]
-        most = first["weight_bytes"].index(max(first["weight_bytes"]))
+        largest = first["weight_bytes"].index(max(first["weight_bytes"]))
         table.add_row(
-            Text(printable(_names(group))),
+            Text(escape_unprintable(_format_names(group))),
             f"{first['num_rows']:,}",
             first["type"],
-            _ranks(group, plan["world_size"]),
-            *(size(first[kind][most]) for kind in OF_LARGEST_PART.values()),
+            _format_ranks(group, plan["world_size"]),
+            *(size(first[kind][largest]) for kind in TABLE_BYTES_FIELDS.values()),
             Text(first["reason"], style="dim"),
         )
     if len(groups) > MAX_GROUPS:
         left = sum(map(len, groups[MAX_GROUPS:]))
-        table.add_row(f"and {left:,} smaller ones; --json has all")
+        table.add_row(f"and {left:,} smaller tables; --json lists all")
     return table
 
 
-def _names(group: Sequence[Plan]) -> str:
+def _format_names(group: Sequence[Plan]) -> str:
     names = [table["name"] for table in group]
     if len(names) <= 3:
         return ", ".join(names)
     return f"{len(names):,} of {names[0]} … {names[-1]}"
 
 
-def _ranks(group: Sequence[Plan], world_size: int) -> str:
+def _format_ranks(group: Sequence[Plan], world_size: int) -> str:
     number = len(group[0]["ranks"])
     if number == world_size > 1:
         return "all"
     owners = sorted({rank for table in group for rank in table["ranks"]})
     if len(group) > 1 and number > 1:
         return f"{number} each"
-    return spans(owners)
+    return format_spans(owners)
 
 
-def spans(numbers: Sequence[int]) -> str:
+def format_spans(numbers: Sequence[int]) -> str:
     """Format sorted numbers as spans, such as "0-3, 8"; only their number where there are more than six spans."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for number in numbers:
-        if found and found[-1][-1] == number - 1:
-            found[-1].append(number)
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
         else:
-            found.append([number])
-    words = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in found]
-    return ", ".join(words) if len(words) <= 6 else f"{len(numbers)} of them"
+            runs.append([number])
+    spans = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return ", ".join(spans) if len(spans) <= 6 else f"{len(numbers)} of them"
 
 
-def _memory(plan: Plan) -> list[Table | Text]:
+def _make_memory_section(plan: Plan) -> list[Table | Text]:
     """Return the table of memory by rank, with a bar, and its summary.
 
     Ranks with the same rounded percentage share a line. On CPUs all ranks of a machine share its memory, so the bar of
     a rank shows what they would use together if each used as much as this one.
     """
-    ranks, capacity, size = plan["ranks"], plan["memory_bytes"], _sizes(plan)
+    ranks, capacity, size = plan["ranks"], plan["memory_bytes"], _make_size_formatter(plan)
     is_shared = plan["topology"]["device"] == "cpu"
-    in_pool = plan["topology"]["ranks_per_node"] if is_shared else 1
+    ranks_per_memory = plan["topology"]["ranks_per_node"] if is_shared else 1
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("rank", "weights", "state", "buffers", "all", ""):
+    for heading in ("rank", "weights", "state", "buffers", "total", ""):
         table.add_column(heading, justify="left" if heading in ("rank", "") else "right", no_wrap=True)
 
-    def level(number: int) -> int:
-        return round(100 * ranks[number]["total_bytes"] * in_pool / capacity)
+    def percentage(number: int) -> int:
+        return round(100 * ranks[number]["total_bytes"] * ranks_per_memory / capacity)
 
-    in_order = sorted(range(len(ranks)), key=lambda number: (-level(number), number))
-    for _, group in groupby(in_order, key=level):
+    in_order = sorted(range(len(ranks)), key=lambda number: (-percentage(number), number))
+    for _, group in groupby(in_order, key=percentage):
         numbers = list(group)
         largest = max((ranks[number] for number in numbers), key=lambda rank: rank["total_bytes"])
         buffers = sum(largest["buffer_bytes"].values())
         figures = (largest["weight_bytes"], largest["optimizer_bytes"], buffers, largest["total_bytes"])
-        table.add_row(_some(numbers), *map(size, figures), bar(largest["total_bytes"] * in_pool / capacity))
+        share = largest["total_bytes"] * ranks_per_memory / capacity
+        table.add_row(_format_rank_numbers(numbers), *map(size, figures), draw_bar(share))
     largest = max(ranks, key=lambda rank: rank["total_bytes"])
-    listed = ", ".join(f"{name} {size(held)}" for name, held in largest["buffer_bytes"].items() if held)
-    of_what = "the ranks of a machine together" if is_shared else "the fullest rank"
-    summary = f"{of_what}: {size(plan['largest_bytes'])} of {size(capacity)}; buffers of a rank: {listed}"
+    parts = ", ".join(f"{name} {size(num_bytes)}" for name, num_bytes in largest["buffer_bytes"].items() if num_bytes)
+    users = "all ranks of a machine" if is_shared else "the fullest rank"
+    summary = f"{users}: {size(plan['largest_bytes'])} of {size(capacity)}; buffers of a rank: {parts}"
     return [table, Text(summary, style="dim")]
 
 
-def _some(numbers: Sequence[int]) -> str:
-    words = spans(sorted(numbers))
+def _format_rank_numbers(numbers: Sequence[int]) -> str:
+    words = format_spans(sorted(numbers))
     return words if len(words) <= 24 else f"{len(numbers)} ranks"
 
 
-def _terms(plan: Plan, part_of_term: Mapping[str, str]) -> Table:
+def _make_terms_table(plan: Plan, part_of_term: Mapping[str, str]) -> Table:
     """Return the table of the estimated terms of a step, each with the measured part of a step to which it belongs.
 
     part_of_term: that part, by term.
     """
     step = plan["step"]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("part", "term", "a step", "", ""):
-        table.add_column(heading, justify="right" if heading == "a step" else "left", no_wrap=bool(heading))
-    parts = [*PART_WORDS]
+    for heading in ("part", "term", "per step", "", ""):
+        table.add_column(heading, justify="right" if heading == "per step" else "left", no_wrap=bool(heading))
+    parts = [*PART_DESCRIPTIONS]
     last_part = None
     for name in sorted(step["terms"], key=lambda term: parts.index(part_of_term[term])):
         part, seconds, words = part_of_term[name], step["terms"][name], Text(TERMS.get(name, ""), style="dim")
         shown = "" if part == last_part else part
         if name == "dense" and not step["is_dense_known"]:
-            table.add_row(shown, name, "?", "", words.append(": not known"))
+            table.add_row(shown, name, "?", "", words.append(": unknown"))
         elif seconds:
-            table.add_row(shown, name, _time(seconds), bar(seconds / step["seconds"]), words)
+            table.add_row(shown, name, _format_seconds(seconds), draw_bar(seconds / step["seconds"]), words)
         else:
             continue
         last_part = part
     return table
 
 
-def _measured(estimated: Mapping[str, float], measured: Mapping[str, float]) -> Table:
+def _make_measured_table(estimated: Mapping[str, float], measured: Mapping[str, float]) -> Table:
     """Return the table of estimated and measured seconds by part of a step."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("part", "estimated", "measured", ""):
         table.add_column(heading, justify="right" if heading in ("estimated", "measured") else "left")
-    names = [name for name in PART_WORDS if name in measured or name in estimated]
-    for name in (*names, *(name for name in measured if name not in PART_WORDS)):
-        seconds = (_time(of[name]) if name in of else UNKNOWN for of in (estimated, measured))
-        table.add_row(Text(name), *seconds, Text(PART_WORDS.get(name, ""), style="dim"))
-    table.add_row("all", *(_time(sum(of.values())) if of else UNKNOWN for of in (estimated, measured)))
+    names = [name for name in PART_DESCRIPTIONS if name in measured or name in estimated]
+    for name in (*names, *(name for name in measured if name not in PART_DESCRIPTIONS)):
+        seconds = (_format_seconds(parts[name]) if name in parts else UNKNOWN for parts in (estimated, measured))
+        table.add_row(Text(name), *seconds, Text(PART_DESCRIPTIONS.get(name, ""), style="dim"))
+    totals = (_format_seconds(sum(parts.values())) if parts else UNKNOWN for parts in (estimated, measured))
+    table.add_row("total", *totals)
     return table
 
 
-def _speed(plan: Plan) -> str:
+def _describe_speed(plan: Plan) -> str:
     step = plan["step"]
     samples = f"{step['samples_per_second']:,.0f} samples/s"
     samples += "" if step["is_dense_known"] else f", {WITHOUT_DENSE}"
-    return f"the slowest rank is {step['rank']}; without overlap of terms that is {samples}"
+    return f"the slowest rank is {step['rank']}; if terms do not overlap: {samples}"
 
 
-def _goes_by(plan: Plan) -> str:
-    """Describe the speeds of a rank on which the estimate depends, each with its source."""
+def _describe_assumptions(plan: Plan) -> str:
+    """Describe the speeds of a rank that the estimate assumes, each with its source."""
     topology = plan["topology"]
-    named = [
-        f"{name} {_rate(topology[name], unit)} ({SOURCES[topology['sources'][name]]})"
+    speeds = [
+        f"{name} {_format_rate(topology[name], unit)} ({SOURCES[topology['sources'][name]]})"
         for name, unit in FIGURES.items()
-        if counts(name, plan) and topology[name] is not None
+        if affects_estimate(name, plan) and topology[name] is not None
     ]
-    return f"goes by, of one rank: {', '.join(named)}; of what is known better, set it in sharding.topology"
+    return f"assumed speeds of one rank: {', '.join(speeds)}; set figures that you know better in sharding.topology"
 
 
-def _rate(figure: float, unit: str) -> str:
+def _format_rate(figure: float, unit: str) -> str:
     """Format a rate with a decimal prefix, such as "2.0 TB/s"."""
     prefixes = iter(("M", "G", "T", "P"))
     prefix, figure = next(prefixes), figure / 1e6
@@ -277,20 +278,20 @@ def _rate(figure: float, unit: str) -> str:
     return f"{figure:,.1f} {prefix}{unit}"
 
 
-def counts(figure: str, plan: Plan) -> bool:
+def affects_estimate(figure: str, plan: Plan) -> bool:
     """Whether the estimate depends on this speed of the machine. figure: a key of FIGURES."""
     if figure == "inter_node_bandwidth":
         return plan["topology"]["num_nodes"] > 1
     return figure != "intra_node_bandwidth" or (plan["transport"] == "network" and plan["world_size"] > 1)
 
 
-def bar(share: float) -> Text:
+def draw_bar(share: float) -> Text:
     filled = min(BAR_CELLS, round(share * BAR_CELLS))
     text = Text("█" * filled, style="red" if share > 1 else "cyan")
     return text.append("·" * (BAR_CELLS - filled), style="dim").append(f" {100 * share:.0f} %", style="default")
 
 
-def _time(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:,.2f} s"
     return f"{seconds * 1e3:,.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:,.0f} µs"

@@ -16,9 +16,9 @@ from rich.text import Text
 from service.cli.console import console_on
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.program import ProgramStopped, ReaderGone, run_program
-from service.cli.progress import duration
+from service.cli.progress import format_duration
 from service.cli.saved_model import Format, require_model, require_scorer
-from service.sizes import size_in_bytes
+from service.sizes import format_size
 
 Output = Annotated[
     Path | None,
@@ -30,13 +30,13 @@ def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model/ directory of a run.", show_default=False)],
     data: Annotated[
         list[str],
-        typer.Argument(metavar="DATA...", help="Files or patterns, or a prepared directory.", show_default=False),
+        typer.Argument(metavar="DATA...", help="Files, patterns, or a prepared directory.", show_default=False),
     ],
     output: Output = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over an --output that exists.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite an existing --output.")] = False,
     file_format: Format = None,
     max_bad_fraction: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of rows that may be unreadable: they get no score.")
+        float, typer.Option(min=0.0, max=1.0, help="Largest share of rows that may be unreadable; these get no score.")
     ] = 0.0,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
@@ -62,7 +62,7 @@ def predict(
     require_model(model)
     if output is None and (overwrite or as_json):
         option = "--overwrite" if overwrite else "--json"
-        raise BadInputError(f"{option}: only with --output; without, the scores are on stdout")
+        raise BadInputError(f"{option}: valid only with --output; without it, the scores are printed on stdout")
     require_scorer()
     options = ["--max-bad-fraction", str(max_bad_fraction)]
     options += ["--overwrite"] if overwrite else []
@@ -71,8 +71,8 @@ def predict(
     try:
         result = _run(output, [*options, "--", str(model), *data])
     except ProgramStopped:
-        what = "stopped" if output is None else "stopped; nothing was written"
-        Console(stderr=True).print(what, markup=False, highlight=False, soft_wrap=True)
+        message = "stopped" if output is None else "stopped; nothing was written"
+        Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except ReaderGone:
         raise typer.Exit(128 + signal.SIGPIPE) from None
@@ -83,26 +83,26 @@ def predict(
     if as_json:
         typer.echo(json.dumps(result))
     else:
-        console_on().print(result_table(result))
+        console_on().print(make_result_table(result))
 
 
 def _run(output: Path | None, arguments: list[str]) -> dict[str, Any]:
     if output is not None:
         return run_program("dlrm.programs.predict", ["--output", str(output), *arguments], None, "predicting")
     # The program reports progress on its stdout, so the scores go through a duplicate of this process's stdout.
-    lines = os.dup(sys.stdout.fileno())
+    descriptor = os.dup(sys.stdout.fileno())
     try:
         # On a terminal no progress is shown: the scores that scroll by show it.
         return run_program(
             "dlrm.programs.predict",
-            ["--lines-to", str(lines), *arguments],
+            ["--lines-to", str(descriptor), *arguments],
             None,
             "predicting",
-            descriptors=[lines],
+            descriptors=[descriptor],
             is_shown=not sys.stdout.isatty(),
         )
     finally:
-        os.close(lines)
+        os.close(descriptor)
 
 
 def _warn(result: Mapping[str, Any]) -> None:
@@ -110,17 +110,17 @@ def _warn(result: Mapping[str, Any]) -> None:
     if result["num_bad_rows"]:
         console.print(f"warning: {result['num_bad_rows']:,} bad rows have no score", markup=False)
     if result["num_undefined"]:
-        what = "have no score: their values are so far from those in training that the model overflows"
-        console.print(f"warning: {result['num_undefined']:,} rows {what}", markup=False)
+        reason = "their values are so far from those in training that the model overflows"
+        console.print(f"warning: {result['num_undefined']:,} rows have no score: {reason}", markup=False)
 
 
-def result_table(result: Mapping[str, Any]) -> Table:
+def make_result_table(result: Mapping[str, Any]) -> Table:
     """Return the table of the result: rows, speed, memory and output."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     table.add_row("rows", f"{result['num_rows']:,}")
-    table.add_row("speed", f"{result['rows_per_second']:,.0f} rows/s, {duration(result['seconds'])}")
-    table.add_row("peak memory", size_in_bytes(result["peak_memory_bytes"]))
+    table.add_row("speed", f"{result['rows_per_second']:,.0f} rows/s, {format_duration(result['seconds'])}")
+    table.add_row("peak memory", format_size(result["peak_memory_bytes"]))
     table.add_row("output", Text(result["output"]))
     return table

@@ -16,18 +16,20 @@ from service.cli.console import console_on
 from service.cli.errors import BadInputError
 from service.cli.infer import infer_job
 from service.cli.program import ProgramStopped, run_program
-from service.cli.progress import duration
+from service.cli.progress import format_duration
 from service.cli.sources import PACKED_META, read_source
-from service.cli.text_format import percent, printable
+from service.cli.text_format import escape_unprintable, format_percent
 from service.cli.trainer import require_trainer
-from service.sizes import size_in_bytes
+from service.sizes import format_size
 
 MAX_TABLES = 40
 """Largest number of embedding tables whose sizes are shown."""
 
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Directory to write; with --infer the job document.", show_default=False),
+    typer.Option(
+        "--output", "-o", help="Directory to write; with --infer, the job document to write.", show_default=False
+    ),
 ]
 
 
@@ -40,13 +42,15 @@ def prepare(
     extend: Annotated[
         Path | None,
         typer.Option(
-            help="Keep the table rows of this earlier --output; new values follow behind.", show_default=False
+            help="Earlier --output whose table rows are kept; new values get new rows after them.", show_default=False
         ),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
-    infer: Annotated[bool, typer.Option("--infer", help="Write a job document with a schema of the files.")] = False,
+    infer: Annotated[
+        bool, typer.Option("--infer", help="Infer the schema of the files, and write a job document.")
+    ] = False,
     label: Annotated[
-        str | None, typer.Option(help="Column of the label, for --infer.", show_default="found by its name")
+        str | None, typer.Option(help="Name of the label column, for --infer.", show_default="found by its name")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
@@ -79,19 +83,19 @@ def prepare(
     Exit code: 0 prepared, 2 bad input, 75 stopped on request, 1 any other failure.
     """
     if infer:
-        _refuse({"--extend": extend, "--threads": threads, "--json": as_json or None}, "--infer")
+        _refuse_options({"--extend": extend, "--threads": threads, "--json": as_json or None}, "not valid with --infer")
         infer_job(source, output, label)
         return
-    _refuse({"--label": label}, "a document: it is for --infer")
+    _refuse_options({"--label": label}, "valid only with --infer")
     if output is None:
-        raise BadInputError("--output: name the directory to write")
+        raise BadInputError("--output: missing (valid: the directory to write)")
     if extend is not None and not extend.is_dir():
         raise BadInputError(
-            f"--extend {extend}: no such directory; name one that `dlrm prepare` has written, or a model/"
+            f"--extend {extend}: no such directory (valid: one that `dlrm prepare` wrote, or the model/ of a run)"
         )
     data = read_source(source).data
     if not data.is_raw:
-        raise BadInputError(f"{source[0]}: data of format {data.format} is ready to be trained on")
+        raise BadInputError(f"{source[0]}: data of format {data.format} needs no preparation")
     require_trainer("polars")
     arguments = ["--output", str(output.absolute())]
     arguments += ["--extend", str(extend.absolute())] if extend else []
@@ -99,57 +103,58 @@ def prepare(
     try:
         result = run_program("dlrm.programs.prepare", arguments, data.model_dump(mode="json"), "preparing")
     except ProgramStopped:
-        again = "stopped; the same call goes on from here"
-        Console(stderr=True).print(again, markup=False, highlight=False, soft_wrap=True)
+        message = "stopped; repeat the same command to continue"
+        Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(EXIT_STOPPED) from None
-    result = _result(result, output)
+    result = _make_result(result, output)
     if as_json:
         typer.echo(json.dumps(result))
     else:
-        console_on().print(result_table(result))
+        console_on().print(make_result_table(result))
 
 
-def _refuse(given: dict[str, object], beside: str) -> None:
-    for option, value in given.items():
+def _refuse_options(options: dict[str, object], reason: str) -> None:
+    for option, value in options.items():
         if value is not None:
-            raise BadInputError(f"{option}: not with {beside}")
+            raise BadInputError(f"{option}: {reason}")
 
 
-def _result(told: dict[str, Any], output: Path) -> dict[str, Any]:
+def _make_result(reported: dict[str, Any], output: Path) -> dict[str, Any]:
     """Return what `--json` prints: the result of the program, with facts about the directory that it has written."""
     meta = json.loads((output / PACKED_META).read_bytes())
     splits = meta["splits"].values()
     return {
         "output": str(output),
-        **{name: value for name, value in told.items() if name != "kind"},
+        **{name: value for name, value in reported.items() if name != "kind"},
         "label_rate": sum(split["num_positives"] for split in splits) / sum(split["num_rows"] for split in splits),
         "num_bytes": sum(file["num_bytes"] for file in meta["files"].values()),
     }
 
 
-def _listed(by_column: Mapping[str, int]) -> str:
-    shown = ", ".join(f"{printable(name)} {number:,}" for name, number in islice(by_column.items(), MAX_TABLES))
+def _format_list(by_column: Mapping[str, int]) -> str:
+    first = islice(by_column.items(), MAX_TABLES)
+    shown = ", ".join(f"{escape_unprintable(name)} {number:,}" for name, number in first)
     return f"{shown}, and {len(by_column) - MAX_TABLES} more" if len(by_column) > MAX_TABLES else shown
 
 
-def result_table(result: Mapping[str, Any]) -> Table:
+def make_result_table(result: Mapping[str, Any]) -> Table:
     """Return the table of the result: rows, tables, size, speed, memory and output."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     num_rows = result["num_rows"]
-    bad = f", {result['num_bad_rows']:,} bad ones left out" if result["num_bad_rows"] else ""
-    table.add_row("rows", f"{num_rows['train']:,} to train on, {num_rows['eval']:,} held out{bad}")
-    table.add_row("label rate", percent(result["label_rate"]))
+    bad = f", {result['num_bad_rows']:,} bad rows left out" if result["num_bad_rows"] else ""
+    table.add_row("rows", f"{num_rows['train']:,} for training, {num_rows['eval']:,} held out{bad}")
+    table.add_row("label rate", format_percent(result["label_rate"]))
     sizes: Mapping[str, int] = result["table_sizes"]
-    table.add_row("tables", Text(f"{len(sizes)}, of {sum(sizes.values()):,} rows: {_listed(sizes)}"))
+    table.add_row("tables", Text(f"{len(sizes)}, with {sum(sizes.values()):,} rows: {_format_list(sizes)}"))
     added: Mapping[str, int] = result["num_added"]
     if added:
         grown = {name: number for name, number in added.items() if number}
-        table.add_row("added", Text(f"{sum(grown.values()):,} values{': ' if grown else ''}{_listed(grown)}"))
-    table.add_row("size", size_in_bytes(result["num_bytes"]))
+        table.add_row("added", Text(f"{sum(grown.values()):,} values{': ' if grown else ''}{_format_list(grown)}"))
+    table.add_row("size", format_size(result["num_bytes"]))
     table.add_row("checksum", result["checksum"])
-    table.add_row("speed", f"{result['rows_per_second']:,.0f} rows/s, {duration(result['seconds'])}")
-    table.add_row("peak memory", size_in_bytes(result["peak_memory_bytes"]))
+    table.add_row("speed", f"{result['rows_per_second']:,.0f} rows/s, {format_duration(result['seconds'])}")
+    table.add_row("peak memory", format_size(result["peak_memory_bytes"]))
     table.add_row("output", Text(result["output"]))
     return table

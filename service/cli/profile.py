@@ -6,72 +6,76 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlrm.record import PART_WORDS, ProfileDirectory, StepProfile
+from dlrm.record import PART_DESCRIPTIONS, ProfileDirectory, StepProfile
 from service.cli.console import print_heading
 from service.cli.text_format import UNKNOWN
 
 BETWEEN_STEPS = "between steps"
 """Name of the time that belongs to no part of a step."""
-REST = "the rest: smaller ones, Python, waiting"
-WORDS = {**PART_WORDS, BETWEEN_STEPS: "the next batch, reports, copies for a checkpoint; no evaluation"}
+REST = "the rest: smaller operators, Python, waiting"
+DESCRIPTIONS = {
+    **PART_DESCRIPTIONS,
+    BETWEEN_STEPS: "fetching the next batch, reports, copies for a checkpoint; excluding evaluations",
+}
 
 
 def print_profile(console: Console, directory: ProfileDirectory) -> None:
     """Print the profiles that the ranks wrote to `directory`, or a message where there are none."""
     profiles = directory.read()
     if not profiles:
-        _print_line(
-            console, "no profile: no step was left to make, or the run ended before the steps that were to be profiled"
-        )
+        _print_line(console, "no profile: no steps were left to run, or the run ended before the steps to profile")
         return
     first = profiles[0]
-    steps = f"steps {first.first_step} to {first.first_step + first.num_steps - 1}, behind {_warm_up(first)}"
-    print_heading(console, f"where a step went: {1e3 * first.seconds_per_step:,.1f} ms, mean of {steps}")
-    console.print(parts_table(profiles))
+    steps = f"steps {first.first_step} to {first.first_step + first.num_steps - 1}, {_describe_warm_up(first)}"
+    print_heading(console, f"time of a step: {1e3 * first.seconds_per_step:,.1f} ms, mean of {steps}")
+    console.print(make_parts_table(profiles))
     print_heading(console, f"operators, by their own time on rank {first.rank}")
-    console.print(operators_table(first))
+    console.print(make_operators_table(first))
     traces = ", ".join(str(directory.trace(profile.rank)) for profile in profiles)
     _print_line(console, f"traces, for https://ui.perfetto.dev: {traces}")
 
 
-def parts_table(profiles: Sequence[StepProfile]) -> Table:
-    """Return a table with a row per part of a step: milliseconds on the first profiled rank, their share of the step,
+def make_parts_table(profiles: Sequence[StepProfile]) -> Table:
+    """Return a table with a row for each part of a step: milliseconds on the first profiled rank, share of the step,
     milliseconds on the slowest rank, and an explanation.
     """
     first = profiles[0]
-    table = _table("part", f"rank {first.rank}, ms a step", "share", "slowest rank, ms")
+    table = _make_table("part", f"rank {first.rank}, ms per step", "share", "slowest rank, ms")
     table.add_column()
-    parts = [_with_rest(profile) for profile in profiles]
+    parts = [_add_rest(profile) for profile in profiles]
     for name, seconds in parts[0].items():
-        slowest = max(of_rank.get(name, 0.0) for of_rank in parts)
-        words = Text(WORDS.get(name, ""), style="dim")
-        table.add_row(Text(name), _ms(seconds), _share(seconds, first), _ms(slowest), words)
+        slowest = max(parts_of_rank.get(name, 0.0) for parts_of_rank in parts)
+        words = Text(DESCRIPTIONS.get(name, ""), style="dim")
+        table.add_row(Text(name), _format_ms(seconds), _format_share(seconds, first), _format_ms(slowest), words)
     return table
 
 
-def operators_table(profile: StepProfile) -> Table:
-    table = _table("operator", "ms a step", "share", "calls a step")
+def make_operators_table(profile: StepProfile) -> Table:
+    table = _make_table("operator", "ms per step", "share", "calls per step")
     for operator in profile.operators:
         seconds = operator.seconds_per_step
-        table.add_row(Text(operator.name), _ms(seconds), _share(seconds, profile), f"{operator.calls_per_step:,.0f}")
+        calls = f"{operator.calls_per_step:,.0f}"
+        table.add_row(Text(operator.name), _format_ms(seconds), _format_share(seconds, profile), calls)
     # Operators that run in several threads at once may add up to more than the step.
     rest = profile.seconds_per_step - sum(operator.seconds_per_step for operator in profile.operators)
     if rest > 0:
-        table.add_row(REST, _ms(rest), _share(rest, profile), UNKNOWN)
+        table.add_row(REST, _format_ms(rest), _format_share(rest, profile), UNKNOWN)
     return table
 
 
-def _warm_up(profile: StepProfile) -> str:
+def _describe_warm_up(profile: StepProfile) -> str:
     """Describe the warm-up steps before the profiled ones. A very short run is profiled from its first step on."""
     num_before = profile.first_step - 1
-    return f"{num_before} to warm up" if num_before else "none to warm up: what happens once is in them"
+    if not num_before:
+        return "without warm-up: one-time costs are included"
+    return f"after {num_before} warm-up step{'' if num_before == 1 else 's'}"
 
 
-def _with_rest(profile: StepProfile) -> dict[str, float]:
+def _add_rest(profile: StepProfile) -> dict[str, float]:
     return {**profile.parts, BETWEEN_STEPS: max(profile.seconds_per_step - sum(profile.parts.values()), 0.0)}
 
 
-def _table(*headings: str) -> Table:
+def _make_table(*headings: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         is_name = heading == headings[0]
@@ -79,11 +83,11 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _ms(seconds: float) -> str:
+def _format_ms(seconds: float) -> str:
     return f"{1e3 * seconds:,.2f}"
 
 
-def _share(seconds: float, profile: StepProfile) -> str:
+def _format_share(seconds: float, profile: StepProfile) -> str:
     return f"{100 * seconds / profile.seconds_per_step:.1f} %"
 
 

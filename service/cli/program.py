@@ -10,18 +10,18 @@ from typing import Any
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
 from service.cli import errors
 from service.cli.progress import ProgressLine
-from service.cli.trainer import module_command, passing_on_signals
+from service.cli.trainer import forward_signals, make_module_command
 from service.client import Progress
 
 LAST_LINES = 15
 """Number of lines of a failed program's stderr that the error shows."""
 
 
-class ProgramStopped(Exception):  # noqa: N818, asked for, and no error
-    """Exception for a program that has stopped because it was asked to."""
+class ProgramStopped(Exception):  # noqa: N818, requested, not an error
+    """Exception for a program that has stopped on request."""
 
 
-class ReaderGone(Exception):  # noqa: N818, no error either
+class ReaderGone(Exception):  # noqa: N818, not an error either
     """Exception for a program that was ended by SIGPIPE, because the reader of its output has closed the pipe."""
 
 
@@ -29,7 +29,7 @@ def run_program(
     module: str,
     arguments: Sequence[str],
     document: Mapping[str, Any] | None,
-    what: str,
+    label: str,
     *,
     descriptors: Sequence[int] = (),
     is_shown: bool = True,
@@ -40,27 +40,27 @@ def run_program(
     `{"kind": "progress", "done_fraction", "message"}`, `{"kind": "note", "name", "message"}`, and as the last line
     `{"kind": "result", …}`. SIGINT and SIGTERM are passed on to it as SIGTERM.
 
-    what: word shown next to the progress. descriptors: open file descriptors that the program inherits. is_shown:
+    label: word shown next to the progress. descriptors: open file descriptors that the program inherits. is_shown:
     whether to show progress. Raises BadInputError, ProgramStopped, ReaderGone and CommandError.
     """
     result: dict[str, Any] | None = None
     with (
-        tempfile.TemporaryFile("w+", errors="replace") as said,
+        tempfile.TemporaryFile("w+", errors="replace") as stderr,
         # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
         subprocess.Popen(
-            module_command(module, arguments),
+            make_module_command(module, arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=stderr,
             text=True,
             start_new_session=True,
             pass_fds=descriptors,
         ) as child,
-        passing_on_signals(child) as signals,
+        forward_signals(child) as signals,
         ProgressLine() as line,
     ):
-        assert child.stdin is not None, "it was asked for"
-        assert child.stdout is not None, "it was asked for"
+        assert child.stdin is not None, "it is a pipe"
+        assert child.stdout is not None, "it is a pipe"
         _write(child, "" if document is None else json.dumps(document))
         for text in child.stdout:
             report = json.loads(text)
@@ -68,22 +68,24 @@ def run_program(
                 case "progress" if not is_shown:
                     pass
                 case "progress":
-                    seen = Progress(phase="preparing", message=report["message"], done_fraction=report["done_fraction"])
-                    line.show(what, seen)
+                    progress = Progress(
+                        phase="preparing", message=report["message"], done_fraction=report["done_fraction"]
+                    )
+                    line.show(label, progress)
                 case "note":
-                    line.say(f"{report['name'].replace('_', ' ')}: {report['message']}")
+                    line.print_line(f"{report['name'].replace('_', ' ')}: {report['message']}")
                 case _:
                     result = report
         code = child.wait()
-        said.seek(0)
-        lines = said.read().strip().splitlines()
+        stderr.seek(0)
+        lines = stderr.read().strip().splitlines()
     if code == EXIT_DONE and result is not None:
         return result
-    raise _ending(code, lines, bool(signals))
+    raise _make_error(code, lines, bool(signals))
 
 
 def _write(child: subprocess.Popen[str], text: str) -> None:
-    assert child.stdin is not None, "it was asked for"
+    assert child.stdin is not None, "it is a pipe"
     try:
         child.stdin.write(text)
         child.stdin.close()
@@ -92,13 +94,13 @@ def _write(child: subprocess.Popen[str], text: str) -> None:
         child.stdin = None
 
 
-def _ending(code: int, lines: Sequence[str], is_stop_asked_for: bool) -> Exception:
+def _make_error(code: int, lines: Sequence[str], is_stop_requested: bool) -> Exception:
     if code == EXIT_BAD_INPUT:
         return errors.BadInputError(*(line.removeprefix("error: ") for line in lines))
-    if is_stop_asked_for:
+    if is_stop_requested:
         return ProgramStopped()
     if code == -signal.SIGPIPE:
         return ReaderGone()
     if code == -signal.SIGKILL:
-        return errors.CommandError("the program was killed; where memory is short, the kernel does that")
-    return errors.CommandError(f"the program ended with exit code {code}; its last words:", *lines[-LAST_LINES:])
+        return errors.CommandError("the program was killed, perhaps by the kernel because memory was short")
+    return errors.CommandError(f"the program ended with exit code {code}; its last lines:", *lines[-LAST_LINES:])

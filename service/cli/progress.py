@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from service.cli.text_format import format_number, printable
+from service.cli.text_format import escape_unprintable, format_number
 from service.client import Progress
 
 NUM_PLAIN_LINES = 10
@@ -32,7 +32,7 @@ class ProgressLine:
             disable=not self._console.is_terminal,
         )
         self._task = self._bar.add_task("waiting", total=1.0, figures="")
-        self._said: tuple[str, int] | None = None
+        self._last_line: tuple[str, int] | None = None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -43,26 +43,26 @@ class ProgressLine:
     ) -> None:
         self._bar.stop()
 
-    def show(self, what: str, progress: Progress, *, has_ended: bool = False) -> None:
-        """Show the present progress. what: phase or state of the job, a word or two."""
-        fraction, figures = progress.done_fraction, describe(progress, has_ended=has_ended)
-        self._bar.update(self._task, description=f"{what:<10}", completed=fraction or 0.0, figures=figures)
-        here = (what, int((fraction or 0.0) * NUM_PLAIN_LINES))
-        if not self._console.is_terminal and here != self._said:
-            self._said = here
+    def show(self, label: str, progress: Progress, *, has_ended: bool = False) -> None:
+        """Show the current progress. label: phase or state of the job, a word or two."""
+        fraction, figures = progress.done_fraction, describe_progress(progress, has_ended=has_ended)
+        self._bar.update(self._task, description=f"{label:<10}", completed=fraction or 0.0, figures=figures)
+        current = (label, int((fraction or 0.0) * NUM_PLAIN_LINES))
+        if not self._console.is_terminal and current != self._last_line:
+            self._last_line = current
             done = "" if fraction is None else f"{fraction:4.0%}"
-            self._console.print(f"{what:<10} {done} {figures}".rstrip(), highlight=False, soft_wrap=True, markup=False)
+            self._console.print(f"{label:<10} {done} {figures}".rstrip(), highlight=False, soft_wrap=True, markup=False)
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a permanent line above the progress bar."""
-        self._bar.console.print(printable(text), highlight=False, soft_wrap=True, markup=False)
+        self._bar.console.print(escape_unprintable(text), highlight=False, soft_wrap=True, markup=False)
 
 
-def describe(progress: Progress, *, has_ended: bool = False) -> str:
+def describe_progress(progress: Progress, *, has_ended: bool = False) -> str:
     """Format the known values in a fixed order; without the remaining time where the job has ended."""
     if progress.phase == PREPARING and not has_ended:
         # Any other values come from an earlier attempt.
-        return printable(progress.message or "")
+        return escape_unprintable(progress.message or "")
     figures: list[str] = []
     if progress.step is not None and progress.num_steps:
         figures.append(f"step {progress.step:,}/{progress.num_steps:,}")
@@ -73,14 +73,14 @@ def describe(progress: Progress, *, has_ended: bool = False) -> str:
     if progress.samples_per_second is not None:
         figures.append(f"{progress.samples_per_second:,.0f} samples/s")
     if progress.eta_seconds is not None and not has_ended:
-        figures.append(f"{duration(progress.eta_seconds)} left")
+        figures.append(f"{format_duration(progress.eta_seconds)} left")
     if progress.noise_scale is not None:
         # Last, because the end of a line that is too long is cut off.
         figures.append(f"noise scale {format_number(progress.noise_scale, 'noise_scale')}")
     return " · ".join(figures)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format seconds, such as "42 s", "3 min 05 s" or "2 h 10 min"."""
     whole = max(0, round(seconds))
     minutes, rest = divmod(whole, 60)

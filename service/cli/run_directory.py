@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from dlrm.config import ConfigError, JobSpec, ResolvedJob, differences, field_errors, identity_of, resolve
+from dlrm.config import ConfigError, JobSpec, ResolvedJob, list_differences, make_identity, resolve, translate_errors
 from dlrm.record import (
     FULL_DISK,
     AttemptDirectory,
@@ -15,11 +15,11 @@ from dlrm.record import (
     Outcome,
     RunDirectory,
     RunInUseError,
-    newest_checkpoint,
-    run_lock,
+    find_newest_checkpoint,
+    hold_run_lock,
     write_atomically,
 )
-from service.cli.documents import data_from_job_file, read_job, require_data_files, require_model_to_start_from
+from service.cli.documents import make_paths_absolute, read_job, require_data_files, require_warm_start_model
 from service.cli.errors import BadInputError, CommandError
 from service.cli.trainer import require_trainer
 from service.settings import StateSettings
@@ -27,7 +27,7 @@ from service.state_directory import StateDirectoryError, make_state_directory
 
 
 @dataclass(frozen=True)
-class StartedRun:
+class NewAttempt:
     """Attempt that is about to start: its run directory exists."""
 
     directory: RunDirectory
@@ -35,7 +35,7 @@ class StartedRun:
     """Number of the attempt, counted from 1."""
     resolved: ResolvedJob
     checkpoint: CheckpointManifest | None
-    """Newest checkpoint, from which the attempt should resume; None where it begins from the start. The trainer may
+    """Newest checkpoint, from which the attempt should resume; None where it starts from the beginning. The trainer may
     find it damaged and resume from an older one."""
 
     @property
@@ -49,87 +49,87 @@ class SucceededError(Exception):
     def __init__(self, directory: RunDirectory, outcome: Outcome) -> None:
         self.directory = directory
         self.outcome = outcome
-        super().__init__(f"{directory.path} has succeeded before: there is nothing left to do")
+        super().__init__(f"{directory.path}: the run has already succeeded; nothing is left to do")
 
 
-def new_run(job: Path, run_directory: Path | None) -> StartedRun:
+def create_run(job: Path, run_directory: Path | None) -> NewAttempt:
     """Create a new run directory for the job document `job`, with its first attempt.
 
     run_directory: must not exist yet; None for runs/NAME-TIME. Raises CommandError.
     """
-    spec = _read(job)
-    require_model_to_start_from(spec, job)
+    spec = _read_valid_job(job)
+    require_warm_start_model(spec, job)
     require_trainer()
-    resolved = resolve(spec, data_cache=_data_cache() if spec.data.is_raw else None)
+    resolved = resolve(spec, data_cache=_make_data_cache() if spec.data.is_raw else None)
     path = run_directory or Path("runs") / f"{spec.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    begun = StartedRun(RunDirectory(path.resolve()), 1, resolved, None)
+    started = NewAttempt(RunDirectory(path.resolve()), 1, resolved, None)
     try:
-        begun.directory.path.mkdir(parents=True)
+        started.directory.path.mkdir(parents=True)
     except FileExistsError:
-        mend = "name another with --run-directory"
-        if begun.directory.spec.exists():
-            mend += ", or go on with it: --resume"
-        raise BadInputError(f"{path} exists already: {mend}") from None
+        remedy = "name another directory with --run-directory"
+        if started.directory.spec.exists():
+            remedy += ", or resume this run with --resume"
+        raise BadInputError(f"{path} already exists: {remedy}") from None
     except OSError as error:
-        raise _cannot_write(path, error, "name another with --run-directory") from None
+        raise _make_write_error(path, error, "name another directory with --run-directory") from None
     try:
-        write_atomically(begun.directory.spec, resolved.model_dump_json(indent=1))
-        begun.attempt.create()
+        write_atomically(started.directory.spec, resolved.model_dump_json(indent=1))
+        started.attempt.create()
     except OSError as error:
-        shutil.rmtree(begun.directory.path, ignore_errors=True)
-        raise _cannot_write(path, error, "name another with --run-directory") from None
-    return begun
+        shutil.rmtree(started.directory.path, ignore_errors=True)
+        raise _make_write_error(path, error, "name another directory with --run-directory") from None
+    return started
 
 
-def next_attempt(path: Path, job: Path | None) -> StartedRun:
+def create_next_attempt(path: Path, job: Path | None) -> NewAttempt:
     """Create the next attempt of the run in `path`.
 
-    job: changed job document, or None to resume with the document of the run. It may change only settings that leave
-    the result the same but for rounding, such as the number of ranks. Raises SucceededError where the run has already
+    job: changed job document, or None to resume with the document of the run. It may change only settings that change
+    the result by no more than rounding, such as the number of ranks. Raises SucceededError where the run has already
     succeeded, and CommandError, before anything is written, where `job` describes another run or another process works
     on this one.
     """
     directory = RunDirectory(path.resolve())
-    resolved = read_submitted(directory, path)
+    resolved = read_resolved_job(directory, path)
     if job is not None:
-        spec = _read(job)
-        if different := differences(identity_of(spec), identity_of(resolved.job)):
+        spec = _read_valid_job(job)
+        if differences := list_differences(make_identity(spec), make_identity(resolved.job)):
             raise BadInputError(
-                *(f"{job}: {field}" for field in different),
-                f"with these settings it is another run than {path}: train it without --resume",
+                *(f"{job}: {difference}" for difference in differences),
+                f"with these settings it is a different run from {path}: train it without --resume",
             )
         resolved = resolve(spec, resolved.data_roots, resolved.data_cache)
     require_trainer()
     try:
-        with run_lock(directory):
-            return _next_attempt(directory, resolved, is_changed=job is not None)
+        with hold_run_lock(directory):
+            return _create_attempt(directory, resolved, is_changed=job is not None)
     except RunInUseError as error:
-        raise CommandError(f"{error}: wait for it, or stop it: kill {error.holder}") from None
+        raise CommandError(f"{error}: wait for it to end, or stop it with kill {error.holder}") from None
     except OSError as error:
-        raise _cannot_write(path, error, "make it writable") from None
+        raise _make_write_error(path, error, "make it writable") from None
 
 
-def _next_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed: bool) -> StartedRun:
-    number = max((_number(path) for path in directory.path.glob("attempt-*")), default=0)
-    ended = Outcome.read(directory.attempt(number).outcome)
-    if ended and ended.state == "succeeded" and directory.model.exists():
-        raise SucceededError(directory, ended)
-    newest = newest_checkpoint(directory.checkpoints)
-    begun = StartedRun(directory, number + 1, resolved, newest.manifest() if newest else None)
-    begun.attempt.create()
+def _create_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed: bool) -> NewAttempt:
+    number = max((_parse_number(path) for path in directory.path.glob("attempt-*")), default=0)
+    outcome = Outcome.read(directory.attempt(number).outcome)
+    if outcome and outcome.state == "succeeded" and directory.model.exists():
+        raise SucceededError(directory, outcome)
+    newest = find_newest_checkpoint(directory.checkpoints)
+    started = NewAttempt(directory, number + 1, resolved, newest.read_manifest() if newest else None)
+    started.attempt.create()
     if is_changed:
         # Written to the attempt, not over the document of the run: another process may take the lock of the run before
         # this attempt starts.
-        write_atomically(begun.attempt.spec, resolved.model_dump_json(indent=1))
-    return begun
+        write_atomically(started.attempt.spec, resolved.model_dump_json(indent=1))
+    return started
 
 
-def _number(attempt: Path) -> int:
+def _parse_number(attempt: Path) -> int:
     number = attempt.name.removeprefix("attempt-")
     return int(number) if number.isdecimal() else 0
 
 
-def read_submitted(directory: RunDirectory, path: Path) -> ResolvedJob:
+def read_resolved_job(directory: RunDirectory, path: Path) -> ResolvedJob:
     """Read the job document of the run in `directory`, as last submitted.
 
     path: the directory as the user named it, for error messages. Raises BadInputError.
@@ -137,24 +137,24 @@ def read_submitted(directory: RunDirectory, path: Path) -> ResolvedJob:
     try:
         return ResolvedJob.model_validate_json(directory.spec.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        raise BadInputError(f"{path}: not the directory of a run: there is no {directory.spec.name} in it") from None
+        raise BadInputError(f"{path}: not the directory of a run: it contains no {directory.spec.name}") from None
     except OSError as error:
         raise BadInputError(f"{directory.spec}: {error.strerror}") from None
     except ValidationError as error:
-        faults = ConfigError(field_errors(error, ResolvedJob)).errors
+        faults = ConfigError(translate_errors(error, ResolvedJob)).errors
         raise BadInputError(*(f"{directory.spec}: {fault}" for fault in faults)) from None
 
 
-def _read(job: Path) -> JobSpec:
+def _read_valid_job(job: Path) -> JobSpec:
     _, spec = read_job(job)
-    spec = data_from_job_file(spec, job)
+    spec = make_paths_absolute(spec, job)
     require_data_files(spec, job)
-    if faults := spec.resources.faults_of_launcher():
+    if faults := spec.resources.find_launcher_faults():
         raise BadInputError(*(f"{job}: {fault}" for fault in faults))
     return spec
 
 
-def _data_cache() -> str:
+def _make_data_cache() -> str:
     """Create the directory for prepared data, the same one that a service started here uses, and return its path.
 
     Raises CommandError.
@@ -169,6 +169,6 @@ def _data_cache() -> str:
     return str(settings.prepared_directory)
 
 
-def _cannot_write(path: Path, error: OSError, mend: str) -> BadInputError:
+def _make_write_error(path: Path, error: OSError, remedy: str) -> BadInputError:
     free = "free space there, or " if error.errno in FULL_DISK else ""
-    return BadInputError(f"{path}: {error.strerror}; {free}{mend}")
+    return BadInputError(f"{path}: {error.strerror}; {free}{remedy}")

@@ -13,16 +13,16 @@ _LIBRARIES = ("torch", "numpy", "polars", "pyarrow", "safetensors")
 
 Format = Annotated[
     Literal["parquet", "csv", "criteo_tsv"] | None,
-    typer.Option("--format", help="Format of DATA.", show_default="found out"),
+    typer.Option("--format", help="Format of DATA.", show_default="detected"),
 ]
 
 
 def require_model(model: Path) -> None:
     """Raise BadInputError where `model` is not the directory of a model."""
     if not model.is_dir():
-        raise BadInputError(f"{model}: no such directory; a run leaves its model in model/")
+        raise BadInputError(f"{model}: no such directory (valid: the model/ directory of a run)")
     if (model / "model").is_dir():
-        raise BadInputError(f"{model}: the directory of a run; its model is {model / 'model'}")
+        raise BadInputError(f"{model}: is the directory of a run; its model is {model / 'model'}")
 
 
 def require_scorer() -> None:
@@ -30,6 +30,6 @@ def require_scorer() -> None:
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandError(
-            f"{', '.join(missing)}: not installed here, and a model needs it: pip install 'dlrm-service[predict]', or, "
-            "from the source tree, pip install --no-deps -r requirements/predict.txt"
+            f"a model needs {', '.join(missing)}, not installed here: pip install 'dlrm-service[predict]', or, from "
+            "the source tree, pip install --no-deps -r requirements/predict.txt"
         )

@@ -7,12 +7,14 @@ import typer
 from pydantic import ValidationError
 
 from service.cli.errors import BadInputError, CommandError
-from service.client.connection import keep_admin_key, ready_file_in
+from service.client.connection import get_ready_file_path, save_admin_key
 
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="0 takes a free one.", show_default="8080")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; 0 picks a free one.", show_default="8080")
+    ] = None,
     data_root: Annotated[
         list[str] | None,
         typer.Option(
@@ -21,16 +23,17 @@ def serve(
         ),
     ] = None,
     state_directory: Annotated[
-        Path | None, typer.Option(help="Database, runs, connection.", show_default=".dlrm")
+        Path | None, typer.Option(help="Directory of the database, the runs and the admin key.", show_default=".dlrm")
     ] = None,
     ready_file: Annotated[
         Path | None,
         typer.Option(
-            help="Gets url, admin_key and signin_link as JSON.", show_default="ready.json in the state directory"
+            help="File to write url, admin_key and signin_link to, as JSON.",
+            show_default="ready.json in the state directory",
         ),
     ] = None,
 ) -> None:
-    """Run the service, with its REST API and dashboard, until Ctrl-C; jobs go on running without it.
+    """Run the service, with its REST API and dashboard, until Ctrl-C; jobs keep running without it.
 
     The first start prints an admin key. Every start prints a link that signs a
     browser in. Other `dlrm` commands find the service and the key by themselves
@@ -58,17 +61,17 @@ def serve(
     try:
         settings = Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as error:
-        raise BadInputError(*_lines(error)) from None
-    keep_admin_key(settings.state_directory)
+        raise BadInputError(*_format_errors(error)) from None
+    save_admin_key(settings.state_directory)
     try:
-        run_service(settings, ready_file or ready_file_in(settings.state_directory))
+        run_service(settings, ready_file or get_ready_file_path(settings.state_directory))
     except (StateDirectoryError, AddressError) as error:
         raise CommandError(str(error)) from None
 
 
-def _lines(error: ValidationError) -> list[str]:
+def _format_errors(error: ValidationError) -> list[str]:
     """Format validation errors, one line per setting, which is named by its environment variable."""
-    found = error.errors(include_url=False)
+    errors = error.errors(include_url=False)
     # Leave out defaults that could not be computed because another setting is invalid.
-    own = [details for details in found if details["type"] != "default_factory_not_called"]
+    own = [details for details in errors if details["type"] != "default_factory_not_called"]
     return [f"DLRM_{str(details['loc'][0]).upper()}: {details['msg']}, got {details['input']!r}" for details in own]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlrm.config import DataConfig, ModelConfig
-from dlrm.config.patterns import PACKED_META, is_remote, local_files
-from service.cli.documents import data_from_job_file, fault_of, read_job, require_data_files
+from dlrm.config.patterns import PACKED_META, is_remote, list_local_files
+from service.cli.documents import find_pattern_fault, make_paths_absolute, read_job, require_data_files
 from service.cli.errors import BadInputError
 
 DOCUMENTS = (".toml", ".json")
@@ -30,45 +30,45 @@ def read_source(sources: Sequence[str]) -> Source:
     where they need a schema, which only a job document can give.
     """
     if Path(sources[0]).suffix in DOCUMENTS:
-        return _of_document(sources)
-    files = absolute_files(sources)
+        return _read_source_document(sources)
+    files = resolve_files(sources)
     embedding_dim = ModelConfig().embedding_dim
     if len(files) == 1 and not is_remote(files[0]) and Path(files[0], PACKED_META).is_file():
         return Source(DataConfig(train=files, format="packed"), embedding_dim)
-    kind = format_of(files)
+    kind = guess_format(files)
     if kind is not None:
-        named = " ".join(sources)
+        files_as_given = " ".join(sources)
         raise BadInputError(
             f"{sources[0]}: {kind} files need a schema: "
-            f"`dlrm prepare --infer {named} --output job.toml` writes one, then name job.toml"
+            f"`dlrm prepare --infer {files_as_given} --output job.toml` writes one; then pass job.toml instead"
         )
     return Source(DataConfig(train=files), embedding_dim)
 
 
-def absolute_files(sources: Sequence[str]) -> list[str]:
+def resolve_files(sources: Sequence[str]) -> list[str]:
     """Return the files, directories or patterns with absolute paths. Raises BadInputError where one names no file."""
     documents = [source for source in sources if Path(source).suffix in DOCUMENTS]
     if documents:
-        raise BadInputError(f"{documents[0]}: name one job document alone, or data files alone")
-    faults = [fault for source in sources if (fault := fault_of(source))]
+        raise BadInputError(f"{documents[0]}: pass either one job document or data files")
+    faults = [fault for source in sources if (fault := find_pattern_fault(source))]
     if faults:
         raise BadInputError(*(f"{fault} (valid: {valid})" for fault, valid in faults))
     return [source if is_remote(source) else str(Path(source).absolute()) for source in sources]
 
 
-def format_of(patterns: Sequence[str]) -> str | None:
+def guess_format(patterns: Sequence[str]) -> str | None:
     """Guess the format from the name of the first file: `parquet`, `csv`, or None for any other."""
-    name = patterns[0] if is_remote(patterns[0]) else str(local_files(patterns[0])[0])
+    name = patterns[0] if is_remote(patterns[0]) else str(list_local_files(patterns[0])[0])
     path = Path(name)
     suffix = path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
     return FORMATS.get(suffix.lower())
 
 
-def _of_document(sources: Sequence[str]) -> Source:
+def _read_source_document(sources: Sequence[str]) -> Source:
     path = Path(sources[0])
     if len(sources) > 1:
-        raise BadInputError(f"{path}: name one job document alone, or data files alone")
+        raise BadInputError(f"{path}: pass either one job document or data files")
     _, job = read_job(path)
-    job = data_from_job_file(job, path)
+    job = make_paths_absolute(job, path)
     require_data_files(job, path)
     return Source(job.data, job.model.embedding_dim)

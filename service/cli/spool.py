@@ -19,7 +19,7 @@ from service.cli.text_format import MAX_WARNINGS
 from service.client import Progress
 
 RESUMED = "resumed"
-"""Name of the event that says from which checkpoint an attempt resumes."""
+"""Name of the event that reports from which checkpoint an attempt resumes."""
 SMOOTHING = 0.9
 """Weight of the previous estimate in the moving average of samples per second."""
 
@@ -34,7 +34,7 @@ class SpoolProgress:
         first MAX_WARNINGS. num_steps: steps of the whole run, where a checkpoint of an earlier attempt is known.
         """
         self._readers = [SpoolReader(attempt.spool_file(0, stream)) for stream in ("events", "metrics")]
-        self._seen = Progress(phase="starting")
+        self._progress = Progress(phase="starting")
         self._on_line = on_line
         self._num_steps = num_steps
         self._num_warnings: Counter[str] = Counter()
@@ -44,10 +44,10 @@ class SpoolProgress:
         """Advice on the batch size; None until the end of the run."""
 
     @property
-    def left_out(self) -> list[str]:
+    def omitted_warnings(self) -> list[str]:
         """Lines that count the warnings not passed to `on_line`, one for each kind."""
         beyond = self._num_warnings - Counter(dict.fromkeys(self._num_warnings, MAX_WARNINGS))
-        return [f"and {number:,} more of this kind: {name}" for name, number in beyond.items()]
+        return [f"and {number:,} more warnings of this kind: {name}" for name, number in beyond.items()]
 
     def read(self) -> Progress:
         """Read new reports, and return the progress after them."""
@@ -55,18 +55,18 @@ class SpoolProgress:
             for line in reader.read():
                 report = parse_report(line)
                 if isinstance(report, ProgressReport):
-                    self._enter(report)
+                    self._enter_phase(report)
                 elif isinstance(report, StartReport):
-                    self._go_on(report.step)
+                    self._resume_at(report.step)
                 elif isinstance(report, StepReport):
                     self._fold_step(report)
                 elif isinstance(report, EvaluationReport):
                     self._update(auc=report.auc)
                 else:
-                    self._take_note(report)
-        return self._seen
+                    self._handle_event(report)
+        return self._progress
 
-    def _take_note(self, event: EventReport) -> None:
+    def _handle_event(self, event: EventReport) -> None:
         if event.name == RESUMED:
             self._on_line(event.message)
         elif event.name == BATCH_ADVICE:
@@ -77,24 +77,24 @@ class SpoolProgress:
             if self._num_warnings[event.name] <= MAX_WARNINGS:
                 self._on_line(f"warning: {event.message}")
 
-    def _enter(self, report: ProgressReport) -> None:
+    def _enter_phase(self, report: ProgressReport) -> None:
         # Evaluating and saving are phases within the run, so the done fraction of training stays.
         is_within_run = report.phase in {"training", "evaluating", "saving"}
-        done_fraction = self._seen.done_fraction if is_within_run and self._seen.step else report.done_fraction
+        done_fraction = self._progress.done_fraction if is_within_run and self._progress.step else report.done_fraction
         self._update(phase=report.phase, message=report.message or None, done_fraction=done_fraction)
 
-    def _go_on(self, step: int) -> None:
+    def _resume_at(self, step: int) -> None:
         """Set the progress at the start of training: at `step`, which an earlier attempt has reached.
 
         A step of 0 in spite of existing checkpoints means that none of them is complete.
         """
         if self._num_steps and not step:
-            self._on_line("begins from the start: no checkpoint is whole")
+            self._on_line("starts from the beginning: no checkpoint is complete")
         elif self._num_steps:
             self._update(step=step, num_steps=self._num_steps, done_fraction=step / self._num_steps)
 
     def _fold_step(self, report: StepReport) -> None:
-        old = self._seen.samples_per_second
+        old = self._progress.samples_per_second
         new = report.samples_per_second
         speed = new if old is None else SMOOTHING * old + (1 - SMOOTHING) * new
         num_samples_left = report.num_samples * (report.num_steps - report.step) / report.step
@@ -109,4 +109,4 @@ class SpoolProgress:
         )
 
     def _update(self, **fields: object) -> None:
-        self._seen = self._seen.model_copy(update=fields)
+        self._progress = self._progress.model_copy(update=fields)

@@ -8,7 +8,7 @@ import typer
 from dlrm.record import WARNINGS
 from service.cli.advice import print_advice_message
 from service.cli.console import console_on
-from service.cli.display import job_table
+from service.cli.display import make_job_table
 from service.cli.documents import read_job
 from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from service.cli.progress import ProgressLine
@@ -27,13 +27,13 @@ def submit(
     overview, and /openapi.json of the service describes every field (JobSpec).
 
     Relative data paths are relative to the data roots of the service, not to the
-    job document.
+    directory of the job document.
 
         dlrm submit examples/demo.toml --follow
 
         id=$(dlrm submit job.json) && dlrm show $id
 
-    Ctrl-C during --follow ends only the display; the job goes on.
+    Ctrl-C during --follow ends only the display; the job continues.
 
     Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 1 any other
     failure.
@@ -47,24 +47,24 @@ def submit(
         if not follow:
             return
         try:
-            ended = follow_to_end(client, submitted.id)
+            job_at_end = follow_to_end(client, submitted.id)
         except KeyboardInterrupt:
-            console.print(f"the job goes on: `dlrm show {submitted.id}`, `dlrm cancel {submitted.id}`")
+            console.print(f"the job continues: `dlrm show {submitted.id}`, `dlrm cancel {submitted.id}`")
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        events = list(client.events(ended.id))
+        events = list(client.events(job_at_end.id))
         print_warnings(console, [event.message or "" for event in events if event.name in WARNINGS])
-        console.print(job_table(ended, client.attempts(ended.id)))
+        console.print(make_job_table(job_at_end, client.attempts(job_at_end.id)))
         print_advice_message(console, events)
-    if ended.state != "SUCCEEDED":
+    if job_at_end.state != "SUCCEEDED":
         raise typer.Exit(EXIT_FAILED)
 
 
 def follow_to_end(client: Client, job_id: str, poll_seconds: float = 1.0) -> JobDetails:
     """Show a job's progress on stderr until it has ended, and return its final state."""
-    seen = client.job(job_id)
+    details = client.job(job_id)
     with ProgressLine() as line:
-        for seen in client.follow(job_id, poll_seconds):
-            is_running = seen.state == "RUNNING" and seen.progress.phase
-            what = str(seen.progress.phase) if is_running else seen.state.lower()
-            line.show(what, seen.progress, has_ended=seen.has_ended)
-    return seen
+        for details in client.follow(job_id, poll_seconds):
+            is_running = details.state == "RUNNING" and details.progress.phase
+            label = str(details.progress.phase) if is_running else details.state.lower()
+            line.show(label, details.progress, has_ended=details.has_ended)
+    return details

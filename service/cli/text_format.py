@@ -12,13 +12,13 @@ _WHOLE = frozenset({"samples_per_second", "num_rows", "num_steps", "noise_scale"
 """Names of values that are shown without decimals."""
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     if share is None:
         return UNKNOWN
     return "0 %" if share == 0 else f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
 
 
-def quantity(value: float | None) -> str:
+def format_quantity(value: float | None) -> str:
     """Format a number of any magnitude: a whole number in full, any other with 4 significant digits."""
     if value is None:
         return UNKNOWN
@@ -36,14 +36,14 @@ def format_number(value: float, name: str = "") -> str:
     return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.4g}"
 
 
-def printable(text: str, kept: str = "") -> str:
+def escape_unprintable(text: str, keep: str = "") -> str:
     """Return `text` with unprintable characters escaped, such as \\x1b.
 
-    The text may come from a file, and must not control the terminal. kept: characters that are not escaped, such as
+    The text may come from a file, and must not control the terminal. keep: characters that are not escaped, such as
     line breaks.
     """
     return "".join(
-        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
+        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
         for letter in text
     )
 
@@ -54,4 +54,4 @@ def print_warnings(console: Console, warnings: Sequence[str]) -> None:
     if len(warnings) > MAX_WARNINGS:
         shown.append(f"and {len(warnings) - MAX_WARNINGS:,} more")
     for warning in shown:
-        console.print(f"warning: {printable(warning)}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"warning: {escape_unprintable(warning)}", markup=False, highlight=False, soft_wrap=True)

@@ -17,19 +17,19 @@ from dlrm.record import (
     Outcome,
     ProfileDirectory,
     RunDirectory,
-    newest_checkpoint,
+    find_newest_checkpoint,
 )
 from service.cli import errors
 from service.cli.advice import print_advice
 from service.cli.console import console_on
-from service.cli.display import derived_table, result_table
+from service.cli.display import make_derived_table, make_result_table
 from service.cli.profile import print_profile
 from service.cli.progress import ProgressLine
-from service.cli.run_directory import StartedRun, SucceededError, new_run, next_attempt
+from service.cli.run_directory import NewAttempt, SucceededError, create_next_attempt, create_run
 from service.cli.spool import SpoolProgress
-from service.cli.text_format import printable
-from service.cli.trainer import module_command, run_watched
-from service.launchers.log_files import last_line
+from service.cli.text_format import escape_unprintable
+from service.cli.trainer import make_module_command, run_and_watch
+from service.launchers.log_files import read_last_line
 
 RESULT_FIELDS = (
     "auc",
@@ -49,8 +49,8 @@ EXIT_CODES = {
     EXIT_BAD_INPUT: errors.EXIT_BAD_INPUT,
 }
 """Exit code of the command, by exit code of the launch process; EXIT_FAILED for every other one."""
-HOPELESS = frozenset({EndReason.BAD_INPUT, EndReason.DIVERGED})
-"""Reasons of an end that another attempt would meet again."""
+NOT_RESUMABLE = frozenset({EndReason.BAD_INPUT, EndReason.DIVERGED})
+"""Reasons of an end that would recur in another attempt."""
 
 
 def train(
@@ -59,14 +59,14 @@ def train(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="RUN_DIRECTORY", help="Go on with a run that was stopped, or has failed."),
+        typer.Option(metavar="RUN_DIRECTORY", help="Continue this run, which was stopped or has failed."),
     ] = None,
     run_directory: Annotated[
         Path | None,
-        typer.Option(help="Where the run is written; must not exist. [dim]Default: ./runs/NAME-TIME[/dim]"),
+        typer.Option(help="Directory to write the run to; must not exist yet. [dim]Default: ./runs/NAME-TIME[/dim]"),
     ] = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Trace some steps on every rank, and say where their time went.")
+        bool, typer.Option("--profile", help="Trace a few steps on every rank, and show how their time is spent.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
@@ -82,8 +82,8 @@ def train(
 
     --resume continues a run from its newest checkpoint, either with its own job
     document or with a changed one. You may change the ranks, chunk, plan, memory,
-    intervals, and the paths of the same data. A change that would make it another
-    run is refused.
+    intervals, and the paths of the same data. A change that would make it a
+    different run is refused.
 
         dlrm train --resume runs/demo-20260101-120000
 
@@ -97,83 +97,84 @@ def train(
 
         dlrm train job.toml --profile
 
-    Exit code: 0 trained, now or before, 2 bad document or data, 75 stopped on
+    Exit code: 0 trained, now or earlier, 2 bad document or data, 75 stopped on
     request, 1 any other failure.
     """
     try:
-        begun = _begin(job, resume, run_directory)
+        started = _create_attempt(job, resume, run_directory)
     except SucceededError as succeeded:
-        said = f"{succeeded}{'; no profile, since no step is made' if profile else ''}"
-        console_on(stderr=True).print(said, markup=False, highlight=False, soft_wrap=True)
-        _print_result(result_of(succeeded.directory, succeeded.outcome, []), as_json=as_json)
+        message = f"{succeeded}{'; no profile, because no step is run' if profile else ''}"
+        console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
+        _print_result(make_result(succeeded.directory, succeeded.outcome, []), as_json=as_json)
         return
     console = console_on(stderr=True)
-    console.print(derived_table(begun.resolved.derived))
+    console.print(make_derived_table(started.resolved.derived))
     if resume is not None:
-        console.print(_what_there_is(begun), markup=False, highlight=False, soft_wrap=True)
+        console.print(_describe_checkpoint(started), markup=False, highlight=False, soft_wrap=True)
     if profile:
-        begun.attempt.profile.path.mkdir()
-    code, outcome, reported = _run(begun)
+        started.attempt.profile.path.mkdir()
+    code, outcome, reported = _run_attempt(started)
     if as_json or code == EXIT_DONE:
-        result = result_of(begun.directory, outcome, reported.warnings, begun.attempt.profile)
+        result = make_result(started.directory, outcome, reported.warnings, started.attempt.profile)
         _print_result(result, as_json=as_json)
     if reported.advice is not None and not as_json:
         print_advice(console_on(), reported.advice)
     if profile and not as_json:
-        print_profile(console_on(), begun.attempt.profile)
+        print_profile(console_on(), started.attempt.profile)
     if code != EXIT_DONE:
-        _print_ending(console, begun, outcome)
+        _print_end(console, started, outcome)
     raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
 
 
-def _begin(job: Path | None, resume: Path | None, run_directory: Path | None) -> StartedRun:
+def _create_attempt(job: Path | None, resume: Path | None, run_directory: Path | None) -> NewAttempt:
     if resume is None and job is None:
-        raise errors.BadInputError("there is nothing to train: name a JOB, or a run to go on with: --resume")
+        raise errors.BadInputError("nothing to train (valid: a JOB, or --resume with the directory of a run)")
     if resume is not None and run_directory is not None:
-        raise errors.BadInputError("--run-directory: a run that goes on, --resume, stays in its own directory")
+        raise errors.BadInputError("--run-directory: not valid with --resume: a resumed run stays in its own directory")
     if resume is not None:
-        return next_attempt(resume, job)
-    assert job is not None, "one of both is there"
-    return new_run(job, run_directory)
+        return create_next_attempt(resume, job)
+    assert job is not None, "one of the two is given"
+    return create_run(job, run_directory)
 
 
-def _what_there_is(begun: StartedRun) -> str:
-    checkpoint = begun.checkpoint
+def _describe_checkpoint(started: NewAttempt) -> str:
+    checkpoint = started.checkpoint
     if checkpoint is None:
-        return f"attempt {begun.number} begins from the start: {begun.directory.path} has no checkpoint"
+        return f"attempt {started.number} starts from the beginning: {started.directory.path} has no checkpoint"
     # Only the newest one: the trainer verifies it, and may have to resume from an older one.
-    where = f"step {checkpoint.step:,} of {checkpoint.num_steps:,}"
-    return f"attempt {begun.number}: the newest checkpoint is of {where}"
+    step = f"step {checkpoint.step:,} of {checkpoint.num_steps:,}"
+    return f"attempt {started.number}: the newest checkpoint is from {step}"
 
 
-def _run(begun: StartedRun) -> tuple[int, Outcome, SpoolProgress]:
+def _run_attempt(started: NewAttempt) -> tuple[int, Outcome, SpoolProgress]:
     """Run the attempt to its end, with a live display of its progress and warnings.
 
     Returns the exit code of the launch process, the outcome, and everything that was reported.
     """
-    attempt = begun.attempt
-    command = module_command("dlrm.launch", [str(begun.directory.path), "--attempt", str(begun.number)])
+    attempt = started.attempt
+    command = make_module_command("dlrm.launch", [str(started.directory.path), "--attempt", str(started.number)])
     with ProgressLine() as line:
-        progress = SpoolProgress(attempt, line.say, begun.checkpoint and begun.checkpoint.num_steps)
+        progress = SpoolProgress(attempt, line.print_line, started.checkpoint and started.checkpoint.num_steps)
 
         def watch() -> None:
-            seen = progress.read()
-            line.show(seen.phase or "starting", seen)
+            current = progress.read()
+            line.show(current.phase or "starting", current)
 
-        code = run_watched(command, attempt.launch_log, watch)
-        for kind in progress.left_out:
-            line.say(kind)
-    return code, Outcome.read(attempt.outcome) or _without_outcome(attempt, code), progress
+        code = run_and_watch(command, attempt.launch_log, watch)
+        for count in progress.omitted_warnings:
+            line.print_line(count)
+    return code, Outcome.read(attempt.outcome) or _make_crash_outcome(attempt, code), progress
 
 
-def _without_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
+def _make_crash_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
     """Make the outcome of a launch process that wrote none: it was killed, or another one holds the run directory."""
-    said = last_line(attempt.launch_log)
-    message = f"the launch process ended with {code} and left no outcome{f'; it last said: {said}' if said else ''}"
+    line = read_last_line(attempt.launch_log)
+    log = f"; its last log line: {line}" if line else ""
+    message = f"the launch process ended with exit code {code} and wrote no outcome{log}"
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
 
 
-def result_of(
+def make_result(
     directory: RunDirectory, outcome: Outcome, warnings: list[str], profile: ProfileDirectory | None = None
 ) -> dict[str, Any]:
     """Return what `--json` prints. Every field is always present, None where it is not known."""
@@ -195,24 +196,24 @@ def _print_result(result: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result))
     else:
-        console_on().print(result_table(result))
+        console_on().print(make_result_table(result))
 
 
-def _print_ending(console: Console, begun: StartedRun, outcome: Outcome) -> None:
-    ending = printable(f"{outcome.state} ({outcome.reason}): {outcome.message}", kept="\n")
-    how_to_go_on = _how_to_go_on(begun.directory, outcome)
-    for line in (ending, f"logs: {begun.attempt.logs}", *([how_to_go_on] if how_to_go_on else [])):
+def _print_end(console: Console, started: NewAttempt, outcome: Outcome) -> None:
+    ending = escape_unprintable(f"{outcome.state} ({outcome.reason}): {outcome.message}", keep="\n")
+    suggestion = _suggest_resume(started.directory, outcome)
+    for line in (ending, f"logs: {started.attempt.logs}", *([suggestion] if suggestion else [])):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _how_to_go_on(directory: RunDirectory, outcome: Outcome) -> str | None:
+def _suggest_resume(directory: RunDirectory, outcome: Outcome) -> str | None:
     """Suggest the command that resumes the run; return None where resuming would not help."""
-    if outcome.reason in HOPELESS:
+    if outcome.reason in NOT_RESUMABLE:
         return None
     path = directory.path
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     command = shlex.join(["dlrm", "train", "--resume", str(shown)])
-    newest = newest_checkpoint(directory.checkpoints)
+    newest = find_newest_checkpoint(directory.checkpoints)
     if newest is not None:
-        return f"the newest checkpoint is of step {newest.step:,}; to go on: {command}"
-    return f"no checkpoint was left; to begin again: {command}" if outcome.state == "stopped" else None
+        return f"the newest checkpoint is from step {newest.step:,}; to resume: {command}"
+    return f"there is no checkpoint; to start again: {command}" if outcome.state == "stopped" else None

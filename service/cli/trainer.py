@@ -10,40 +10,40 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hostinfo.stop_signals import STOP_SIGNALS, held_stop_signals
+from hostinfo.stop_signals import STOP_SIGNALS, defer_stop_signals
 from service.cli.errors import CommandError
 
 POLL_SECONDS = 0.2
 """Seconds between two calls of `watch`."""
 
 
-def require_trainer(needs: str = "torch") -> None:
-    """Raise CommandError where `needs`, a library of the trainer, is not installed."""
-    if importlib.util.find_spec(needs) is None:
+def require_trainer(module: str = "torch") -> None:
+    """Raise CommandError where `module`, which the trainer imports, is not installed."""
+    if importlib.util.find_spec(module) is None:
         raise CommandError(
             "the trainer is not installed here: pip install --no-deps -r requirements/cpu.txt "
             "(cuda.txt for NVIDIA GPUs), from the source tree"
         )
 
 
-def module_command(module: str, arguments: Sequence[str]) -> list[str]:
+def make_module_command(module: str, arguments: Sequence[str]) -> list[str]:
     """Return the command that runs a module of the training program with this Python interpreter."""
     return [sys.executable, "-m", module, *arguments]
 
 
-def run_watched(command: Sequence[str], log: Path, watch: Callable[[], None]) -> int:
+def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) -> int:
     """Run the launch process `command` with its output appended to `log`, and return its exit code.
 
     `watch` is called every POLL_SECONDS, and once at the end. SIGINT and SIGTERM are passed on as SIGTERM, which stops
     the run after a checkpoint; this process waits for that.
     """
     with ExitStack() as started:
-        with held_stop_signals():
+        with defer_stop_signals():
             output = started.enter_context(log.open("ab"))
             # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
             child = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
             started.enter_context(child)
-            started.enter_context(passing_on_signals(child))
+            started.enter_context(forward_signals(child))
         while True:
             try:
                 code = child.wait(POLL_SECONDS)
@@ -55,17 +55,17 @@ def run_watched(command: Sequence[str], log: Path, watch: Callable[[], None]) ->
 
 
 @contextmanager
-def passing_on_signals(child: subprocess.Popen[Any]) -> Generator[list[int]]:
+def forward_signals(child: subprocess.Popen[Any]) -> Generator[list[int]]:
     """Pass SIGINT and SIGTERM on to `child` as SIGTERM within the block. Yields the list of signals received so far."""
-    come: list[int] = []
+    received: list[int] = []
 
     def stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        come.append(signal_number)
+        received.append(signal_number)
         child.terminate()
 
-    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    old_handlers = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:
-        yield come
+        yield received
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)

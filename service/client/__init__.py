@@ -4,8 +4,8 @@ from service.client import Client
 
 with Client() as client:                      # finds the service that `dlrm serve` started
     job = client.submit({"name": "first", "data": {"format": "synthetic"}})
-    for seen in client.follow(job.id):
-        print(seen.state, seen.progress.done_fraction)
+    for job in client.follow(job.id):
+        print(job.state, job.progress.done_fraction)
 """
 
 from service.client.client import Client

@@ -62,7 +62,7 @@ class Client:
 
     def jobs(self, *, state: str | None = None, label: str | None = None, name: str | None = None) -> Iterator[Job]:
         """Yield all jobs that match the filters, newest first. label: written `key:value`."""
-        return self._items("/v1/jobs", TypeAdapter(Page[Job]), state=state, label=label, name=name)
+        return self._list_items("/v1/jobs", TypeAdapter(Page[Job]), state=state, label=label, name=name)
 
     def job(self, job_id: str) -> JobDetails:
         return self._get(JobDetails, f"/v1/jobs/{job_id}")
@@ -84,14 +84,14 @@ class Client:
 
     def events(self, job_id: str) -> Iterator[Event]:
         """Yield the events of a job, oldest first."""
-        return self._items(f"/v1/jobs/{job_id}/events", TypeAdapter(Page[Event]))
+        return self._list_items(f"/v1/jobs/{job_id}/events", TypeAdapter(Page[Event]))
 
     def attempts(self, job_id: str) -> Iterator[Attempt]:
-        return self._items(f"/v1/jobs/{job_id}/attempts", TypeAdapter(Page[Attempt]))
+        return self._list_items(f"/v1/jobs/{job_id}/attempts", TypeAdapter(Page[Attempt]))
 
     def checkpoints(self, job_id: str) -> Iterator[Checkpoint]:
         """Yield the complete checkpoints of a job on the disk of the service, newest first."""
-        return self._items(f"/v1/jobs/{job_id}/checkpoints", TypeAdapter(Page[Checkpoint]))
+        return self._list_items(f"/v1/jobs/{job_id}/checkpoints", TypeAdapter(Page[Checkpoint]))
 
     def metrics(
         self,
@@ -117,7 +117,7 @@ class Client:
             cursor = page.next_cursor
             if cursor is None:
                 break
-        # Filtered by the attempts known to the last page: another attempt may have begun after the first page.
+        # The starts on the last page decide, because another attempt may have begun after the first page.
         yield from (item for item in items if attempt is not None or _is_valid(item, page.starts))
 
     def logs(
@@ -148,20 +148,19 @@ class Client:
 
         poll_seconds: seconds between two requests.
         """
-        seen = self.job(job_id)
-        yield seen
-        while not seen.has_ended:
+        job = self.job(job_id)
+        yield job
+        while not job.has_ended:
             time.sleep(poll_seconds)
-            job = self.job(job_id)
-            if job != seen:
-                seen = job
-                yield seen
+            previous, job = job, self.job(job_id)
+            if job != previous:
+                yield job
 
     def capacity(self) -> Capacity:
         return self._get(Capacity, "/v1/capacity")
 
     def keys(self) -> Iterator[ApiKey]:
-        return self._items("/v1/keys", TypeAdapter(Page[ApiKey]))
+        return self._list_items("/v1/keys", TypeAdapter(Page[ApiKey]))
 
     def create_key(self, name: str, role: Literal["viewer", "submitter", "admin"]) -> ApiKey:
         """Create an API key. Only this answer contains the secret, in `key`."""
@@ -173,7 +172,7 @@ class Client:
     def _get(self, model: type[Model], path: str, **params: Any) -> Model:
         return model.model_validate_json(self._transport.get(path, params))
 
-    def _items(self, path: str, page_type: TypeAdapter[Page[Item]], **params: Any) -> Iterator[Item]:
+    def _list_items(self, path: str, page_type: TypeAdapter[Page[Item]], **params: Any) -> Iterator[Item]:
         """Yield every item of a list. Each page is requested only once its items are needed."""
         cursor: str | None = None
         while True:

@@ -38,4 +38,4 @@ class ServiceUnreachableError(Exception):
     """Error raised where no service answers at its URL."""
 
     def __init__(self, url: str, cause: Exception) -> None:
-        super().__init__(f"no answer from the service at {url} ({cause}); is `dlrm serve` running there?")
+        super().__init__(f"the service at {url} does not answer ({cause}); is `dlrm serve` running there?")

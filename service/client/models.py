@@ -12,11 +12,11 @@ ENDED_STATES = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
 Item = TypeVar("Item")
 
 
-class _Answer(BaseModel):
+class _Response(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class AttemptStart(_Answer):
+class AttemptStart(_Response):
     """Point at which an attempt began to train.
 
     It repeats everything after that point: metrics of earlier attempts with a larger step are void.
@@ -29,14 +29,14 @@ class AttemptStart(_Answer):
     """Step of the last evaluation that still counts; evaluations of earlier attempts after it are void."""
 
 
-class Page(_Answer, Generic[Item]):
+class Page(_Response, Generic[Item]):
     """One page of a list; `next_cursor` is null on the last one."""
 
     items: list[Item]
     next_cursor: str | None = None
 
 
-class Progress(_Answer):
+class Progress(_Response):
     """Progress of a job; each field is None until it is known."""
 
     phase: str | None = None
@@ -53,7 +53,7 @@ class Progress(_Answer):
     """Noise scale in samples."""
 
 
-class Job(_Answer):
+class Job(_Response):
     """Job, as in the list of jobs."""
 
     id: str
@@ -85,7 +85,7 @@ class Job(_Answer):
         return self.state in ENDED_STATES
 
 
-class DerivedNumber(_Answer):
+class DerivedNumber(_Response):
     """Number that the service derived from the job document, with the reason."""
 
     name: str
@@ -101,7 +101,7 @@ class JobDetails(Job):
     derived: list[DerivedNumber] = []
 
 
-class Event(_Answer):
+class Event(_Response):
     """Event of a job: a change of state, or a report of a rank."""
 
     id: int | str
@@ -118,7 +118,7 @@ class Event(_Answer):
     details: dict[str, Any] | None = None
 
 
-class Attempt(_Answer):
+class Attempt(_Response):
     """Attempt of a job: one start of its processes."""
 
     id: str
@@ -135,7 +135,7 @@ class Attempt(_Answer):
     """Step of the newest checkpoint that the attempt wrote, known once it has ended; None where it wrote none."""
 
 
-class Checkpoint(_Answer):
+class Checkpoint(_Response):
     """Complete checkpoint on the disk of the service."""
 
     step: int
@@ -176,7 +176,7 @@ class MetricPage(Page[Metric]):
     starts: list[AttemptStart] = []
 
 
-class LogPart(_Answer):
+class LogPart(_Response):
     """Part of one log file."""
 
     attempt: int | None = None
@@ -187,7 +187,7 @@ class LogPart(_Answer):
     """Whether the attempt has ended and the log was read to its end."""
 
 
-class Capacity(_Answer):
+class Capacity(_Response):
     """Cores and memory of the service's machine that jobs may use, in total and free."""
 
     num_cores: int
@@ -196,7 +196,7 @@ class Capacity(_Answer):
     memory_bytes_free: int
 
 
-class ApiKey(_Answer):
+class ApiKey(_Response):
     """API key; the secret `key` is present only in the response that creates it."""
 
     id: str

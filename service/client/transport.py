@@ -12,7 +12,7 @@ from service.client.errors import Problem, ServiceError, ServiceUnreachableError
 
 RETRY_WAITS_SECONDS = (0.2, 0.4, 0.8)
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
-LONGEST_WAIT_SECONDS = 10.0
+MAX_WAIT_SECONDS = 10.0
 
 
 class Transport:
@@ -34,8 +34,8 @@ class Transport:
 
         params: query parameters; those that are None are omitted.
         """
-        given = {name: value for name, value in (params or {}).items() if value is not None}
-        return self._send("GET", path, is_repeatable=True, params=given)
+        query = {name: value for name, value in (params or {}).items() if value is not None}
+        return self._send("GET", path, is_repeatable=True, params=query)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, idempotency_key: str | None = None) -> bytes:
         """Send a POST request, and return the response body.
@@ -50,7 +50,7 @@ class Transport:
 
     def _send(self, method: str, path: str, *, is_repeatable: bool, **arguments: Any) -> bytes:
         for pause_seconds in RETRY_WAITS_SECONDS:
-            asked_seconds = None
+            retry_after_seconds = None
             try:
                 response = self._http.request(method, path, **arguments)
             except httpx.TransportError as error:
@@ -59,30 +59,30 @@ class Transport:
                     raise ServiceUnreachableError(self._url, error) from error
             else:
                 if not is_repeatable or response.status_code not in RETRIED_STATUSES:
-                    return _content(response)
-                asked_seconds = _asked_wait_seconds(response)
-            time.sleep(asked_seconds or pause_seconds)
+                    return _read_content(response)
+                retry_after_seconds = _parse_retry_after(response)
+            time.sleep(retry_after_seconds or pause_seconds)
         try:
-            return _content(self._http.request(method, path, **arguments))
+            return _read_content(self._http.request(method, path, **arguments))
         except httpx.TransportError as error:
             raise ServiceUnreachableError(self._url, error) from error
 
 
-def _content(response: httpx.Response) -> bytes:
+def _read_content(response: httpx.Response) -> bytes:
     if response.is_success:
         return response.content
-    raise ServiceError(_problem(response))
+    raise ServiceError(_parse_problem(response))
 
 
-def _asked_wait_seconds(response: httpx.Response) -> float | None:
-    asked = response.headers.get("Retry-After", "")
-    return min(float(asked), LONGEST_WAIT_SECONDS) if asked.isdigit() else None
+def _parse_retry_after(response: httpx.Response) -> float | None:
+    retry_after = response.headers.get("Retry-After", "")
+    return min(float(retry_after), MAX_WAIT_SECONDS) if retry_after.isdigit() else None
 
 
-def _problem(response: httpx.Response) -> Problem:
-    """Parse the problem document of a refusal; make one from the status code where another program has answered."""
+def _parse_problem(response: httpx.Response) -> Problem:
+    """Parse the problem document of a refusal; build one from the status code where another program has answered."""
     try:
         return Problem.model_validate_json(response.content)
     except ValidationError:
-        answered = f"{response.request.url} answered {response.status_code} {response.reason_phrase}"
-        return Problem(status=response.status_code, detail=f"{answered}; is that the address of the service?")
+        answer = f"{response.request.url} answered {response.status_code} {response.reason_phrase}"
+        return Problem(status=response.status_code, detail=f"{answer}; is this the address of the service?")

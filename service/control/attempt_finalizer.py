@@ -6,11 +6,11 @@ from datetime import timedelta
 
 from dlrm.record import Outcome
 from service.control.back_off import BackOff
-from service.control.restart_policy import UNCOUNTED, num_restarts_left
+from service.control.restart_policy import UNCOUNTED, count_restarts_left
 from service.control.verdict import ExitObservation, Verdict, decide
 from service.database import Database
 from service.jobs.attempts import AttemptRepository
-from service.jobs.checkpoints import newest_step_saved_since
+from service.jobs.checkpoints import find_newest_step_saved_since
 from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository
@@ -31,31 +31,31 @@ class AttemptFinalizer:
     ) -> None:
         """Record the end of an attempt whose processes are gone, and change the state of its job.
 
-        outcome: as the launch process wrote it; None where it left none. last_log_line: for the message in that case.
+        outcome: as the launch process wrote it; None where it wrote none. last_log_line: for the message in that case.
         Raises StateChangedError where the state of the job has changed since `job` was read.
         """
-        saved_step = newest_step_saved_since(job, attempt.started_at)
+        saved_step = find_newest_step_saved_since(job, attempt.started_at)
         with self._database.write() as session:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
             current = jobs.expect(job.id, JobState(job.state))
-            noted = session.get_one(Attempt, attempt.id)
+            stored_attempt = session.get_one(Attempt, attempt.id)
             attempts.set_saved_step(attempt.id, saved_step)
             exit_code = status.exit_code if status.exit_code is not None or outcome is None else outcome.exit_code
-            found = decide(
+            verdict = decide(
                 ExitObservation(
                     job_state=JobState(current.state),
                     outcome=outcome,
                     exit_code=status.exit_code,
                     last_log_line=last_log_line,
-                    stop_reason=Reason(noted.stop_reason) if noted.stop_reason else None,
-                    stop_message=_who_asked(current, noted),
-                    num_restarts_left=num_restarts_left(attempts.list_by_job(job.id), current.spec["max_restarts"]),
+                    stop_reason=Reason(stored_attempt.stop_reason) if stored_attempt.stop_reason else None,
+                    stop_message=_find_stop_message(current, stored_attempt),
+                    num_restarts_left=count_restarts_left(attempts.list_by_job(job.id), current.spec["max_restarts"]),
                 )
             )
-            attempts.finish(attempt.id, found.attempt_state, found.reason, found.message, exit_code, now())
+            attempts.finish(attempt.id, verdict.attempt_state, verdict.reason, verdict.message, exit_code, now())
             if outcome is not None:
                 jobs.set_metrics(job.id, outcome.metrics)
-            self._apply(jobs, current, attempts.list_by_job(job.id), found)
+            self._apply_verdict(jobs, current, attempts.list_by_job(job.id), verdict)
 
     def record_failed_launch(self, job_id: str, message: str) -> None:
         """Record an attempt that could not be started.
@@ -70,14 +70,14 @@ class AttemptFinalizer:
             reason, attempt = Reason.LAUNCH_FAILED, all_attempts[-1]
             attempts.finish(attempt.id, AttemptState.FAILED, reason, message, None, now())
             change = Change(JobState.FAILED, reason, actor=ACTOR, message=message, attempt=attempt.number)
-            if num_restarts_left(all_attempts, job.spec["max_restarts"]) > 0:
+            if count_restarts_left(all_attempts, job.spec["max_restarts"]) > 0:
                 change = self._with_restart(replace(change, to_state=JobState.QUEUED), job, all_attempts)
             jobs.change_state(job, change)
 
-    def _apply(self, jobs: JobRepository, job: Job, attempts: Sequence[Attempt], found: Verdict) -> None:
+    def _apply_verdict(self, jobs: JobRepository, job: Job, attempts: Sequence[Attempt], verdict: Verdict) -> None:
         number = attempts[-1].number
-        change = Change(found.job_state, found.reason, actor=ACTOR, message=found.message, attempt=number)
-        if found.job_state is JobState.RECOVERING:
+        change = Change(verdict.job_state, verdict.reason, actor=ACTOR, message=verdict.message, attempt=number)
+        if verdict.job_state is JobState.RECOVERING:
             if job.state == JobState.STARTING:
                 # The attempt ran so briefly that no round saw it running.
                 jobs.change_state(job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=ACTOR, attempt=number))
@@ -87,14 +87,14 @@ class AttemptFinalizer:
     def _with_restart(self, change: Change, job: Job, attempts: Sequence[Attempt]) -> Change:
         """Return `change` with the time of the next attempt, and with that time and the highest possible number of
         attempts in its message."""
-        delay_seconds = self._back_off.seconds_after(attempts)
+        delay_seconds = self._back_off.compute_delay_seconds(attempts)
         restarts_at = now() + timedelta(seconds=delay_seconds)
-        num_left = num_restarts_left(attempts, job.spec["max_restarts"]) + (change.reason in UNCOUNTED)
-        which = f"attempt {len(attempts) + 1} of at most {len(attempts) + num_left}, if none gets further,"
-        plan = f"{which} starts {delay_seconds:g} s later, at {restarts_at:%H:%M:%S} UTC"
+        num_left = count_restarts_left(attempts, job.spec["max_restarts"]) + (change.reason in UNCOUNTED)
+        attempt_text = f"attempt {len(attempts) + 1} of at most {len(attempts) + num_left} (if none makes progress)"
+        plan = f"{attempt_text} starts {delay_seconds:g} s later, at {restarts_at:%H:%M:%S} UTC"
         return replace(change, message="; ".join(filter(None, (change.message, plan))), restarts_at=restarts_at)
 
 
-def _who_asked(job: Job, attempt: Attempt) -> str:
-    """Return why the attempt was asked to end; where a user asked for it, the message names the user."""
+def _find_stop_message(job: Job, attempt: Attempt) -> str:
+    """Return the message about the stop request; it names the user where a user requested it."""
     return job.message if job.state == JobState.CANCELLING else attempt.stop_message or job.message

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.control.restart_policy import attempts_since_progress
+from service.control.restart_policy import get_attempts_since_progress
 from service.jobs.models import Attempt
 
 MAX_DOUBLINGS = 32
@@ -18,10 +18,10 @@ class BackOff:
     delay_seconds: float
     max_delay_seconds: float
 
-    def seconds_after(self, attempts: Sequence[Attempt]) -> float:
+    def compute_delay_seconds(self, attempts: Sequence[Attempt]) -> float:
         """Compute the seconds to wait before the next attempt.
 
         attempts: all attempts of the job so far; the last one has ended.
         """
-        num_doublings = min(len(attempts_since_progress(attempts)) - 1, MAX_DOUBLINGS)
+        num_doublings = min(len(get_attempts_since_progress(attempts)) - 1, MAX_DOUBLINGS)
         return min(self.max_delay_seconds, self.delay_seconds * 2.0**num_doublings)

@@ -13,37 +13,38 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Faults:
-    """Errors of the current round and of the round before."""
+    """Errors of the current round and of the previous one."""
 
     telemetry: Telemetry
-    failing: str | None = None
+    last_round_error: str | None = None
     """Error that made the last round fail as a whole; None where it did not fail."""
-    _known: set[str] = field(default_factory=set[str], init=False)
-    _seen: set[str] = field(default_factory=set[str], init=False)
-    _first: str | None = field(default=None, init=False)
+    _errors_of_last_round: set[str] = field(default_factory=set[str], init=False)
+    _errors_of_this_round: set[str] = field(default_factory=set[str], init=False)
+    _first_severe_error: str | None = field(default=None, init=False)
 
-    def note(self, event: str, error: Exception, *, concerns_all: bool = False, **details: str) -> None:
+    def record(self, event: str, error: Exception, *, concerns_all: bool = False, **details: str) -> None:
         """Log a caught exception; call it inside the `except` block.
 
-        concerns_all: whether the error holds up more than one job. Errors of the storage or the database always do.
+        concerns_all: whether the error affects more than one job. Errors of the disk or the database always do.
         """
         self.telemetry.num_errors.inc()
-        text = _in_a_line(error)
-        if text in self._known | self._seen:
+        text = _format_in_one_line(error)
+        if text in self._errors_of_last_round | self._errors_of_this_round:
             log.error(event, error=text, repeated=True, **details)
         else:
             log.error(event, error=text, exc_info=error, **details)
-        self._seen.add(text)
-        if self._first is None and (concerns_all or isinstance(error, DBAPIError) or is_storage_full(error)):
-            self._first = text
+        self._errors_of_this_round.add(text)
+        is_severe = concerns_all or isinstance(error, DBAPIError) or is_storage_full(error)
+        if is_severe and self._first_severe_error is None:
+            self._first_severe_error = text
 
     def end_round(self) -> None:
         """End the current round. An error that did not occur in it is logged in full if it comes back."""
-        self._known, self._seen = self._seen, set()
-        self.failing, self._first = self._first, None
+        self._errors_of_last_round, self._errors_of_this_round = self._errors_of_this_round, set()
+        self.last_round_error, self._first_severe_error = self._first_severe_error, None
 
 
-def _in_a_line(error: Exception) -> str:
+def _format_in_one_line(error: Exception) -> str:
     """Return the error as one line, without parts that differ each time, such as the statement of a database error."""
     lines = str(error.orig if isinstance(error, DBAPIError) else error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

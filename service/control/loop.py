@@ -60,10 +60,10 @@ class ControlLoop:
 
     def run_once(self) -> None:
         """Make one round: reconcile every job, then schedule."""
-        jobs = self._guarded("look for jobs", self.reconciler.watched, concerns_all=True) or []
+        jobs = self._run_guarded("look for jobs", self.reconciler.list_watched, concerns_all=True) or []
         for job in jobs:
-            self._guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
-        self._guarded("schedule", self.scheduler.run_once, concerns_all=True)
+            self._run_guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
+        self._run_guarded("schedule", self.scheduler.run_once, concerns_all=True)
         self.faults.end_round()
         self.telemetry.num_rounds.inc()
 
@@ -72,10 +72,10 @@ class ControlLoop:
             self.run_once()
             self.wake_up.wait(self.interval_seconds)
 
-    def _guarded(self, what: str, work: Callable[[], Result], *, concerns_all: bool = False) -> Result | None:
+    def _run_guarded(self, what: str, work: Callable[[], Result], *, concerns_all: bool = False) -> Result | None:
         try:
             return work()
         except Exception as error:
-            # Catches everything: the next round tries again, and this round must go on with the other jobs.
-            self.faults.note("control_failed", error, concerns_all=concerns_all, what=what)
+            # Catches everything: the next round tries again, and this round must continue with the other jobs.
+            self.faults.record("control_failed", error, concerns_all=concerns_all, what=what)
             return None

@@ -5,17 +5,17 @@ import structlog
 from dlrm.record import Outcome
 from service.control.attempt_finalizer import ACTOR, AttemptFinalizer
 from service.control.limits import has_to_wait, is_late
-from service.control.starter import Starter, launch_of
+from service.control.starter import Starter, make_launch
 from service.database import Database
 from service.jobs.attempts import AttemptRepository
 from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import WATCHED, JobState
-from service.launchers.log_files import last_line
+from service.launchers.log_files import read_last_line
 from service.launchers.protocol import Launch, Launcher, LaunchError, LaunchPhase, LaunchStatus
 from service.reports.tail import SpoolTail
-from service.sizes import base_of_size, in_giga
+from service.sizes import format_giga, guess_size_base
 from service.times import now
 
 log = structlog.get_logger(__name__)
@@ -27,21 +27,21 @@ class Reconciler:
         database: Database,
         launcher: Launcher,
         starter: Starter,
-        ended: AttemptFinalizer,
+        finalizer: AttemptFinalizer,
         grace_period_seconds: float,
     ) -> None:
         """Wait `grace_period_seconds` between asking an attempt to stop and killing it."""
         self._database = database
         self._launcher = launcher
         self._starter = starter
-        self._ended = ended
+        self._finalizer = finalizer
         self._grace_period_seconds = grace_period_seconds
         self._tail = SpoolTail(database)
 
-    def watched(self) -> list[Job]:
+    def list_watched(self) -> list[Job]:
         """List the jobs that need reconciliation."""
         with self._database.read() as session:
-            return JobRepository(session).in_states(WATCHED)
+            return JobRepository(session).list_in_states(WATCHED)
 
     def reconcile(self, job: Job) -> None:
         """Update one job from the state of its processes, and stop or restart its attempt where needed."""
@@ -54,20 +54,20 @@ class Reconciler:
             # The job was cancelled between two attempts.
             self._change(job, Change(JobState.CANCELLED, Reason.USER_CANCELLED, actor=ACTOR, message=job.message))
             return
-        launch = launch_of(job, attempt)
+        launch = make_launch(job, attempt)
         status = self._launcher.describe(launch)
         if status.phase is LaunchPhase.ALIVE:
-            self._alive(job, attempt, launch, status)
+            self._handle_alive(job, attempt, launch, status)
             self._tail.ingest_new_lines(job, attempt, launch)
         elif status.phase is LaunchPhase.ABSENT and job.state == JobState.STARTING:
             self._start_again(job, attempt)
         else:
-            self._gone(job, attempt, launch, status)
+            self._handle_gone(job, attempt, launch, status)
 
     def _wait_to_restart(self, job: Job) -> None:
         number = job.num_attempts + 1
         if is_late(job):
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} were over before attempt {number} could start"
+            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before attempt {number} could start"
             self._change(job, Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=ACTOR, message=message))
         elif not has_to_wait(job):
             self._change(
@@ -75,49 +75,49 @@ class Reconciler:
             )
 
     def _start_again(self, job: Job, attempt: Attempt) -> None:
-        """Start the process of an attempt that has a row only: the service ended before it started the process."""
+        """Start the process of an attempt that has only a row: the service ended before it started the process."""
         try:
             self._starter.launch(job, attempt)
         except StateChangedError:
             return
         except LaunchError as error:
-            self._ended.record_failed_launch(job.id, str(error))
+            self._finalizer.record_failed_launch(job.id, str(error))
 
-    def _alive(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
+    def _handle_alive(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
         if job.state == JobState.STARTING:
             self._change(job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=ACTOR, attempt=attempt.number))
         if attempt.stop_reason is not None:
-            self._see_to_the_end(attempt, launch)
+            self._kill_if_overdue(attempt, launch)
         elif job.state == JobState.CANCELLING:
             self._stop(attempt, launch, Reason.USER_CANCELLED, job.message)
         elif job.state == JobState.PAUSING:
             self._stop(attempt, launch, Reason.USER_PAUSED, job.message)
         elif status.memory_bytes > job.memory_bytes:
-            base = base_of_size(job.memory_bytes)
-            used, limit = in_giga(status.memory_bytes, base), in_giga(job.memory_bytes, base)
+            base = guess_size_base(job.memory_bytes)
+            used, limit = format_giga(status.memory_bytes, base), format_giga(job.memory_bytes, base)
             message = (
                 f"its processes used {used}, more than its limit of {limit}: raise resources.memory; `dlrm plan` on "
-                "the document tells what the job needs"
+                "the document shows how much the job needs"
             )
-            self._note_stop(attempt, Reason.OUT_OF_MEMORY, message)
+            self._record_stop(attempt, Reason.OUT_OF_MEMORY, message)
             self._launcher.kill(launch)
         elif is_late(job):
             message = f"ran longer than deadline_seconds = {job.spec['deadline_seconds']}"
             self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
 
     def _stop(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:
-        # Signal before the note: an attempt with a note but no signal would run until the grace period is over.
+        # Signal first: an attempt with a recorded stop but no signal would run until the grace period is over.
         self._launcher.stop(launch)
-        self._note_stop(attempt, reason, message)
+        self._record_stop(attempt, reason, message)
 
-    def _see_to_the_end(self, attempt: Attempt, launch: Launch) -> None:
+    def _kill_if_overdue(self, attempt: Attempt, launch: Launch) -> None:
         """Kill an attempt that was stopped because of its memory, or whose grace period is over."""
-        asked_at = attempt.stop_requested_at
-        is_over = asked_at is not None and (now() - asked_at).total_seconds() >= self._grace_period_seconds
+        requested_at = attempt.stop_requested_at
+        is_over = requested_at is not None and (now() - requested_at).total_seconds() >= self._grace_period_seconds
         if attempt.stop_reason == Reason.OUT_OF_MEMORY or is_over:
             self._launcher.kill(launch)
 
-    def _gone(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
+    def _handle_gone(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
         # Ranks may outlive their launch process and write until they are gone, also to the run directory in which the
         # next attempt would work.
         if not self._launcher.kill(launch):
@@ -127,7 +127,7 @@ class Reconciler:
         directory = launch.run_directory.attempt(launch.attempt)
         outcome = Outcome.read(directory.outcome)
         try:
-            self._ended.record_end(job, attempt, status, outcome, last_line(directory.launch_log))
+            self._finalizer.record_end(job, attempt, status, outcome, read_last_line(directory.launch_log))
         except StateChangedError as error:
             log.info("job_changed_meanwhile", job=job.id, reason=str(error))
             return
@@ -136,7 +136,7 @@ class Reconciler:
         self._tail.forget(attempt)
         log.info("attempt_ended", job=job.id, attempt=attempt.number, exit_code=status.exit_code)
 
-    def _note_stop(self, attempt: Attempt, reason: Reason, message: str) -> None:
+    def _record_stop(self, attempt: Attempt, reason: Reason, message: str) -> None:
         with self._database.write() as session:
             AttemptRepository(session).set_stop(attempt.id, reason, message, now())
 

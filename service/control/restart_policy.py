@@ -11,21 +11,21 @@ example by a shutdown of the machine) and left a checkpoint. `max_restarts` limi
 the back-off and by `deadline_seconds`."""
 
 
-def num_restarts_left(attempts: Sequence[Attempt], max_restarts: int) -> int:
+def count_restarts_left(attempts: Sequence[Attempt], max_restarts: int) -> int:
     """Count the restarts that a job still has, including the one after the attempt that has just ended.
 
     attempts: all attempts of the job; the last one has ended. A job that makes progress has all its restarts again. It
     still ends, because its number of steps is finite.
     """
-    return max_restarts - sum(attempt.reason not in UNCOUNTED for attempt in attempts_since_progress(attempts)[:-1])
+    return max_restarts - sum(attempt.reason not in UNCOUNTED for attempt in get_attempts_since_progress(attempts)[:-1])
 
 
-def attempts_since_progress(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
-    """Return the attempts from the last one that made progress on; all attempts where none made progress."""
-    numbers = range(len(attempts))
-    return attempts[next((number for number in reversed(numbers) if _has_got_further(attempts[number])), 0) :]
+def get_attempts_since_progress(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    """Return the last attempt that made progress and all later ones; all attempts where none made progress."""
+    indices = reversed(range(len(attempts)))
+    return attempts[next((index for index in indices if _made_progress(attempts[index])), 0) :]
 
 
-def _has_got_further(attempt: Attempt) -> bool:
+def _made_progress(attempt: Attempt) -> bool:
     """Whether an attempt that has ended made progress: it saved a checkpoint of a later step than its first."""
     return attempt.saved_step is not None and attempt.saved_step > (attempt.start_step or 0)

@@ -45,7 +45,7 @@ class Starter:
             )
             AttemptRepository(session).add(attempt)
             jobs.set_num_attempts(job.id, number)
-            jobs.set_progress(job.id, ReportedProgress.model_validate(current.progress).kept_by_the_next().model_dump())
+            jobs.set_progress(job.id, ReportedProgress.model_validate(current.progress).carry_over().model_dump())
         return attempt
 
     def launch(self, job: Job, attempt: Attempt) -> None:
@@ -61,10 +61,10 @@ class Starter:
             self._write_files(job, attempt, token)
         except (OSError, ValueError) as error:
             raise LaunchError(f"cannot write the run directory: {error}") from error
-        self._launcher.start(launch_of(job, attempt))
+        self._launcher.start(make_launch(job, attempt))
 
     def _write_files(self, job: Job, attempt: Attempt, token: str) -> None:
-        launch = launch_of(job, attempt)
+        launch = make_launch(job, attempt)
         directory = launch.run_directory.attempt(launch.attempt)
         directory.create()
         if not launch.run_directory.spec.exists():
@@ -75,5 +75,5 @@ class Starter:
         write_atomically(directory.push_target, json.dumps(target), mode=0o600)
 
 
-def launch_of(job: Job, attempt: Attempt) -> Launch:
+def make_launch(job: Job, attempt: Attempt) -> Launch:
     return Launch(RunDirectory(Path(job.run_directory)), attempt.number)

@@ -18,7 +18,7 @@ RETRIED = (
 
 @dataclass(frozen=True)
 class ExitObservation:
-    """Facts known about an attempt that has ended."""
+    """Observed facts about an attempt that has ended."""
 
     job_state: JobState
     outcome: Outcome | None
@@ -41,51 +41,53 @@ class Verdict:
     message: str
 
 
-def decide(seen: ExitObservation) -> Verdict:
+def decide(observation: ExitObservation) -> Verdict:
     """Decide the new states of an attempt and its job.
 
     A success counts, whatever was requested meanwhile; otherwise the request of a user comes before the cause of a
     failure.
     """
-    outcome = seen.outcome
+    outcome = observation.outcome
     if outcome is not None and outcome.state == "succeeded":
         reason = Reason(outcome.reason.value)
         return Verdict(AttemptState.SUCCEEDED, JobState.SUCCEEDED, reason, outcome.message)
     is_stopped = outcome is not None and outcome.state == "stopped"
     attempt_state = AttemptState.STOPPED if is_stopped else AttemptState.FAILED
-    if seen.job_state is JobState.CANCELLING:
-        return Verdict(attempt_state, JobState.CANCELLED, Reason.USER_CANCELLED, seen.stop_message)
-    if _is_paused(seen):
-        return Verdict(attempt_state, JobState.PAUSED, Reason.USER_PAUSED, seen.stop_message)
-    reason, message = _cause(seen)
-    if reason in UNCOUNTED or (reason in RETRIED and seen.num_restarts_left > 0):
+    if observation.job_state is JobState.CANCELLING:
+        return Verdict(attempt_state, JobState.CANCELLED, Reason.USER_CANCELLED, observation.stop_message)
+    if _is_paused(observation):
+        return Verdict(attempt_state, JobState.PAUSED, Reason.USER_PAUSED, observation.stop_message)
+    reason, message = _find_cause(observation)
+    if reason in UNCOUNTED or (reason in RETRIED and observation.num_restarts_left > 0):
         # A job that was to pause continues only when a user resumes it.
-        goes_on = JobState.PAUSED if seen.job_state is JobState.PAUSING else JobState.RECOVERING
-        return Verdict(attempt_state, goes_on, reason, message)
+        next_state = JobState.PAUSED if observation.job_state is JobState.PAUSING else JobState.RECOVERING
+        return Verdict(attempt_state, next_state, reason, message)
     return Verdict(attempt_state, JobState.FAILED, reason, message)
 
 
-def _is_paused(seen: ExitObservation) -> bool:
+def _is_paused(observation: ExitObservation) -> bool:
     """Whether the attempt ended because of a pause: by itself as requested, or killed after the grace period."""
-    if seen.job_state is not JobState.PAUSING or seen.stop_reason not in (None, Reason.USER_PAUSED):
+    if observation.job_state is not JobState.PAUSING or observation.stop_reason not in (None, Reason.USER_PAUSED):
         return False
-    return seen.outcome.state == "stopped" if seen.outcome else seen.stop_reason is Reason.USER_PAUSED
+    if observation.outcome is not None:
+        return observation.outcome.state == "stopped"
+    return observation.stop_reason is Reason.USER_PAUSED
 
 
-def _cause(seen: ExitObservation) -> tuple[Reason, str]:
-    if seen.stop_reason not in (None, Reason.USER_PAUSED):
-        return seen.stop_reason, seen.stop_message
-    if seen.outcome is not None:
-        rank = "" if seen.outcome.rank is None else f"rank {seen.outcome.rank}: "
-        return Reason(seen.outcome.reason.value), f"{rank}{seen.outcome.message}"
-    said = f"; it last said: {seen.last_log_line}" if seen.last_log_line else ""
-    reason = Reason.BAD_INPUT if seen.exit_code == EXIT_BAD_INPUT else Reason.WORKER_CRASHED
-    return reason, f"the launch process {_how_it_ended(seen.exit_code)} and left no outcome{said}"
+def _find_cause(observation: ExitObservation) -> tuple[Reason, str]:
+    if observation.stop_reason not in (None, Reason.USER_PAUSED):
+        return observation.stop_reason, observation.stop_message
+    if observation.outcome is not None:
+        rank = "" if observation.outcome.rank is None else f"rank {observation.outcome.rank}: "
+        return Reason(observation.outcome.reason.value), f"{rank}{observation.outcome.message}"
+    log_hint = f"; its last log line: {observation.last_log_line}" if observation.last_log_line else ""
+    reason = Reason.BAD_INPUT if observation.exit_code == EXIT_BAD_INPUT else Reason.WORKER_CRASHED
+    return reason, f"the launch process {_describe_exit(observation.exit_code)} and left no outcome{log_hint}"
 
 
-def _how_it_ended(exit_code: int | None) -> str:
+def _describe_exit(exit_code: int | None) -> str:
     if exit_code is None:
-        return "ended unseen by the service"
+        return "ended while the service was not running"
     if exit_code < 0:
         return f"was killed by {signal.Signals(-exit_code).name}"
     return f"ended with exit code {exit_code}"

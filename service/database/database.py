@@ -22,8 +22,8 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        self.engine = _engine(url)
-        self._writing = self.engine.execution_options(**{SQLITE_BEGIN: "BEGIN IMMEDIATE"})
+        self.engine = _create_engine(url)
+        self._write_engine = self.engine.execution_options(**{SQLITE_BEGIN: "BEGIN IMMEDIATE"})
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -34,14 +34,14 @@ class Database:
     @contextmanager
     def write(self) -> Generator[Session]:
         """Open a session in a transaction. Commit it at the end of the block, or roll it back if the block raises."""
-        with Session(self._writing, expire_on_commit=False) as session, session.begin():
+        with Session(self._write_engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     def close(self) -> None:
         self.engine.dispose()
 
 
-def _engine(url: str) -> Engine:
+def _create_engine(url: str) -> Engine:
     if make_url(url).get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True)
     engine = create_engine(
@@ -77,6 +77,6 @@ def _use_write_ahead_log(cursor: sqlite3.Cursor) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes the lock when it begins: one that reads first and then finds the lock taken fails at once, whatever
-    # the busy timeout.
+    # A writer locks the database when it begins. A writer that reads first and then finds it locked would fail at once,
+    # regardless of the busy timeout.
     connection.exec_driver_sql(connection.get_execution_options().get(SQLITE_BEGIN, "BEGIN"))

@@ -18,10 +18,10 @@ def migrate(database: Database) -> None:
     with database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE").begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
-        command.upgrade(_config(connection), "head")
+        command.upgrade(_make_config(connection), "head")
 
 
-def _config(connection: Connection) -> Config:
+def _make_config(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", "service.database:migrations")
     config.attributes["connection"] = connection

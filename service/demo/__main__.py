@@ -10,15 +10,15 @@ from typing import Any
 
 from rich.console import Console
 
-from hostinfo.limits import num_cores
-from service.cli.display import derived_table
+from hostinfo.limits import count_cores
+from service.cli.display import make_derived_table
 from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from service.cli.submit import follow_to_end
 from service.cli.trainer import require_trainer
 from service.client import Client, JobDetails, ServiceError, ServiceUnreachableError
-from service.demo.job import criteo_job, synthetic_job
-from service.demo.report import print_last_log_lines, print_result, verdict
-from service.demo.running import running_service
+from service.demo.job import make_criteo_job, make_synthetic_job
+from service.demo.report import find_failure, print_last_log_lines, print_result
+from service.demo.running import run_service
 
 GRACE_PERIOD_SECONDS = 10
 CANCEL_TIMEOUT_SECONDS = 3 * GRACE_PERIOD_SECONDS
@@ -28,22 +28,22 @@ POLL_SECONDS = 0.5
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m service.demo", description="Train a model through the service.")
     parser.add_argument("--data", type=Path, help="a Criteo TSV file, plain or gzip, instead of synthetic rows")
-    parser.add_argument("--num-rows", type=int, help="synthetic rows instead of 1,000,000")
+    parser.add_argument("--num-rows", type=int, help="number of synthetic rows instead of 1,000,000")
     parser.add_argument("--state-directory", type=Path, default=Path(".dlrm/demo"))
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
     try:
         require_trainer()
-        document = criteo_job(given.data) if given.data else synthetic_job(given.num_rows)
-        data_root = given.data.resolve().parent if given.data else None
-        return _run(console, document, given.state_directory.resolve(), data_root)
+        document = make_criteo_job(options.data) if options.data else make_synthetic_job(options.num_rows)
+        data_root = options.data.resolve().parent if options.data else None
+        return _run(console, document, options.state_directory.resolve(), data_root)
     except CommandError as error:
         for line in error.lines:
             console.print(line, markup=False, soft_wrap=True)
         return error.exit_code
     except (ServiceError, ServiceUnreachableError) as error:
-        console.print(f"{error}; the service's log: {given.state_directory / 'service.log'}", markup=False)
+        console.print(f"{error}; the service's log: {options.state_directory / 'service.log'}", markup=False)
         return EXIT_FAILED
     except KeyboardInterrupt:
         console.print("interrupted; the job and the service are stopped")
@@ -54,17 +54,17 @@ def _run(console: Console, document: dict[str, Any], state_directory: Path, data
     num_workers = document["resources"]["workers_per_node"]
     settings = {
         # With fewer cores than workers the job would be refused; it can train all the same, only more slowly.
-        "DLRM_NUM_CORES": str(max(num_workers, num_cores())),
+        "DLRM_NUM_CORES": str(max(num_workers, count_cores())),
         "DLRM_GRACE_PERIOD_SECONDS": str(GRACE_PERIOD_SECONDS),
     }
     if data_root:
         settings["DLRM_DATA_ROOTS"] = str(data_root)
     console.print("starting a service on loopback")
-    with running_service(state_directory, settings) as client:
+    with run_service(state_directory, settings) as client:
         submitted = client.submit(document)
         console.print(f"submitted {submitted.id} to {client.url}")
         try:
-            console.print(derived_table(client.job(submitted.id).derived))
+            console.print(make_derived_table(client.job(submitted.id).derived))
             job = follow_to_end(client, submitted.id, POLL_SECONDS)
         except BaseException:
             _cancel(client, submitted.id)
@@ -73,7 +73,7 @@ def _run(console: Console, document: dict[str, Any], state_directory: Path, data
 
 
 def _report(console: Console, client: Client, job: JobDetails, state_directory: Path) -> int:
-    failure = verdict(job)
+    failure = find_failure(job)
     if failure:
         console.print(f"FAILED: {failure}", style="bold red", markup=False)
         print_last_log_lines(console, client, job)

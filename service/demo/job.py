@@ -19,7 +19,7 @@ GZIP = b"\x1f\x8b"
 """Magic number: the first bytes of a gzip file."""
 
 
-def synthetic_job(num_rows: int | None = None) -> dict[str, Any]:
+def make_synthetic_job(num_rows: int | None = None) -> dict[str, Any]:
     """Load the document of `examples/demo.toml`, and replace its number of rows where `num_rows` is given."""
     document = tomllib.loads(DOCUMENT.read_text())
     if num_rows is not None:
@@ -28,7 +28,7 @@ def synthetic_job(num_rows: int | None = None) -> dict[str, Any]:
     return document
 
 
-def criteo_job(path: Path) -> dict[str, Any]:
+def make_criteo_job(path: Path) -> dict[str, Any]:
     """Make the document of a job that trains the demo's model on the rows of the Criteo TSV file `path`.
 
     Raises BadInputError where the file cannot be read or has too few rows.
@@ -36,9 +36,10 @@ def criteo_job(path: Path) -> dict[str, Any]:
     try:
         num_rows = _count_lines(path)
     except (OSError, EOFError, zlib.error) as error:
-        raise BadInputError(f"DATA={path}: {_cause(error)}; name a Criteo TSV file, plain or gzip") from None
+        fault = f"{_describe_cause(error)} (valid: a Criteo TSV file, plain or gzip)"
+        raise BadInputError(f"DATA={path}: {fault}") from None
     if num_rows < 2 * MIN_BATCH:
-        raise BadInputError(f"DATA={path}: {num_rows} rows are too few; give at least {2 * MIN_BATCH}")
+        raise BadInputError(f"DATA={path}: {num_rows} rows are too few (valid: at least {2 * MIN_BATCH})")
     document = tomllib.loads(DOCUMENT.read_text())
     document["name"] = "demo-criteo"
     del document["table_optimizer"]
@@ -70,5 +71,5 @@ def _count_lines(path: Path) -> int:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(READ_BYTES), b""))
 
 
-def _cause(error: Exception) -> str:
+def _describe_cause(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else f"not a complete gzip file: {error}"

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from service.cli.advice import print_advice_message
-from service.cli.progress import duration
+from service.cli.progress import format_duration
 from service.cli.text_format import format_number
 from service.client import Client, JobDetails
 
@@ -24,27 +24,27 @@ def print_result(console: Console, client: Client, job: JobDetails, state_direct
     table.add_column(overflow="fold")
     table.add_row(
         "rows",
-        f"{_known(metrics.get('num_samples'), 'num_rows')} trained on, "
-        f"{_known(metrics.get('num_rows'), 'num_rows')} held out",
+        f"{_format_value(metrics.get('num_samples'), 'num_rows')} for training, "
+        f"{_format_value(metrics.get('num_rows'), 'num_rows')} held out",
     )
-    table.add_row("steps", _steps(job))
-    table.add_row("test AUC", _beside(metrics.get("auc"), best, "best possible"))
-    table.add_row("log-loss", _beside(metrics.get("log_loss"), constant, "constant predictor"))
-    table.add_row("samples/s", _known(metrics.get("samples_per_second"), "samples_per_second"))
+    table.add_row("steps", _describe_steps(job))
+    table.add_row("test AUC", _format_with_baseline(metrics.get("auc"), best, "best possible"))
+    table.add_row("log-loss", _format_with_baseline(metrics.get("log_loss"), constant, "constant predictor"))
+    table.add_row("samples/s", _format_value(metrics.get("samples_per_second"), "samples_per_second"))
     if metrics.get("noise_scale") is not None:
-        useful = _known(metrics.get("largest_useful_batch"), "largest_useful_batch")
+        useful = _format_value(metrics.get("largest_useful_batch"), "largest_useful_batch")
         table.add_row(
-            "noise scale", f"{_known(metrics['noise_scale'], 'noise_scale')}   (batches useful up to {useful})"
+            "noise scale", f"{_format_value(metrics['noise_scale'], 'noise_scale')}   (batches useful up to {useful})"
         )
     if job.started_at and job.finished_at:
-        table.add_row("took", duration((job.finished_at - job.started_at).total_seconds()))
+        table.add_row("took", format_duration((job.finished_at - job.started_at).total_seconds()))
     table.add_row("model", job.model_path or "none")
-    table.add_row("dashboard", f"{_dlrm()} serve --state-directory {state_directory}   (prints a sign-in link)")
+    table.add_row("dashboard", f"{_find_command()} serve --state-directory {state_directory}   (prints a sign-in link)")
     console.print(table)
     print_advice_message(console, client.events(job.id))
 
 
-def verdict(job: JobDetails) -> str | None:
+def find_failure(job: JobDetails) -> str | None:
     """Explain why the demo has failed; return None where the job SUCCEEDED and its model is good enough.
 
     Where the best possible AUC is known, the model's AUC must come close to it (MIN_SHARE_OF_BEST); otherwise its
@@ -72,22 +72,22 @@ def print_last_log_lines(console: Console, client: Client, job: JobDetails) -> N
             console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
 
-def _steps(job: JobDetails) -> str:
+def _describe_steps(job: JobDetails) -> str:
     size, num_steps, num_samples = job.spec["batch"]["global_size"], job.progress.num_steps, job.metrics["num_samples"]
     last = int(num_samples or 0) - ((num_steps or 1) - 1) * size
     short = f", the last one of {last:,}" if 0 < last < size else ""
-    return f"{_known(num_steps, 'num_steps')} of {size:,} samples{short}"
+    return f"{_format_value(num_steps, 'num_steps')} of {size:,} samples{short}"
 
 
-def _known(value: float | None, name: str) -> str:
+def _format_value(value: float | None, name: str) -> str:
     return "?" if value is None else format_number(value, name)
 
 
-def _beside(value: float | None, other: float | None, words: str) -> str:
-    mine = "?" if value is None else f"{value:.4f}"
-    return mine if other is None else f"{mine}   ({words} {other:.4f})"
+def _format_with_baseline(value: float | None, baseline: float | None, label: str) -> str:
+    text = "?" if value is None else f"{value:.4f}"
+    return text if baseline is None else f"{text}   ({label} {baseline:.4f})"
 
 
-def _dlrm() -> str:
+def _find_command() -> str:
     local = Path(".venv/bin/dlrm")
     return str(local) if local.exists() else "dlrm"

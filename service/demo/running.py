@@ -10,7 +10,7 @@ from pathlib import Path
 
 from service.cli.errors import CommandError
 from service.client import Client, find_connection
-from service.client.connection import Ready, keep_admin_key, ready_file_in
+from service.client.connection import ReadyFile, get_ready_file_path, save_admin_key
 
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 20.0
@@ -19,15 +19,15 @@ LAST_LINES = 15
 
 
 @contextmanager
-def running_service(state_directory: Path, settings: Mapping[str, str]) -> Generator[Client]:
+def run_service(state_directory: Path, settings: Mapping[str, str]) -> Generator[Client]:
     """Start a service on loopback at a free port, yield a client of it, and stop it at the end.
 
     Other services on the machine are not touched. settings: additional environment variables of the service. Raises
     CommandError where the service does not start.
     """
     state_directory.mkdir(parents=True, exist_ok=True)
-    ready, log = ready_file_in(state_directory), state_directory / "service.log"
-    keep_admin_key(state_directory)
+    ready, log = get_ready_file_path(state_directory), state_directory / "service.log"
+    save_admin_key(state_directory)
     ready.unlink(missing_ok=True)
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
     environment = {**os.environ, "DLRM_STATE_DIRECTORY": str(state_directory), **settings}
@@ -47,11 +47,11 @@ def running_service(state_directory: Path, settings: Mapping[str, str]) -> Gener
 def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) -> str:
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
-        if found := Ready.read(ready):
-            return found.url
+        if connection := ReadyFile.read(ready):
+            return connection.url
         if process.poll() is not None:
             last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-            raise CommandError(f"the service ended with exit code {process.returncode}; its last words:", *last)
+            raise CommandError(f"the service ended with exit code {process.returncode}; its last log lines:", *last)
         time.sleep(POLL_SECONDS)
     raise CommandError(f"the service was not ready within {START_TIMEOUT_SECONDS:.0f} s; its log: {log}")
 

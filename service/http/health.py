@@ -5,9 +5,9 @@ from pydantic import BaseModel
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from service.capacity.free import free_capacity
+from service.capacity.free import compute_free_capacity
 from service.http.problems import ProblemError
-from service.services import Current
+from service.services import ServicesDependency
 
 router = APIRouter(tags=["health"])
 
@@ -23,7 +23,7 @@ def is_alive() -> Health:
 
 
 @router.get("/readyz")
-def is_ready(services: Current) -> Health:
+def is_ready(services: ServicesDependency) -> Health:
     """Answer 200 where the database answers and the control loop runs without failing; 503 otherwise."""
     try:
         with services.database.read() as session:
@@ -31,16 +31,16 @@ def is_ready(services: Current) -> Health:
     except DBAPIError as error:
         raise _not_ready(f"the database does not answer: {error.orig}") from error
     if not services.control.is_alive:
-        raise _not_ready("the control loop does not run")
-    if services.control.faults.failing:
-        raise _not_ready(f"the last round of the control loop failed: {services.control.faults.failing}")
+        raise _not_ready("the control loop is not running")
+    if services.control.faults.last_round_error:
+        raise _not_ready(f"the last round of the control loop failed: {services.control.faults.last_round_error}")
     return Health()
 
 
 @router.get("/metrics", response_class=Response)
-def get_figures(services: Current) -> Response:
+def get_figures(services: ServicesDependency) -> Response:
     """Return the metrics of the service in the text format of Prometheus."""
-    free = free_capacity(services.database, services.launcher.capacity())
+    free = compute_free_capacity(services.database, services.launcher.capacity())
     services.telemetry.num_cores_free.set(free.num_cores)
     services.telemetry.memory_bytes_free.set(free.memory_bytes)
     return Response(services.telemetry.render(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -11,7 +11,7 @@ from service.http.problems import MEDIA_TYPE, ProblemDocument
 COMPONENT = "#/components/schemas/{model}"
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     "default": {
-        "description": "What went wrong",
+        "description": "Problem document: what went wrong",
         "content": {MEDIA_TYPE: {"schema": {"$ref": COMPONENT.format(model="ProblemDocument")}}},
     }
 }
@@ -22,13 +22,13 @@ def document_openapi(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _with_components(get_openapi(title=app.title, version=app.version, routes=app.routes))
+            app.openapi_schema = _add_components(get_openapi(title=app.title, version=app.version, routes=app.routes))
         return app.openapi_schema
 
     app.openapi = openapi
 
 
-def _with_components(document: dict[str, Any]) -> dict[str, Any]:
+def _add_components(document: dict[str, Any]) -> dict[str, Any]:
     components: dict[str, Any] = document.setdefault("components", {})
     schemas: dict[str, Any] = components.setdefault("schemas", {})
     for model in (JobSpec, ProblemDocument):

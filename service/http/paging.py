@@ -20,27 +20,27 @@ class Page(BaseModel, Generic[Item]):
     next_cursor: str | None = None
 
 
-Cursor = Annotated[str | None, Query(max_length=64, description="`next_cursor` of the page before")]
+Cursor = Annotated[str | None, Query(max_length=64, description="`next_cursor` of the previous page")]
 
 
-def serial_cursor(cursor: str | None) -> int:
-    """Parse a cursor into the row number that it stands for; 0, before all rows, where it is None.
+def parse_serial_cursor(cursor: str | None) -> int:
+    """Parse a cursor into its row number; return 0, before all rows, where it is None.
 
     Raises ProblemError (422) where it is invalid.
     """
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdigit()) or int(cursor) > MAX_SERIAL:
-        raise _no_cursor(cursor)
+        raise _invalid_cursor(cursor)
     return int(cursor)
 
 
-def job_cursor(cursor: str | None) -> str | None:
+def parse_job_cursor(cursor: str | None) -> str | None:
     """Validate a cursor, which is the id of a job, and return it. Raises ProblemError (422) where it is invalid."""
     if cursor is not None and not is_id(cursor, "job"):
-        raise _no_cursor(cursor)
+        raise _invalid_cursor(cursor)
     return cursor
 
 
-def _no_cursor(cursor: str) -> ProblemError:
-    return invalid_request([FieldError("cursor", f"{cursor!r} is no cursor", "`next_cursor` of the page before")])
+def _invalid_cursor(cursor: str) -> ProblemError:
+    return invalid_request([FieldError("cursor", f"{cursor!r} is not a cursor", "`next_cursor` of the previous page")])

@@ -73,20 +73,20 @@ class ProblemError(Exception):
         )
         self.body: dict[str, Any] = document.model_dump() | (extensions or {})
 
-    def response(self) -> JSONResponse:
+    def to_response(self) -> JSONResponse:
         return JSONResponse(self.body, status_code=self.status, headers=self.headers, media_type=MEDIA_TYPE)
 
 
 def invalid_request(errors: Sequence[FieldError]) -> ProblemError:
-    return ProblemError("invalid-request", 422, "The request is not valid", _summary(errors), errors=errors)
+    return ProblemError("invalid-request", 422, "The request is not valid", _join_errors(errors), errors=errors)
 
 
 def invalid_job(errors: Sequence[FieldError]) -> ProblemError:
-    return ProblemError("invalid-job", 422, "The job document is not valid", _summary(errors), errors=errors)
+    return ProblemError("invalid-job", 422, "The job document is not valid", _join_errors(errors), errors=errors)
 
 
-def not_found(what: str, name: str) -> ProblemError:
-    return ProblemError("not-found", 404, "Not found", f"there is no {what} {name}")
+def not_found(kind: str, name: str) -> ProblemError:
+    return ProblemError("not-found", 404, "Not found", f"there is no {kind} {name}")
 
 
 def unreadable_json(cause: BaseException) -> ProblemError:
@@ -95,19 +95,19 @@ def unreadable_json(cause: BaseException) -> ProblemError:
         case UnicodeDecodeError():
             detail = f"the body is not UTF-8: byte {cause.start} ({cause.reason})"
         case RecursionError():
-            detail = "the body is nested too deeply: JSON here may have some hundred levels at most"
+            detail = "the body is nested too deeply (valid: at most a few hundred levels)"
         case _:
             detail = f"the body cannot be read as JSON: {cause}"
     return ProblemError("malformed-json", 400, "The body cannot be read as JSON", detail)
 
 
 def conflict(detail: str, **extensions: Any) -> ProblemError:
-    return ProblemError("conflict", 409, "In conflict with the present state", detail, extensions=extensions)
+    return ProblemError("conflict", 409, "Conflict with the current state", detail, extensions=extensions)
 
 
 def unauthenticated(detail: str) -> ProblemError:
     return ProblemError(
-        "unauthenticated", 401, "Who is asking is not known", detail, headers={"WWW-Authenticate": "Bearer"}
+        "unauthenticated", 401, "Authentication required", detail, headers={"WWW-Authenticate": "Bearer"}
     )
 
 
@@ -131,54 +131,55 @@ def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
 
 
 def _on_problem(_: Request, error: Exception) -> JSONResponse:
-    return cast("ProblemError", error).response()
+    return cast("ProblemError", error).to_response()
 
 
 def _on_config_error(_: Request, error: Exception) -> JSONResponse:
-    return invalid_job(cast("ConfigError", error).errors).response()
+    return invalid_job(cast("ConfigError", error).errors).to_response()
 
 
 def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
-    found = cast("RequestValidationError", error).errors()
-    malformed = next((item for item in found if item["type"] == "json_invalid"), None)
+    faults = cast("RequestValidationError", error).errors()
+    malformed = next((item for item in faults if item["type"] == "json_invalid"), None)
     if malformed:
-        where = f"at character {malformed['loc'][-1]}: {malformed.get('ctx', {}).get('error', malformed['msg'])}"
-        return ProblemError("malformed-json", 400, "The body is not JSON", f"the body is not JSON {where}").response()
-    return invalid_request([_field_error(item) for item in found]).response()
+        cause = malformed.get("ctx", {}).get("error", malformed["msg"])
+        detail = f"the body is not JSON at character {malformed['loc'][-1]}: {cause}"
+        return ProblemError("malformed-json", 400, "The body is not JSON", detail).to_response()
+    return invalid_request([_convert_error(item) for item in faults]).to_response()
 
 
-def _field_error(item: dict[str, Any]) -> FieldError:
-    """Convert one of FastAPI's validation errors. Its field is named as in the request, without the leading "body"."""
+def _convert_error(item: dict[str, Any]) -> FieldError:
+    """Convert a validation error of FastAPI. Its field is named as in the request, without the leading "body"."""
     source, *names = [str(part) for part in item["loc"]]
     # A query parameter that may be repeated has one name, whichever of its values is invalid.
     field = ".".join(names[:1] if source == "query" else names) or source
     valid = str(item.get("ctx", {}).get("expected", ""))
     if valid:
         # Not pydantic's message: it would list the valid values a second time.
-        return FieldError(field, f"{reprlib.repr(item['input'])} is none of the valid values", valid)
+        return FieldError(field, f"{reprlib.repr(item['input'])} is not one of the valid values", valid)
     return FieldError(field, item["msg"])
 
 
 def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     http_error = cast("HTTPException", error)
     if http_error.status_code == 400 and http_error.__cause__ is not None:
-        return unreadable_json(http_error.__cause__).response()
+        return unreadable_json(http_error.__cause__).to_response()
     slug = {400: "malformed-request", 404: "not-found", 405: "method-not-allowed"}.get(http_error.status_code, "http")
     headers = dict(http_error.headers or {})
     detail = str(http_error.detail)
-    if http_error.status_code == 405 and (allowed := _methods_of_path(request)):
+    if http_error.status_code == 405 and (allowed := _list_allowed_methods(request)):
         headers["Allow"] = allowed
         detail = f"{detail}; allowed here: {allowed}"
-    return ProblemError(slug, http_error.status_code, str(http_error.detail), detail, headers=headers).response()
+    return ProblemError(slug, http_error.status_code, str(http_error.detail), detail, headers=headers).to_response()
 
 
-def _methods_of_path(request: Request) -> str:
+def _list_allowed_methods(request: Request) -> str:
     """List the methods of all routes of the path, separated by commas; the framework names only the first route's."""
     routes = [route for route in cast("FastAPI", request.app).routes if not isinstance(route, Mount)]
 
     def is_allowed(method: str) -> bool:
-        asked = {**request.scope, "method": method}
-        return any(route.matches(asked)[0] is Match.FULL for route in routes)
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in routes)
 
     return ", ".join(method for method in METHODS if is_allowed(method))
 
@@ -186,18 +187,18 @@ def _methods_of_path(request: Request) -> str:
 def _on_storage_error(request: Request, error: Exception, *, state_directory: Path) -> JSONResponse:
     if not is_storage_full(error):
         raise error
-    # A single line without a traceback: every request fails like this until there is room.
+    # A single line without a traceback, because every request fails like this until space is free.
     log.error("storage_full", method=request.method, path=request.url.path, error=str(getattr(error, "orig", error)))
     return ProblemError(
         "storage-full", 507, "The service's storage is full", storage_full_message(state_directory)
-    ).response()
+    ).to_response()
 
 
 def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
-    detail = "the service failed on this request; its log says how"
-    return ProblemError("internal-error", 500, "The service failed", detail).response()
+    detail = "the service failed while handling this request; its log has the cause"
+    return ProblemError("internal-error", 500, "The service failed", detail).to_response()
 
 
-def _summary(errors: Sequence[FieldError]) -> str:
+def _join_errors(errors: Sequence[FieldError]) -> str:
     return "; ".join(str(error) for error in errors)

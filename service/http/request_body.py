@@ -27,9 +27,9 @@ class BodyGuard:
         max_bytes = MAX_INGEST_BYTES if scope["path"].startswith(INGEST_PREFIX) else self._max_bytes
         try:
             _check_headers(headers, max_bytes)
-            body = await _read(receive, max_bytes)
+            body = await _read_body(receive, max_bytes)
         except ProblemError as problem:
-            await problem.response()(scope, receive, send)
+            await problem.to_response()(scope, receive, send)
             return
         await self._app(scope, _replay(body, receive), send)
 
@@ -41,16 +41,16 @@ def _check_headers(headers: dict[bytes, str], max_bytes: int) -> None:
     has_body = length != "0" or b"transfer-encoding" in headers
     content_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
     if has_body and content_type != "application/json":
-        named = f"it is {content_type}" if content_type else "it names none"
+        actual = content_type or "none"
         raise ProblemError(
             "unsupported-media-type",
             415,
             "The body is not JSON",
-            f"the request needs the content type application/json; {named}",
+            f"the content type is {actual} (valid: application/json)",
         )
 
 
-async def _read(receive: Receive, max_bytes: int) -> bytes:
+async def _read_body(receive: Receive, max_bytes: int) -> bytes:
     body = bytearray()
     while True:
         message = await receive()
@@ -65,11 +65,11 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that yields `body` once, and afterwards the messages of the original `receive`."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def replayed() -> Message:
+    async def receive_replayed() -> Message:
         return pending.pop() if pending else await receive()
 
-    return replayed
+    return receive_replayed
 
 
 def _too_large(max_bytes: int) -> ProblemError:
-    return ProblemError("too-large", 413, "The body is too large", f"a request here may have {max_bytes} bytes at most")
+    return ProblemError("too-large", 413, "The body is too large", f"the body exceeds the limit of {max_bytes:,} bytes")

@@ -22,18 +22,18 @@ class RequestTimer:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter()
+        start_seconds = time.perf_counter()
         status = 500
 
-        async def noting_send(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, noting_send)
+            await self._app(scope, receive, send_and_note_status)
         finally:
             route = getattr(scope.get("route"), "path", "none")
-            seconds = time.perf_counter() - started
+            seconds = time.perf_counter() - start_seconds
             self._telemetry.request_seconds.labels(scope["method"], route, str(status)).observe(seconds)

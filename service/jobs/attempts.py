@@ -9,7 +9,7 @@ from service.jobs.models import Attempt
 from service.jobs.reasons import Reason
 from service.jobs.states import AttemptState
 
-RUNS = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
+ACTIVE_STATES = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
 
 
 class AttemptRepository:
@@ -61,6 +61,6 @@ class AttemptRepository:
     ) -> None:
         self._session.execute(
             update(Attempt)
-            .where(Attempt.id == attempt_id, Attempt.state.in_(RUNS))
+            .where(Attempt.id == attempt_id, Attempt.state.in_(ACTIVE_STATES))
             .values(state=state.value, reason=reason.value, message=message, exit_code=exit_code, finished_at=at)
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlrm.record import CheckpointFaultError, CheckpointManifest, RunDirectory, checkpoints_in
+from dlrm.record import CheckpointFaultError, CheckpointManifest, RunDirectory, list_checkpoints
 from service.jobs.models import Job
 
 
@@ -18,19 +18,19 @@ class Checkpoint:
     """Time of completion."""
 
 
-def checkpoints_of(job: Job) -> list[Checkpoint]:
+def list_job_checkpoints(job: Job) -> list[Checkpoint]:
     """List the complete checkpoints of a job, newest first."""
-    found: list[Checkpoint] = []
-    for directory in checkpoints_in(RunDirectory(Path(job.run_directory)).checkpoints):
+    checkpoints: list[Checkpoint] = []
+    for directory in list_checkpoints(RunDirectory(Path(job.run_directory)).checkpoints):
         try:
-            manifest = directory.manifest()
-            found.append(Checkpoint(directory.path, manifest, datetime.fromtimestamp(manifest.time, UTC)))
+            manifest = directory.read_manifest()
+            checkpoints.append(Checkpoint(directory.path, manifest, datetime.fromtimestamp(manifest.time, UTC)))
         except (CheckpointFaultError, OverflowError, ValueError, OSError):
             # Still being written, left by a crash, or not a checkpoint of this program.
             continue
-    return found
+    return checkpoints
 
 
-def newest_step_saved_since(job: Job, time: datetime) -> int | None:
+def find_newest_step_saved_since(job: Job, time: datetime) -> int | None:
     """Return the step of the newest checkpoint completed at or after `time`; None where there is none."""
-    return next((found.manifest.step for found in checkpoints_of(job) if found.time >= time), None)
+    return next((checkpoint.manifest.step for checkpoint in list_job_checkpoints(job) if checkpoint.time >= time), None)

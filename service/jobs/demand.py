@@ -3,10 +3,10 @@
 from dlrm.config import FieldError, JobSpec
 from service.jobs.reasons import Reason
 from service.launchers.protocol import Capacity
-from service.sizes import at_most_in_giga, base_of_size, in_giga
+from service.sizes import format_giga, format_giga_limit, guess_size_base
 
 
-def demand_of(job: JobSpec) -> Capacity:
+def compute_demand(job: JobSpec) -> Capacity:
     """Compute the cores, memory and GPUs that `job` occupies while it runs."""
     resources = job.resources
     return Capacity(
@@ -18,7 +18,7 @@ def demand_of(job: JobSpec) -> Capacity:
 
 def list_faults(job: JobSpec, total: Capacity) -> list[FieldError]:
     """List the reasons why `job` can never start on a machine with `total`; empty where it can."""
-    return job.resources.faults_of_launcher() + list_misfits(demand_of(job), total)
+    return job.resources.find_launcher_faults() + list_misfits(compute_demand(job), total)
 
 
 def list_misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
@@ -34,12 +34,13 @@ def list_misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
             )
         )
     if demand.memory_bytes > total.memory_bytes:
-        base = base_of_size(demand.memory_bytes)
+        base = guess_size_base(demand.memory_bytes)
+        requested, available = format_giga(demand.memory_bytes, base), format_giga(total.memory_bytes, base)
         errors.append(
             FieldError(
                 "resources.memory",
-                f"asks for {in_giga(demand.memory_bytes, base)}, this machine has {in_giga(total.memory_bytes, base)}",
-                f"at most {at_most_in_giga(total.memory_bytes, base)}",
+                f"asks for {requested}, this machine has {available}",
+                f"at most {format_giga_limit(total.memory_bytes, base)}",
             )
         )
     if demand.num_gpus > total.num_gpus:
@@ -53,14 +54,14 @@ def list_misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
     return errors
 
 
-def first_lack(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
+def find_first_lack(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
     """Return the first resource of `demand` that `free` lacks, as a reason and a message; None where all is free."""
     if demand.num_cores > free.num_cores:
         return Reason.WAITING_FOR_CPU, f"needs {demand.num_cores} cores, {free.num_cores} free"
     if demand.memory_bytes > free.memory_bytes:
-        base = base_of_size(demand.memory_bytes)
-        needed, left = in_giga(demand.memory_bytes, base), in_giga(free.memory_bytes, base)
-        return Reason.WAITING_FOR_MEMORY, f"needs {needed}, {left} free"
+        base = guess_size_base(demand.memory_bytes)
+        needed, available = format_giga(demand.memory_bytes, base), format_giga(free.memory_bytes, base)
+        return Reason.WAITING_FOR_MEMORY, f"needs {needed}, {available} free"
     if demand.num_gpus > free.num_gpus:
         return Reason.WAITING_FOR_GPU, f"needs {demand.num_gpus} GPUs, {free.num_gpus} free"
     return None

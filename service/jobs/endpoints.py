@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Response
 
 from dlrm.config import FieldError
-from service.http.paging import Cursor, Page, job_cursor, serial_cursor
+from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
 from service.http.problems import invalid_request
 from service.jobs.schemas import AttemptList, CheckpointList, EventView, JobDetail, JobView
 from service.jobs.service import Submission
 from service.jobs.states import JobState
 from service.keys.dependencies import Submitter, Viewer
-from service.services import Current
+from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -28,11 +28,11 @@ JOB_DOCUMENT = {
     "",
     status_code=201,
     openapi_extra=JOB_DOCUMENT,
-    responses={200: {"model": JobView, "description": "The job that the same request has made before"}},
+    responses={200: {"model": JobView, "description": "The job that the same request created before"}},
 )
 def submit_job(
     document: Annotated[dict[str, Any], Body()],
-    services: Current,
+    services: ServicesDependency,
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
@@ -45,60 +45,62 @@ def submit_job(
 
 @router.get("")
 def list_jobs(
-    services: Current,
+    services: ServicesDependency,
     _: Viewer,
-    state: Annotated[list[JobState] | None, Query(description="may be given more than once")] = None,
-    label: Annotated[list[str] | None, Query(description="name:value; all that are given must match")] = None,
+    state: Annotated[list[JobState] | None, Query(description="may be repeated; one must match")] = None,
+    label: Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")] = None,
     name: Annotated[str | None, Query(max_length=63)] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[JobView]:
-    labels = [_label(text) for text in label or []]
-    return services.jobs.page(states=state or [], labels=labels, name=name, cursor=job_cursor(cursor), limit=limit)
+    labels = [_parse_label(text) for text in label or []]
+    return services.jobs.list_page(
+        states=state or [], labels=labels, name=name, cursor=parse_job_cursor(cursor), limit=limit
+    )
 
 
 @router.get("/{job_id}")
-def get_job(job_id: str, services: Current, _: Viewer) -> JobDetail:
+def get_job(job_id: str, services: ServicesDependency, _: Viewer) -> JobDetail:
     return services.jobs.get(job_id)
 
 
 @router.post("/{job_id}/cancel", status_code=202)
-def cancel_job(job_id: str, services: Current, principal: Submitter) -> JobView:
+def cancel_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.cancel(job_id, principal)
 
 
 @router.post("/{job_id}/pause", status_code=202)
-def pause_job(job_id: str, services: Current, principal: Submitter) -> JobView:
+def pause_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.pause(job_id, principal)
 
 
 @router.post("/{job_id}/resume", status_code=202)
-def resume_job(job_id: str, services: Current, principal: Submitter) -> JobView:
+def resume_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.resume(job_id, principal)
 
 
 @router.get("/{job_id}/events")
 def list_events(
     job_id: str,
-    services: Current,
+    services: ServicesDependency,
     _: Viewer,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Page[EventView]:
-    return services.jobs.events(job_id, serial_cursor(cursor), limit)
+    return services.jobs.list_events(job_id, parse_serial_cursor(cursor), limit)
 
 
 @router.get("/{job_id}/attempts")
-def list_attempts(job_id: str, services: Current, _: Viewer) -> AttemptList:
-    return AttemptList(items=services.jobs.attempts(job_id))
+def list_attempts(job_id: str, services: ServicesDependency, _: Viewer) -> AttemptList:
+    return AttemptList(items=services.jobs.list_attempts(job_id))
 
 
 @router.get("/{job_id}/checkpoints")
-def list_checkpoints(job_id: str, services: Current, _: Viewer) -> CheckpointList:
-    return CheckpointList(items=services.jobs.checkpoints(job_id))
+def list_checkpoints(job_id: str, services: ServicesDependency, _: Viewer) -> CheckpointList:
+    return CheckpointList(items=services.jobs.list_checkpoints(job_id))
 
 
-def _label(text: str) -> tuple[str, str]:
+def _parse_label(text: str) -> tuple[str, str]:
     name, separator, value = text.partition(":")
     if not separator:
         raise invalid_request([FieldError("label", f"{text!r} has no value", "name:value, such as team:ads")])

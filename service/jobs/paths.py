@@ -10,28 +10,28 @@ from dlrm.config.patterns import (
     MAX_FILES,
     PACKED_META,
     PatternError,
-    fixed_part,
+    get_fixed_part,
     is_remote,
+    is_under,
     is_visible,
-    lies_under,
-    local_files,
-    normal_uri,
+    list_local_files,
+    normalise_uri,
 )
 
 
-def with_absolute_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Path]) -> JobSpec:
+def resolve_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Path]) -> JobSpec:
     """Return `job` with every data file, directory or pattern as an absolute path under the real path of a root.
 
     A relative path is tried under each local root in turn. A remote path must be under a remote root; only the trainer
     checks whether it exists. private: directories of the service, with its keys and all runs. No file may be in one of
     them, or below a name that starts with a dot. Raises ConfigError that names every invalid path.
     """
-    places = _Places(roots, private)
+    allowed = _AllowedDirectories(roots, private)
     errors: list[FieldError] = []
     names = {"train": job.data.train, "eval": job.data.eval}
     resolved = {
         name: [
-            _resolve(f"data.{name}.{number}", pattern, job, roots, places, errors)
+            _resolve_pattern(f"data.{name}.{number}", pattern, job, roots, allowed, errors)
             for number, pattern in enumerate(patterns)
         ]
         for name, patterns in names.items()
@@ -42,29 +42,32 @@ def with_absolute_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Pa
     return job.model_copy(update={"data": job.data.model_copy(update=resolved)})
 
 
-def directory_under_roots(named: str, roots: Sequence[str], private: Sequence[Path]) -> Path:
-    """Return the real path of the directory `named`, found as `with_absolute_paths` finds data.
+def find_directory_under_roots(path: str, roots: Sequence[str], private: Sequence[Path]) -> Path:
+    """Return the real path of the directory `path`, found as `resolve_paths` finds data.
 
     Raises PathError where it is remote, not a directory, or not allowed.
     """
-    if is_remote(named):
-        raise PathError(f"{named!r} is remote: it must be a directory of this machine")
-    places = _Places(roots, private)
-    for candidate in _candidates(named, places):
-        places.check(Path(candidate), named)
+    if is_remote(path):
+        raise PathError(f"{path!r} is remote, but must be a directory on this machine")
+    allowed = _AllowedDirectories(roots, private)
+    for candidate in _list_candidates(path, allowed):
+        allowed.check(Path(candidate), path)
         if Path(candidate).is_dir():
             return Path(os.path.realpath(candidate))
-    raise PathError(f"{named!r} is no directory")
+    raise PathError(f"{path!r} is not a directory")
 
 
-def check_all_below(directory: Path, named: str, roots: Sequence[str], private: Sequence[Path]) -> None:
-    """Raise PathError where `directory`, or the target of a path below it, is outside the data roots or not allowed."""
-    places = _Places(roots, private)
+def check_all_below(directory: Path, pattern: str, roots: Sequence[str], private: Sequence[Path]) -> None:
+    """Raise PathError where `directory`, or the target of a path below it, is outside the data roots or not allowed.
+
+    pattern: path in the job document, for the error message.
+    """
+    allowed = _AllowedDirectories(roots, private)
     for path in (directory, *directory.rglob("*")):
-        places.check(path, named)
+        allowed.check(path, pattern)
 
 
-def real_roots(roots: Sequence[str]) -> list[str]:
+def resolve_roots(roots: Sequence[str]) -> list[str]:
     """Return the roots as the trainer gets them: real paths of local roots, URIs of remote roots unchanged."""
     return [root if is_remote(root) else os.path.realpath(root) for root in roots]
 
@@ -73,12 +76,12 @@ class PathError(ValueError):
     """Path that must not be read, or that does not exist; the message reveals nothing about files outside the roots."""
 
 
-class _Places:
-    """Directories of this machine in which data is allowed, and directories in which it is not."""
+class _AllowedDirectories:
+    """Directories of this machine in which data is allowed, except the private ones of the service."""
 
     def __init__(self, roots: Sequence[str], private: Sequence[Path]) -> None:
-        self.named = [Path(root) for root in roots if not is_remote(root)]
-        self.real = [root.resolve() for root in self.named]
+        self.roots = [Path(root) for root in roots if not is_remote(root)]
+        self.real_roots = [root.resolve() for root in self.roots]
         self._private = [directory.resolve() for directory in private]
         self._num_checked = 0
 
@@ -90,101 +93,102 @@ class _Places:
         # One limit for all patterns of a job, so that a single document cannot keep the service busy.
         self._num_checked += 1
         if self._num_checked > 2 * MAX_FILES:
-            raise PathError(f"{pattern!r} is one path too many: together they name or search more than is looked at")
-        real = Path(os.path.realpath(path))
-        if not is_visible(real, self.real):
-            raise PathError(f"{pattern!r} leads outside of the data roots, or into a hidden directory")
+            limit = f"the paths of a job may name or search at most {2 * MAX_FILES:,} files and directories"
+            raise PathError(f"{pattern!r} is one path too many: {limit}")
+        real_path = Path(os.path.realpath(path))
+        if not is_visible(real_path, self.real_roots):
+            raise PathError(f"{pattern!r} leads outside the data roots, or into a hidden directory")
 
     def check(self, path: Path, pattern: str) -> None:
         """Raise PathError as `check_inside` does, and also where the real path is in a directory of the service."""
         self.check_inside(path, pattern)
-        real = Path(os.path.realpath(path))
-        if any(real.is_relative_to(directory) for directory in self._private):
+        real_path = Path(os.path.realpath(path))
+        if any(real_path.is_relative_to(directory) for directory in self._private):
             raise PathError(f"{pattern!r} leads into a directory of the service itself")
 
 
-def _resolve(
-    field: str, pattern: str, job: JobSpec, roots: Sequence[str], places: _Places, errors: list[FieldError]
+def _resolve_pattern(
+    field: str, pattern: str, job: JobSpec, roots: Sequence[str], allowed: _AllowedDirectories, errors: list[FieldError]
 ) -> str:
     try:
         if is_remote(pattern):
-            return _remote(pattern, job, roots)
-        return _local(pattern, job, places)
+            return _resolve_remote(pattern, job, roots)
+        return _resolve_local(pattern, job, allowed)
     except PathError as error:
-        what = "a directory that `dlrm prepare` has written" if _is_packed(job) else "a file, directory or pattern"
-        errors.append(FieldError(field, str(error), f"{what} under {' or '.join(roots)}"))
+        valid = "a directory written by `dlrm prepare`" if _is_packed(job) else "a file, directory or pattern"
+        errors.append(FieldError(field, str(error), f"{valid} under {' or '.join(roots)}"))
         return pattern
 
 
-def _remote(pattern: str, job: JobSpec, roots: Sequence[str]) -> str:
+def _resolve_remote(pattern: str, job: JobSpec, roots: Sequence[str]) -> str:
     if _is_packed(job):
-        raise PathError(f"{pattern!r} is remote: prepared data is mapped into memory")
+        raise PathError(f"{pattern!r} is remote, but prepared data must be local: it is mapped into memory")
     try:
-        uri = normal_uri(pattern)
+        uri = normalise_uri(pattern)
     except ValueError as error:
         raise PathError(str(error)) from None
-    if not any(lies_under(uri, root) for root in roots if is_remote(root)):
-        raise PathError(f"{pattern!r} lies outside of the data roots")
+    if not any(is_under(uri, root) for root in roots if is_remote(root)):
+        raise PathError(f"{pattern!r} is outside the data roots")
     return uri
 
 
-def _local(pattern: str, job: JobSpec, places: _Places) -> str:
-    for candidate in _candidates(pattern, places):
+def _resolve_local(pattern: str, job: JobSpec, allowed: _AllowedDirectories) -> str:
+    for candidate in _list_candidates(pattern, allowed):
         try:
-            is_there = _names_files(candidate, pattern, job, places)
+            has_files = _matches_files(candidate, pattern, job, allowed)
         except OSError as error:
             raise PathError(f"{pattern!r} cannot be read: {error.strerror}") from None
         except PatternError as error:
             raise PathError(f"{pattern!r} {error.message}") from None
-        if is_there:
+        if has_files:
             return candidate
-    raise PathError(f"{pattern!r} {_what_is_missing(pattern, job)}")
+    raise PathError(f"{pattern!r} {_describe_missing(pattern, job)}")
 
 
-def _candidates(pattern: str, places: _Places) -> list[str]:
+def _list_candidates(pattern: str, allowed: _AllowedDirectories) -> list[str]:
     """List the absolute paths that `pattern` may stand for, one for each root that contains it.
 
     Compares names only: accesses no path outside the roots and follows no links. Raises PathError where no root
     contains it, or where a part of it is hidden.
     """
     if "\0" in pattern:
-        raise PathError(f"{pattern!r} is no path")
-    candidates = [candidate for root in places.named if (candidate := _under_root(pattern, root))]
+        raise PathError(f"{pattern!r} is not a path")
+    candidates = [candidate for root in allowed.roots if (candidate := _resolve_under_root(pattern, root))]
     if not candidates:
-        raise PathError(f"{pattern!r} lies outside of the data roots")
-    candidates = [candidate for candidate in candidates if is_visible(Path(candidate), places.real)]
+        raise PathError(f"{pattern!r} is outside the data roots")
+    candidates = [candidate for candidate in candidates if is_visible(Path(candidate), allowed.real_roots)]
     if not candidates:
-        raise PathError(f"{pattern!r} holds a name that starts with a dot, which data has not")
+        raise PathError(f"{pattern!r} contains a name that starts with a dot; data must not be hidden")
     return candidates
 
 
-def _under_root(pattern: str, root: Path) -> str | None:
+def _resolve_under_root(pattern: str, root: Path) -> str | None:
     """Return `pattern` as a path under the real path of `root`; None where it is outside the root."""
     path = Path(os.path.normpath(root / pattern))
     real_root = root.resolve()
-    for name_of_root in (root, real_root):
-        if path.is_relative_to(name_of_root):
-            return str(real_root / path.relative_to(name_of_root))
+    for parent in (root, real_root):
+        if path.is_relative_to(parent):
+            return str(real_root / path.relative_to(parent))
     return None
 
 
-def _names_files(candidate: str, pattern: str, job: JobSpec, places: _Places) -> bool:
+def _matches_files(candidate: str, pattern: str, job: JobSpec, allowed: _AllowedDirectories) -> bool:
     """Whether `candidate` matches files. Raises PathError where a match, or a directory to search, is not allowed."""
-    places.check(fixed_part(Path(candidate)), pattern)
+    allowed.check(get_fixed_part(Path(candidate)), pattern)
     if _is_packed(job) and not Path(candidate, PACKED_META).is_file():
         return False
     # A broken link is not a file.
-    found = local_files(candidate, enter=lambda directory: places.check_inside(directory, pattern))
-    files = [file for file in found if file.is_file()]
+    matches = list_local_files(candidate, enter=lambda directory: allowed.check_inside(directory, pattern))
+    files = [file for file in matches if file.is_file()]
     for file in files:
-        places.check(file, pattern)
+        allowed.check(file, pattern)
     return bool(files)
 
 
-def _what_is_missing(pattern: str, job: JobSpec) -> str:
+def _describe_missing(pattern: str, job: JobSpec) -> str:
     if _is_packed(job):
-        return f"is no directory with a {PACKED_META}"
-    return "matches no file" if glob.has_magic(pattern) else "is no file, and no directory with files"
+        return f"is not a directory with a {PACKED_META}"
+    return "matches no file" if glob.has_magic(pattern) else "is neither a file nor a directory with files"
 
 
 def _is_packed(job: JobSpec) -> bool:

@@ -66,7 +66,7 @@ class JobRepository:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
         return job
 
-    def page(
+    def list_page(
         self,
         *,
         states: Sequence[JobState],
@@ -84,18 +84,18 @@ class JobRepository:
         if before is not None:
             query = query.where(Job.id < before)
         for label, value in labels:
-            query = query.where(Job.id.in_(_jobs_labelled(label, value)))
+            query = query.where(Job.id.in_(_select_jobs_by_label(label, value)))
         return list(self._session.scalars(query))
 
-    def in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
+    def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
 
-    def queue(self) -> list[Job]:
+    def list_queue(self) -> list[Job]:
         """List the waiting jobs in the order in which they start."""
         query = select(Job).where(Job.state == JobState.QUEUED).order_by(Job.priority.desc(), Job.created_at, Job.id)
         return list(self._session.scalars(query))
 
-    def reserved_capacity(self) -> tuple[int, int, int]:
+    def sum_reserved_capacity(self) -> tuple[int, int, int]:
         """Sum up the cores, bytes of memory and GPUs of all jobs that hold resources."""
         row = self._session.execute(
             select(
@@ -106,7 +106,7 @@ class JobRepository:
         ).one()
         return int(row[0]), int(row[1]), int(row[2])
 
-    def num_by_state(self) -> dict[str, int]:
+    def count_by_state(self) -> dict[str, int]:
         rows = self._session.execute(select(Job.state, func.count()).group_by(Job.state))
         return {row[0]: row[1] for row in rows}
 
@@ -172,14 +172,14 @@ class JobRepository:
     def set_num_attempts(self, job_id: str, num_attempts: int) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(num_attempts=num_attempts))
 
-    def idempotency_key(self, owner: str, key: str) -> IdempotencyKey | None:
+    def get_idempotency_key(self, owner: str, key: str) -> IdempotencyKey | None:
         return self._session.get(IdempotencyKey, (owner, key))
 
     def add_idempotency_key(self, owner: str, key: str, body_hash: str, job_id: str) -> None:
         self._session.add(IdempotencyKey(owner=owner, key=key, body_hash=body_hash, job_id=job_id))
         self._session.flush()
 
-    def events(self, job_id: str, after: int, limit: int) -> list[Event]:
+    def list_events(self, job_id: str, after: int, limit: int) -> list[Event]:
         """List at most `limit` events of a job, oldest first, with ids above `after`."""
         query = select(Event).where(Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
         return list(self._session.scalars(query))
@@ -188,5 +188,5 @@ class JobRepository:
         self._session.add(event)
 
 
-def _jobs_labelled(name: str, value: str) -> Select[str]:
+def _select_jobs_by_label(name: str, value: str) -> Select[str]:
     return select(JobLabel.job_id).where(JobLabel.name == name, JobLabel.value == value)

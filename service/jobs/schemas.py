@@ -19,7 +19,7 @@ class Progress(BaseModel):
     phase: str | None = None
     """Current phase, such as `training`; `phase`, `message` and `eta_seconds` are null while no attempt runs."""
     message: str | None = None
-    """Details of the phase: its work, its speed and the time left."""
+    """Details of the phase: its work, speed and remaining time."""
     step: int | None = None
     num_steps: int | None = None
     done_fraction: float | None = None
@@ -33,7 +33,7 @@ class Progress(BaseModel):
     """Noise scale in samples; null where it is not measured, or where noise hides the gradient."""
 
 
-OF_A_RUNNING_ATTEMPT: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
+CLEARED_PROGRESS: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
 """Fields of `Progress` that are cleared while no attempt runs."""
 
 
@@ -61,8 +61,8 @@ class JobView(BaseModel):
     model_path: str | None
 
     @classmethod
-    def of(cls, job: Job) -> "JobView":
-        return cls.model_validate(_fields(job))
+    def from_job(cls, job: Job) -> "JobView":
+        return cls.model_validate(_collect_fields(job))
 
 
 class JobDetail(JobView):
@@ -72,8 +72,8 @@ class JobDetail(JobView):
     derived: list[DerivedNumber]
 
     @classmethod
-    def of(cls, job: Job) -> "JobDetail":
-        return cls.model_validate(_fields(job) | {"spec": job.spec, "derived": job.resolved["derived"]})
+    def from_job(cls, job: Job) -> "JobDetail":
+        return cls.model_validate(_collect_fields(job) | {"spec": job.spec, "derived": job.resolved["derived"]})
 
 
 class EventView(BaseModel):
@@ -95,7 +95,7 @@ class EventView(BaseModel):
     details: dict[str, Any]
 
     @classmethod
-    def of(cls, event: Event) -> "EventView":
+    def from_event(cls, event: Event) -> "EventView":
         return cls.model_validate({name: getattr(event, name) for name in cls.model_fields} | {"id": str(event.id)})
 
 
@@ -135,7 +135,7 @@ class CheckpointView(BaseModel):
     path: str
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> "CheckpointView":
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "CheckpointView":
         manifest = checkpoint.manifest
         return cls(
             step=manifest.step,
@@ -152,12 +152,12 @@ class CheckpointList(BaseModel):
     items: list[CheckpointView]
 
 
-def _fields(job: Job) -> dict[str, Any]:
+def _collect_fields(job: Job) -> dict[str, Any]:
     model = RunDirectory(Path(job.run_directory)).model
     has_model = job.state == JobState.SUCCEEDED and model.is_dir()
     derived = {
         "labels": {label.name: label.value for label in job.labels},
-        "progress": Progress.model_validate(job.progress | ({} if job.state in HOLDING else OF_A_RUNNING_ATTEMPT)),
+        "progress": Progress.model_validate(job.progress | ({} if job.state in HOLDING else CLEARED_PROGRESS)),
         "model_path": str(model) if has_model else None,
     }
     return {name: getattr(job, name) for name in JobView.model_fields if name not in derived} | derived

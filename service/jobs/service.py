@@ -15,15 +15,15 @@ from service.http.paging import Page
 from service.http.problems import ProblemError, conflict, not_found
 from service.ids import new_id
 from service.jobs.attempts import AttemptRepository
-from service.jobs.checkpoints import checkpoints_of
-from service.jobs.demand import demand_of, list_faults
+from service.jobs.checkpoints import list_job_checkpoints
+from service.jobs.demand import compute_demand, list_faults
 from service.jobs.models import Job, JobLabel
-from service.jobs.paths import real_roots, with_absolute_paths
+from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
 from service.jobs.states import TRANSITIONS, JobState
-from service.jobs.warm_start import with_warm_start
+from service.jobs.warm_start import resolve_warm_start
 from service.keys.service import Principal
 from service.launchers.protocol import Capacity
 from service.settings import Settings
@@ -60,16 +60,16 @@ class JobService:
         its idempotency key belongs to another document.
         """
         with self._database.read() as session:
-            earlier = _earlier_job(session, submission)
+            earlier = _find_earlier_job(session, submission)
             if earlier:
                 return earlier, False
-        job = self._new_job(parse_job(submission.document), submission.principal)
+        job = self._make_job(parse_job(submission.document), submission.principal)
         try:
             view, is_new = self._add(job, submission)
         except IntegrityError:
             # A concurrent submission with the same key was faster.
             with self._database.read() as session:
-                earlier = _earlier_job(session, submission)
+                earlier = _find_earlier_job(session, submission)
             if earlier is None:
                 raise
             return earlier, False
@@ -78,7 +78,7 @@ class JobService:
 
     def _add(self, job: Job, submission: Submission) -> tuple[JobView, bool]:
         with self._database.write() as session:
-            earlier = _earlier_job(session, submission)
+            earlier = _find_earlier_job(session, submission)
             if earlier:
                 return earlier, False
             jobs = JobRepository(session)
@@ -86,13 +86,13 @@ class JobService:
             if submission.idempotency_key is not None:
                 owner = submission.principal.key_id
                 jobs.add_idempotency_key(owner, submission.idempotency_key, submission.body_hash, job.id)
-            return JobView.of(job), True
+            return JobView.from_job(job), True
 
-    def _new_job(self, spec: JobSpec, principal: Principal) -> Job:
+    def _make_job(self, spec: JobSpec, principal: Principal) -> Job:
         roots = self._settings.data_roots
-        absolute = with_absolute_paths(spec, roots, self._settings.private_directories)
-        absolute = with_warm_start(absolute, self._database, self._settings)
-        demand = demand_of(spec)
+        absolute = resolve_paths(spec, roots, self._settings.private_directories)
+        absolute = resolve_warm_start(absolute, self._database, self._settings)
+        demand = compute_demand(spec)
         if errors := list_faults(spec, self._capacity):
             raise _cannot_fit(errors)
         job_id = new_id("job")
@@ -111,7 +111,7 @@ class JobService:
             memory_bytes=demand.memory_bytes,
             num_gpus=demand.num_gpus,
             spec=spec.model_dump(mode="json"),
-            resolved=resolve(absolute, real_roots(roots), str(self._settings.prepared_directory)).model_dump(
+            resolved=resolve(absolute, resolve_roots(roots), str(self._settings.prepared_directory)).model_dump(
                 mode="json"
             ),
             progress={},
@@ -125,15 +125,15 @@ class JobService:
         while True:
             try:
                 with self._database.write() as session:
-                    job = existing_job(session, job_id)
+                    job = get_existing_job(session, job_id)
                     change(JobRepository(session), job)
-                    view = JobView.of(job)
+                    view = JobView.from_job(job)
             except StateChangedError:
                 continue
             self._on_change()
             return view
 
-    def page(
+    def list_page(
         self,
         *,
         states: Sequence[JobState],
@@ -142,16 +142,17 @@ class JobService:
         cursor: str | None,
         limit: int,
     ) -> Page[JobView]:
-        """Return one page of jobs, newest first. cursor: id of the last job of the page before."""
+        """Return one page of jobs, newest first. cursor: id of the last job of the previous page."""
         with self._database.read() as session:
-            found = JobRepository(session).page(states=states, labels=labels, name=name, before=cursor, limit=limit + 1)
-            views = [JobView.of(job) for job in found[:limit]]
-        return Page(items=views, next_cursor=views[-1].id if len(found) > limit else None)
+            jobs = JobRepository(session)
+            rows = jobs.list_page(states=states, labels=labels, name=name, before=cursor, limit=limit + 1)
+            views = [JobView.from_job(job) for job in rows[:limit]]
+        return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 
     def get(self, job_id: str) -> JobDetail:
         """Return a job with its document. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
-            return JobDetail.of(existing_job(session, job_id))
+            return JobDetail.from_job(get_existing_job(session, job_id))
 
     def cancel(self, job_id: str, principal: Principal) -> JobView:
         """Cancel a job: at once where it waits, else after its attempt was stopped.
@@ -171,31 +172,31 @@ class JobService:
         """Queue a paused job again. Raises ProblemError where it is not paused or does not exist."""
         return self._change_state(job_id, lambda jobs, job: _resume(jobs, job, principal))
 
-    def events(self, job_id: str, after: int, limit: int) -> Page[EventView]:
+    def list_events(self, job_id: str, after: int, limit: int) -> Page[EventView]:
         """Return one page of a job's events with ids above `after`, oldest first.
 
         Raises ProblemError where there is no such job.
         """
         with self._database.read() as session:
-            existing_job(session, job_id)
-            found = JobRepository(session).events(job_id, after, limit + 1)
-        views = [EventView.of(event) for event in found[:limit]]
-        return Page(items=views, next_cursor=views[-1].id if len(found) > limit else None)
+            get_existing_job(session, job_id)
+            rows = JobRepository(session).list_events(job_id, after, limit + 1)
+        views = [EventView.from_event(event) for event in rows[:limit]]
+        return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 
-    def attempts(self, job_id: str) -> list[AttemptView]:
+    def list_attempts(self, job_id: str) -> list[AttemptView]:
         """List the attempts of a job, oldest first. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
-            existing_job(session, job_id)
+            get_existing_job(session, job_id)
             return [AttemptView.model_validate(attempt) for attempt in AttemptRepository(session).list_by_job(job_id)]
 
-    def checkpoints(self, job_id: str) -> list[CheckpointView]:
+    def list_checkpoints(self, job_id: str) -> list[CheckpointView]:
         """List the complete checkpoints of a job, newest first. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
-            job = existing_job(session, job_id)
-        return [CheckpointView.of(checkpoint) for checkpoint in checkpoints_of(job)]
+            job = get_existing_job(session, job_id)
+        return [CheckpointView.from_checkpoint(checkpoint) for checkpoint in list_job_checkpoints(job)]
 
 
-def existing_job(session: Session, job_id: str) -> Job:
+def get_existing_job(session: Session, job_id: str) -> Job:
     """Return the job with this id. Raises ProblemError where there is none."""
     job = JobRepository(session).get(job_id)
     if job is None:
@@ -231,7 +232,7 @@ def _resume(jobs: JobRepository, job: Job, principal: Principal) -> None:
     jobs.change_state(job, Change(JobState.QUEUED, Reason.RESUMED, actor=principal.name, message=message))
 
 
-def _earlier_job(session: Session, submission: Submission) -> JobView | None:
+def _find_earlier_job(session: Session, submission: Submission) -> JobView | None:
     """Return the job that this submission created before; None where it has no key or created none.
 
     Raises ProblemError where the key belongs to another document.
@@ -239,20 +240,20 @@ def _earlier_job(session: Session, submission: Submission) -> JobView | None:
     if submission.idempotency_key is None:
         return None
     jobs = JobRepository(session)
-    earlier = jobs.idempotency_key(submission.principal.key_id, submission.idempotency_key)
+    earlier = jobs.get_idempotency_key(submission.principal.key_id, submission.idempotency_key)
     if earlier is None:
         return None
     if earlier.body_hash != submission.body_hash:
         raise ProblemError(
             "idempotency-mismatch",
             422,
-            "The idempotency key stands for another document",
-            f"Idempotency-Key {submission.idempotency_key!r} has made {earlier.job_id} of another document; "
-            "send that document again, or take another key",
+            "The idempotency key belongs to another document",
+            f"Idempotency-Key {submission.idempotency_key!r} created {earlier.job_id} from another document; "
+            "send that document again, or use another key",
         )
-    return JobView.of(existing_job(session, earlier.job_id))
+    return JobView.from_job(get_existing_job(session, earlier.job_id))
 
 
 def _cannot_fit(errors: Sequence[FieldError]) -> ProblemError:
     detail = "; ".join(str(error) for error in errors)
-    return ProblemError("cannot-fit", 422, "The job can never fit this machine", detail, errors=errors)
+    return ProblemError("cannot-fit", 422, "The job can never run on this machine", detail, errors=errors)

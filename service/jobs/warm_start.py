@@ -2,65 +2,65 @@
 
 from pathlib import Path
 
-from dlrm.config import ConfigError, FieldError, JobSpec, faults_of_warm_start, starting_from
+from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults, replace_warm_start_source
 from dlrm.record import NoModelError, TrainedModel
 from service.database import Database
 from service.ids import is_id
-from service.jobs.paths import PathError, check_all_below, directory_under_roots
+from service.jobs.paths import PathError, check_all_below, find_directory_under_roots
 from service.jobs.repository import JobRepository
 from service.jobs.states import JobState
 from service.settings import Settings
 
 
-def with_warm_start(job: JobSpec, database: Database, settings: Settings) -> JobSpec:
+def resolve_warm_start(job: JobSpec, database: Database, settings: Settings) -> JobSpec:
     """Return `job` with the directory of the run or model that it starts from.
 
-    A job id stands for the run of that job. A path is resolved and checked as data paths are, and only the model is
+    A job id means the run of that job. A path is resolved and checked as data paths are, and only the model is
     read from it, because reading a checkpoint can run any code that its author put into it. Raises ConfigError where
     there is no such model or it does not fit the job.
     """
     warm_start = job.run.warm_start
     if warm_start is None:
         return job
-    named = warm_start.source
-    is_job = is_id(named, "job")
+    name = warm_start.source
+    is_job = is_id(name, "job")
     if warm_start.optimizer_state and not is_job:
-        message = f"{named!r} is no job of this service, and checkpoints of others are not read"
-        valid = "false, or `from` the id of a job that has SUCCEEDED"
+        message = f"{name!r} is not a job of this service, and other checkpoints are not read"
+        valid = "false, or the id of a job that has SUCCEEDED in `from`"
         raise ConfigError([FieldError("run.warm_start.optimizer_state", message, valid)])
     try:
-        source = _model_of_job(named, database) if is_job else _model_in_directory(named, settings)
-        record = source.record()
+        source = _find_model_of_job(name, database) if is_job else _find_model_in_directory(name, settings)
+        record = source.read_record()
     except (NoModelError, PathError) as error:
-        message = f"{named!r} {error}" if isinstance(error, NoModelError) else str(error)
+        message = f"{name!r} {error}" if isinstance(error, NoModelError) else str(error)
         roots = " or ".join(settings.data_roots)
         valid = f"the id of a job that has SUCCEEDED, or the directory of a run or of its model under {roots}"
         raise ConfigError([FieldError("run.warm_start.from", message, valid)]) from None
     checkpoint = source.checkpoint if warm_start.optimizer_state else None
-    faults = faults_of_warm_start(job, record.model, record.data, checkpoint and checkpoint.manifest().identity)
+    faults = find_warm_start_faults(job, record.model, record.data, checkpoint and checkpoint.read_manifest().identity)
     if faults:
         raise ConfigError(faults)
-    return starting_from(job, str((source.run or source).path))
+    return replace_warm_start_source(job, str((source.run or source).path))
 
 
-def _model_of_job(job_id: str, database: Database) -> TrainedModel:
+def _find_model_of_job(job_id: str, database: Database) -> TrainedModel:
     """Return the model of another job. Raises NoModelError where the job does not exist or has not succeeded."""
     with database.read() as session:
         job = JobRepository(session).get(job_id)
         if job is None:
-            raise NoModelError("is no job of this service")
+            raise NoModelError("is not a job of this service")
         if job.state != JobState.SUCCEEDED:
-            raise NoModelError(f"is {job.state}, and only a job that has SUCCEEDED leaves a model")
+            raise NoModelError(f"is {job.state}, but only a job that has SUCCEEDED has a model")
         directory = Path(job.run_directory)
-    return TrainedModel.at(directory.resolve())
+    return TrainedModel.find(directory.resolve())
 
 
-def _model_in_directory(named: str, settings: Settings) -> TrainedModel:
+def _find_model_in_directory(path: str, settings: Settings) -> TrainedModel:
     """Return the model in a directory under the data roots.
 
     Raises NoModelError where there is no model, and PathError where the directory is not allowed.
     """
     roots, private = settings.data_roots, settings.private_directories
-    source = TrainedModel.at(directory_under_roots(named, roots, private))
-    check_all_below(source.path, named, roots, private)
+    source = TrainedModel.find(find_directory_under_roots(path, roots, private))
+    check_all_below(source.path, path, roots, private)
     return source

@@ -7,28 +7,28 @@ from fastapi import APIRouter, Cookie, Response
 from service.keys.dependencies import SESSION_COOKIE, Admin
 from service.keys.schemas import CreatedKey, KeyList, NewKey, SignIn
 from service.keys.service import SESSION_LIFETIME
-from service.services import Current
+from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1", tags=["keys"])
 
 
 @router.get("/keys")
-def list_keys(services: Current, _: Admin) -> KeyList:
-    return KeyList(items=services.keys.list())
+def list_keys(services: ServicesDependency, _: Admin) -> KeyList:
+    return KeyList(items=services.keys.list_all())
 
 
 @router.post("/keys", status_code=201)
-def create_key(new_key: NewKey, services: Current, _: Admin) -> CreatedKey:
+def create_key(new_key: NewKey, services: ServicesDependency, _: Admin) -> CreatedKey:
     return services.keys.create(new_key.name, new_key.role)
 
 
 @router.delete("/keys/{key_id}", status_code=204)
-def remove_key(key_id: str, services: Current, _: Admin) -> None:
+def remove_key(key_id: str, services: ServicesDependency, _: Admin) -> None:
     services.keys.remove(key_id)
 
 
 @router.post("/session", status_code=204)
-def sign_in(body: SignIn, services: Current, response: Response) -> None:
+def sign_in(body: SignIn, services: ServicesDependency, response: Response) -> None:
     response.set_cookie(
         SESSION_COOKIE,
         services.keys.sign_in(body.token),
@@ -40,7 +40,7 @@ def sign_in(body: SignIn, services: Current, response: Response) -> None:
 
 @router.delete("/session", status_code=204)
 def sign_out(
-    services: Current, response: Response, token: Annotated[str | None, Cookie(alias=SESSION_COOKIE)] = None
+    services: ServicesDependency, response: Response, token: Annotated[str | None, Cookie(alias=SESSION_COOKIE)] = None
 ) -> None:
     if token:
         services.keys.sign_out(token)

@@ -17,21 +17,21 @@ class KeyRepository:
         self._session.add(key)
         self._session.flush()
 
-    def all(self) -> list[ApiKey]:
+    def list_all(self) -> list[ApiKey]:
         return list(self._session.scalars(select(ApiKey).order_by(ApiKey.id)))
 
     def get(self, key_id: str) -> ApiKey | None:
         return self._session.get(ApiKey, key_id)
 
-    def by_secret(self, secret_hash: str) -> ApiKey | None:
+    def get_by_secret(self, secret_hash: str) -> ApiKey | None:
         return self._session.scalar(select(ApiKey).where(ApiKey.secret_hash == secret_hash))
 
-    def num_admins(self) -> int:
+    def count_admins(self) -> int:
         """Count the admin keys, and lock their rows where the database supports row locks."""
         admins = select(ApiKey.id).where(ApiKey.role == Role.ADMIN).with_for_update()
         return len(self._session.scalars(admins).all())
 
-    def first_admin(self) -> ApiKey | None:
+    def get_first_admin(self) -> ApiKey | None:
         return self._session.scalar(select(ApiKey).where(ApiKey.role == Role.ADMIN).order_by(ApiKey.id).limit(1))
 
     def is_empty(self) -> bool:
@@ -45,19 +45,19 @@ class KeyRepository:
 
     def use_sign_in_token(self, token_hash: str, at: datetime) -> str | None:
         """Delete a sign-in token and return the id of its key; None where it is unknown, used or expired."""
-        used = self._session.execute(
+        row = self._session.execute(
             delete(SignInToken)
             .where(SignInToken.token_hash == token_hash)
             .returning(SignInToken.key_id, SignInToken.expires_at)
         ).one_or_none()
-        return used.key_id if used and used.expires_at > at else None
+        return row.key_id if row and row.expires_at > at else None
 
     def add_browser_session(self, token_hash: str, key_id: str, expires_at: datetime) -> None:
         self._session.add(BrowserSession(token_hash=token_hash, key_id=key_id, expires_at=expires_at))
 
-    def by_browser_session(self, token_hash: str, at: datetime) -> ApiKey | None:
-        found = self._session.get(BrowserSession, token_hash)
-        return found.key if found and found.expires_at > at else None
+    def get_by_browser_session(self, token_hash: str, at: datetime) -> ApiKey | None:
+        browser_session = self._session.get(BrowserSession, token_hash)
+        return browser_session.key if browser_session and browser_session.expires_at > at else None
 
     def remove_browser_session(self, token_hash: str) -> None:
         self._session.execute(delete(BrowserSession).where(BrowserSession.token_hash == token_hash))

@@ -35,15 +35,15 @@ class KeyService:
         with self._database.write() as session:
             return _add_key(KeyRepository(session), name, role)
 
-    def first_admin_key(self) -> str | None:
+    def create_first_admin_key(self) -> str | None:
         """Create an admin key on the first start and return its secret; None where there are keys already."""
         with self._database.write() as session:
             keys = KeyRepository(session)
             return _add_key(keys, "admin", Role.ADMIN).key if keys.is_empty() else None
 
-    def list(self) -> list[KeyView]:
+    def list_all(self) -> list[KeyView]:
         with self._database.read() as session:
-            return [KeyView.model_validate(key) for key in KeyRepository(session).all()]
+            return [KeyView.model_validate(key) for key in KeyRepository(session).list_all()]
 
     def remove(self, key_id: str) -> None:
         """Remove a key and its browser sessions.
@@ -55,24 +55,24 @@ class KeyService:
             key = keys.get(key_id)
             if key is None:
                 raise not_found("key", key_id)
-            if key.role == Role.ADMIN and keys.num_admins() == 1:
-                raise conflict("this is the last admin key; make another one first")
+            if key.role == Role.ADMIN and keys.count_admins() == 1:
+                raise conflict("this is the last admin key; create another one first")
             keys.remove(key_id)
 
-    def principal_of_key(self, secret: str) -> Principal | None:
+    def find_principal_by_key(self, secret: str) -> Principal | None:
         with self._database.read() as session:
-            return _principal(KeyRepository(session).by_secret(hash_secret(secret)))
+            return _make_principal(KeyRepository(session).get_by_secret(hash_secret(secret)))
 
-    def principal_of_session(self, token: str) -> Principal | None:
+    def find_principal_by_session(self, token: str) -> Principal | None:
         with self._database.read() as session:
-            return _principal(KeyRepository(session).by_browser_session(hash_secret(token), now()))
+            return _make_principal(KeyRepository(session).get_by_browser_session(hash_secret(token), now()))
 
-    def sign_in_token(self) -> str:
+    def create_sign_in_token(self) -> str:
         """Create a token that signs one browser in with the oldest admin key, within ten minutes."""
         token = new_secret()
         with self._database.write() as session:
             keys = KeyRepository(session)
-            admin = keys.first_admin()
+            admin = keys.get_first_admin()
             assert admin is not None, "the last admin key cannot be removed"
             keys.remove_expired(now())
             keys.add_sign_in_token(hash_secret(token), admin.id, now() + SIGN_IN_LIFETIME)
@@ -90,7 +90,7 @@ class KeyService:
             if key_id is not None:
                 keys.add_browser_session(hash_secret(session_token), key_id, now() + SESSION_LIFETIME)
         if key_id is None:
-            raise unauthenticated("this sign-in link is unknown, used or older than ten minutes")
+            raise unauthenticated("this sign-in link is unknown, already used, or older than ten minutes")
         return session_token
 
     def sign_out(self, session_token: str) -> None:
@@ -105,5 +105,5 @@ def _add_key(keys: KeyRepository, name: str, role: Role) -> CreatedKey:
     return CreatedKey(id=key.id, name=name, role=role, created_at=key.created_at, key=secret)
 
 
-def _principal(key: ApiKey | None) -> Principal | None:
+def _make_principal(key: ApiKey | None) -> Principal | None:
     return Principal(key.id, key.name, Role(key.role)) if key else None

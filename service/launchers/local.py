@@ -11,14 +11,14 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from dlrm.record import AttemptDirectory, write_atomically
-from hostinfo.process_memory import tree_memory_bytes
-from hostinfo.stop_signals import held_stop_signals
+from hostinfo.process_memory import get_tree_memory_bytes
+from hostinfo.stop_signals import defer_stop_signals
 from service.launchers.log_files import read_log
 from service.launchers.processes import (
     find_marked,
     find_same,
     kill_all,
-    marked_environment,
+    make_marked_environment,
 )
 from service.launchers.protocol import (
     Capacity,
@@ -59,11 +59,11 @@ class LocalLauncher:
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
 
     def start(self, launch: Launch) -> None:
-        if self._find(launch) is not None:
+        if self._find_process(launch) is not None:
             return
-        attempt = _directory(launch)
+        attempt = _get_attempt_directory(launch)
         attempt.create()
-        _record(attempt).unlink(missing_ok=True)
+        _get_record_path(attempt).unlink(missing_ok=True)
         # If the service is killed before it has written the pid, it finds the process by its mark.
         _write_record(attempt, ProcessRecord())
         child = self._start_process(launch, attempt)
@@ -72,10 +72,10 @@ class LocalLauncher:
         log.info("attempt_started", directory=str(attempt.path), pid=child.pid)
 
     def describe(self, launch: Launch) -> LaunchStatus:
-        attempt = _directory(launch)
-        process = self._find(launch)
+        attempt = _get_attempt_directory(launch)
+        process = self._find_process(launch)
         if process is not None:
-            return LaunchStatus(LaunchPhase.ALIVE, memory_bytes=tree_memory_bytes(process))
+            return LaunchStatus(LaunchPhase.ALIVE, memory_bytes=get_tree_memory_bytes(process))
         record, child = _read_record(attempt), self._children.get(attempt.path)
         # A child counts even without its record: the disk may have been full.
         if child is None and (record is None or (record.pid is None and not attempt.outcome.exists())):
@@ -83,7 +83,7 @@ class LocalLauncher:
         return LaunchStatus(LaunchPhase.ENDED, exit_code=child.poll() if child else None)
 
     def stop(self, launch: Launch) -> None:
-        process = self._find(launch)
+        process = self._find_process(launch)
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGTERM)
@@ -91,7 +91,7 @@ class LocalLauncher:
     def kill(self, launch: Launch) -> bool:
         # Several rounds: a process may fork while the others are being killed.
         for _ in range(KILL_ROUNDS):
-            remaining = find_marked(_directory(launch).path)
+            remaining = find_marked(_get_attempt_directory(launch).path)
             if not remaining:
                 return True
             kill_all(remaining)
@@ -102,10 +102,10 @@ class LocalLauncher:
     def delete(self, launch: Launch) -> None:
         # Ranks survive a launch process that was killed, because they have sessions of their own.
         self.kill(launch)
-        self._children.pop(_directory(launch).path, None)
+        self._children.pop(_get_attempt_directory(launch).path, None)
 
-    def logs(self, launch: Launch, source: LogSource, part: LogRange) -> LogPart:
-        attempt = _directory(launch)
+    def read_log(self, launch: Launch, source: LogSource, part: LogRange) -> LogPart:
+        attempt = _get_attempt_directory(launch)
         return read_log(attempt.launch_log if source == "launch" else attempt.rank_log(source), part)
 
     def capacity(self) -> Capacity:
@@ -115,24 +115,24 @@ class LocalLauncher:
         run_directory = launch.run_directory.path
         command = [str(self._python), "-m", "dlrm.launch", str(run_directory), "--attempt", str(launch.attempt)]
         try:
-            with attempt.launch_log.open("ab") as output, held_stop_signals():
+            with attempt.launch_log.open("ab") as output, defer_stop_signals():
                 return subprocess.Popen(
                     command,
                     cwd=run_directory,
-                    env=marked_environment(attempt.path),
+                    env=make_marked_environment(attempt.path),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
         except OSError as error:
-            _record(attempt).unlink(missing_ok=True)
+            _get_record_path(attempt).unlink(missing_ok=True)
             raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from error
 
-    def _find(self, launch: Launch) -> psutil.Process | None:
+    def _find_process(self, launch: Launch) -> psutil.Process | None:
         """Return the launch process; None where it is not alive."""
         self._reap(launch)
-        attempt = _directory(launch)
+        attempt = _get_attempt_directory(launch)
         record = _read_record(attempt)
         if record is None:
             return None
@@ -146,25 +146,25 @@ class LocalLauncher:
         return unrecorded
 
     def _reap(self, launch: Launch) -> None:
-        child = self._children.get(_directory(launch).path)
+        child = self._children.get(_get_attempt_directory(launch).path)
         if child is not None:
             child.poll()
 
 
-def _directory(launch: Launch) -> AttemptDirectory:
+def _get_attempt_directory(launch: Launch) -> AttemptDirectory:
     return launch.run_directory.attempt(launch.attempt)
 
 
-def _record(attempt: AttemptDirectory) -> Path:
+def _get_record_path(attempt: AttemptDirectory) -> Path:
     return attempt.path / "process.json"
 
 
 def _write_record(attempt: AttemptDirectory, record: ProcessRecord) -> None:
-    write_atomically(_record(attempt), record.model_dump_json())
+    write_atomically(_get_record_path(attempt), record.model_dump_json())
 
 
 def _read_record(attempt: AttemptDirectory) -> ProcessRecord | None:
     try:
-        return ProcessRecord.model_validate_json(_record(attempt).read_bytes())
+        return ProcessRecord.model_validate_json(_get_record_path(attempt).read_bytes())
     except (FileNotFoundError, ValidationError):
         return None

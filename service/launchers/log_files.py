@@ -11,12 +11,12 @@ from service.launchers.protocol import LogPart, LogRange
 def read_log(path: Path, part: LogRange) -> LogPart:
     """Read a part of the file `path` as UTF-8 text; empty where there is no file yet.
 
-    A character (at most 4 bytes) is never cut in two: an incomplete one at the end is left to the next part.
+    A character (at most 4 bytes) is never split: an incomplete one at the end belongs to the next part.
     """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            start = _tail_start(file, size, part) if part.tail_lines is not None else min(part.offset, size)
+            start = _find_tail_start(file, size, part) if part.tail_lines is not None else min(part.offset, size)
             file.seek(start)
             data = file.read(part.limit_bytes)
     except FileNotFoundError:
@@ -28,13 +28,13 @@ def read_log(path: Path, part: LogRange) -> LogPart:
     return LogPart(text, start + len(data) - num_pending, is_at_end)
 
 
-def last_line(path: Path) -> str:
+def read_last_line(path: Path) -> str:
     """Return the last line that is not blank, of the last 20 lines; empty where there is none."""
     text = read_log(path, LogRange(tail_lines=20)).text
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-def _tail_start(file: BinaryIO, size: int, part: LogRange) -> int:
+def _find_tail_start(file: BinaryIO, size: int, part: LogRange) -> int:
     """Compute the offset in bytes of the last `tail_lines` lines, as far as they fit into `limit_bytes`."""
     start = max(0, size - part.limit_bytes)
     file.seek(start)

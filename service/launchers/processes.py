@@ -12,7 +12,7 @@ MARKER = "DLRM_ATTEMPT_DIRECTORY"
 """Environment variable that the launch process and all its descendants have, whatever their session or parent."""
 
 
-def marked_environment(attempt_directory: Path) -> dict[str, str]:
+def make_marked_environment(attempt_directory: Path) -> dict[str, str]:
     return {**os.environ, MARKER: str(attempt_directory)}
 
 
@@ -26,8 +26,8 @@ def is_marked(process: psutil.Process, attempt_directory: Path) -> bool:
 
 def find_marked(attempt_directory: Path) -> list[psutil.Process]:
     """List all living processes of the attempt, orphans included, oldest first."""
-    found = [process for process in psutil.process_iter() if is_marked(process, attempt_directory)]
-    return sorted(found, key=_start_time)
+    processes = [process for process in psutil.process_iter() if is_marked(process, attempt_directory)]
+    return sorted(processes, key=_get_start_time)
 
 
 def find_same(pid: int, start_time: float, attempt_directory: Path) -> psutil.Process | None:
@@ -50,7 +50,7 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
             process.send_signal(signal.SIGKILL)
 
 
-def _start_time(process: psutil.Process) -> float:
+def _get_start_time(process: psutil.Process) -> float:
     try:
         return float(process.create_time())
     except psutil.Error:

@@ -33,5 +33,5 @@ def configure_logging(log_format: Literal["console", "json"]) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
-    # Alembic logs at every start of a service, also where there is nothing to migrate.
+    # Alembic logs at every start of a service, even where there is nothing to migrate.
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Body
 from service.jobs.endpoints import JOB_DOCUMENT
 from service.keys.dependencies import Submitter
 from service.plans.schemas import PlanView
-from service.services import Current
+from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
 
 
 @router.post("", openapi_extra=JOB_DOCUMENT)
-def plan_job(document: Annotated[dict[str, Any], Body()], services: Current, _: Submitter) -> PlanView:
+def plan_job(document: Annotated[dict[str, Any], Body()], services: ServicesDependency, _: Submitter) -> PlanView:
     return services.plans.plan(document)

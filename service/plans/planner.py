@@ -1,6 +1,6 @@
-"""Plans of the trainer, made in a child process because the service does not import the trainer, and cached.
+"""Plans made by the trainer in a child process, because the service does not import the trainer; cached.
 
-Every submitter may ask for a plan of any job, so the child's time, memory and size of answer are limited.
+Every submitter may request a plan of any job, so the time, memory and answer size of the child process are limited.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from service.http.problems import ProblemError
 MAX_SECONDS = 30.0
 MAX_AT_ONCE = 2
 MAX_WAITING = 4
-"""Requests that may wait for a child process. More would take the threads that answer all other requests."""
+"""Requests that may wait for a child process. More would occupy the threads that answer all other requests."""
 LIMITS = {"memory_bytes": 2**30, "answer_bytes": 2**24}
 """Limits in bytes, as `dlrm.programs.plan` reads them."""
 MAX_CACHED = 64
@@ -36,16 +36,16 @@ log = structlog.get_logger(__name__)
 class Planner:
     """Client of `python -m dlrm.programs.plan`, with a cache of results. Safe to use from many threads."""
 
-    def __init__(self, python: Path, most_seconds: float = MAX_SECONDS) -> None:
+    def __init__(self, python: Path, max_seconds: float = MAX_SECONDS) -> None:
         """Run the program with `python`, an interpreter that has the trainer installed.
 
-        most_seconds: limit for one plan, and for the wait until another one is done.
+        max_seconds: limit for one plan, and for the wait for a free slot.
         """
         self._command = [str(python), "-m", "dlrm.programs.plan"]
-        self._most_seconds = most_seconds
-        self._places = threading.Semaphore(MAX_AT_ONCE)
+        self._max_seconds = max_seconds
+        self._slots = threading.Semaphore(MAX_AT_ONCE)
         self._admitted = threading.Semaphore(MAX_AT_ONCE + MAX_WAITING)
-        self._kept: OrderedDict[str, str] = OrderedDict()
+        self._cached: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
     def make_plan(self, resolved: ResolvedJob) -> dict[str, Any]:
@@ -54,10 +54,10 @@ class Planner:
         Raises ProblemError where the job cannot be planned, the program fails or takes too long, or too many requests
         wait.
         """
-        key = _key(resolved)
+        key = _compute_key(resolved)
         line = None if key is None else self._find_cached(key)
         if line is None:
-            line = self._ask_once(
+            line = self._run_if_admitted(
                 {"resolved": resolved.model_dump(mode="json"), "run_directory": None, "limits": LIMITS}
             )
             if key is not None:
@@ -66,19 +66,19 @@ class Planner:
 
     def _find_cached(self, key: str) -> str | None:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
+            if key in self._cached:
+                self._cached.move_to_end(key)
+            return self._cached.get(key)
 
     def _cache(self, key: str, line: str) -> None:
         with self._lock:
-            self._kept[key] = line
-            while len(self._kept) > MAX_CACHED or sum(map(len, self._kept.values())) > MAX_CACHED_BYTES:
-                self._kept.popitem(last=False)
+            self._cached[key] = line
+            while len(self._cached) > MAX_CACHED or sum(map(len, self._cached.values())) > MAX_CACHED_BYTES:
+                self._cached.popitem(last=False)
 
-    def _ask_once(self, document: dict[str, Any]) -> str:
+    def _run_if_admitted(self, document: dict[str, Any]) -> str:
         if not self._admitted.acquire(blocking=False):
-            detail = f"{MAX_AT_ONCE} other plans are being made, and {MAX_WAITING} wait for that"
+            detail = f"{MAX_AT_ONCE} plans are being made, and {MAX_WAITING} more requests wait"
             raise ProblemError("planning-busy", 503, "Too many plans at once", detail, headers=RETRY)
         try:
             return self._run_program(document)
@@ -86,33 +86,33 @@ class Planner:
             self._admitted.release()
 
     def _run_program(self, document: dict[str, Any]) -> str:
-        if not self._places.acquire(timeout=self._most_seconds):
-            raise _too_slow(f"{MAX_AT_ONCE} other plans are being made", self._most_seconds)
+        if not self._slots.acquire(timeout=self._max_seconds):
+            raise _too_slow(f"{MAX_AT_ONCE} other plans were not finished", self._max_seconds)
         try:
             done = subprocess.run(
                 self._command,
                 input=json.dumps(document),
                 capture_output=True,
                 text=True,
-                timeout=self._most_seconds,
+                timeout=self._max_seconds,
                 check=False,
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired:
-            raise _too_slow("it was not made", self._most_seconds) from None
+            raise _too_slow("the plan was not finished", self._max_seconds) from None
         finally:
-            self._places.release()
+            self._slots.release()
         if done.returncode == 0:
             return done.stdout.splitlines()[-1]
-        said = done.stderr[-MAX_ERROR_CHARACTERS:]
+        stderr = done.stderr[-MAX_ERROR_CHARACTERS:]
         if done.returncode == EXIT_BAD_INPUT:
-            raise ProblemError("cannot-plan", 422, "The job cannot be planned", " ".join(said.split()))
-        log.error("planning failed", exit_code=done.returncode, said=said)
-        detail = f"it ended with {done.returncode}, which is no fault of the job; the service's log has what it said"
+            raise ProblemError("cannot-plan", 422, "The job cannot be planned", " ".join(stderr.split()))
+        log.error("planning failed", exit_code=done.returncode, stderr=stderr)
+        detail = f"exit code {done.returncode}; this is not the job's fault, and the service's log has the output"
         raise ProblemError("planning-failed", 500, "The planning program failed", detail)
 
 
-def _key(resolved: ResolvedJob) -> str | None:
+def _compute_key(resolved: ResolvedJob) -> str | None:
     """Return a hash of all that the result depends on; None where the result must not be cached.
 
     That is the case for raw files, whose prepared data may appear or change, and for packed data that cannot be read.
@@ -129,6 +129,6 @@ def _key(resolved: ResolvedJob) -> str | None:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _too_slow(what: str, seconds: float) -> ProblemError:
-    detail = f"{what} within {seconds:.0f} s; `dlrm plan` on the document has no limit"
-    return ProblemError("plan-timeout", 503, "No plan in time", detail, headers=RETRY)
+def _too_slow(event: str, seconds: float) -> ProblemError:
+    detail = f"{event} within {seconds:.0f} s; `dlrm plan` on the document has no time limit"
+    return ProblemError("plan-timeout", 503, "The plan took too long", detail, headers=RETRY)

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlrm.config import ConfigError, FieldError, JobSpec, ResolvedJob, parse_job, resolve
-from service.capacity.free import free_capacity
+from service.capacity.free import compute_free_capacity
 from service.database import Database
 from service.http.problems import FieldProblem
-from service.jobs.demand import demand_of, first_lack, list_faults
-from service.jobs.paths import real_roots, with_absolute_paths
+from service.jobs.demand import compute_demand, find_first_lack, list_faults
+from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.reasons import Reason
 from service.jobs.repository import JobRepository
-from service.jobs.warm_start import with_warm_start
+from service.jobs.warm_start import resolve_warm_start
 from service.launchers.protocol import Capacity
 from service.plans.planner import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
@@ -54,8 +54,8 @@ class PlanService:
                 asked_bytes=plan["memory_bytes"] if plan else spec.resources.memory,
                 planned_bytes=plan["largest_bytes"] if plan else None,
             ),
-            learning_rates=learning_rates(spec),
-            fits=self._fit(spec, faults),
+            learning_rates=compute_learning_rates(spec),
+            fits=self._check_fit(spec, faults),
         )
 
     def _resolve(self, spec: JobSpec) -> tuple[ResolvedJob, list[FieldError]]:
@@ -65,32 +65,34 @@ class PlanService:
         """
         roots, private = self._settings.data_roots, self._settings.private_directories
         try:
-            absolute = with_absolute_paths(spec, roots, private)
-            absolute = with_warm_start(absolute, self._database, self._settings)
+            absolute = resolve_paths(spec, roots, private)
+            absolute = resolve_warm_start(absolute, self._database, self._settings)
         except ConfigError as error:
-            return resolve(spec, real_roots(roots)), list(error.errors)
-        return resolve(absolute, real_roots(roots), str(self._settings.prepared_directory)), []
+            return resolve(spec, resolve_roots(roots)), list(error.errors)
+        return resolve(absolute, resolve_roots(roots), str(self._settings.prepared_directory)), []
 
-    def _fit(self, spec: JobSpec, faults: list[FieldError]) -> Fit:
+    def _check_fit(self, spec: JobSpec, faults: list[FieldError]) -> Fit:
         never = [*faults, *list_faults(spec, self._capacity)]
         if never:
             why = [FieldProblem(**fault.as_dict()) for fault in never]
             return Fit(now=False, ever=False, reason=Reason.CANNOT_FIT, why=why)
-        waits = first_lack(demand_of(spec), free_capacity(self._database, self._capacity)) or self._why_it_would_wait(
-            spec
-        )
-        if waits is None:
+        free = compute_free_capacity(self._database, self._capacity)
+        wait = find_first_lack(compute_demand(spec), free) or self._find_wait_in_queue(spec)
+        if wait is None:
             return Fit(now=True, ever=True, reason=None, why=[])
-        why = [FieldProblem(field="resources", message=waits[1], valid="")]
-        return Fit(now=False, ever=True, reason=waits[0], why=why)
+        why = [FieldProblem(field="resources", message=wait[1], valid="")]
+        return Fit(now=False, ever=True, reason=wait[0], why=why)
 
-    def _why_it_would_wait(self, spec: JobSpec) -> tuple[Reason, str] | None:
+    def _find_wait_in_queue(self, spec: JobSpec) -> tuple[Reason, str] | None:
         with self._database.read() as session:
-            number = sum(job.priority >= spec.priority for job in JobRepository(session).queue())
-        return (Reason.BEHIND_RESERVATION, f"{number} jobs before it in the queue start first") if number else None
+            num_ahead = sum(job.priority >= spec.priority for job in JobRepository(session).list_queue())
+        if num_ahead == 0:
+            return None
+        message = "1 job ahead of it starts first" if num_ahead == 1 else f"{num_ahead} jobs ahead of it start first"
+        return Reason.BEHIND_RESERVATION, message
 
 
-def learning_rates(spec: JobSpec) -> list[RatePoint]:
+def compute_learning_rates(spec: JobSpec) -> list[RatePoint]:
     """Compute the learning rates at NUM_POINTS points that are evenly spaced over the run."""
     size = spec.batch.global_size
     points: list[RatePoint] = []

@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 
-from service.http.paging import MAX_SERIAL, Cursor, serial_cursor
-from service.keys.dependencies import Viewer, bearer_token
+from service.http.paging import MAX_SERIAL, Cursor, parse_serial_cursor
+from service.keys.dependencies import Viewer, get_bearer_token
 from service.launchers.protocol import LogRange
 from service.reports.ingest import Stream
 from service.reports.schemas import MAX_INT32, Acknowledged, LogView, MetricKind, MetricPage, NewReports
 from service.reports.service import MetricQuery
-from service.services import Current
+from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1", tags=["reports"])
 
@@ -19,34 +19,40 @@ Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 
 
 @router.post("/ingest/{attempt_id}")
-def push_reports(attempt_id: str, reports: NewReports, request: Request, services: Current) -> Acknowledged:
-    return Acknowledged(acknowledged_seq=services.reports.push(attempt_id, bearer_token(request), reports))
+def push_reports(attempt_id: str, reports: NewReports, request: Request, services: ServicesDependency) -> Acknowledged:
+    return Acknowledged(acknowledged_seq=services.reports.push(attempt_id, get_bearer_token(request), reports))
 
 
 @router.get("/ingest/{attempt_id}")
-def get_acknowledged(attempt_id: str, rank: Rank, stream: Stream, request: Request, services: Current) -> Acknowledged:
-    token = bearer_token(request)
-    return Acknowledged(acknowledged_seq=services.reports.acknowledged_seq(attempt_id, token, rank, stream))
+def get_acknowledged(
+    attempt_id: str, rank: Rank, stream: Stream, request: Request, services: ServicesDependency
+) -> Acknowledged:
+    token = get_bearer_token(request)
+    return Acknowledged(acknowledged_seq=services.reports.get_acknowledged_seq(attempt_id, token, rank, stream))
 
 
 @router.get("/jobs/{job_id}/metrics")
 def list_metrics(
     job_id: str,
-    services: Current,
+    services: ServicesDependency,
     _: Viewer,
     kind: MetricKind | None = None,
     attempt: AttemptNumber = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-    max_points: Annotated[int | None, Query(ge=1, le=10_000, description="thins evenly instead of paging")] = None,
+    max_points: Annotated[
+        int | None, Query(ge=1, le=10_000, description="all points, thinned evenly to this number")
+    ] = None,
 ) -> MetricPage:
-    return services.reports.metrics(job_id, MetricQuery(kind, attempt, serial_cursor(cursor), limit, max_points))
+    return services.reports.list_metrics(
+        job_id, MetricQuery(kind, attempt, parse_serial_cursor(cursor), limit, max_points)
+    )
 
 
 @router.get("/jobs/{job_id}/logs")
 def get_logs(
     job_id: str,
-    services: Current,
+    services: ServicesDependency,
     _: Viewer,
     attempt: AttemptNumber = None,
     rank: Rank | Literal["launch"] = 0,
@@ -54,4 +60,4 @@ def get_logs(
     limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
     tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
 ) -> LogView:
-    return services.reports.logs(job_id, attempt, rank, LogRange(offset, limit_bytes, tail_lines))
+    return services.reports.read_log(job_id, attempt, rank, LogRange(offset, limit_bytes, tail_lines))

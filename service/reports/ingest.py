@@ -29,10 +29,10 @@ KINDS = ("step", "evaluation")
 
 
 class GapError(Exception):
-    """Gap of missing lines before the delivered ones."""
+    """Lines missing before the delivered ones."""
 
     def __init__(self, acknowledged_seq: int) -> None:
-        super().__init__(f"line {acknowledged_seq + 1} is the next one")
+        super().__init__(f"expected line {acknowledged_seq + 1}")
         self.acknowledged_seq = acknowledged_seq
 
 
@@ -66,15 +66,15 @@ def ingest(
     progress = ReportedProgress.model_validate(job.progress)
     for report in reports:
         if isinstance(report, EventReport):
-            jobs.add_event(_event(job, attempt, rank, report))
+            jobs.add_event(_make_event(job, attempt, rank, report))
             continue
         if isinstance(report, StartReport):
             AttemptRepository(session).set_start(attempt.id, report.step, report.evaluated_step)
-            progress = progress.from_start(report, *(repository.last_report(job.id, kind) for kind in KINDS))
+            progress = progress.apply_start(report, *(repository.get_last_report(job.id, kind) for kind in KINDS))
             continue
-        progress = progress.after(report)
+        progress = progress.apply(report)
         if not isinstance(report, ProgressReport):
-            repository.add_metric(_metric(job, attempt, rank, stream, report))
+            repository.add_metric(_make_metric(job, attempt, rank, stream, report))
     if attempt.number == job.num_attempts:
         jobs.set_progress(job.id, progress.model_dump())
     position.acknowledged_seq += len(reports)
@@ -90,30 +90,32 @@ def _parse(line: str | bytes, seq: int, index: int) -> Report:
         field = ".".join(str(part) for part in first["loc"])
         raise BadLineError(index, f"{field}: {first['msg']}" if field else first["msg"]) from None
     except (OverflowError, ValueError, OSError):
-        raise BadLineError(index, "time: not a time in seconds since the epoch") from None
+        raise BadLineError(index, "time: is not a time in seconds since the epoch") from None
     if report.seq != seq:
         raise BadLineError(index, f"seq: is {report.seq}, but this line is number {seq}")
     for field in ("step", "evaluated_step"):
         if not 0 <= getattr(report, field, 0) <= MAX_SERIAL:
-            raise BadLineError(index, f"{field}: is no number of batches")
+            raise BadLineError(index, f"{field}: is not a number of batches (valid: 0 to {MAX_SERIAL})")
     return report
 
 
-def _event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> Event:
+def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> Event:
     return Event(
         job_id=job.id,
         attempt=attempt.number,
         time=datetime.fromtimestamp(report.time, UTC),
         actor="trainer",
         kind="report",
-        message=_storable(report.message),
-        name=_storable(report.name),
+        message=_replace_nul(report.message),
+        name=_replace_nul(report.name),
         rank=rank,
-        details=_as_json(report)["details"],
+        details=_to_json(report)["details"],
     )
 
 
-def _metric(job: Job, attempt: Attempt, rank: int, stream: Stream, report: StepReport | EvaluationReport) -> Metric:
+def _make_metric(
+    job: Job, attempt: Attempt, rank: int, stream: Stream, report: StepReport | EvaluationReport
+) -> Metric:
     return Metric(
         job_id=job.id,
         attempt_id=attempt.id,
@@ -123,15 +125,15 @@ def _metric(job: Job, attempt: Attempt, rank: int, stream: Stream, report: StepR
         seq=report.seq,
         kind=report.kind,
         step=report.step,
-        report=_as_json(report),
+        report=_to_json(report),
     )
 
 
-def _as_json(report: Report) -> dict[str, Any]:
+def _to_json(report: Report) -> dict[str, Any]:
     """Convert a report to JSON values; a number that is not finite becomes null."""
     return json.loads(report.model_dump_json())
 
 
-def _storable(text: str) -> str:
+def _replace_nul(text: str) -> str:
     """Replace NUL characters, which PostgreSQL does not store in text."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -16,28 +16,28 @@ class ReportedProgress(Progress):
     time: float = 0.0
     """Time of the newest report, in seconds since the epoch."""
 
-    def after(self, report: StepReport | EvaluationReport | ProgressReport) -> "ReportedProgress":
+    def apply(self, report: StepReport | EvaluationReport | ProgressReport) -> "ReportedProgress":
         """Return the progress after one more report; one older than `time` does not change the phase."""
-        is_news = report.time >= self.time
+        is_newest = report.time >= self.time
         changes: dict[str, Any] = {"time": max(report.time, self.time)}
         if isinstance(report, StepReport):
-            changes |= self._after_step(report) | ({"phase": "training", "message": None} if is_news else {})
+            changes |= self._apply_step(report) | ({"phase": "training", "message": None} if is_newest else {})
         elif isinstance(report, EvaluationReport):
             changes["auc"] = report.auc
-        elif is_news:
+        elif is_newest:
             changes |= {
                 "phase": report.phase,
                 "message": report.message or None,
-                "done_fraction": self._done_fraction(report),
+                "done_fraction": self._compute_done_fraction(report),
             }
         return self.model_copy(update=changes)
 
-    def kept_by_the_next(self) -> "ReportedProgress":
+    def carry_over(self) -> "ReportedProgress":
         """Return the part of the progress that is shown for a new attempt until it reports its start."""
         kept = ("step", "num_steps", "done_fraction", "loss", "auc", "noise_scale")
         return ReportedProgress(**{name: getattr(self, name) for name in kept})
 
-    def from_start(
+    def apply_start(
         self, start: StartReport, last_step: Mapping[str, Any] | None, last_evaluation: Mapping[str, Any] | None
     ) -> "ReportedProgress":
         """Return the progress of an attempt that begins at `start`.
@@ -53,10 +53,10 @@ class ReportedProgress(Progress):
             "noise_scale": last_step.get("noise_scale"),
             "auc": last_evaluation.get("auc"),
         }
-        begun = self.model_copy(update=changes)
-        return begun.model_copy(update={"done_fraction": begun._trained_fraction()})
+        progress = self.model_copy(update=changes)
+        return progress.model_copy(update={"done_fraction": progress._compute_trained_fraction()})
 
-    def _after_step(self, report: StepReport) -> dict[str, Any]:
+    def _apply_step(self, report: StepReport) -> dict[str, Any]:
         speed = report.samples_per_second
         if self.samples_per_second is not None:
             speed = SMOOTHING * self.samples_per_second + (1 - SMOOTHING) * speed
@@ -66,20 +66,20 @@ class ReportedProgress(Progress):
             "done_fraction": report.step / max(report.num_steps, 1),
             "loss": self.loss if report.loss is None else report.loss,
             "samples_per_second": speed,
-            "eta_seconds": _eta_seconds(report, speed),
+            "eta_seconds": _estimate_eta_seconds(report, speed),
             "noise_scale": report.noise_scale,
         }
 
-    def _done_fraction(self, report: ProgressReport) -> float | None:
+    def _compute_done_fraction(self, report: ProgressReport) -> float | None:
         # Evaluation and saving are part of the run, and do not change which fraction of it is trained.
         is_within_run = report.phase in {"training", "evaluating", "saving"}
-        return self._trained_fraction() if is_within_run and self.step is not None else report.done_fraction
+        return self._compute_trained_fraction() if is_within_run and self.step is not None else report.done_fraction
 
-    def _trained_fraction(self) -> float | None:
+    def _compute_trained_fraction(self) -> float | None:
         return None if self.step is None or self.num_steps is None else self.step / max(self.num_steps, 1)
 
 
-def _eta_seconds(report: StepReport, samples_per_second: float) -> float | None:
+def _estimate_eta_seconds(report: StepReport, samples_per_second: float) -> float | None:
     if report.step <= 0 or samples_per_second <= 0:
         return None
     samples_per_step = report.num_samples / report.step

@@ -16,7 +16,7 @@ class ReportRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def acknowledged_seq(self, attempt_id: str, rank: int, stream: str) -> int:
+    def get_acknowledged_seq(self, attempt_id: str, rank: int, stream: str) -> int:
         position = self._session.get(StreamPosition, (attempt_id, rank, stream))
         return position.acknowledged_seq if position else 0
 
@@ -36,7 +36,9 @@ class ReportRepository:
     def add_metric(self, metric: Metric) -> None:
         self._session.add(metric)
 
-    def metrics(self, job_id: str, *, kind: str | None, attempt: int | None, after: int, limit: int) -> list[Metric]:
+    def list_metrics(
+        self, job_id: str, *, kind: str | None, attempt: int | None, after: int, limit: int
+    ) -> list[Metric]:
         """List at most `limit` reports in the order of arrival, with row numbers above `after`.
 
         attempt: number of one attempt, all of whose reports count; None for the reports of all attempts that are not
@@ -45,24 +47,24 @@ class ReportRepository:
         query = _select_metrics(select(Metric), job_id, kind, attempt, after)
         return list(self._session.scalars(query.order_by(Metric.id).limit(limit)))
 
-    def thinned_metrics(
+    def list_thinned_metrics(
         self, job_id: str, *, kind: str | None, attempt: int | None, after: int, max_points: int
     ) -> list[Metric]:
         """List at most `max_points` of the reports that `metrics` selects, evenly spaced, the last one included."""
         number, total = func.row_number().over(order_by=Metric.id), func.count().over()
         numbered = select(Metric, number.label("number"), total.label("total"))
         rows = _select_metrics(numbered, job_id, kind, attempt, after).subquery()
-        place = rows.c.number * max_points // rows.c.total
-        place_before = (rows.c.number - 1) * max_points // rows.c.total
+        point = rows.c.number * max_points // rows.c.total
+        previous_point = (rows.c.number - 1) * max_points // rows.c.total
         metric = aliased(Metric, rows)
-        return list(self._session.scalars(select(metric).where(place > place_before).order_by(rows.c.id)))
+        return list(self._session.scalars(select(metric).where(point > previous_point).order_by(rows.c.id)))
 
-    def last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
+    def get_last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
         """Return the newest report of one kind that is not void; None where there is none."""
         query = _select_metrics(select(Metric.report), job_id, kind, attempt=None, after=0)
         return self._session.scalar(query.order_by(Metric.id.desc()).limit(1))
 
-    def attempts_with_start(self, job_id: str) -> list[Attempt]:
+    def list_attempts_with_start(self, job_id: str) -> list[Attempt]:
         """List the attempts of a job that have begun to train, in their order."""
         query = select(Attempt).where(Attempt.job_id == job_id, Attempt.start_step.is_not(None))
         return list(self._session.scalars(query.order_by(Attempt.number)))
@@ -78,14 +80,14 @@ def _select_metrics(query: Query, job_id: str, kind: str | None, attempt: int | 
         query = query.where(Metric.kind == kind)
     if attempt is not None:
         return query.where(Metric.attempt == attempt)
-    last = _last_valid_steps(job_id)
+    last = _select_last_valid_steps(job_id)
     last_step = case((Metric.kind == "evaluation", last.c.evaluated_step), else_=last.c.step)
     return query.outerjoin(last, last.c.attempt_id == Metric.attempt_id).where(
         or_(last_step.is_(None), Metric.step <= last_step)
     )
 
 
-def _last_valid_steps(job_id: str) -> Subquery:
+def _select_last_valid_steps(job_id: str) -> Subquery:
     """Select, for each attempt that a later one follows, the steps of its last step and evaluation that are not void.
 
     Both are null until a later attempt has begun to train.

@@ -38,7 +38,7 @@ class AttemptStart(BaseModel):
     """Batches consumed before the last evaluation that counts. Later evaluations by earlier attempts are void."""
 
     @classmethod
-    def of(cls, attempt: Attempt) -> "AttemptStart":
+    def from_attempt(cls, attempt: Attempt) -> "AttemptStart":
         """Build the schema from an attempt that has begun to train."""
         return cls(attempt=attempt.number, step=attempt.start_step or 0, evaluated_step=attempt.evaluated_step or 0)
 

@@ -10,9 +10,9 @@ from dlrm.config import FieldError
 from dlrm.record import RunDirectory
 from service.database import Database
 from service.http.problems import conflict, invalid_request, not_found, unauthenticated
-from service.jobs.attempts import RUNS, AttemptRepository
+from service.jobs.attempts import ACTIVE_STATES, AttemptRepository
 from service.jobs.models import Attempt, Job
-from service.jobs.service import existing_job
+from service.jobs.service import get_existing_job
 from service.keys.secret import hash_secret
 from service.launchers.protocol import Launch, Launcher, LogRange, LogSource
 from service.reports.ingest import BadLineError, GapError, Stream, ingest
@@ -43,8 +43,8 @@ class ReportService:
         """
         try:
             with self._database.write() as session:
-                attempt = _authenticated(session, attempt_id, token)
-                _check_rank(existing_job(session, attempt.job_id), reports.rank)
+                attempt = _authenticate(session, attempt_id, token)
+                _check_rank(get_existing_job(session, attempt.job_id), reports.rank)
                 return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
         except GapError as error:
             detail = f"lines are missing: {error}, not {reports.first_seq}"
@@ -52,61 +52,59 @@ class ReportService:
         except BadLineError as error:
             raise invalid_request([FieldError(f"lines.{error.index}", str(error), "one report as JSON")]) from None
 
-    def acknowledged_seq(self, attempt_id: str, token: str | None, rank: int, stream: Stream) -> int:
+    def get_acknowledged_seq(self, attempt_id: str, token: str | None, rank: int, stream: Stream) -> int:
         """Return the number of the last known line of a stream. Raises ProblemError where the token is wrong."""
         with self._database.read() as session:
-            _authenticated(session, attempt_id, token)
-            return ReportRepository(session).acknowledged_seq(attempt_id, rank, stream)
+            _authenticate(session, attempt_id, token)
+            return ReportRepository(session).get_acknowledged_seq(attempt_id, rank, stream)
 
-    def metrics(self, job_id: str, query: MetricQuery) -> MetricPage:
+    def list_metrics(self, job_id: str, query: MetricQuery) -> MetricPage:
         """Return the reports that `query` selects. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
-            existing_job(session, job_id)
+            get_existing_job(session, job_id)
             reports = ReportRepository(session)
             if query.max_points is not None:
-                found = reports.thinned_metrics(
+                rows = reports.list_thinned_metrics(
                     job_id, kind=query.kind, attempt=query.attempt, after=query.after, max_points=query.max_points
                 )
-                shown = found
+                shown = rows
             else:
-                found = reports.metrics(
+                rows = reports.list_metrics(
                     job_id, kind=query.kind, attempt=query.attempt, after=query.after, limit=query.limit + 1
                 )
-                shown = found[: query.limit]
-            starts = [AttemptStart.of(attempt) for attempt in reports.attempts_with_start(job_id)]
+                shown = rows[: query.limit]
+            starts = [AttemptStart.from_attempt(attempt) for attempt in reports.list_attempts_with_start(job_id)]
         items = [{"attempt": metric.attempt} | metric.report for metric in shown]
-        return MetricPage(
-            items=items, starts=starts, next_cursor=str(shown[-1].id) if len(found) > len(shown) else None
-        )
+        return MetricPage(items=items, starts=starts, next_cursor=str(shown[-1].id) if len(rows) > len(shown) else None)
 
-    def logs(self, job_id: str, attempt_number: int | None, source: LogSource, part: LogRange) -> LogView:
-        """Read a part of a log of the given attempt; None stands for the last one.
+    def read_log(self, job_id: str, attempt_number: int | None, source: LogSource, part: LogRange) -> LogView:
+        """Read a part of a log of the given attempt; None means the last one.
 
         Raises ProblemError where there is no such job, attempt or rank.
         """
         with self._database.read() as session:
-            job = existing_job(session, job_id)
+            job = get_existing_job(session, job_id)
             if source != "launch":
                 _check_rank(job, source)
-            attempt = _attempt(session, job, attempt_number)
+            attempt = _find_attempt(session, job, attempt_number)
         if attempt is None:
             # The job has not started yet, so nothing was written.
             return LogView(attempt=1, rank=source, text="", next_offset=0, complete=job.finished_at is not None)
         launch = Launch(RunDirectory(Path(job.run_directory)), attempt.number)
-        found = self._launcher.logs(launch, source, part)
+        log_part = self._launcher.read_log(launch, source, part)
         return LogView(
             attempt=attempt.number,
             rank=source,
-            text=found.text,
-            next_offset=found.next_offset,
-            complete=found.is_at_end and attempt.state not in RUNS,
+            text=log_part.text,
+            next_offset=log_part.next_offset,
+            complete=log_part.is_at_end and attempt.state not in ACTIVE_STATES,
         )
 
 
-def _authenticated(session: Session, attempt_id: str, token: str | None) -> Attempt:
+def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attempt:
     attempt = AttemptRepository(session).get(attempt_id)
     if attempt is None or not secrets.compare_digest(attempt.token_hash, hash_secret(token or "")):
-        raise unauthenticated("this is not the token of that attempt")
+        raise unauthenticated("the token is not that of this attempt")
     return attempt
 
 
@@ -115,7 +113,7 @@ def _check_rank(job: Job, rank: int) -> None:
         raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {job.world_size - 1}")])
 
 
-def _attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
+def _find_attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
     """Return the attempt with this number, or the last one where `number` is None; None before the first attempt.
 
     Raises ProblemError where there is no attempt with this number.

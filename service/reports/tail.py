@@ -59,7 +59,7 @@ class SpoolTail:
 
     def _open(self, path: Path, attempt: Attempt, rank: int, stream: Stream) -> _Position:
         with self._database.read() as session:
-            acknowledged_seq = ReportRepository(session).acknowledged_seq(attempt.id, rank, stream)
+            acknowledged_seq = ReportRepository(session).get_acknowledged_seq(attempt.id, rank, stream)
         return _Position(SpoolReader(path, acknowledged_seq), acknowledged_seq + 1)
 
     def _ingest_lines(
@@ -73,16 +73,16 @@ class SpoolTail:
             except BadLineError as error:
                 seq = first_seq + error.index
                 log.warning("bad_report", job=job.id, attempt=attempt.number, rank=rank, stream=stream, seq=seq)
-                lines[error.index] = _unreadable(stream, seq, str(error))
+                lines[error.index] = _make_unreadable_event(stream, seq, str(error))
             else:
                 return
 
 
-def _unreadable(stream: Stream, seq: int, message: str) -> bytes:
+def _make_unreadable_event(stream: Stream, seq: int, message: str) -> bytes:
     report = EventReport(
         seq=seq,
         time=now().timestamp(),
         name="unreadable_report",
-        message=f"line {seq} of the {stream} stream is no report: {message}",
+        message=f"line {seq} of the {stream} stream is not a report: {message}",
     )
     return report.model_dump_json().encode()

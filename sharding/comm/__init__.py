@@ -1,1 +1,1 @@
-"""Processes of one run, and how they talk: process groups, votes, all-reduces, shared memory."""
+"""Communication of the processes of one run: process groups, votes, all-reduces, shared memory."""

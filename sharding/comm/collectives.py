@@ -1,4 +1,4 @@
-"""Collectives of Python objects, beside those of torch.distributed."""
+"""Collectives of Python objects, in addition to those of torch.distributed."""
 
 from collections.abc import Callable
 from typing import TypeVar, cast

@@ -1,6 +1,6 @@
 """Dense gradients in one flat buffer, and the all-reduce that sums it over ranks.
 
-Ranks that share memory add it up there, each one part for all; others use the all-reduce of their process group.
+Ranks that share memory sum it there, each rank one part for all; others use the all-reduce of their process group.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class AllReducer(Protocol):
     def start(self, num_elements: int) -> AllReduceWork:
         """Start to sum the first `num_elements` over all ranks. Do not touch them until `wait()`.
 
-        Collective; vote between the last write of any rank to its buffer and this.
+        Collective; a vote must come between the last write of any rank to its buffer and this call.
         """
         ...
 
@@ -54,8 +54,8 @@ class GradientBuffer:
     ) -> None:
         """Allocate the buffer on every rank, and point the gradients of `parameters` to it. Collective.
 
-        parameters: all of one dtype, which is that of the buffer. num_extra_sums: sums of P elements beside the
-        gradient. is_in_memory: whether all ranks share memory.
+        parameters: all of one dtype, which is that of the buffer. num_extra_sums: sums of P elements in addition to
+        the gradient. is_in_memory: whether all ranks share memory.
         """
         self.sizes = [parameter.numel() for parameter in parameters]
         self._shapes = [parameter.shape for parameter in parameters]
@@ -76,8 +76,8 @@ class GradientBuffer:
         """Set the gradient and all extra sums to zero."""
         self._all_reducer.buffer.zero_()
 
-    def total(self) -> torch.Tensor:
-        """Sum up this rank's whole buffer: the result is not finite where any element is not."""
+    def sum_elements(self) -> torch.Tensor:
+        """Sum this rank's whole buffer to a scalar, which is not finite where any element is not."""
         return self._all_reducer.buffer.sum()
 
     def start_all_reduce(self, *, with_extra_sums: bool) -> AllReduceWork:
@@ -109,19 +109,19 @@ class ProcessGroupAllReduce:
 
 
 class SharedMemoryAllReduce:
-    """Sums in the memory that ranks share: each rank adds one part up for all. Nothing is sent."""
+    """Sums in the memory that ranks share: each rank sums one part of all buffers. Nothing is sent."""
 
     def __init__(self, ranks: Ranks, num_elements: int, dtype: torch.dtype) -> None:
         """Allocate a buffer on every rank and map those of all. Collective."""
         self._ranks = ranks
         input_bytes, num_summed = (
             round_up_to_cache_line(num_elements * dtype.itemsize),
-            self._part_size(num_elements, dtype),
+            self._count_part_elements(num_elements, dtype),
         )
         buffers = share_buffers(ranks.dense_group, input_bytes + num_summed * dtype.itemsize)
-        self._inputs = [buffer.tensor(dtype, (num_elements,)) for buffer in buffers]
+        self._inputs = [buffer.view_tensor(dtype, (num_elements,)) for buffer in buffers]
         """[n] of every rank, by rank. The other ranks read their parts of it until the barrier."""
-        self._summed_parts = [buffer.tensor(dtype, (num_summed,), input_bytes) for buffer in buffers]
+        self._summed_parts = [buffer.view_tensor(dtype, (num_summed,), input_bytes) for buffer in buffers]
         """The part that every rank has summed, by rank. It is not written over the inputs: other ranks still copy it
         until the next vote, while this rank already adds into its own input."""
 
@@ -131,10 +131,11 @@ class SharedMemoryAllReduce:
         return self._inputs[self._ranks.rank]
 
     def start(self, num_elements: int) -> AllReduceWork:
-        """Sum this rank's part of all inputs, and start the barrier behind it; see `AllReducer.start`."""
-        parts = self._parts(num_elements)
+        """Sum this rank's part of all inputs, then start a barrier; see `AllReducer.start`."""
+        parts = self._cut_parts(num_elements)
         own = parts[self._ranks.rank]
-        first, second, *others = (of_rank[own] for of_rank in self._inputs)
+        # In the order of the ranks, so that every element has the same sum whichever rank computes it.
+        first, second, *others = (buffer[own] for buffer in self._inputs)
         summed = torch.add(first, second, out=self._summed_parts[self._ranks.rank][: len(first)])
         for other in others:
             summed += other
@@ -142,14 +143,14 @@ class SharedMemoryAllReduce:
         assert barrier is not None, "an asynchronous collective returns its work"
         return _SharedMemoryWork(barrier, [self.buffer[part] for part in parts], self._summed_parts)
 
-    def _part_size(self, num_elements: int, dtype: torch.dtype) -> int:
+    def _count_part_elements(self, num_elements: int, dtype: torch.dtype) -> int:
         """Count the elements of one rank's part: whole cache lines, so that no two ranks write the same one."""
         line = CACHE_LINE_BYTES // dtype.itemsize
         return -(-num_elements // (line * self._ranks.world_size)) * line
 
-    def _parts(self, num_elements: int) -> list[slice]:
-        """Cut `num_elements` into one part a rank, in the order of the ranks; the last ones may be short or empty."""
-        size = self._part_size(num_elements, self.buffer.dtype)
+    def _cut_parts(self, num_elements: int) -> list[slice]:
+        """Cut `num_elements` into one part per rank, in the order of the ranks; the last ones may be short or empty."""
+        size = self._count_part_elements(num_elements, self.buffer.dtype)
         starts = [min(rank * size, num_elements) for rank in range(self._ranks.world_size + 1)]
         return [slice(start, end) for start, end in pairwise(starts)]
 
@@ -160,9 +161,9 @@ class _SharedMemoryWork:
 
     barrier: dist.Work
     parts: list[torch.Tensor]
-    """Views of this rank's buffer, one a rank."""
+    """Views of this rank's buffer, one per rank."""
     summed_parts: list[torch.Tensor]
-    """Sums, one a rank, each at least as long as its part."""
+    """Sums, one per rank, each at least as long as its part."""
 
     def wait(self) -> None:
         self.barrier.wait()

@@ -32,14 +32,14 @@ class SharedBuffer:
     """Bytes of memory without a name or a file: they are freed when the last process that maps them has ended."""
 
     def __init__(self, descriptor: int) -> None:
-        """Map an open memory file. descriptor: closed when nobody refers to the buffer any more."""
+        """Map an open memory file. descriptor: closed when the buffer is garbage-collected."""
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)
         self._map = _map_file(descriptor)
 
     @classmethod
     def create(cls, num_bytes: int) -> "SharedBuffer":
-        """Make a buffer of zeros, whose pages are taken when they are first touched."""
+        """Make a buffer of zeros, whose pages are allocated when they are first touched."""
         descriptor = os.memfd_create("dlrm")
         os.ftruncate(descriptor, max(num_bytes, mmap.PAGESIZE))
         return cls(descriptor)
@@ -64,7 +64,7 @@ class SharedBuffer:
             os.ftruncate(self._descriptor, max(num_bytes, 2 * len(self._map)))
         self._map = _map_file(self._descriptor)
 
-    def tensor(self, dtype: torch.dtype, shape: tuple[int, ...], first_byte: int = 0) -> torch.Tensor:
+    def view_tensor(self, dtype: torch.dtype, shape: tuple[int, ...], first_byte: int = 0) -> torch.Tensor:
         """View the bytes from `first_byte` on as a tensor, which keeps their memory alive."""
         num_elements = 1
         for size in shape:
@@ -75,14 +75,14 @@ class SharedBuffer:
 
 
 def share_buffers(group: dist.ProcessGroup, num_bytes: int) -> list[SharedBuffer]:
-    """Make a buffer on every rank, and open those of all ranks: one a rank, in their order. Collective.
+    """Make a buffer on every rank, and open all of them: one per rank, by rank. Collective.
 
-    num_bytes: of this rank's own. Raises OSError where ranks are not on one machine; see `can_share_memory`.
+    num_bytes: size of this rank's buffer. Raises OSError where ranks are not on one machine; see `can_share_memory`.
     """
     own = SharedBuffer.create(num_bytes)
     handles = all_gather_object(group, own.handle)
     buffers = [own if handle == own.handle else SharedBuffer.open(handle) for handle in handles]
-    # Until all have opened it a buffer must stay.
+    # A buffer must stay open until all ranks have opened it.
     dist.barrier(group)
     return buffers
 
@@ -90,7 +90,7 @@ def share_buffers(group: dist.ProcessGroup, num_bytes: int) -> list[SharedBuffer
 def can_share_memory(group: dist.ProcessGroup) -> bool:
     """Whether every rank can map every other rank's memory. Collective; the same answer on all ranks."""
     token = SharedBuffer.create(mmap.PAGESIZE)
-    own = token.tensor(torch.int64, (1,))
+    own = token.view_tensor(torch.int64, (1,))
     own[0] = int.from_bytes(os.urandom(7), "little")
     gathered = all_gather_object(group, (socket.gethostname(), token.handle, own.item()))
     can_reach = all(host == socket.gethostname() and _can_read(handle, number) for host, handle, number in gathered)
@@ -99,13 +99,13 @@ def can_share_memory(group: dist.ProcessGroup) -> bool:
 
 def _can_read(handle: SharedBufferHandle, number: int | float) -> bool:
     try:
-        return SharedBuffer.open(handle).tensor(torch.int64, (1,)).item() == number
+        return SharedBuffer.open(handle).view_tensor(torch.int64, (1,)).item() == number
     except (OSError, ValueError):
         return False
 
 
 def round_up_to_cache_line(num_bytes: int) -> int:
-    """Round `num_bytes` up to whole cache lines, so that what follows begins with a line of its own."""
+    """Round `num_bytes` up to whole cache lines, so that the next tensor begins a new line."""
     return -(-num_bytes // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
 
 

@@ -10,7 +10,7 @@ from sharding.comm.process_groups import Ranks
 
 @dataclass(frozen=True)
 class StepVote:
-    """Wishes of one rank for the time after a step."""
+    """The vote of one rank on what follows a step."""
 
     is_stop_requested: bool = False
     """Whether this rank was asked to stop. One such vote stops all ranks."""
@@ -41,7 +41,7 @@ def all_reduce_votes(ranks: Ranks, vote: StepVote, *, is_finite: bool = True, lo
 
     is_finite: whether loss and gradients of this rank are. loss_sum: over the valid rows of this rank.
     """
-    # Counts of those against, so that a sum of 0 means that nobody is.
+    # Counts of ranks against, so that a sum of 0 means that none is.
     counts = torch.tensor(
         [not is_finite, vote.is_stop_requested, not vote.is_ready_to_save, loss_sum if is_finite else 0.0],
         dtype=torch.float64,

@@ -1,4 +1,4 @@
-"""A thread that works in the background, in the order in which work is handed over."""
+"""A thread that does work in the background, in the order of submission."""
 
 import queue
 import threading
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class BackgroundThread:
-    """Runs one piece of work after the other.
+    """Runs one piece of work after another.
 
     Its thread does not keep the process alive: it may wait for a rank that is gone.
     """
@@ -41,8 +41,8 @@ class BackgroundThread:
 
 
 def _run_tasks(tasks: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
-    """Run tasks until nobody is left to hand over any."""
+    """Run tasks until None ends them, once no `BackgroundThread` can submit more."""
     while (task := tasks.get()) is not None:
         task()
-        # Let go of its result before the next wait.
+        # Release its result before waiting for the next task.
         del task

@@ -1,4 +1,4 @@
-"""The lookup by FBGEMM's table-batched embedding: on GPUs, and on CPUs without the own operators.
+"""The lookup by FBGEMM's table-batched embedding: on GPUs, and on CPUs without the native operators.
 
 The whole batch is looked up at once under autograd, and one backward pass of it makes the fused update. Slices leave
 from the block that was looked up, and their gradients come back into the same memory: the backward pass keeps none of
@@ -13,8 +13,8 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import ComputeDevice
 from sharding.embedding.fused_optimizer import EPS, TableOptimizer
 from sharding.embedding.input_dist import InputDistOutput
 from sharding.embedding.lookup import LookupBatch
-from sharding.embedding.offsets import offsets_of
-from sharding.embedding.shard import Shard, ShardSpec, shard_specs_on
+from sharding.embedding.offsets import compute_offsets
+from sharding.embedding.shard import Shard, ShardSpec, list_shard_specs
 from sharding.embedding.slices import Slices
 from sharding.embedding.transport import FusedUpdateParams
 from sharding.planner import Plan
@@ -33,7 +33,7 @@ class FbgemmLookup:
         self, plan: Plan, optimizer: TableOptimizer, rank: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         """Allocate the shards of `rank` on `device`. dtype: of the exchange; the module's own gradients are fp32."""
-        specs = shard_specs_on(plan, rank, replicated=False)
+        specs = list_shard_specs(plan, rank, replicated=False)
         # FBGEMM cannot make a module of no tables.
         self.module = _make_module(specs, optimizer, device) if specs else None
         self.shards = _make_shards(specs, self.module, optimizer) if self.module is not None else []
@@ -58,31 +58,31 @@ class _FbgemmBatch:
         dtype: torch.dtype,
     ) -> None:
         self._slices, self._learning_rate, self._dtype = slices, learning_rate, dtype
-        values, lengths = _by_shard(ids, num_shards, slices)
-        self._block: torch.Tensor = module(values, offsets_of(lengths))  # [W * b, C]
+        values, lengths = _sort_by_shard(ids, num_shards, slices)
+        self._block: torch.Tensor = module(values, compute_offsets(lengths))  # [W * b, C]
         self._received: dict[int, torch.Tensor] = {}
         """Gradients by slice in the dtype of the exchange, where that is not the block's."""
 
-    def pooled_slice(self, number: int) -> torch.Tensor:
-        return self._rows(number).to(self._dtype)
+    def pool_slice(self, number: int) -> torch.Tensor:
+        return self._view_rows(number).to(self._dtype)
 
-    def gradient_slice(self, number: int) -> torch.Tensor:
+    def get_gradient_slice(self, number: int) -> torch.Tensor:
         if self._dtype == self._block.dtype:
-            return self._rows(number)
-        return self._received.setdefault(number, torch.empty_like(self._rows(number), dtype=self._dtype))
+            return self._view_rows(number)
+        return self._received.setdefault(number, torch.empty_like(self._view_rows(number), dtype=self._dtype))
 
     def apply_update(self, params: FusedUpdateParams) -> None:
         assert params.learning_rate == self._learning_rate, "FBGEMM has fixed the learning rate in the lookup"
         while self._received:
             number, gradient = self._received.popitem()
-            self._rows(number).copy_(gradient)
+            self._view_rows(number).copy_(gradient)
         gradients = self._block.detach()
         if params.gradient_multiplier != 1.0:
             gradients *= params.gradient_multiplier
         self._block.backward(gradients)
 
-    def _rows(self, number: int) -> torch.Tensor:
-        return self._slices.rows(self._block.detach(), number)
+    def _view_rows(self, number: int) -> torch.Tensor:
+        return self._slices.view_rows(self._block.detach(), number)
 
 
 class _NoBatch:
@@ -91,20 +91,20 @@ class _NoBatch:
     def __init__(self, ids: InputDistOutput, dtype: torch.dtype) -> None:
         self._nothing = ids.ids[0].new_empty(0, 0, dtype=dtype)
 
-    def pooled_slice(self, number: int) -> torch.Tensor:  # noqa: ARG002
+    def pool_slice(self, number: int) -> torch.Tensor:  # noqa: ARG002
         return self._nothing
 
-    def gradient_slice(self, number: int) -> torch.Tensor:  # noqa: ARG002
+    def get_gradient_slice(self, number: int) -> torch.Tensor:  # noqa: ARG002
         return self._nothing
 
     def apply_update(self, params: FusedUpdateParams) -> None:
         pass
 
 
-def _by_shard(ids: InputDistOutput, num_shards: int, slices: Slices) -> tuple[torch.Tensor, torch.Tensor]:
+def _sort_by_shard(ids: InputDistOutput, num_shards: int, slices: Slices) -> tuple[torch.Tensor, torch.Tensor]:
     """Order ids and lengths as FBGEMM takes them: by shard, by slice, by source rank, by sample."""
     # Where slices begin and end, in one transfer to the host.
-    bounds = torch.stack([ids.slice_bounds_of(source, num_shards, slices) for source in range(len(ids.ids))]).tolist()
+    bounds = torch.stack([ids.find_slice_bounds(source, num_shards, slices) for source in range(len(ids.ids))]).tolist()
     values: list[torch.Tensor] = []
     lengths: list[torch.Tensor] = []
     for shard in range(num_shards):
@@ -112,7 +112,7 @@ def _by_shard(ids: InputDistOutput, num_shards: int, slices: Slices) -> tuple[to
             for source, of_source in enumerate(ids.ids):
                 first_id, end_id = bounds[source][shard][number : number + 2]
                 values.append(of_source[first_id:end_id])
-                lengths.append(ids.offsets_of(source, shard, start, end).diff())
+                lengths.append(ids.view_offsets(source, shard, start, end).diff())
     return torch.cat(values), torch.cat(lengths)
 
 

@@ -19,13 +19,14 @@ class TableOptimizer:
     name: Literal["sgd", "rowwise_adagrad", "adagrad"]
     gradient_scale: float
     """S, a power of two near the batch: tables are updated with S times the true gradient, which would flush to zero in
-    fp16. Adagrad does not depend on S; the learning rate of SGD is divided by it."""
+    fp16. Adagrad does not depend on S but for eps, since S g / sqrt(sum (S g)^2) = g / sqrt(sum g^2). The learning
+    rate of SGD is divided by S."""
 
-    def scaled_learning_rate(self, learning_rate: float) -> float:
+    def scale_learning_rate(self, learning_rate: float) -> float:
         """Convert the learning rate of the true gradient to that of S times the gradient."""
         return learning_rate / self.gradient_scale if self.name == "sgd" else learning_rate
 
-    def state_shape(self, num_rows: int, num_columns: int) -> tuple[int, ...] | None:
+    def get_state_shape(self, num_rows: int, num_columns: int) -> tuple[int, ...] | None:
         """Return the shape of a shard's optimizer state; None where the optimizer keeps none."""
         if self.name == "sgd":
             return None
@@ -36,13 +37,15 @@ class TableOptimizer:
     ) -> None:
         """Update every row of a table in place; a row whose gradient is zero stays.
 
-        weights, gradient: [R, C]. state: of `state_shape`, or empty. learning_rate: for this gradient.
+        weights, gradient: [R, C]. state: of the shape `get_state_shape`, or empty. learning_rate: for this gradient.
         """
         if self.name == "sgd":
             weights.sub_(gradient, alpha=learning_rate)
         elif self.name == "adagrad":
+            # s += g^2, w -= lr g / (sqrt(s) + eps), element by element (Duchi et al. 2011).
             state.addcmul_(gradient, gradient)
             weights.addcdiv_(gradient, state.sqrt().add_(EPS), value=-learning_rate)
         else:
+            # s += mean over columns of g^2, one s a row.
             state.add_(gradient.square().mean(dim=1))
             weights.addcdiv_(gradient, state.sqrt().add_(EPS).unsqueeze(1), value=-learning_rate)

@@ -27,12 +27,12 @@ def fill_uniform(
     for block in range(row_offset // ROWS_PER_BLOCK, -(-end_row // ROWS_PER_BLOCK)):
         first = block * ROWS_PER_BLOCK
         start, end = max(first, row_offset), min(first + ROWS_PER_BLOCK, end_row)
-        generator = torch.Generator().manual_seed(_block_seed(seed, table_name, block))
+        generator = torch.Generator().manual_seed(_derive_block_seed(seed, table_name, block))
         drawn = torch.rand(ROWS_PER_BLOCK, num_columns, generator=generator).mul_(2 * bound).sub_(bound)
         columns = slice(column_offset, column_offset + shard.shape[1])
         shard[start - row_offset : end - row_offset].copy_(drawn[start - first : end - first, columns])
 
 
-def _block_seed(seed: int, table_name: str, block: int) -> int:
+def _derive_block_seed(seed: int, table_name: str, block: int) -> int:
     digest = hashlib.blake2b(f"{seed}/{table_name}/{block}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

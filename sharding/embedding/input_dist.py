@@ -1,11 +1,11 @@
-"""The input dist of the network transport: which ids go to which rank, and what arrives there."""
+"""The input dist of the network transport: each rank sends its ids to the ranks that own their rows."""
 
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 
-from sharding.embedding.offsets import offsets_of
+from sharding.embedding.offsets import compute_offsets
 from sharding.embedding.shard import ShardSpec
 from sharding.embedding.slices import Slices
 from sharding.jagged import JaggedIds
@@ -13,7 +13,7 @@ from sharding.jagged import JaggedIds
 
 @dataclass(frozen=True)
 class InputDistOutput:
-    """Ids that this rank looks up: for each of its shards the bags of all ranks' samples."""
+    """The ids that this rank looks up: for each of its shards the bags of all ranks' samples."""
 
     ids: list[torch.Tensor]
     """Ids of every source rank: [n] int64, rows of this rank's shards, shard by shard, sample by sample."""
@@ -22,12 +22,12 @@ class InputDistOutput:
     num_samples: int
     """b, the same on every rank."""
 
-    def offsets_of(self, source: int, shard: int, start: int, end: int) -> torch.Tensor:
+    def view_offsets(self, source: int, shard: int, start: int, end: int) -> torch.Tensor:
         """View the offsets [end - start + 1] of samples [start, end) of rank `source` in one shard."""
         first = shard * self.num_samples
         return self.offsets[source][first + start : first + end + 1]
 
-    def slice_bounds_of(self, source: int, num_shards: int, slices: Slices) -> torch.Tensor:
+    def find_slice_bounds(self, source: int, num_shards: int, slices: Slices) -> torch.Tensor:
         """Find where the slices of each shard begin in the ids of `source`: [shards, slices + 1], with the last end."""
         starts = torch.tensor([*(start for start, _ in slices), self.num_samples])
         shards = torch.arange(num_shards).unsqueeze(1) * self.num_samples
@@ -39,11 +39,11 @@ def all_to_all_ids(
 ) -> InputDistOutput:
     """Send every rank the ids of its shards, and receive those of this rank's shards: two all-to-alls. Collective.
 
-    specs: shards of every rank. group: used by nobody else meanwhile.
+    specs: shards of every rank. group: process group that no other thread uses at the same time.
     """
     rank, size = group.rank(), ids.lengths.shape[1]
-    selection = _Selection(ids)
-    to_send = [[selection.of_shard(spec) for spec in of_rank] for of_rank in specs]
+    selection = _ShardSelector(ids)
+    to_send = [[selection.select(spec) for spec in of_rank] for of_rank in specs]
     lengths = _all_to_all(
         torch.cat([of_shard.lengths for of_rank in to_send for of_shard in of_rank] or [ids.lengths.new_empty(0)]),
         [len(of_rank) * size for of_rank in specs],
@@ -60,14 +60,14 @@ def all_to_all_ids(
     )
     return InputDistOutput(
         ids=list(received.split(num_received)),
-        offsets=[offsets_of(of_source) for of_source in received_lengths],
+        offsets=[compute_offsets(of_source) for of_source in received_lengths],
         num_samples=size,
     )
 
 
 @dataclass(frozen=True)
 class _ShardIds:
-    """Ids of a share that one shard holds."""
+    """The ids of a share that one shard holds."""
 
     lengths: torch.Tensor
     """[b]"""
@@ -75,24 +75,25 @@ class _ShardIds:
     """Rows of the shard."""
 
 
-class _Selection:
-    """Picks the bags of a share that concern a shard."""
+class _ShardSelector:
+    """Selects the ids of a share whose rows a shard holds."""
 
     def __init__(self, ids: JaggedIds[torch.Tensor]) -> None:
         self._lengths = ids.lengths
         self._ids = ids.values.split(ids.lengths.sum(dim=1).tolist())
 
-    def of_shard(self, spec: ShardSpec) -> _ShardIds:
-        """Pick the ids that lie in the shard's rows, numbered from its first row."""
+    def select(self, spec: ShardSpec) -> _ShardIds:
+        """Select the ids of the shard's rows, numbered from its first row; a bag keeps those of its ids that remain."""
         lengths, ids = self._lengths[spec.feature], self._ids[spec.feature]
         block = spec.block
         if block.num_rows == spec.table.num_rows:
             return _ShardIds(lengths, ids)
         rows = ids - block.first_row
         is_here = (rows >= 0) & (rows < block.num_rows)
-        num_before = offsets_of(is_here)
-        ends = num_before[offsets_of(lengths)]
-        return _ShardIds(ends.diff().to(lengths.dtype), rows[is_here])
+        # With k[i] the number of selected ids before id i, a bag of ids [s, e) keeps k[e] - k[s].
+        num_before = compute_offsets(is_here)
+        bounds = num_before[compute_offsets(lengths)]
+        return _ShardIds(bounds.diff().to(lengths.dtype), rows[is_here])
 
 
 def _all_to_all(

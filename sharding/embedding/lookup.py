@@ -7,7 +7,7 @@ import torch
 from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.input_dist import InputDistOutput
-from sharding.embedding.shard import Shard, column_ranges, make_shard, shard_specs_on
+from sharding.embedding.shard import Shard, lay_out_columns, list_shard_specs, make_shard
 from sharding.embedding.slices import Slices
 from sharding.embedding.transport import FusedUpdateParams
 from sharding.planner import Plan
@@ -19,11 +19,11 @@ class LookupBatch(Protocol):
     A slice is [W * m, C]: by rank, by sample, the columns of the shards side by side.
     """
 
-    def pooled_slice(self, number: int) -> torch.Tensor:
+    def pool_slice(self, number: int) -> torch.Tensor:
         """Pool the embeddings of slice `number`, in the dtype of the exchange."""
         ...
 
-    def gradient_slice(self, number: int) -> torch.Tensor:
+    def get_gradient_slice(self, number: int) -> torch.Tensor:
         """Return the memory that the gradient of slice `number` is to be written to."""
         ...
 
@@ -38,60 +38,60 @@ class EmbeddingLookup(Protocol):
     shards: list[Shard]
 
     def start_batch(self, ids: InputDistOutput, slices: Slices, learning_rate: float) -> LookupBatch:
-        """Take over the ids of one batch. learning_rate: as for `Transport.lookup`."""
+        """Begin the lookup of the ids of one batch. learning_rate: as for `Transport.lookup`."""
         ...
 
 
 class NativeLookup:
-    """Lookup by the own operators.
+    """Lookup by the native operators.
 
     Rows are pooled slice by slice, so that of the whole batch only the gradients are in memory.
     """
 
     def __init__(self, plan: Plan, optimizer: TableOptimizer, rank: int, dtype: torch.dtype) -> None:
         """Allocate the shards of `rank`. dtype: of the exchange; gradients wait for the update in it."""
-        specs = shard_specs_on(plan, rank, replicated=False)
+        specs = list_shard_specs(plan, rank, replicated=False)
         self.shards = [make_shard(spec, optimizer, torch.empty(spec.shape)) for spec in specs]
         self.optimizer, self.dtype = optimizer, dtype
 
     def start_batch(self, ids: InputDistOutput, slices: Slices, learning_rate: float) -> LookupBatch:  # noqa: ARG002
-        """Take over the ids of one batch; the learning rate comes with the update."""
+        """Keep the ids of one batch; the learning rate comes with the update."""
         return _NativeBatch(self, ids, slices)
 
 
 class _NativeBatch:
     def __init__(self, lookup: NativeLookup, ids: InputDistOutput, slices: Slices) -> None:
         self._lookup, self._ids, self._slices = lookup, ids, slices
-        self._num_columns, self._columns = column_ranges([shard.spec for shard in lookup.shards])
+        self._num_columns, self._columns = lay_out_columns([shard.spec for shard in lookup.shards])
         self._gradients: torch.Tensor | None = None
         """[W * b, C], by slice, by rank, by sample; allocated with the first gradient."""
 
-    def pooled_slice(self, number: int) -> torch.Tensor:
-        start, end = self._slices.bounds(number)
+    def pool_slice(self, number: int) -> torch.Tensor:
+        start, end = self._slices.get_bounds(number)
         pooled = torch.empty(len(self._ids.ids) * (end - start), self._num_columns)
-        for source, of_source in enumerate(pooled.split(end - start)):
+        for source, out in enumerate(pooled.split(end - start)):
             for index, (shard, columns) in enumerate(zip(self._lookup.shards, self._columns, strict=True)):
-                offsets = self._ids.offsets_of(source, index, start, end)
-                native_ops.pool(shard.weights, self._ids.ids[source], offsets, 0, of_source[:, columns])
+                offsets = self._ids.view_offsets(source, index, start, end)
+                native_ops.pool(shard.weights, self._ids.ids[source], offsets, 0, out[:, columns])
         return pooled.to(self._lookup.dtype)
 
-    def gradient_slice(self, number: int) -> torch.Tensor:
+    def get_gradient_slice(self, number: int) -> torch.Tensor:
         if self._gradients is None:
             num_rows = len(self._ids.ids) * self._ids.num_samples
             self._gradients = torch.empty(num_rows, self._num_columns, dtype=self._lookup.dtype)
-        return self._slices.rows(self._gradients, number)
+        return self._slices.view_rows(self._gradients, number)
 
     def apply_update(self, params: FusedUpdateParams) -> None:
         for index, (shard, columns) in enumerate(zip(self._lookup.shards, self._columns, strict=True)):
             ids: list[torch.Tensor] = []
             offsets: list[torch.Tensor] = []
             gradients: list[torch.Tensor] = []
-            # Rank after rank, in the order of their samples, as the memory transport does: sums of both are equal to
-            # the bit.
+            # Rank after rank, in the order of their samples, as the memory transport does: then both transports add up
+            # a row's gradients in the same order, and agree to the bit.
             for source, of_source in enumerate(self._ids.ids):
                 for number, (start, end) in enumerate(self._slices):
                     first = source * (end - start)
                     ids.append(of_source)
-                    offsets.append(self._ids.offsets_of(source, index, start, end))
-                    gradients.append(self.gradient_slice(number)[first : first + end - start, columns])
+                    offsets.append(self._ids.view_offsets(source, index, start, end))
+                    gradients.append(self.get_gradient_slice(number)[first : first + end - start, columns])
             native_ops.apply_update(shard, 0, ids, offsets, gradients, self._lookup.optimizer, params)

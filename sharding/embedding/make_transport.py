@@ -1,4 +1,4 @@
-"""Chooses the transport of a run's sharded tables."""
+"""The choice of the transport of a run's sharded tables."""
 
 from typing import Literal
 
@@ -13,20 +13,23 @@ from sharding.embedding.lookup import EmbeddingLookup, NativeLookup
 from sharding.embedding.transport import Transport
 from sharding.planner import Plan
 
+TransportChoice = Literal["auto", "memory", "network"]
+"""The transport that a job asks for; "auto" leaves the choice to what works."""
+
 
 class TransportError(RuntimeError):
-    """The memory transport was asked for and does not work here; the message says why."""
+    """The memory transport is required and does not work here; the message says why, as a verb phrase about it."""
 
 
-def uses_shared_memory(asked: Literal["auto", "memory", "network"], ranks: Ranks) -> bool:
+def uses_shared_memory(choice: TransportChoice, ranks: Ranks) -> bool:
     """Decide whether ranks read each other's memory. Collective; the same answer on all ranks.
 
-    asked: "auto" takes memory where it works. Raises TransportError where "memory" does not work.
+    choice: "auto" is memory where that works. Raises TransportError where "memory" does not work.
     """
-    if asked == "network":
+    if choice == "network":
         return False
-    why_not = _why_no_memory(ranks)
-    if why_not is not None and asked == "memory":
+    why_not = _find_memory_obstacle(ranks)
+    if why_not is not None and choice == "memory":
         raise TransportError(why_not)
     return why_not is None
 
@@ -53,12 +56,12 @@ def _is_native(ranks: Ranks) -> bool:
     return ranks.device.type == "cpu" and all(all_gather_object(ranks.background_group, native_ops.is_built()))
 
 
-def _why_no_memory(ranks: Ranks) -> str | None:
-    """Say why ranks cannot share memory, behind the name of the transport; None where they can."""
+def _find_memory_obstacle(ranks: Ranks) -> str | None:
+    """Say why ranks cannot share memory, as a verb phrase about the transport; None where they can."""
     if ranks.device.type != "cpu":
-        return "is for ranks on CPUs, and these have GPUs"
+        return "is for ranks on CPUs, and these ranks have GPUs"
     if not _is_native(ranks):
-        return f"needs the own operators: {native_ops.why_not_built()}"
+        return f"needs the native operators: {native_ops.explain_missing()}"
     if not can_share_memory(ranks.background_group):
         return "needs all ranks on one machine"
     return None
@@ -67,7 +70,7 @@ def _why_no_memory(ranks: Ranks) -> str | None:
 def _make_lookup(plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype) -> EmbeddingLookup:
     if _is_native(ranks):
         return NativeLookup(plan, optimizer, ranks.rank, dtype)
-    # Late: it takes seconds to load.
+    # Imported late: FBGEMM takes seconds to load.
     from sharding.embedding.fbgemm_lookup import FbgemmLookup
 
     return FbgemmLookup(plan, optimizer, ranks.rank, ranks.device, dtype)

@@ -2,7 +2,7 @@
 
 Each rank looks rows up in every rank's shards, a chunk at a time, and writes the gradients of its pooled embeddings
 where the other ranks can read them. After the vote of a step every rank updates its own shards from the ids and
-gradients of all ranks: tables do not change while somebody reads them, and a batch makes one update.
+gradients of all ranks: tables do not change while any rank reads them, and a batch makes one update.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from sharding.comm.process_groups import Ranks
 from sharding.comm.shared_memory import SharedBuffer, round_up_to_cache_line, share_buffers
 from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import TableOptimizer
-from sharding.embedding.offsets import offsets_of
+from sharding.embedding.offsets import compute_offsets
 from sharding.embedding.ready_ids import ReadyIds
-from sharding.embedding.shard import Shard, ShardSpec, make_shard, shard_specs_on
+from sharding.embedding.shard import Shard, ShardSpec, list_shard_specs, make_shard
 from sharding.embedding.transport import FusedUpdateParams
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan
@@ -37,8 +37,8 @@ class _VisibleShard:
 class SharedBatchBuffer:
     """Offsets of bags, gradients and ids of one rank, which the other ranks need for their updates.
 
-    Lies in one shared buffer, ids last, since their number changes from batch to batch. Its rank writes it between the
-    lookup and the vote of a step; all ranks read it between the vote and the end of the update.
+    All are in one shared buffer, ids last, since their number changes from batch to batch. Its rank writes it between
+    the lookup and the vote of a step; all ranks read it between the vote and the end of the update.
     """
 
     def __init__(
@@ -47,33 +47,35 @@ class SharedBatchBuffer:
         """Lay out `buffer`. gradient_shape: (features whose tables are sharded, b, D). dtype: of the gradients."""
         self.num_samples = gradient_shape[1]
         self._buffer = buffer
-        self._first_id_byte = self.num_bytes(num_features, gradient_shape, dtype)
-        self.offsets = buffer.tensor(INDEX, (num_features * self.num_samples + 1,))
-        """[F * b + 1] where each bag begins in the ids."""
-        self.gradients = buffer.tensor(dtype, gradient_shape, _offset_bytes(num_features * self.num_samples + 1))
-        """[features, b, D]: feature first, so that the gradients of one table lie together."""
+        self._first_id_byte = self.count_bytes(num_features, gradient_shape, dtype)
+        self.offsets = buffer.view_tensor(INDEX, (num_features * self.num_samples + 1,))
+        """[F * b + 1] indices into the ids where each bag begins."""
+        self.gradients = buffer.view_tensor(
+            dtype, gradient_shape, _count_offset_bytes(num_features * self.num_samples + 1)
+        )
+        """[features, b, D]: feature first, so that the gradients of one table are contiguous."""
 
     @staticmethod
-    def num_bytes(num_features: int, gradient_shape: tuple[int, int, int], dtype: torch.dtype) -> int:
+    def count_bytes(num_features: int, gradient_shape: tuple[int, int, int], dtype: torch.dtype) -> int:
         """Count the bytes of a buffer without ids."""
         num_sharded, num_samples, dim = gradient_shape
         gradient_bytes = num_sharded * num_samples * dim * dtype.itemsize
-        return _offset_bytes(num_features * num_samples + 1) + round_up_to_cache_line(gradient_bytes)
+        return _count_offset_bytes(num_features * num_samples + 1) + round_up_to_cache_line(gradient_bytes)
 
     def write_ids(self, ids: JaggedIds[torch.Tensor]) -> None:
         """Write ids and offsets of a batch. Only the rank that owns the buffer calls it."""
         self._buffer.map_at_least(self._first_id_byte + ids.values.nbytes, is_owner=True)
         torch.cumsum(ids.lengths.flatten(), 0, out=self.offsets[1:])
-        self.ids().copy_(ids.values)
+        self.view_ids().copy_(ids.values)
 
-    def ids(self) -> torch.Tensor:
+    def view_ids(self) -> torch.Tensor:
         """View the ids [n] int64 that were written last."""
         num_ids = int(self.offsets[-1])
         self._buffer.map_at_least(self._first_id_byte + num_ids * INDEX.itemsize)
-        return self._buffer.tensor(INDEX, (num_ids,), self._first_id_byte)
+        return self._buffer.view_tensor(INDEX, (num_ids,), self._first_id_byte)
 
-    def offsets_of(self, feature: int) -> torch.Tensor:
-        """View the offsets [b + 1] of one feature's bags, which are places among the ids of all features."""
+    def view_offsets(self, feature: int) -> torch.Tensor:
+        """View the offsets [b + 1] of one feature's bags, which index the ids of all features."""
         first = feature * self.num_samples
         return self.offsets[first : first + self.num_samples + 1]
 
@@ -84,13 +86,13 @@ class MemoryTransport:
     def __init__(self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, gradient_dtype: torch.dtype) -> None:
         """Allocate this rank's shards, and map those of all ranks. Collective.
 
-        gradient_dtype: in which gradients wait for the update.
+        gradient_dtype: dtype of gradients until the update.
         """
         self._optimizer, self._ranks, self._gradient_dtype = optimizer, ranks, gradient_dtype
-        specs = [shard_specs_on(plan, rank, replicated=False) for rank in range(ranks.world_size)]
+        specs = [list_shard_specs(plan, rank, replicated=False) for rank in range(ranks.world_size)]
         num_bytes = sum(round_up_to_cache_line(spec.block.weight_bytes) for spec in specs[ranks.rank])
         buffers = share_buffers(ranks.table_group, num_bytes)
-        by_rank = [_visible_shards(of_rank, buffer) for of_rank, buffer in zip(specs, buffers, strict=True)]
+        by_rank = [_view_shards(of_rank, buffer) for of_rank, buffer in zip(specs, buffers, strict=True)]
         self.shards = [make_shard(shard.spec, optimizer, shard.weights) for shard in by_rank[ranks.rank]]
         self._visible_shards = sorted(
             (shard for of_rank in by_rank for shard in of_rank), key=lambda shard: shard.spec.sort_key
@@ -108,20 +110,20 @@ class MemoryTransport:
         ids = handle.ids
         num_samples = ids.lengths.shape[1]
         if not torch.is_grad_enabled():
-            return _PooledShare(self._visible_shards, ids.values, offsets_of(ids.lengths), num_samples)
-        buffers = self._batch_buffers_for(ids)
+            return _PooledShare(self._visible_shards, ids.values, compute_offsets(ids.lengths), num_samples)
+        buffers = self._get_batch_buffers(ids)
         own = buffers[self._ranks.rank]
         own.write_ids(ids)
         update = _FusedUpdate(self._features, self.shards, buffers, self._optimizer, self._ranks)
-        return _PooledShare(self._visible_shards, own.ids(), own.offsets, num_samples, update)
+        return _PooledShare(self._visible_shards, own.view_ids(), own.offsets, num_samples, update)
 
-    def _batch_buffers_for(self, ids: JaggedIds[torch.Tensor]) -> list[SharedBatchBuffer]:
-        """Return one buffer of every rank, made anew where the share has another size than the last one."""
+    def _get_batch_buffers(self, ids: JaggedIds[torch.Tensor]) -> list[SharedBatchBuffer]:
+        """Return one buffer of every rank; create new ones where the size of the share has changed."""
         num_features, num_samples = ids.lengths.shape
         if self._batch_buffers is None or self._batch_buffers[0].num_samples != num_samples:
             self._batch_buffers = None
             shape = (len(self._features), num_samples, self._dim)
-            own_bytes = SharedBatchBuffer.num_bytes(num_features, shape, self._gradient_dtype) + ids.values.nbytes
+            own_bytes = SharedBatchBuffer.count_bytes(num_features, shape, self._gradient_dtype) + ids.values.nbytes
             buffers = share_buffers(self._ranks.table_group, own_bytes)
             self._batch_buffers = [
                 SharedBatchBuffer(buffer, num_features, shape, self._gradient_dtype) for buffer in buffers
@@ -148,7 +150,7 @@ class _PooledShare:
         for shard in self._shards:
             spec = shard.spec
             first = spec.feature * self._num_samples
-            # Shards of the same columns come by rows: the first one writes, the others add.
+            # Shards of the same columns come in the order of their rows: the first one writes, the others add.
             native_ops.pool(
                 shard.weights,
                 self._ids,
@@ -181,7 +183,7 @@ class _FusedUpdate:
         optimizer: TableOptimizer,
         ranks: Ranks,
     ) -> None:
-        """Keep what the update needs. features: whose gradients the buffers hold, in this order."""
+        """Keep what the update needs. features: features whose gradients the buffers hold, in this order."""
         self._features, self._shards, self._buffers = features, shards, buffers
         self._optimizer, self._ranks = optimizer, ranks
 
@@ -193,7 +195,7 @@ class _FusedUpdate:
 
     def apply(self, params: FusedUpdateParams) -> None:
         """Update this rank's shards, and wait for all other ranks to have updated theirs. Collective."""
-        ids = [buffer.ids() for buffer in self._buffers]
+        ids = [buffer.view_ids() for buffer in self._buffers]
         for shard in self._shards:
             spec = shard.spec
             row = self._features.index(spec.feature)
@@ -201,24 +203,24 @@ class _FusedUpdate:
                 shard,
                 spec.block.first_row,
                 ids,
-                [buffer.offsets_of(spec.feature) for buffer in self._buffers],
+                [buffer.view_offsets(spec.feature) for buffer in self._buffers],
                 [buffer.gradients[row, :, spec.columns] for buffer in self._buffers],
                 self._optimizer,
                 params,
             )
-        # Nobody reads a table of the next batch before all are updated.
+        # No rank looks rows up for the next batch before all shards are updated.
         dist.barrier(self._ranks.table_group)
 
 
-def _visible_shards(specs: list[ShardSpec], buffer: SharedBuffer) -> list[_VisibleShard]:
-    """View one rank's shards, which lie one after the other in its buffer."""
+def _view_shards(specs: list[ShardSpec], buffer: SharedBuffer) -> list[_VisibleShard]:
+    """View one rank's shards, which follow each other in its buffer."""
     shards: list[_VisibleShard] = []
     first_byte = 0
     for spec in specs:
-        shards.append(_VisibleShard(spec, buffer.tensor(torch.float32, spec.shape, first_byte)))
+        shards.append(_VisibleShard(spec, buffer.view_tensor(torch.float32, spec.shape, first_byte)))
         first_byte += round_up_to_cache_line(spec.block.weight_bytes)
     return shards
 
 
-def _offset_bytes(num_offsets: int) -> int:
+def _count_offset_bytes(num_offsets: int) -> int:
     return round_up_to_cache_line(num_offsets * INDEX.itemsize)

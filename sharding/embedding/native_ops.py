@@ -1,4 +1,4 @@
-"""The own operators of embedding tables on the CPU."""
+"""The native operators for embedding tables on the CPU."""
 
 from collections.abc import Sequence
 
@@ -7,17 +7,17 @@ import torch
 from sharding.embedding.fused_optimizer import EPS, TableOptimizer
 from sharding.embedding.shard import Shard
 from sharding.embedding.transport import FusedUpdateParams
-from sharding.native import load_library, why_not
+from sharding.native import find_load_error, load_library
 
 
 def is_built() -> bool:
-    """Whether the operators are there."""
+    """Whether the operators can be used on this rank."""
     return load_library("tables")
 
 
-def why_not_built() -> str:
-    """Say in a sentence why the operators are not there, on this rank or another one."""
-    return why_not("tables") or "on some rank they are not built"
+def explain_missing() -> str:
+    """Return why the operators cannot be used: on this rank, else on some other one."""
+    return find_load_error("tables") or "they are not built on some rank"
 
 
 def pool(
@@ -31,7 +31,7 @@ def pool(
 ) -> None:
     """Write for each of m bags the sum of its rows into `out` [m, C]; rows that `weights` does not hold count as 0.
 
-    weights: [R, C], rows [first_row, first_row + R) of a table. offsets: [m + 1] places in `ids` where bags begin.
+    weights: [R, C], rows [first_row, first_row + R) of a table. offsets: [m + 1] indices into `ids` where bags begin.
     accumulate: add to what `out` holds.
     """
     torch.ops.dlrm_tables.pool(weights, ids, offsets, first_row, out, accumulate)
@@ -46,10 +46,10 @@ def apply_update(
     optimizer: TableOptimizer,
     params: FusedUpdateParams,
 ) -> None:
-    """Make one step of the rows of `shard` that the bags of all sources name.
+    """Update the rows of `shard` that the bags of all sources name, each once, by the sum of its gradients.
 
-    first_row: of the shard in its table. ids, offsets, gradients: of each source its ids, where its m bags begin in
-    them, and the gradients [m, C] of the bags' pooled embeddings. A row that several bags name moves once, by the sum.
+    first_row: first row of the shard in its table. ids, offsets, gradients: for each source its ids, the indices where
+    its m bags begin in them, and the gradients [m, C] of the bags' pooled embeddings.
     """
     torch.ops.dlrm_tables.update(
         shard.weights,
@@ -68,6 +68,6 @@ def apply_update(
 def apply_plain_sgd(
     weights: torch.Tensor, ids: torch.Tensor, offsets: torch.Tensor, gradients: torch.Tensor, *, learning_rate: float
 ) -> None:
-    """Make one step of gradient descent of a whole table [R, C], from the bags of one source."""
+    """Make one step of gradient descent on a whole table [R, C], from the bags of one source."""
     nothing = torch.empty(0)
     torch.ops.dlrm_tables.update(weights, nothing, [ids], [offsets], [gradients], 0, "sgd", learning_rate, 0.0, 1.0)

@@ -4,8 +4,12 @@ The exchange goes slice by slice, so that no rank holds the pooled embeddings of
 while another one trains. The ids of the next batch travel ahead, over a process group of their own.
 
 All ranks must issue the collectives of the table group in one order. One thread issues them: the output dists of slices
-0 and 1, and then, as each slice n has its gradient, the gradient dist of n and the output dist of n + 2. That order
+0 and 1, and then, once slice n has its whole gradient, the gradient dist of n and the output dist of n + 2. That order
 does not depend on the size of chunks.
+
+Sizes of one all-to-all, for a slice of m samples on every rank, with C_r the columns of all shards of rank r and
+C = sum of C_r: in an output dist rank r sends m C_r numbers to every rank, the pooled embeddings of that rank's samples
+in its shards, and receives m C_s from every rank s, m C in all. A gradient dist is the same in reverse.
 """
 
 from collections import deque
@@ -19,7 +23,7 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding.background_thread import BackgroundThread
 from sharding.embedding.input_dist import InputDistOutput, all_to_all_ids
 from sharding.embedding.lookup import EmbeddingLookup, LookupBatch
-from sharding.embedding.shard import ShardSpec, column_ranges, shard_specs_on
+from sharding.embedding.shard import ShardSpec, lay_out_columns, list_shard_specs
 from sharding.embedding.slices import Slices
 from sharding.embedding.transport import FusedUpdateParams
 from sharding.jagged import JaggedIds
@@ -35,7 +39,7 @@ class NetworkInputDist:
     output: Future[InputDistOutput]
 
     def wait(self) -> None:
-        """Wait until the ids have arrived, or have failed to."""
+        """Wait until the ids have arrived, or their exchange has failed."""
         self.output.exception()
 
 
@@ -46,13 +50,13 @@ class NetworkTransport:
         """Keep what the exchange needs. dtype: of pooled embeddings and gradients in transit. chunk_size: c at most."""
         self.shards = lookup.shards
         self._lookup, self._ranks, self._dtype, self._chunk_size = lookup, ranks, dtype, chunk_size
-        self._specs = [shard_specs_on(plan, rank, replicated=False) for rank in range(ranks.world_size)]
-        self._layout = _OutputLayout.of(self._specs)
+        self._specs = [list_shard_specs(plan, rank, replicated=False) for rank in range(ranks.world_size)]
+        self._layout = _OutputLayout.from_specs(self._specs)
         self._id_thread = BackgroundThread("ids of the next batch")
         self._stream = torch.cuda.Stream(ranks.device) if ranks.device.type == "cuda" else None
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> NetworkInputDist:
-        """Start to send ids; over gloo a thread of its own does it, in the order of the calls. Collective."""
+        """Start to send ids; over gloo a separate thread does it, in the order of the calls. Collective."""
         if self._stream is None:
             output = self._id_thread.submit(lambda: all_to_all_ids(ids, self._specs, self._ranks.ids_group))
         else:
@@ -62,9 +66,11 @@ class NetworkTransport:
     def lookup(self, handle: NetworkInputDist, learning_rate: float) -> "_PooledShare":
         """Look up rows for all ranks, and start the first output dists; see `Transport.lookup`. Collective."""
         sample_bytes = self._layout.num_columns * self._dtype.itemsize
-        slices = Slices.of(handle.num_samples, sample_bytes, self._chunk_size)
+        slices = Slices.cut(handle.num_samples, sample_bytes, self._chunk_size)
         ids = handle.output.result()
         if self._stream is not None:
+            # The ids were allocated on the other stream: the allocator must not reuse their memory before this one is
+            # done with them.
             current = torch.cuda.current_stream(self._ranks.device)
             current.wait_stream(self._stream)
             for tensor in (*ids.ids, *ids.offsets):
@@ -73,10 +79,10 @@ class NetworkTransport:
         return _PooledShare(batch, self._layout, slices, self._ranks, self._dtype)
 
     def _exchange_on_stream(self, stream: torch.cuda.Stream, ids: JaggedIds[torch.Tensor]) -> Future[InputDistOutput]:
-        """Exchange ids in the calling thread, on a stream of their own.
+        """Exchange ids in the calling thread, on a separate stream.
 
-        NCCL wants the collectives of all groups of a GPU in one order on all ranks, and so from one thread. The host
-        waits; kernels that were queued before go on.
+        NCCL requires the collectives of all groups of a GPU in one order on all ranks, and so from one thread. The host
+        waits; kernels that were queued before keep running.
         """
         # Kernels that were queued before copy the ids to the GPU.
         stream.wait_stream(torch.cuda.current_stream(self._ranks.device))
@@ -88,7 +94,7 @@ class NetworkTransport:
 
 @dataclass(frozen=True)
 class _ShardColumns:
-    """Columns of one shard in what its rank sends of a sample."""
+    """Columns of one shard within the C_r columns that its rank sends for a sample."""
 
     spec: ShardSpec
     rank: int
@@ -97,32 +103,32 @@ class _ShardColumns:
 
 @dataclass(frozen=True)
 class _OutputLayout:
-    """Layout of the columns that arrive of a sample: rank by rank, those of its shards side by side."""
+    """Layout of the C columns that arrive for a sample: rank by rank, the columns of its shards side by side."""
 
     shards: list[_ShardColumns]
-    """Shards of all ranks. Of those with the same columns the one of the first rows comes first: the others are added
-    to it."""
+    """Shards of all ranks. Among shards with the same columns of a table the one with the first rows comes first: it is
+    copied, and the partial sums of the others are added to it."""
     widths: list[int]
-    """Number of columns of each rank."""
+    """Number of columns C_r of each rank."""
 
     @property
     def num_columns(self) -> int:
-        """Columns of all ranks together."""
+        """C, columns of all ranks together."""
         return sum(self.widths)
 
     @classmethod
-    def of(cls, specs: list[list[ShardSpec]]) -> "_OutputLayout":
+    def from_specs(cls, specs: list[list[ShardSpec]]) -> "_OutputLayout":
         """Lay out the shards of every rank."""
         shards: list[_ShardColumns] = []
         widths: list[int] = []
         for rank, of_rank in enumerate(specs):
-            width, columns = column_ranges(of_rank)
+            width, columns = lay_out_columns(of_rank)
             shards += [_ShardColumns(spec, rank, own) for spec, own in zip(of_rank, columns, strict=True)]
             widths.append(width)
         return cls(sorted(shards, key=lambda shard: shard.spec.sort_key), widths)
 
-    def by_rank(self, flat: torch.Tensor) -> list[torch.Tensor]:
-        """View `flat` [m * columns], which holds rank after rank, as one tensor [m, its columns] a rank."""
+    def split_by_rank(self, flat: torch.Tensor) -> list[torch.Tensor]:
+        """View `flat` [m C], as an all-to-all lays it out, as one tensor [m, C_r] for each rank r."""
         size = len(flat) // max(1, self.num_columns)
         sizes = [size * width for width in self.widths]
         return [part.view(size, width) for part, width in zip(flat.split(sizes), self.widths, strict=True)]
@@ -134,11 +140,11 @@ class _AllToAll:
 
     received: torch.Tensor
     sent: torch.Tensor | None
-    """Kept alive until the work is done."""
+    """Tensor that is being sent, kept alive until the work is done."""
     work: dist.Work | None
 
     def wait(self) -> torch.Tensor:
-        """Wait for what is received, and return it."""
+        """Wait until `received` is complete, and return it."""
         if self.work is not None:
             self.work.wait()
             self.work = self.sent = None
@@ -146,7 +152,7 @@ class _AllToAll:
 
 
 class _PooledShare:
-    """The pooled embeddings of one share as they arrive, slice by slice, and their gradients on the way back."""
+    """The pooled embeddings of one share as they arrive, slice by slice, and the way back of their gradients."""
 
     def __init__(
         self, batch: LookupBatch, layout: _OutputLayout, slices: Slices, ranks: Ranks, dtype: torch.dtype
@@ -159,7 +165,7 @@ class _PooledShare:
         self._gradient_dists: deque[_AllToAll] = deque()
         """FIFO of gradient dists in flight: at most SLICES_IN_FLIGHT, since each pins a slice buffer."""
         self._gradients: dict[int, torch.Tensor] = {}
-        """Gradients by slice that are not complete yet, in the layout of what arrived."""
+        """Gradients by slice that are not complete yet, [m C] in the layout of the pooled embeddings."""
         self._num_read = 0
         for number in range(min(SLICES_IN_FLIGHT, len(slices))):
             self._start_output_dist(number)
@@ -167,27 +173,29 @@ class _PooledShare:
     def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
         assert start == self._num_read, "chunks come in the order of the samples"
         self._num_read = end
-        for number, in_slice, in_chunk in self._overlaps(start, end):
+        for number, in_slice, in_chunk in self._find_overlaps(start, end):
             if not self._is_training and number - 1 in self._pooled:
-                # Without gradients to wait for, a slice is done with when the next one is read.
+                # Without gradients to wait for, a slice is finished when the next one is read.
                 del self._pooled[number - 1]
                 self._start_output_dist(number - 1 + SLICES_IN_FLIGHT)
-            by_rank = self._layout.by_rank(self._pooled[number].wait())
+            by_rank = self._layout.split_by_rank(self._pooled[number].wait())
             for shard in self._layout.shards:
                 target = out[in_chunk, shard.spec.feature, shard.spec.columns]
                 source = by_rank[shard.rank][in_slice, shard.columns]
+                # The owner of a range of rows pools only the ids of its rows; the sum over ranges is the whole pooling.
                 if shard.spec.block.first_row == 0:
                     target.copy_(source)
                 else:
                     target.add_(source)
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
-        for number, in_slice, in_chunk in self._overlaps(start, end):
-            by_rank = self._layout.by_rank(self._gradient_of(number))
+        for number, in_slice, in_chunk in self._find_overlaps(start, end):
+            by_rank = self._layout.split_by_rank(self._get_gradient(number))
             for shard in self._layout.shards:
-                of_shard = gradient[in_chunk, shard.spec.feature, shard.spec.columns]
-                by_rank[shard.rank][in_slice, shard.columns] = of_shard
-            if end >= self._slices.bounds(number)[1]:
+                # Every range of rows gets the whole gradient: the derivative of a sum is 1 for each of its terms.
+                shard_gradient = gradient[in_chunk, shard.spec.feature, shard.spec.columns]
+                by_rank[shard.rank][in_slice, shard.columns] = shard_gradient
+            if end >= self._slices.get_bounds(number)[1]:
                 self._start_gradient_dist(number)
 
     def apply_update(self, params: FusedUpdateParams) -> None:
@@ -199,11 +207,11 @@ class _PooledShare:
         while self._gradient_dists:
             self._gradient_dists.popleft().wait()
 
-    def _overlaps(self, start: int, end: int) -> list[tuple[int, slice, slice]]:
-        """List the slices that hold samples [start, end): the slice, which of its samples, which of the chunk's."""
+    def _find_overlaps(self, start: int, end: int) -> list[tuple[int, slice, slice]]:
+        """List the slices that hold samples [start, end): number, range within the slice, range within the chunk."""
         found: list[tuple[int, slice, slice]] = []
-        for number in range(self._slices.number_of(start), self._slices.number_of(end - 1) + 1):
-            slice_start, slice_end = self._slices.bounds(number)
+        for number in range(self._slices.find_slice(start), self._slices.find_slice(end - 1) + 1):
+            slice_start, slice_end = self._slices.get_bounds(number)
             low, high = max(start, slice_start), min(end, slice_end)
             in_slice = slice(low - slice_start, high - slice_start)
             found.append((number, in_slice, slice(low - start, high - start)))
@@ -213,22 +221,22 @@ class _PooledShare:
         """Pool slice `number` for all ranks, and start to receive its pooled embeddings from all owners."""
         if number >= len(self._slices):
             return
-        start, end = self._slices.bounds(number)
-        to_send = self._batch.pooled_slice(number).view(-1)
+        start, end = self._slices.get_bounds(number)
+        to_send = self._batch.pool_slice(number).view(-1)
         received = to_send.new_empty((end - start) * self._layout.num_columns)
         self._pooled[number] = self._start_all_to_all(received, to_send, end - start, is_gradient=False)
 
-    def _gradient_of(self, number: int) -> torch.Tensor:
-        """Return the buffer that collects the gradient of slice `number`."""
+    def _get_gradient(self, number: int) -> torch.Tensor:
+        """Return the buffer [m C] that collects the gradient of slice `number`."""
         if number not in self._gradients:
             self._gradients[number] = torch.empty_like(self._pooled[number].received)
         return self._gradients[number]
 
     def _start_gradient_dist(self, number: int) -> None:
-        """Start to send the gradient of a slice to all owners, then the output dist of the next slice but one."""
-        start, end = self._slices.bounds(number)
+        """Start the gradient dist of slice `number`, then the output dist of slice `number + SLICES_IN_FLIGHT`."""
+        start, end = self._slices.get_bounds(number)
         del self._pooled[number]
-        received = self._batch.gradient_slice(number).view(-1)
+        received = self._batch.get_gradient_slice(number).view(-1)
         to_send = self._gradients.pop(number)
         self._gradient_dists.append(self._start_all_to_all(received, to_send, end - start, is_gradient=True))
         self._start_output_dist(number + SLICES_IN_FLIGHT)
@@ -240,6 +248,7 @@ class _PooledShare:
     ) -> _AllToAll:
         """Start an all-to-all of pooled embeddings or of gradients. num_samples: m, of the slice on every rank."""
         widths, rank = self._layout.widths, self._ranks.rank
+        # m C_s numbers for each owner s, and m C_r of this rank r's own shards for the samples of each rank.
         from_owners = [num_samples * width for width in widths]
         from_samples = [num_samples * widths[rank]] * len(widths)
         if len(widths) == 1:

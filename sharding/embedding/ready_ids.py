@@ -9,7 +9,7 @@ from sharding.jagged import JaggedIds
 
 @dataclass(frozen=True)
 class ReadyIds:
-    """Ids that are where they are looked up."""
+    """Ids that are already where they are looked up."""
 
     ids: JaggedIds[torch.Tensor]
 

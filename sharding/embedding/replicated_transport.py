@@ -1,6 +1,6 @@
 """Small tables of which every rank has a copy: looked up locally, their gradients summed over ranks.
 
-The table optimizer updates them as it does all others, on every rank from the same numbers, so that copies stay equal.
+The table optimizer updates them like all others, on every rank from the same numbers, so that copies stay equal.
 """
 
 import torch
@@ -8,9 +8,9 @@ import torch.distributed as dist
 
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import TableOptimizer
-from sharding.embedding.offsets import offsets_of
+from sharding.embedding.offsets import compute_offsets
 from sharding.embedding.ready_ids import ReadyIds
-from sharding.embedding.shard import Shard, make_shard, shard_specs_on
+from sharding.embedding.shard import Shard, list_shard_specs, make_shard
 from sharding.embedding.transport import FusedUpdateParams
 from sharding.embedding.whole_table import is_native, pool_rows, sum_gradients_by_row
 from sharding.jagged import JaggedIds
@@ -23,7 +23,7 @@ class ReplicatedTransport:
     def __init__(self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks) -> None:
         """Allocate this rank's copies."""
         self._optimizer, self._ranks = optimizer, ranks
-        specs = shard_specs_on(plan, ranks.rank, replicated=True)
+        specs = list_shard_specs(plan, ranks.rank, replicated=True)
         self.shards = [make_shard(spec, optimizer, torch.empty(spec.shape, device=ranks.device)) for spec in specs]
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> ReadyIds:
@@ -40,10 +40,10 @@ class _PooledShare:
         self, shards: list[Shard], ids: JaggedIds[torch.Tensor], optimizer: TableOptimizer, ranks: Ranks
     ) -> None:
         self._optimizer, self._ranks = optimizer, ranks
-        of_features = ids.values.split(ids.lengths.sum(dim=1).tolist())
+        ids_by_feature = ids.values.split(ids.lengths.sum(dim=1).tolist())
         features = [shard.spec.feature for shard in shards]
         self._tables = [
-            _TableShare(shard, of_features[feature], offsets_of(ids.lengths[feature]))
+            _TableShare(shard, ids_by_feature[feature], compute_offsets(ids.lengths[feature]))
             for shard, feature in zip(shards, features, strict=True)
         ]
 
@@ -64,42 +64,42 @@ class _PooledShare:
         sizes = [shard.weights.numel() for shard in shards]
         flat = shards[0].weights.new_empty(sum(sizes))
         sums = [part.view(shard.weights.shape) for part, shard in zip(flat.split(sizes), shards, strict=True)]
-        for table, of_table in zip(self._tables, sums, strict=True):
-            table.sum_gradients(of_table)
+        for table, summed in zip(self._tables, sums, strict=True):
+            table.sum_gradients(summed)
         dist.all_reduce(flat, group=self._ranks.table_group)
         flat *= params.gradient_multiplier
-        for shard, of_table in zip(shards, sums, strict=True):
-            self._optimizer.update_all_rows(shard.weights, shard.state, of_table, params.learning_rate)
+        for shard, summed in zip(shards, sums, strict=True):
+            self._optimizer.update_all_rows(shard.weights, shard.state, summed, params.learning_rate)
 
 
 class _TableShare:
     """The bags of this rank's samples in one table."""
 
     def __init__(self, shard: Shard, ids: torch.Tensor, offsets: torch.Tensor) -> None:
-        """Pool all bags at once where torch does it. ids: of the table's bags. offsets: [b + 1] places in them."""
+        """Pool all bags at once where torch does it. ids: of the table's bags. offsets: [b + 1] indices into `ids`."""
         self.shard, self.feature = shard, shard.spec.feature
         self._ids, self._offsets = ids, offsets
-        self._of_bags: torch.Tensor | None = None
-        """[b, D] gradients; where torch pools, the pooled embeddings until gradients take their place."""
+        self._bag_buffer: torch.Tensor | None = None
+        """[b, D] gradients; where torch pools, pooled embeddings until the gradients overwrite them."""
         if not is_native(shard.weights):
-            pool_rows(shard.weights, ids, offsets, self._allocated())
+            pool_rows(shard.weights, ids, offsets, self._get_bag_buffer())
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
         """Write the pooled embeddings of samples [start, end) into `out` [c, D]."""
         if is_native(self.shard.weights):
             pool_rows(self.shard.weights, self._ids, self._offsets[start : end + 1], out)
         else:
-            out.copy_(self._allocated()[start:end])
+            out.copy_(self._get_bag_buffer()[start:end])
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
         """Store the gradient [c, D] of samples [start, end)."""
-        self._allocated()[start:end] = gradient
+        self._get_bag_buffer()[start:end] = gradient
 
     def sum_gradients(self, out: torch.Tensor) -> None:
         """Write the sum of each row's gradients into `out` [R, D]."""
-        sum_gradients_by_row(self._ids, self._offsets, self._allocated(), out)
+        sum_gradients_by_row(self._ids, self._offsets, self._get_bag_buffer(), out)
 
-    def _allocated(self) -> torch.Tensor:
-        if self._of_bags is None:
-            self._of_bags = self.shard.weights.new_empty(len(self._offsets) - 1, self.shard.weights.shape[1])
-        return self._of_bags
+    def _get_bag_buffer(self) -> torch.Tensor:
+        if self._bag_buffer is None:
+            self._bag_buffer = self.shard.weights.new_empty(len(self._offsets) - 1, self.shard.weights.shape[1])
+        return self._bag_buffer

@@ -42,10 +42,10 @@ class Shard:
     weights: torch.Tensor
     """[R, C] fp32, contiguous."""
     state: torch.Tensor
-    """Optimizer state of the shape `TableOptimizer.state_shape`; [0] where the optimizer keeps none."""
+    """Optimizer state of the shape `TableOptimizer.get_state_shape`; [0] where the optimizer keeps none."""
 
 
-def shard_specs_on(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSpec]:
+def list_shard_specs(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSpec]:
     """List the shards of `rank` in the order of the tables: those of replicated tables, or those of all others."""
     return [
         ShardSpec(feature, planned.table, block)
@@ -58,13 +58,13 @@ def shard_specs_on(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSpec
 
 def make_shard(spec: ShardSpec, optimizer: TableOptimizer, weights: torch.Tensor) -> Shard:
     """Make a shard whose rows were never updated. weights: [R, C], not initialised yet."""
-    shape = optimizer.state_shape(*spec.shape)
+    shape = optimizer.get_state_shape(*spec.shape)
     state = weights.new_zeros(0 if shape is None else shape)
     return Shard(spec, weights, state)
 
 
-def column_ranges(specs: list[ShardSpec]) -> tuple[int, list[slice]]:
-    """Put the columns of all shards side by side: how many there are, and which of them each shard has."""
+def lay_out_columns(specs: list[ShardSpec]) -> tuple[int, list[slice]]:
+    """Lay out the columns of all shards side by side: return their number, and the range of each shard."""
     ranges: list[slice] = []
     start = 0
     for spec in specs:

@@ -10,10 +10,10 @@ import torch.distributed as dist
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.initial_weights import fill_uniform
-from sharding.embedding.make_transport import make_transport, uses_shared_memory
+from sharding.embedding.make_transport import TransportChoice, make_transport, uses_shared_memory
 from sharding.embedding.replicated_transport import ReplicatedTransport
 from sharding.embedding.shard import Shard
-from sharding.embedding.state_dict import TableState, table_state
+from sharding.embedding.state_dict import TableStateDict, make_state_dict
 from sharding.embedding.transport import FusedUpdateParams, InputDistHandle, PooledShare, Transport
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan
@@ -49,7 +49,7 @@ class ShardedTables:
         seed: int,
         chunk_size: int,
         pooling: Literal["sum", "mean"] = "sum",
-        transport: Literal["auto", "memory", "network"] = "auto",
+        transport: TransportChoice = "auto",
     ) -> None:
         """Allocate and initialise the shards of this rank. Collective. Raises TransportError.
 
@@ -59,7 +59,7 @@ class ShardedTables:
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._dtype = torch.float16 if exchange_dtype == "fp16" else torch.float32
         self.is_in_memory = uses_shared_memory(transport, ranks)
-        """Whether all ranks share memory, tables or none."""
+        """Whether all ranks share memory, also where there are no tables."""
         self._transports: list[Transport] = []
         if any(not planned.is_replicated for planned in plan.tables):
             self._transports.append(
@@ -81,7 +81,7 @@ class ShardedTables:
         num_rows: rows of a full global batch, which the sum of the samples' gradients is divided by. learning_rate: of
         the update to come, for kernels that fix it here (FBGEMM's). Under `torch.no_grad` nothing is kept for one.
         """
-        scaled_rate = self._optimizer.scaled_learning_rate(learning_rate)
+        scaled_rate = self._optimizer.scale_learning_rate(learning_rate)
         shares = [
             transport.lookup(of_transport, scaled_rate)
             for transport, of_transport in zip(self._transports, handle.handles, strict=True)
@@ -90,17 +90,17 @@ class ShardedTables:
         lengths = handle.ids.lengths if has_means else None
         return PooledBatch(shares, self._optimizer, num_rows, self._dtype, self._chunk_buffer, lengths)
 
-    def state(self) -> TableState:
+    def state_dict(self) -> TableStateDict:
         """Return weights and optimizer state as torch.distributed.checkpoint saves them, and loads them in place."""
-        return table_state(self._plan, self.shards(), self._optimizer, self._ranks.table_group)
+        return make_state_dict(self._plan, self.list_shards(), self._optimizer, self._ranks.table_group)
 
-    def shards(self) -> list[Shard]:
+    def list_shards(self) -> list[Shard]:
         """List this rank's shards; nothing is copied."""
         return [shard for transport in self._transports for shard in transport.shards]
 
     def _initialise(self, seed: int) -> None:
         """Draw weights from U(-1/sqrt(rows), 1/sqrt(rows)), as DLRM's reference implementation does. Collective."""
-        for shard in self.shards():
+        for shard in self.list_shards():
             table, block = shard.spec.table, shard.spec.block
             with torch.no_grad():
                 fill_uniform(
@@ -112,7 +112,7 @@ class ShardedTables:
                     num_columns=table.embedding_dim,
                     bound=1 / math.sqrt(table.num_rows),
                 )
-        # In shared memory other ranks read them at once.
+        # In shared memory other ranks may read them at once.
         dist.barrier(self._ranks.table_group)
 
 
@@ -134,21 +134,21 @@ class PooledBatch:
         """
         self._shares, self._optimizer = shares, optimizer
         self._dtype, self._buffer, self._lengths = dtype, buffer, lengths
-        # Where an epoch has fewer rows than a batch, S / num_rows times their gradients would not fit fp16. They travel
-        # at a scale of their own, a power of two like S, so that nothing is rounded.
+        # Where an epoch has fewer rows than a batch, gradients at scale S would exceed fp16's largest number, 65,504.
+        # They travel at the power of two nearest num_rows instead: the multiplier back to S rounds nothing.
         self.scale = min(optimizer.gradient_scale, float(2 ** round(math.log2(num_rows))))
-        """Scale of the gradients on their way: `write_gradient` takes so many times d(mean loss) / d(pooled)."""
+        """Scale of gradients in transit: `write_gradient` takes `scale` times d(mean loss) / d(pooled)."""
 
     def read_chunk(self, start: int, end: int) -> torch.Tensor:
         """Return the pooled embeddings [c, F, D] of samples [start, end), [c, 0, 0] where there are no features.
 
-        They are good until the next chunk is read.
+        They are valid until the next chunk is read.
         """
         chunk = self._buffer.view(end - start)
         for share in self._shares:
             share.read_chunk(start, end, chunk)
         if self._lengths is not None:
-            chunk /= self._num_ids(start, end)
+            chunk /= self._count_ids(start, end)
         return chunk
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor:
@@ -157,10 +157,11 @@ class PooledBatch:
         Returns 0, or NaN where some of it is not finite, or too large for the dtype of the exchange.
         """
         if self._lengths is not None:
-            gradient = gradient / self._num_ids(start, end)
+            gradient = gradient / self._count_ids(start, end)
         gradient = gradient.to(self._dtype)
         for share in self._shares:
             share.write_gradient(start, end, gradient)
+        # 0 times a number is 0; 0 times infinity or NaN is NaN. No wait for the device, as a comparison would need.
         return 0.0 * gradient.sum(dtype=torch.float32)
 
     def apply_update(self, learning_rate: float) -> None:
@@ -169,7 +170,7 @@ class PooledBatch:
         learning_rate: of the true gradient, the same that `lookup` was given.
         """
         params = FusedUpdateParams(
-            learning_rate=self._optimizer.scaled_learning_rate(learning_rate),
+            learning_rate=self._optimizer.scale_learning_rate(learning_rate),
             gradient_multiplier=self._optimizer.gradient_scale / self.scale,
         )
         for share in self._shares:
@@ -180,7 +181,7 @@ class PooledBatch:
         for share in self._shares:
             share.discard()
 
-    def _num_ids(self, start: int, end: int) -> torch.Tensor:
+    def _count_ids(self, start: int, end: int) -> torch.Tensor:
         """Count the ids [c, F, 1] that each sum is divided by; 1 for an empty bag, whose sum is zero."""
         assert self._lengths is not None, "the caller wants means"
         return self._lengths[:, start:end].t().clamp(min=1).unsqueeze(2)

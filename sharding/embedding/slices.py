@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from sharding.planner.slice_size import slice_size
+from sharding.planner.slice_size import compute_slice_size
 
 
 @dataclass(frozen=True)
@@ -19,27 +19,27 @@ class Slices:
     """Samples of a slice but the last."""
 
     @classmethod
-    def of(cls, num_samples: int, sample_bytes: int, chunk_size: int) -> "Slices":
-        """Cut a share; see `slice_size` for the arguments."""
-        return cls(num_samples, slice_size(num_samples, sample_bytes, chunk_size))
+    def cut(cls, num_samples: int, sample_bytes: int, chunk_size: int) -> "Slices":
+        """Cut a share; see `compute_slice_size` for the arguments."""
+        return cls(num_samples, compute_slice_size(num_samples, sample_bytes, chunk_size))
 
     def __len__(self) -> int:
         return math.ceil(self.num_samples / self.size)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        return (self.bounds(number) for number in range(len(self)))
+        return (self.get_bounds(number) for number in range(len(self)))
 
-    def bounds(self, number: int) -> tuple[int, int]:
+    def get_bounds(self, number: int) -> tuple[int, int]:
         """Return the samples [start, end) of slice `number`."""
         start = number * self.size
         return start, min(start + self.size, self.num_samples)
 
-    def number_of(self, sample: int) -> int:
+    def find_slice(self, sample: int) -> int:
         """Return the number of the slice that holds `sample`."""
         return sample // self.size
 
-    def rows(self, block: torch.Tensor, number: int) -> torch.Tensor:
+    def view_rows(self, block: torch.Tensor, number: int) -> torch.Tensor:
         """View the rows of slice `number` in a block [W * b, C] that is ordered by slice, by rank, by sample."""
-        start, end = self.bounds(number)
+        start, end = self.get_bounds(number)
         num_sources = len(block) // self.num_samples
         return block[num_sources * start : num_sources * end]

@@ -11,28 +11,28 @@ from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.shard import Shard
 from sharding.planner import Block, Plan, TablePlan
 
-TableState = dict[str, dict[str, torch.Tensor | ShardedTensor]]
+TableStateDict = dict[str, dict[str, torch.Tensor | ShardedTensor]]
 """Tensors by "weights" and "optimizer", then by the table's name."""
 
 
-def table_state(plan: Plan, shards: list[Shard], optimizer: TableOptimizer, group: ProcessGroup) -> TableState:
+def make_state_dict(plan: Plan, shards: list[Shard], optimizer: TableOptimizer, group: ProcessGroup) -> TableStateDict:
     """Collect weights and optimizer state of the tables that this rank has a shard of.
 
-    Only of those: torch takes a state that names others for one of an older format.
+    Tables of other ranks must be left out: torch would take such a state dict for one of an older format.
     """
-    state: TableState = {"weights": {}, "optimizer": {}}
+    state: TableStateDict = {"weights": {}, "optimizer": {}}
     for feature, planned in enumerate(plan.tables):
         own = [shard for shard in shards if shard.spec.feature == feature]
         if not own:
             continue
         table = planned.table
-        state["weights"][table.name] = _sharded_tensor(planned, [shard.weights for shard in own], own, group)
-        if optimizer.state_shape(table.num_rows, table.embedding_dim) is not None:
-            state["optimizer"][table.name] = _sharded_tensor(planned, [shard.state for shard in own], own, group)
+        state["weights"][table.name] = _make_sharded_tensor(planned, [shard.weights for shard in own], own, group)
+        if optimizer.get_state_shape(table.num_rows, table.embedding_dim) is not None:
+            state["optimizer"][table.name] = _make_sharded_tensor(planned, [shard.state for shard in own], own, group)
     return state
 
 
-def _sharded_tensor(
+def _make_sharded_tensor(
     planned: TablePlan, tensors: list[torch.Tensor], own: list[Shard], group: ProcessGroup
 ) -> torch.Tensor | ShardedTensor:
     """Make a tensor of the table's shape [R, C], or of its rows [R], of which this rank holds `tensors`."""
@@ -40,13 +40,13 @@ def _sharded_tensor(
         return tensors[0]
     num_dims, device = tensors[0].dim(), tensors[0].device
     size = torch.Size([planned.table.num_rows, planned.table.embedding_dim][:num_dims])
-    by_block = {block: _shard_metadata(block, num_dims, device) for block in planned.blocks}
+    by_block = {block: _make_shard_metadata(block, num_dims, device) for block in planned.blocks}
     metadata = ShardedTensorMetadata(list(by_block.values()), size, TensorProperties(dtype=tensors[0].dtype))
     local = [TensorShard(tensor, by_block[shard.spec.block]) for tensor, shard in zip(tensors, own, strict=True)]
     return ShardedTensor._init_from_local_shards_and_global_metadata(local, metadata, group)
 
 
-def _shard_metadata(block: Block, num_dims: int, device: torch.device) -> ShardMetadata:
+def _make_shard_metadata(block: Block, num_dims: int, device: torch.device) -> ShardMetadata:
     placement = f"rank:{block.rank}/{device}"
     offsets = [block.first_row, block.first_column][:num_dims]
     return ShardMetadata(offsets, [block.num_rows, block.num_columns][:num_dims], placement)

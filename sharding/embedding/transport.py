@@ -24,7 +24,7 @@ class FusedUpdateParams:
     learning_rate: float
     """Learning rate for gradients at scale S (`TableOptimizer.gradient_scale`)."""
     gradient_multiplier: float
-    """Factor that takes the gradients as they arrive to scale S."""
+    """Factor from the scale of the gradients in transit to scale S."""
 
 
 class InputDistHandle(Protocol):
@@ -61,7 +61,7 @@ class PooledShare(Protocol):
 
 
 class Transport(Protocol):
-    """Shards of a plan's tables, and the way to them."""
+    """The shards of a plan's tables, and how ids and gradients reach them."""
 
     shards: list[Shard]
     """Shards that this rank holds, in the order of the tables."""

@@ -1,5 +1,5 @@
-"""Own operators of tables on the CPU: lookup and update. Built when the package is installed, by setup.py."""
+"""Native operators for tables on the CPU: lookup and update. setup.py builds them when the package is installed."""
 
-from sharding.native.load import load_library, why_not, why_not_built
+from sharding.native.load import find_build_error, find_load_error, load_library
 
-__all__ = ["load_library", "why_not", "why_not_built"]
+__all__ = ["find_build_error", "find_load_error", "load_library"]

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from sharding.native.load import why_not
+from sharding.native.load import find_load_error
 
 if __name__ == "__main__":
     for directory in sys.argv[1:]:
         for record in sorted(Path(directory).resolve().glob("_*.json")):
-            if reason := why_not(record.stem.removeprefix("_"), record.parent):
+            if reason := find_load_error(record.stem.removeprefix("_"), record.parent):
                 sys.stderr.write(f"{reason}\nFBGEMM's kernels and torch's own are used instead: correct, but slower\n")

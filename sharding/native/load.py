@@ -1,53 +1,54 @@
-"""Libraries of operators that were built with the package, and why one cannot be used."""
+"""Libraries of native operators that were built with the package, and the reason where one cannot be used."""
 
 import json
 from functools import cache
 from pathlib import Path
 
-MEND = "pip install --no-build-isolation --no-deps -e ."
-"""Builds them anew, in a checkout and with its virtual environment."""
-TABLES = Path(__file__).parent
+REBUILD_COMMAND = "pip install --no-build-isolation --no-deps -e ."
+"""Command that rebuilds the operators, in a checkout and with its virtual environment."""
+TABLES_DIRECTORY = Path(__file__).parent
 
 
-def load_library(name: str, directory: Path = TABLES) -> bool:
-    """Register the operators of `_name.so` in `directory` with torch, and return whether they are there."""
-    return why_not(name, directory) is None
+def load_library(name: str, directory: Path = TABLES_DIRECTORY) -> bool:
+    """Register the operators of `_name.so` in `directory` with torch, and return whether that worked."""
+    return find_load_error(name, directory) is None
 
 
 @cache
-def why_not(name: str, directory: Path = TABLES) -> str | None:
-    """Say why the operators cannot be used, and what to do; None where they can."""
-    # Late: whether they are built is asked where no torch is, too.
+def find_load_error(name: str, directory: Path = TABLES_DIRECTORY) -> str | None:
+    """Return why the operators cannot be used, and what to do; None where they can."""
+    # Imported late: `find_build_error` is also called where torch is not installed.
     import torch
 
-    reason = why_not_built(name, torch.__version__, directory)
+    reason = find_build_error(name, torch.__version__, directory)
     if reason is not None:
         return reason
     try:
         torch.ops.load_library(directory / f"_{name}.so")
     except OSError as error:
-        return f"the operators of {name} cannot be loaded ({error}): {MEND}"
+        return f"the native operators for {name} cannot be loaded ({error}); to rebuild them: {REBUILD_COMMAND}"
     return None
 
 
-def why_not_built(name: str, torch_version: str, directory: Path = TABLES) -> str | None:
-    """Say why there are no operators for this version of torch, and what to do; None where there are.
+def find_build_error(name: str, torch_version: str, directory: Path = TABLES_DIRECTORY) -> str | None:
+    """Return why there are no operators for this version of torch, and what to do; None where there are.
 
     Imports no torch.
     """
     library = directory / f"_{name}.so"
-    record = _read(library.with_suffix(".json"))
+    record = _read_record(library.with_suffix(".json"))
     if error := record.get("error"):
-        return f"the operators of {name} could not be built ({error}); once that is mended: {MEND}"
+        return f"the native operators for {name} could not be built ({error}); fix that, then run: {REBUILD_COMMAND}"
     if not library.exists() or "torch" not in record:
-        return f"the operators of {name} were not built: torch must be there when the package is installed; {MEND}"
+        why = "torch must be installed before this package"
+        return f"the native operators for {name} were not built: {why}; to build them: {REBUILD_COMMAND}"
     if record["torch"] != torch_version:
         built = f"were built for torch {record['torch']}, and this is torch {torch_version}"
-        return f"the operators of {name} {built}: {MEND}"
+        return f"the native operators for {name} {built}; to rebuild them: {REBUILD_COMMAND}"
     return None
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read_record(path: Path) -> dict[str, str]:
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Plans of embedding tables: the types of a plan, how one is made, and what it costs. Imports no torch.
+"""Plans of embedding tables: types, search, and estimates of time and memory. Imports no torch.
 
-The parts are named as in TorchRec: the Enumerator lists the ways to shard a table, the Estimators tell their time and
-memory, the Proposer searches for the best combination, and the Partitioner places shards on ranks. `python -m
+The parts are named as in TorchRec: the Enumerator lists the options to shard a table, the Estimators compute their time
+and memory, the Proposer searches for the best combination, and the Partitioner places shards on ranks. `python -m
 sharding.planner` reads a request as JSON and writes the plan's report as JSON.
 """
 

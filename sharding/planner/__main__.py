@@ -2,7 +2,7 @@
 
 Reads a `PlanRequest` as JSON from stdin and writes its `PlanReport` as one line of JSON to stdout. Where there is no
 plan, or the input is no request, the line is `{"error": {"field", "table", "message", "short_bytes", "valid"}}` and the
-exit code 64. Where tables find no room, the error has a `diagnosis` as well, see `Diagnosis.as_dict`.
+exit code 64. Where tables do not fit into memory, the error has a `diagnosis` as well, see `Diagnosis.as_dict`.
 """
 
 import json
@@ -29,7 +29,7 @@ def answer_request(text: str | bytes) -> dict[str, Any]:
         raise PlanError(first["msg"], field=".".join(map(str, first["loc"]))) from None
     plan = make_plan(request)
     faults = find_faults(request, plan)
-    assert not faults, f"a plan that is not sound was made: {faults}"
+    assert not faults, f"the plan is not sound: {faults}"
     return make_plan_report(request, plan).as_json()
 
 

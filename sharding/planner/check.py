@@ -1,7 +1,7 @@
-"""Checks a plan from its blocks alone, and trusts nothing that made it.
+"""A check of a plan from its blocks only, independent of the search that made it.
 
-Cells, weights and optimizer state are counted anew here. Buffers are counted by `MemoryEstimator`, as they were during
-the search; a test compares that with the tensors of a real batch.
+Cells, weights and optimizer state are counted again here. Buffers are counted by `MemoryEstimator`, as in the search; a
+test compares that with the tensors of a real batch.
 """
 
 from collections.abc import Sequence
@@ -12,88 +12,91 @@ from sharding.planner.types import COLUMN_TYPES, Block, Plan, PlanRequest, Table
 
 
 def find_faults(request: PlanRequest, plan: Plan) -> list[str]:
-    """Return what is wrong with `plan`, a sentence each; an empty list for a sound plan.
+    """List the faults of `plan`, one phrase each; an empty list for a sound plan.
 
     A plan is sound where every cell of each table is on exactly one rank (or on all, once each), the optimizer allows
     how rows are split, and everything fits into the memory where it is.
     """
     if [table.table for table in plan.tables] != list(request.tables):
-        return ["the plan is of other tables, or in another order"]
-    if faults := [fault for table in plan.tables for fault in _faults_of_table(request, table)]:
+        return ["the plan has other tables than the request, or another order"]
+    if faults := [fault for table in plan.tables for fault in _find_table_faults(request, table)]:
         return faults
     topology = request.topology
-    for memory_domain, num_bytes in enumerate(bytes_by_memory_domain(request, plan)):
+    for memory_domain, num_bytes in enumerate(count_bytes_by_memory_domain(request, plan)):
         if num_bytes > topology.memory_bytes:
-            what = "rank" if topology.device == "cuda" else "node"
-            faults.append(f"{what} {memory_domain} needs {num_bytes:,} bytes and has {topology.memory_bytes:,}")
+            owner = "rank" if topology.device == "cuda" else "node"
+            faults.append(f"{owner} {memory_domain} needs {num_bytes:,} bytes and has {topology.memory_bytes:,}")
     return faults
 
 
-def bytes_by_memory_domain(request: PlanRequest, plan: Plan) -> list[int]:
+def count_bytes_by_memory_domain(request: PlanRequest, plan: Plan) -> list[int]:
     """Return the bytes on each rank (on CPUs: on each node), counted block by block."""
-    memory, topology = MemoryEstimator.of_plan(request, plan.tables), request.topology
-    on_every_rank = sum(memory.common_bytes(table.table for table in plan.tables if table.is_replicated).values())
+    memory, topology = MemoryEstimator.from_plan(request, plan.tables), request.topology
+    on_every_rank = sum(
+        memory.estimate_common_bytes(table.table for table in plan.tables if table.is_replicated).values()
+    )
     on_every_rank += sum(
-        memory.split_table_bytes(table.table, table.blocks) for table in plan.tables if not table.is_replicated
+        memory.estimate_split_table_bytes(table.table, table.blocks) for table in plan.tables if not table.is_replicated
     )
     by_domain = [on_every_rank * topology.ranks_per_memory_domain] * topology.num_memory_domains
     for table in plan.tables:
         for block in table.blocks:
             buffers = (
-                memory.copy_buffer_bytes(table.table)
+                memory.estimate_copy_buffer_bytes(table.table)
                 if table.is_replicated
-                else memory.shard_buffer_bytes(table.table, block.num_rows, block.num_columns)
+                else memory.estimate_shard_buffer_bytes(table.table, block.num_rows, block.num_columns)
             )
-            by_domain[topology.memory_domain(block.rank)] += _weight_and_state_bytes(request, block) + buffers
+            by_domain[topology.get_memory_domain(block.rank)] += _count_weight_and_state_bytes(request, block) + buffers
     return by_domain
 
 
-def _weight_and_state_bytes(request: PlanRequest, block: Block) -> int:
-    # Not the function of `types.py`: the search counts by that one, and a fault in it should show here.
+def _count_weight_and_state_bytes(request: PlanRequest, block: Block) -> int:
+    # Not the function of `types.py`, which the search uses: a fault in it should show here.
     num_rows, num_cells = block.num_rows, block.num_rows * block.num_columns
     num_state = {"sgd": 0, "rowwise_adagrad": num_rows, "adagrad": num_cells}
     return 4 * (num_cells + num_state[request.optimizer])
 
 
-def _faults_of_table(request: PlanRequest, plan: TablePlan) -> list[str]:
+def _find_table_faults(request: PlanRequest, plan: TablePlan) -> list[str]:
     name, world_size = plan.table.name, request.topology.world_size
     if outside := [block.rank for block in plan.blocks if not 0 <= block.rank < world_size]:
         return [f"{name}: there is no rank {outside[0]}"]
     if plan.sharding_type in COLUMN_TYPES and request.optimizer == "rowwise_adagrad":
-        return [f"{name}: {plan.sharding_type} goes not with rowwise_adagrad"]
+        return [f"{name}: {plan.sharding_type} does not work with rowwise_adagrad"]
     if plan.is_replicated:
         whole = (0, plan.table.num_rows, 0, plan.table.embedding_dim)
         is_right = plan.ranks == tuple(range(world_size)) and len(plan.blocks) == world_size
-        is_right = is_right and all(_rectangle(block) == whole for block in plan.blocks)
-        return [] if is_right else [f"{name}: not one whole copy on every rank"]
+        is_right = is_right and all(_get_rectangle(block) == whole for block in plan.blocks)
+        return [] if is_right else [f"{name}: there must be one whole copy on every rank"]
     num_covered = sum(block.num_rows * block.num_columns for block in plan.blocks)
-    if num_covered != plan.table.num_rows * plan.table.embedding_dim:
-        return [f"{name}: its blocks have {num_covered:,} cells, and it has another number"]
+    num_cells = plan.table.num_rows * plan.table.embedding_dim
+    if num_covered != num_cells:
+        return [f"{name}: its blocks have {num_covered:,} cells, and the table has {num_cells:,}"]
     for block in plan.blocks:
         if not _is_inside(block, plan.table.num_rows, plan.table.embedding_dim):
             return [f"{name}: {block} is not within the table"]
-    return _faults_of_overlap(name, plan.blocks)
+    return _find_overlap_faults(name, plan.blocks)
 
 
-def _faults_of_overlap(name: str, blocks: Sequence[Block]) -> list[str]:
+def _find_overlap_faults(name: str, blocks: Sequence[Block]) -> list[str]:
     """Return a fault where two blocks share cells.
 
     Blocks that have as many cells as the table, are all within it and share none cover it exactly once.
     """
-    # Of two blocks that share cells, one begins in a column that both have.
+    # Where two blocks share cells, one of them begins in a column that both have.
     for column in sorted({block.first_column for block in blocks}):
-        there = [block for block in blocks if 0 <= column - block.first_column < block.num_columns]
-        for block, other in pairwise(sorted(there, key=lambda block: block.first_row)):
+        in_column = [block for block in blocks if 0 <= column - block.first_column < block.num_columns]
+        for block, other in pairwise(sorted(in_column, key=lambda block: block.first_row)):
             if other.first_row < block.first_row + block.num_rows:
                 return [f"{name}: {block} and {other} share cells"]
     return []
 
 
-def _rectangle(block: Block) -> tuple[int, int, int, int]:
+def _get_rectangle(block: Block) -> tuple[int, int, int, int]:
     return block.first_row, block.num_rows, block.first_column, block.num_columns
 
 
 def _is_inside(block: Block, num_rows: int, num_columns: int) -> bool:
     end_row, end_column = block.first_row + block.num_rows, block.first_column + block.num_columns
-    is_there = block.num_rows > 0 and block.num_columns > 0 and block.first_row >= 0 and block.first_column >= 0
-    return is_there and end_row <= num_rows and end_column <= num_columns
+    is_valid = block.num_rows > 0 and block.num_columns > 0 and block.first_row >= 0 and block.first_column >= 0
+    return is_valid and end_row <= num_rows and end_column <= num_columns

@@ -1,8 +1,8 @@
-"""Estimates the time of a step, term by term: of a shard on its owner, of a copy, and of the dense part.
+"""Estimates of the time of a step, term by term: of a shard on its owner, of a copy, and of the dense part.
 
 Every term is bytes over a bandwidth, and on CPUs some time for each id as well. Rows are read in random order, at
-ROW_EFFICIENCY of the bandwidth of a copy. How often ids repeat is not known before the data is: rows that an update
-writes are counted once, as if ids were drawn evenly. Letters: B samples of a step on all ranks, b on one rank.
+ROW_EFFICIENCY of the bandwidth of a copy. How often ids repeat is not known without the data: the distinct rows that an
+update writes are counted as if ids were drawn evenly. Letters: B samples of a step on all ranks, b on one rank.
 """
 
 import math
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sharding.planner.memory_estimator import ID_BYTES
-from sharding.planner.types import FLOAT_BYTES, PlanRequest, Table, TablePlan, state_bytes
+from sharding.planner.types import FLOAT_BYTES, PlanRequest, Table, TablePlan, count_state_bytes
 
 ROW_EFFICIENCY = {"cpu": 0.5, "cuda": 0.8}
 """Share of a copy's bandwidth that reading rows of some hundred bytes in random order reaches."""
 LOOKUP_SECONDS = {"cpu": 2e-8, "cuda": 0.0}
-"""Seconds of one core for each id in a lookup, in addition to the bytes of its row: what the native operators took
-beyond them, at rows of 256 bytes."""
+"""Seconds of one core for each id in a lookup, in addition to the time for the bytes of its row; measured with the
+native operators at rows of 256 bytes."""
 UPDATE_SECONDS = {"cpu": 2e-8, "cuda": 0.0}
 """Seconds of one core for each id in an update, which sorts ids, in addition to the bytes of its row."""
 COPY_PASSES = 6
@@ -40,7 +40,7 @@ class StepTime(NamedTuple):
     dense: float = 0.0
     """Forward and backward pass of all that is not a table."""
     backward: float = 0.0
-    """Gradients of pooled embeddings to the owners of rows, or to the memory where owners read them."""
+    """Gradient dist: gradients of pooled embeddings to the owners of rows, or to the memory where owners read them."""
     update: float = 0.0
     """Update of rows and of their optimizer's state."""
     copies_sum: float = 0.0
@@ -52,7 +52,7 @@ class StepTime(NamedTuple):
     def seconds(self) -> float:
         return sum(self)
 
-    def plus(self, other: "StepTime") -> "StepTime":
+    def add(self, other: "StepTime") -> "StepTime":
         """Return the sum of both, term by term."""
         return StepTime(*(a + b for a, b in zip(self, other, strict=True)))
 
@@ -70,7 +70,7 @@ class Traffic:
     all_reduce: float = 0.0
 
     @staticmethod
-    def total(parts: "Iterable[Traffic]") -> "Traffic":
+    def sum(parts: "Iterable[Traffic]") -> "Traffic":
         """Return the sum of all parts, field by field."""
         listed = list(parts)
         return Traffic(**{name: sum(getattr(part, name) for part in listed) for name in Traffic.__dataclass_fields__})
@@ -94,10 +94,10 @@ class CostEstimator:
         num_ids = self._size * table.ids_per_sample
         # Ids are assumed to be spread evenly over rows; a shard of columns gets all of them.
         num_own = num_ids * num_rows / table.num_rows
-        state = state_bytes(self._request.optimizer, 1, num_columns)
-        update = self._update_seconds_of(num_own, num_rows, num_columns, state)
+        state = count_state_bytes(self._request.optimizer, 1, num_columns)
+        update = self._estimate_update_seconds(num_own, num_rows, num_columns, state)
         if self._request.transport == "memory":
-            # The owner only updates, and scans the ids of all ranks for those of its rows. Each rank does its lookups.
+            # The owner only updates, after a scan of the ids of all ranks for its rows. Each rank does its own lookups.
             return StepTime(update=update + num_ids * ID_BYTES / self._bandwidth)
         # The owner pools for all B samples, also for those without an id in its rows.
         pooled = self._size * num_columns
@@ -107,10 +107,10 @@ class CostEstimator:
             return StepTime(lookup=read, update=update)
         topology = self._request.topology
         # Gradients come back as pooled embeddings leave: as many numbers, in the same format.
-        travel = topology.all_to_all_seconds(pooled * self._request.exchange_bytes)
-        return StepTime(topology.all_to_all_seconds(num_own * ID_BYTES), read, travel, 0.0, travel, update)
+        travel = topology.estimate_all_to_all_seconds(pooled * self._request.exchange_bytes)
+        return StepTime(topology.estimate_all_to_all_seconds(num_own * ID_BYTES), read, travel, 0.0, travel, update)
 
-    def _update_seconds_of(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
+    def _estimate_update_seconds(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
         """Return the seconds to add up the gradients of `num_ids` ids by row, and to write each row once."""
         gradients = num_ids * num_columns * FLOAT_BYTES
         # Expected number of distinct rows among ids that are drawn evenly: R (1 - exp(-n / R)). expm1 keeps the digits
@@ -122,7 +122,7 @@ class CostEstimator:
         return gradients / self._bandwidth + rows + num_ids * self._update_seconds
 
     def estimate_split_table(self, table: Table, num_row_ranges: int) -> StepTime:
-        """Return the time that a table which is not replicated takes every rank, whoever owns its shards.
+        """Return the time that a table which is not replicated takes every rank, whichever ranks own its shards.
 
         Over the network that is nothing: all work is the owners'. In one memory each rank looks up its own samples in
         all ranges of rows, and writes their gradients where owners read them.
@@ -135,7 +135,7 @@ class CostEstimator:
         numbers = self._share * table.embedding_dim
         # Gradients are read in fp32 and written in the format of the exchange.
         gradients = numbers * (FLOAT_BYTES + self._request.exchange_bytes) / self._bandwidth
-        return StepTime(lookup=self._lookup_seconds_of_share(table) + scan, backward=gradients)
+        return StepTime(lookup=self._estimate_share_lookup_seconds(table) + scan, backward=gradients)
 
     def estimate_copy(self, table: Table) -> StepTime:
         """Return the time that a replicated table takes every rank.
@@ -143,20 +143,20 @@ class CostEstimator:
         Each rank sums the gradients of its b samples by row, ranks sum these, and each updates the whole table.
         """
         num_bytes, dim = table.weight_bytes, table.embedding_dim
-        state = state_bytes(self._request.optimizer, table.num_rows, dim)
-        # Summing by row costs what an update does, without state; it goes to the gradient sums instead of the weights.
-        update = self._update_seconds_of(self._share * table.ids_per_sample, table.num_rows, dim, 0)
+        state = count_state_bytes(self._request.optimizer, table.num_rows, dim)
+        # Summing by row costs as much as an update without state: it writes gradient sums instead of weights.
+        update = self._estimate_update_seconds(self._share * table.ids_per_sample, table.num_rows, dim, 0)
         # All rows are stepped in sequence, at the full bandwidth, also those without a gradient.
         update += (COPY_PASSES * num_bytes + 2 * state) / self._bandwidth
         return StepTime(
-            lookup=self._lookup_seconds_of_share(table),
+            lookup=self._estimate_share_lookup_seconds(table),
             # Gradients [b, D] are read from the dense part and written to a buffer.
             backward=2 * self._share * dim * FLOAT_BYTES / self._bandwidth,
             update=update,
-            copies_sum=self._request.topology.all_reduce_seconds(num_bytes),
+            copies_sum=self._request.topology.estimate_all_reduce_seconds(num_bytes),
         )
 
-    def _lookup_seconds_of_share(self, table: Table) -> float:
+    def _estimate_share_lookup_seconds(self, table: Table) -> float:
         """Return the seconds in which a rank looks up its own b samples in the whole table."""
         row_bytes = table.embedding_dim * FLOAT_BYTES
         read = table.ids_per_sample * (row_bytes / self._row_bandwidth + self._lookup_seconds)
@@ -168,14 +168,14 @@ class CostEstimator:
         dense, flops = self._request.dense, self._request.topology.flops
         return StepTime(
             dense=dense.flops / flops if flops else 0.0,
-            all_reduce=self._dense_sum_seconds(dense.sum_bytes),
+            all_reduce=self._estimate_dense_sum_seconds(dense.sum_bytes),
         )
 
-    def _dense_sum_seconds(self, num_bytes: int) -> float:
+    def _estimate_dense_sum_seconds(self, num_bytes: int) -> float:
         topology = self._request.topology
         if self._request.is_exchanged:
-            return topology.all_reduce_seconds(num_bytes)
-        # In one memory ranks add up by passes over it; a rank alone has nothing to add.
+            return topology.estimate_all_reduce_seconds(num_bytes)
+        # In one memory ranks sum in passes over it; a single rank has nothing to sum.
         return SUM_PASSES * num_bytes / self._bandwidth if topology.world_size > 1 else 0.0
 
     def estimate_traffic(self, plan: TablePlan) -> Traffic:

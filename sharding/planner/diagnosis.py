@@ -1,6 +1,6 @@
-"""Finds out why a request has no plan: which table or rule, how much memory would do, and which other requests work.
+"""The diagnosis of a request without a plan: the table or rule at fault, the memory it needs, and requests that work.
 
-The result is structured; sentences for people, and units, are made of it elsewhere.
+The result is structured; dlrm.planning turns it into sentences with units.
 """
 
 import math
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from sharding.planner.constraints import initial_options, rules_by_table
+from sharding.planner.constraints import make_initial_options, match_rules
 from sharding.planner.cost_estimator import CostEstimator
 from sharding.planner.enumerator import Enumerator
 from sharding.planner.memory_estimator import MemoryEstimator
 from sharding.planner.partitioner import NoRoomError, PlacementState
 from sharding.planner.proposer import find_placement
-from sharding.planner.types import PlanError, PlanRequest, ShardingOption, ShardingType, weight_and_state_bytes
+from sharding.planner.types import PlanError, PlanRequest, ShardingOption, ShardingType, count_weight_and_state_bytes
 
 MAX_NODE_GROWTH = 8
 """Largest factor by which an alternative multiplies the number of nodes."""
@@ -27,13 +27,13 @@ GRAIN = 128
 MIN_CHUNK = 256
 """Samples of the smallest chunk that is tried: smaller ones are slow."""
 NEAR = 32
-"""Memories within 1/32 of the fullest count as full too. Among them, the one that rules burden most is diagnosed, since
-it shows the cause best."""
+"""Memories within 1/32 of the fullest count as full too. The one of them with most buffers of fixed tables is
+diagnosed, since it shows the cause best."""
 ACTIVATIONS = "activations"
 """Use in `Dense.memory_bytes` whose bytes are in proportion to the samples of a chunk."""
 
 RoundMemory = Callable[[int], int]
-"""A function that rounds bytes of memory up to an amount that can be asked for, such as a hundredth of a GiB."""
+"""A function that rounds bytes of memory up to an amount that a job can state, such as a hundredth of a GiB."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class MemoryUse:
     shard_buffers: list[int]
     """Bytes by table, for the buffers of its shards in this memory."""
     split_tables: list[int]
-    """Bytes by table, for what a split table takes of every memory, whoever owns its shards."""
+    """Bytes by table that a split table takes of every memory, whichever ranks own its shards."""
     others: dict[str, int]
-    """Bytes by use, for what is not a table's."""
+    """Bytes by use that belong to no table."""
 
     @property
     def num_bytes(self) -> int:
@@ -82,7 +82,7 @@ class Diagnosis:
 
     request: PlanRequest
     option: ShardingOption
-    """Option of the first table that found no room; where the table is automatic, the one with its smallest shards."""
+    """Option of the first table that did not fit; for an automatic table, the option with its smallest shards."""
     is_option_at_fault: bool
     """Whether the table of `option` is the cause; else all tables together are too large."""
     least_memory_bytes: int | None
@@ -113,23 +113,23 @@ class Diagnosis:
             "least_memory_bytes": self.least_memory_bytes,
             "memory_use": self.memory_use and self.memory_use.as_dict(),
             "blamed_rule": self.blamed_rule and asdict(self.blamed_rule),
-            "alternatives": [_changed_fields(self.request, other) for other in self.alternatives],
+            "alternatives": [_find_changed_fields(self.request, other) for other in self.alternatives],
         }
 
 
 @dataclass
 class NoPlanError(PlanError):
-    """The tables of a request find no room."""
+    """Error of a request whose tables do not fit into memory."""
 
     diagnosis: Diagnosis = field(kw_only=True)
 
     @classmethod
-    def of_diagnosis(cls, diagnosis: Diagnosis) -> "NoPlanError":
+    def from_diagnosis(cls, diagnosis: Diagnosis) -> "NoPlanError":
         """Return the error for a diagnosis."""
         rule, least = diagnosis.blamed_rule, diagnosis.least_memory_bytes
         available = diagnosis.request.topology.memory_bytes
-        message = "the tables find no room"
-        message += f": a memory needs {least:,} bytes and has {available:,}" if least is not None else ""
+        message = "the tables do not fit into memory"
+        message += f": {least:,} bytes are needed and {available:,} available" if least is not None else ""
         table = rule.tables[0] if rule else diagnosis.option.table.name
         return cls(message, table=table, short_bytes=diagnosis.short_bytes, diagnosis=diagnosis)
 
@@ -143,25 +143,25 @@ def diagnose(
 ) -> Diagnosis:
     """Find out why a request has no plan.
 
-    options: the option of every table that the search began with. failed: the option of the first table that found no
-    room. Amounts of memory are tried as `round_memory` returns them.
+    options: the option of every table that the search began with. failed: the option of the first table that did not
+    fit. Amounts of memory are tried as `round_memory` returns them.
     """
     use = rule = least = None
     if found := _find_least_memory(request, options, round_memory):
         least, placement = found
-        use = _fullest_memory(request, options, _memory_uses(request, placement))
+        use = _find_fullest_memory(request, options, _list_memory_uses(request, placement))
         rule = _find_blamed_rule(request, options, use)
     option = failed
     if failed.is_automatic:
-        option = Enumerator(request, CostEstimator(request)).finest_option(failed)
-    # Without a table that is smaller than what is short, the others would have no room either.
+        option = Enumerator(request, CostEstimator(request)).make_finest_option(failed)
+    # A table smaller than the missing memory is not the cause: without it, the others would not fit either.
     is_innocent = (
         failed.is_automatic
         and least is not None
         and len(request.tables) > 1
-        and _table_bytes(request, failed) < least - request.topology.memory_bytes
+        and _count_table_bytes(request, failed) < least - request.topology.memory_bytes
     )
-    alternatives = tuple(_possible_alternatives(request, least))
+    alternatives = tuple(_find_alternatives(request, least))
     return Diagnosis(request, option, not is_innocent, least, use, rule, alternatives)
 
 
@@ -169,7 +169,7 @@ def _has_plan(request: PlanRequest) -> bool:
     """Whether a request has a plan, however slow."""
     costs = CostEstimator(request)
     try:
-        find_placement(request, costs, initial_options(request, costs), is_improved=False)
+        find_placement(request, costs, make_initial_options(request, costs), is_improved=False)
     except (NoRoomError, PlanError):
         return False
     return True
@@ -183,9 +183,9 @@ def _find_least_memory(
     None where even room for everything in each memory domain is not enough.
     """
     topology = request.topology
-    needed = sum(_table_bytes(request, option) for option in options)
+    needed = sum(_count_table_bytes(request, option) for option in options)
     min_bytes = max(needed // topology.num_memory_domains, topology.memory_bytes)
-    max_bytes = _bytes_of_everything(request, options)
+    max_bytes = _count_all_bytes(request, options)
 
     def place(num_bytes: int) -> PlacementState | None:
         tried = _with_memory(request, num_bytes)
@@ -194,7 +194,7 @@ def _find_least_memory(
         except NoRoomError:
             return None
 
-    # Upwards with a margin that doubles: the least is mostly close above what tables need.
+    # Upwards with a margin that doubles: the least is mostly a little more than the tables need.
     failed, margin = min_bytes, 1 + min_bytes // FIRST_MARGIN
     while (found := place(enough := round_memory(min(min_bytes + margin, max(min_bytes + 1, max_bytes))))) is None:
         if min_bytes + margin >= max_bytes:
@@ -209,51 +209,55 @@ def _find_least_memory(
             enough, found = between, other
         else:
             failed = between
-    # What is free even in the fullest memory is mostly not needed.
-    used = round_memory(max(use.num_bytes for use in _memory_uses(request, found)))
+    # Memory that is free even in the fullest domain is mostly not needed.
+    used = round_memory(max(use.num_bytes for use in _list_memory_uses(request, found)))
     if topology.memory_bytes < used < enough and (other := place(used)) is not None:
         enough, found = used, other
     return enough, found
 
 
-def _bytes_of_everything(request: PlanRequest, options: Sequence[ShardingOption]) -> int:
+def _count_all_bytes(request: PlanRequest, options: Sequence[ShardingOption]) -> int:
     """Return the bytes of all tables with their initial options in one memory; no placement needs more."""
-    memory, num_ranks = _pessimistic_estimator(request), request.topology.ranks_per_memory_domain
+    memory, num_ranks = _make_pessimistic_estimator(request), request.topology.ranks_per_memory_domain
     replicated = [option.table for option in options if option.is_replicated]
-    on_every_rank = sum(memory.common_bytes(replicated).values()) + sum(map(memory.copy_bytes, replicated))
+    on_every_rank = sum(memory.estimate_common_bytes(replicated).values()) + sum(
+        map(memory.estimate_copy_bytes, replicated)
+    )
     shards = 0
     for option in options:
         if not option.is_replicated:
-            on_every_rank += memory.split_table_bytes(option.table, option.blocks)
+            on_every_rank += memory.estimate_split_table_bytes(option.table, option.blocks)
             shards += sum(
-                memory.shard_bytes(option.table, block.num_rows, block.num_columns) for block in option.blocks
+                memory.estimate_shard_bytes(option.table, block.num_rows, block.num_columns) for block in option.blocks
             )
     return shards + on_every_rank * num_ranks
 
 
-def _pessimistic_estimator(request: PlanRequest) -> MemoryEstimator:
+def _make_pessimistic_estimator(request: PlanRequest) -> MemoryEstimator:
     """Make an estimator with the largest slices: it never counts less than the search does."""
     return MemoryEstimator(request, split_columns=0)
 
 
-def _table_bytes(request: PlanRequest, option: ShardingOption) -> int:
-    return weight_and_state_bytes(request.optimizer, option.table.num_rows, option.table.embedding_dim)
+def _count_table_bytes(request: PlanRequest, option: ShardingOption) -> int:
+    return count_weight_and_state_bytes(request.optimizer, option.table.num_rows, option.table.embedding_dim)
 
 
-def _memory_uses(request: PlanRequest, placement: PlacementState) -> list[MemoryUse]:
+def _list_memory_uses(request: PlanRequest, placement: PlacementState) -> list[MemoryUse]:
     """Return the use of each memory domain."""
     topology = request.topology
     options = [option for _, option in sorted(placement.options.items())]
-    split_tables = [placement.split_tables_bytes([option]) for option in options]
-    # What every rank has does not depend on slices, so that any estimator counts it right.
-    on_rank = _pessimistic_estimator(request).common_bytes(option.table for option in options if option.is_replicated)
+    split_tables = [placement.count_split_bytes([option]) for option in options]
+    # Common bytes do not depend on slices, so that any estimator counts them right.
+    on_rank = _make_pessimistic_estimator(request).estimate_common_bytes(
+        option.table for option in options if option.is_replicated
+    )
     others = {name: num_bytes * topology.ranks_per_memory_domain for name, num_bytes in on_rank.items()}
     kept = [0] * topology.num_memory_domains
     buffers = [[0] * len(options) for _ in kept]
     for number in range(len(options)):
-        for shard in placement.shards_of(number):
-            memory_domain = topology.memory_domain(shard.rank)
-            kept_bytes = weight_and_state_bytes(request.optimizer, shard.block.num_rows, shard.block.num_columns)
+        for shard in placement.get_shards(number):
+            memory_domain = topology.get_memory_domain(shard.rank)
+            kept_bytes = count_weight_and_state_bytes(request.optimizer, shard.block.num_rows, shard.block.num_columns)
             kept[memory_domain] += kept_bytes
             buffers[memory_domain][number] += shard.num_bytes - kept_bytes
     return [
@@ -262,9 +266,11 @@ def _memory_uses(request: PlanRequest, placement: PlacementState) -> list[Memory
     ]
 
 
-def _fullest_memory(request: PlanRequest, options: Sequence[ShardingOption], uses: Sequence[MemoryUse]) -> MemoryUse:
-    """Return the use of the fullest memory; among nearly full ones of that where fixed tables have most buffers."""
-    burdened = [number for tables in _buffered_tables(request, options).values() for number in tables]
+def _find_fullest_memory(
+    request: PlanRequest, options: Sequence[ShardingOption], uses: Sequence[MemoryUse]
+) -> MemoryUse:
+    """Return the use of the fullest memory; among nearly full ones, of the one with most buffers of fixed tables."""
+    burdened = [number for tables in _find_buffered_tables(request, options).values() for number in tables]
     most = max(use.num_bytes for use in uses)
     near = [use for use in uses if most - use.num_bytes <= most // NEAR]
     return max(near, key=lambda use: (sum(use.shard_buffers[number] for number in burdened), use.num_bytes))
@@ -272,14 +278,14 @@ def _fullest_memory(request: PlanRequest, options: Sequence[ShardingOption], use
 
 def _find_blamed_rule(request: PlanRequest, options: Sequence[ShardingOption], use: MemoryUse) -> BlamedRule | None:
     """Return the rule whose tables' buffers take more of a memory than anything else; None where none does."""
-    by_rule = _buffered_tables(request, options)
+    by_rule = _find_buffered_tables(request, options)
 
-    def buffer_bytes(tables: Iterable[int]) -> int:
+    def count_buffer_bytes(tables: Iterable[int]) -> int:
         return sum(use.shard_buffers[number] + use.split_tables[number] for number in tables)
 
-    rule = max(by_rule, key=lambda rule: buffer_bytes(by_rule[rule]), default=None)
+    rule = max(by_rule, key=lambda rule: count_buffer_bytes(by_rule[rule]), default=None)
     tables = by_rule.get(rule, [])
-    of_rule, of_all = buffer_bytes(tables), buffer_bytes(range(len(options)))
+    of_rule, of_all = count_buffer_bytes(tables), count_buffer_bytes(range(len(options)))
     if of_rule <= max(use.weights_and_state, of_all - of_rule, *use.others.values()):
         return None
     names = tuple(options[number].table.name for number in tables)
@@ -287,28 +293,28 @@ def _find_blamed_rule(request: PlanRequest, options: Sequence[ShardingOption], u
     return BlamedRule(rule, options[tables[0]].sharding_type, names, of_rule, max_shards)
 
 
-def _buffered_tables(request: PlanRequest, options: Sequence[ShardingOption]) -> dict[int | None, list[int]]:
+def _find_buffered_tables(request: PlanRequest, options: Sequence[ShardingOption]) -> dict[int | None, list[int]]:
     """Return, by rule, the numbers of the tables whose fixed type has more buffers than another would have.
 
-    These are copies, and tables by rows over a network. A whole table, or one by columns, has the buffers that it needs
-    in any case.
+    These are copies, and tables split by rows over a network. A whole table, or one split by columns, has the buffers
+    that it needs in any case.
     """
     by_rule: dict[int | None, list[int]] = {}
-    for number, (rule, option) in enumerate(zip(rules_by_table(request), options, strict=True)):
+    for number, (rule, option) in enumerate(zip(match_rules(request), options, strict=True)):
         is_by_rows = request.transport == "network" and option.num_row_ranges > 1
         if not option.is_automatic and (option.is_replicated or is_by_rows):
             by_rule.setdefault(rule, []).append(number)
     return by_rule
 
 
-def _possible_alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[PlanRequest]:
+def _find_alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[PlanRequest]:
     """Yield the first alternative of each kind that has a plan."""
-    for alternatives in _alternatives(request, memory_bytes):
+    for alternatives in _list_alternatives(request, memory_bytes):
         if (found := next(filter(_has_plan, alternatives), None)) is not None:
             yield found
 
 
-def _alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[Iterator[PlanRequest]]:
+def _list_alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[Iterator[PlanRequest]]:
     """Yield the alternatives of each kind, the smallest change first. Smaller chunks cost nothing, and come first."""
     yield _with_smaller_chunks(request)
     if memory_bytes is not None:
@@ -329,7 +335,7 @@ def _with_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
 
 def _with_smaller_chunks(request: PlanRequest) -> Iterator[PlanRequest]:
     """Yield the request with half the samples of a chunk, half of those and so on, down to MIN_CHUNK."""
-    chunk_size = _chunk_size(request) // 2
+    chunk_size = _get_chunk_size(request) // 2
     while chunk_size >= MIN_CHUNK:
         yield _with_chunk(request, chunk_size)
         chunk_size //= 2
@@ -358,27 +364,27 @@ def _with_smaller_batches(request: PlanRequest) -> Iterator[PlanRequest]:
 
 def _with_chunk_in_share(request: PlanRequest, **changes: Any) -> PlanRequest:
     """Return the request with these changes, and a chunk no larger than the share of a rank that they leave."""
-    return _with_chunk(request, _chunk_size(replace(request, **changes)), **changes)
+    return _with_chunk(request, _get_chunk_size(replace(request, **changes)), **changes)
 
 
 def _with_chunk(request: PlanRequest, chunk_size: int, **changes: Any) -> PlanRequest:
     """Return the request with these changes, another chunk, and the activations of such a chunk."""
-    kept, before = request.dense.memory_bytes, _chunk_size(request)
+    kept, before = request.dense.memory_bytes, _get_chunk_size(request)
     if ACTIVATIONS in kept:
         kept = kept | {ACTIVATIONS: math.ceil(kept[ACTIVATIONS] * chunk_size / before)}
     return replace(request, chunk_size=chunk_size, dense=replace(request.dense, memory_bytes=kept), **changes)
 
 
-def _chunk_size(request: PlanRequest) -> int:
+def _get_chunk_size(request: PlanRequest) -> int:
     """Return the samples of a chunk, which are at most those of a rank."""
     return min(request.chunk_size, request.global_size // request.topology.world_size)
 
 
-def _changed_fields(old: Any, new: Any) -> dict[str, Any]:
+def _find_changed_fields(old: Any, new: Any) -> dict[str, Any]:
     """Return the fields of `new` that differ from those of `old`; for a nested dataclass its own changed fields."""
     changed: dict[str, Any] = {}
     for name in (member.name for member in fields(old)):
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
-            changed[name] = _changed_fields(before, after) if is_dataclass(before) else after
+            changed[name] = _find_changed_fields(before, after) if is_dataclass(before) else after
     return changed

@@ -1,7 +1,7 @@
-"""Enumerates sharding options: blocks of a table under each sharding type, and the options of an automatic plan.
+"""Sharding options: the blocks of a table under each sharding type, and the options of an automatic plan.
 
 An automatic plan chooses among whole, a copy on every rank, by rows, and by columns. It never enumerates a grid or a
-single node: which ranks hold the shards is for the placement to find.
+single node: the partitioner finds which ranks hold the shards.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,47 +12,47 @@ from sharding.planner.types import Block, PlanRequest, ShardingOption, Table
 
 COLUMN_STEP = 4
 """Columns are split at multiples of this where the table's width is one: FBGEMM's kernels require it."""
-FOR_ROOM = "to find room beside other tables"
+SPLIT_FOR_MEMORY = "to fit into memory with the other tables"
 """Reason of an option with more shards than the search would have chosen for speed."""
 
 
-def whole(table: Table, rank: int) -> tuple[Block, ...]:
+def keep_whole(table: Table, rank: int) -> tuple[Block, ...]:
     """Return the block of table_wise: the whole table on `rank`."""
     return (Block(rank, 0, table.num_rows, 0, table.embedding_dim),)
 
 
-def on_every_rank(table: Table, world_size: int) -> tuple[Block, ...]:
+def replicate(table: Table, world_size: int) -> tuple[Block, ...]:
     """Return the blocks of data_parallel: the whole table on every rank."""
-    return tuple(block for rank in range(world_size) for block in whole(table, rank))
+    return tuple(block for rank in range(world_size) for block in keep_whole(table, rank))
 
 
-def by_rows(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
+def split_by_rows(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
     """Return the blocks of row_wise (all ranks) or table_row_wise (ranks of one node): one range of rows each.
 
     Ranges are equally long, but the last may be shorter. The last ranks get none where the table has too few rows.
     """
-    return _row_blocks(table, ranks, 0, table.embedding_dim)
+    return _make_row_blocks(table, ranks, 0, table.embedding_dim)
 
 
-def by_columns(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
+def split_by_columns(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
     """Return the blocks of column_wise (all ranks) or table_column_wise (ranks of one node): one range of columns each.
 
     Lengths of ranges differ by COLUMN_STEP at most. Some ranks get none where the table has too few columns.
     """
     return tuple(
         Block(rank, 0, table.num_rows, start, end - start)
-        for rank, (start, end) in zip(ranks, _column_ranges(table, len(ranks)), strict=True)
+        for rank, (start, end) in zip(ranks, _cut_columns(table, len(ranks)), strict=True)
         if end > start
     )
 
 
-def by_grid(table: Table, nodes: Sequence[Sequence[int]]) -> tuple[Block, ...]:
+def split_by_grid(table: Table, nodes: Sequence[Sequence[int]]) -> tuple[Block, ...]:
     """Return the blocks of grid: a range of columns for each node, split by rows over the ranks of the node."""
     return tuple(
         block
-        for ranks, (start, end) in zip(nodes, _column_ranges(table, len(nodes)), strict=True)
+        for ranks, (start, end) in zip(nodes, _cut_columns(table, len(nodes)), strict=True)
         if end > start
-        for block in _row_blocks(table, ranks, start, end - start)
+        for block in _make_row_blocks(table, ranks, start, end - start)
     )
 
 
@@ -64,49 +64,49 @@ class Enumerator:
         self._costs = costs
         self._world_size = request.topology.world_size
 
-    def initial_option(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
+    def make_initial_option(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
         """Return the option that the search begins with: whole, or a copy on every rank where that is cheaper."""
-        # Owners of a balanced plan take turns over the tables, so that each rank bears 1 / W of an owner's work.
+        # In a balanced plan every rank owns about 1 / W of the tables: each bears 1 / W of the work of all owners.
         owned = self._costs.estimate_shard(table, table.num_rows, table.embedding_dim).seconds / self._world_size
         owned += self._costs.estimate_split_table(table, 1).seconds
         is_cheaper = self._costs.estimate_copy(table).seconds < owned
         return (
-            self._replicate(table, ranks)
+            self._make_replicated(table, ranks)
             if is_cheaper and self.may_replicate(table, ranks)
-            else self.table_wise(table, ranks)
+            else self.make_table_wise(table, ranks)
         )
 
-    def all_options(self, table: Table, ranks: Sequence[int]) -> Iterator[ShardingOption]:
+    def list_options(self, table: Table, ranks: Sequence[int]) -> Iterator[ShardingOption]:
         """Yield every option of a table, the one with the fewest shards first."""
-        yield self.table_wise(table, ranks)
+        yield self.make_table_wise(table, ranks)
         if self.may_replicate(table, ranks):
-            yield self._replicate(table, ranks)
-        for num_shards in _shard_counts(len(ranks)):
-            yield from self._split(table, ranks, num_shards)
+            yield self._make_replicated(table, ranks)
+        for num_shards in _list_shard_counts(len(ranks)):
+            yield from self._make_split(table, ranks, num_shards)
 
-    def finer_option(self, option: ShardingOption) -> ShardingOption | None:
-        """Return the next option with more and smaller shards, for a table that finds no room; None after the finest.
+    def make_finer_option(self, option: ShardingOption) -> ShardingOption | None:
+        """Return the next option with more and smaller shards, for a table that does not fit; None after the finest.
 
         A copy on every rank becomes a whole table on one rank.
         """
         if option.is_replicated:
-            return self.table_wise(option.table, option.ranks)
-        for num_shards in _shard_counts(len(option.ranks)):
+            return self.make_table_wise(option.table, option.ranks)
+        for num_shards in _list_shard_counts(len(option.ranks)):
             if num_shards > len(option.blocks):
-                for finer in self._split(option.table, option.ranks, num_shards):
+                for finer in self._make_split(option.table, option.ranks, num_shards):
                     if len(finer.blocks) > len(option.blocks):
-                        return replace(finer, reason=FOR_ROOM)
+                        return replace(finer, reason=SPLIT_FOR_MEMORY)
         return None
 
-    def finest_option(self, option: ShardingOption) -> ShardingOption:
+    def make_finest_option(self, option: ShardingOption) -> ShardingOption:
         """Return the option with the smallest shards that a table may have."""
-        while (finer := self.finer_option(option)) is not None:
+        while (finer := self.make_finer_option(option)) is not None:
             option = finer
         return option
 
-    def table_wise(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
+    def make_table_wise(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
         """Return the option of the whole table on one of `ranks`."""
-        return ShardingOption(table, "table_wise", whole(table, 0), ranks, is_automatic=True)
+        return ShardingOption(table, "table_wise", keep_whole(table, 0), ranks, is_automatic=True)
 
     def may_replicate(self, table: Table, ranks: Sequence[int]) -> bool:
         """Whether a copy on every rank saves an exchange and costs each rank less than the table costs one owner."""
@@ -115,20 +115,20 @@ class Enumerator:
         owned = self._costs.estimate_shard(table, table.num_rows, table.embedding_dim)
         return self._costs.estimate_copy(table).seconds < owned.seconds
 
-    def _replicate(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
-        blocks = on_every_rank(table, self._world_size)
+    def _make_replicated(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
+        blocks = replicate(table, self._world_size)
         return ShardingOption(table, "data_parallel", blocks, ranks, is_automatic=True, has_fixed_ranks=True)
 
-    def _split(self, table: Table, ranks: Sequence[int], num_shards: int) -> Iterator[ShardingOption]:
+    def _make_split(self, table: Table, ranks: Sequence[int], num_shards: int) -> Iterator[ShardingOption]:
         if self._request.optimizer != "rowwise_adagrad" and table.embedding_dim >= num_shards * COLUMN_STEP:
-            blocks = by_columns(table, range(num_shards))
+            blocks = split_by_columns(table, range(num_shards))
             yield ShardingOption(table, "column_wise", blocks, ranks, is_automatic=True)
-        blocks = by_rows(table, range(num_shards))
+        blocks = split_by_rows(table, range(num_shards))
         if len(blocks) == num_shards:
             yield ShardingOption(table, "row_wise", blocks, ranks, is_automatic=True)
 
 
-def _row_blocks(table: Table, ranks: Sequence[int], first_column: int, num_columns: int) -> tuple[Block, ...]:
+def _make_row_blocks(table: Table, ranks: Sequence[int], first_column: int, num_columns: int) -> tuple[Block, ...]:
     size = -(-table.num_rows // len(ranks))
     return tuple(
         Block(rank, start, min(size, table.num_rows - start), first_column, num_columns)
@@ -136,8 +136,8 @@ def _row_blocks(table: Table, ranks: Sequence[int], first_column: int, num_colum
     )
 
 
-def _column_ranges(table: Table, num_ranges: int) -> list[tuple[int, int]]:
-    """Return so many ranges [start, end) of columns; some are empty where the table has too few columns."""
+def _cut_columns(table: Table, num_ranges: int) -> list[tuple[int, int]]:
+    """Return `num_ranges` ranges [start, end) of columns; some are empty where the table has too few columns."""
     step = 1 if table.embedding_dim % COLUMN_STEP else COLUMN_STEP
     num_steps = table.embedding_dim // step
     return [
@@ -146,7 +146,7 @@ def _column_ranges(table: Table, num_ranges: int) -> list[tuple[int, int]]:
     ]
 
 
-def _shard_counts(max_count: int) -> list[int]:
+def _list_shard_counts(max_count: int) -> list[int]:
     """Return the numbers of shards to try: 2, 3, 4, 6, 8, 12 and so on below `max_count`, and `max_count` itself."""
     counts = {max_count}
     power = 2

@@ -1,4 +1,4 @@
-"""Measures how fast this machine is, once.
+"""The speeds of this machine, measured once.
 
 The speeds are kept in a file, `machine.json` in `$XDG_CACHE_HOME/dlrm` (`~/.cache/dlrm`), by the processor, the number
 of cores and the version of torch that they were measured with.
@@ -18,7 +18,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hostinfo.file_lock import wait_for_lock
-from hostinfo.limits import num_cores
+from hostinfo.limits import count_cores
 
 MAX_MEASURING_SECONDS = 60.0
 """Seconds after which a measurement is given up, and speeds are assumed."""
@@ -45,31 +45,31 @@ class Speeds:
 
 ASSUMED_SPEEDS = Speeds(one_copy=2e10, all_copies=4e10, loopback=2e9, flops=1e11, flops_bf16=2e11, is_measured=False)
 """Speeds of a core or two of a server, for machines where speeds cannot be measured or kept: without a file every
-process would measure other speeds, and plan otherwise."""
+process would measure other speeds and make another plan."""
 SPEEDS_BY_KEY = TypeAdapter(dict[str, Speeds])
 SPEEDS = TypeAdapter(Speeds)
 
 
 def load_speeds(directory: Path | None = None) -> Speeds:
-    """Return the speeds of this machine; the first process that asks measures them, others wait for it.
+    """Return the speeds of this machine; the first process that calls this measures them, others wait for it.
 
     directory: directory of the file; the user's cache by default. Where it cannot be written, or a measurement fails,
     speeds are assumed, and nothing is kept.
     """
-    key = f"{_processor()}, {num_cores()} cores, torch {_torch_version()}"
+    key = f"{_read_processor_name()}, {count_cores()} cores, torch {_get_torch_version()}"
     try:
-        path = (directory or _cache_directory()) / "machine.json"
-        if (known := _read_speeds(path).get(key)) is not None:
-            return known
+        path = (directory or _get_cache_directory()) / "machine.json"
+        if (cached := _read_speeds(path).get(key)) is not None:
+            return cached
         path.parent.mkdir(parents=True, exist_ok=True)
         with _hold_lock(path.with_suffix(".lock")):
-            # Once more: another process may have measured while this one waited for the lock.
+            # Read again: another process may have measured while this one waited for the lock.
             all_speeds = _read_speeds(path)
-            if (known := all_speeds.get(key)) is not None:
-                return known
+            if (cached := all_speeds.get(key)) is not None:
+                return cached
             measured = measure_speeds()
             if measured.is_measured:
-                _write(path, SPEEDS_BY_KEY.dump_json({**all_speeds, key: measured}, indent=1))
+                _replace_file(path, SPEEDS_BY_KEY.dump_json({**all_speeds, key: measured}, indent=1))
             return measured
     except (OSError, RuntimeError):  # the latter where the user has no home directory
         return ASSUMED_SPEEDS
@@ -77,7 +77,7 @@ def load_speeds(directory: Path | None = None) -> Speeds:
 
 def measure_speeds() -> Speeds:
     """Measure in a child process, for about a second and the import of torch; assume speeds where that fails."""
-    command = [sys.executable, "-m", "sharding.planner.measure", str(num_cores())]
+    command = [sys.executable, "-m", "sharding.planner.measure", str(count_cores())]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_MEASURING_SECONDS, check=True)
         return SPEEDS.validate_json(done.stdout)
@@ -85,7 +85,7 @@ def measure_speeds() -> Speeds:
         return ASSUMED_SPEEDS
 
 
-def _cache_directory() -> Path:
+def _get_cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlrm"
 
 
@@ -107,14 +107,14 @@ def _read_speeds(path: Path) -> dict[str, Speeds]:
         return {}
 
 
-def _write(path: Path, content: bytes) -> None:
+def _replace_file(path: Path, content: bytes) -> None:
     """Replace the file at once: a reader never sees half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     temporary.write_bytes(content)
     temporary.replace(path)
 
 
-def _processor() -> str:
+def _read_processor_name() -> str:
     try:
         found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
@@ -122,8 +122,8 @@ def _processor() -> str:
     return found[1] if found else os.uname().machine
 
 
-def _torch_version() -> str:
-    """Return the version of torch: without it one speed is missing, with another one it may differ."""
+def _get_torch_version() -> str:
+    """Return the version of torch, on which the speed of matrix products depends; "none" where it is missing."""
     try:
         return version("torch")
     except PackageNotFoundError:

@@ -1,6 +1,6 @@
-"""Measures this machine: `python -m sharding.planner.measure CORES`, one line of JSON, `Speeds` of `machine.py`.
+"""Measurement of this machine: `python -m sharding.planner.measure CORES` prints `Speeds` of `machine.py` as JSON.
 
-It is a process of its own, so that torch and the memory that it allocates are gone when it ends.
+A separate process, so that torch and the memory that it allocates are gone when it ends.
 """
 
 import ctypes
@@ -88,10 +88,10 @@ def measure_flops() -> tuple[float | None, float | None]:
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.randn(NUM_ROWS, NUM_INPUTS, dtype=dtype)
         w = torch.randn(NUM_OUTPUTS, NUM_INPUTS, dtype=dtype)
-        ways = [partial(torch.nn.functional.linear, x, w)]
-        ways += [partial(onednn, x, w, None, "none", [], "")] if onednn is not None else []
+        products = [partial(torch.nn.functional.linear, x, w)]
+        products += [partial(onednn, x, w, None, "none", [], "")] if onednn is not None else []
         # A multiplication and an addition for each weight and row.
-        speeds.append(2 * NUM_ROWS * NUM_INPUTS * NUM_OUTPUTS / min(time_fastest(way) for way in ways))
+        speeds.append(2 * NUM_ROWS * NUM_INPUTS * NUM_OUTPUTS / min(map(time_fastest, products)))
     return speeds[0], speeds[1]
 
 

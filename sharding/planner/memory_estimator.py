@@ -1,15 +1,15 @@
-"""Memory of a plan: weights, the optimizer's state, and the buffers that a step keeps on each rank.
+"""Estimates of the memory of a plan: weights, optimizer state, and the buffers of a step on each rank.
 
 Bytes are counted as the tables of `sharding.embedding` allocate them; a test compares the sums with the buffers of a
-real batch. On CPUs the native operators do the work, on GPUs those of FBGEMM, which look a whole batch up at once.
+real batch. On CPUs tables use the native operators, on GPUs those of FBGEMM, which look a whole batch up at once.
 Letters: B samples of a step on all ranks, b on one rank, D columns of a table.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 
-from sharding.planner.slice_size import SLICES_IN_FLIGHT, slice_size
-from sharding.planner.types import FLOAT_BYTES, Block, PlanRequest, Table, TablePlan, weight_and_state_bytes
+from sharding.planner.slice_size import SLICES_IN_FLIGHT, compute_slice_size
+from sharding.planner.types import FLOAT_BYTES, Block, PlanRequest, Table, TablePlan, count_weight_and_state_bytes
 
 ID_BYTES = 8
 LENGTH_BYTES = 4
@@ -31,20 +31,20 @@ class MemoryEstimator:
         # Rounded up: a batch need not be divisible by the number of ranks.
         self._share = math.ceil(request.share_size)
         self._is_fbgemm = request.topology.device == "cuda"
-        self._in_flight = self._samples_in_flight(split_columns)
+        self._in_flight = self._count_samples_in_flight(split_columns)
 
     @classmethod
-    def of_plan(cls, request: PlanRequest, tables: Sequence[TablePlan]) -> "MemoryEstimator":
+    def from_plan(cls, request: PlanRequest, tables: Sequence[TablePlan]) -> "MemoryEstimator":
         """Return the estimator whose slices are exactly those of one plan."""
         columns = sum(block.num_columns for plan in tables if not plan.is_replicated for block in plan.blocks)
         return cls(request, columns)
 
-    def shard_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
+    def estimate_shard_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Return the bytes of a shard on its owner: weights, state and buffers."""
-        kept = weight_and_state_bytes(self._request.optimizer, num_rows, num_columns)
-        return kept + self.shard_buffer_bytes(table, num_rows, num_columns)
+        kept = count_weight_and_state_bytes(self._request.optimizer, num_rows, num_columns)
+        return kept + self.estimate_shard_buffer_bytes(table, num_rows, num_columns)
 
-    def shard_buffer_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
+    def estimate_shard_buffer_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Return the bytes of a shard on its owner that are neither weights nor state."""
         request = self._request
         if request.transport == "memory":
@@ -70,12 +70,12 @@ class MemoryEstimator:
             numbers = request.global_size * wire_bytes + pooled
         return math.ceil(ids + numbers * num_columns)
 
-    def copy_bytes(self, table: Table) -> int:
+    def estimate_copy_bytes(self, table: Table) -> int:
         """Return the bytes of a copy of the table, on each rank: weights, state and buffers."""
-        kept = weight_and_state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
-        return kept + self.copy_buffer_bytes(table)
+        kept = count_weight_and_state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
+        return kept + self.estimate_copy_buffer_bytes(table)
 
-    def copy_buffer_bytes(self, table: Table) -> int:
+    def estimate_copy_buffer_bytes(self, table: Table) -> int:
         """Return the bytes of a copy that are neither weights nor state: gradients of b samples, and their sum by row.
 
         The sum has a row for each row of the table: it is all-reduced, and ranks have gradients of different rows.
@@ -83,7 +83,7 @@ class MemoryEstimator:
         of_samples = self._share * (table.embedding_dim * FLOAT_BYTES + ID_BYTES)
         return of_samples + table.weight_bytes
 
-    def copy_update_bytes(self, table: Table) -> int:
+    def estimate_copy_update_bytes(self, table: Table) -> int:
         """Return the additional bytes on each rank while the copy of this table is updated."""
         # Adagrad over all rows at once needs a temporary as large as the weights; SGD updates in place.
         scratch = 0 if self._request.optimizer == "sgd" else table.weight_bytes
@@ -93,7 +93,7 @@ class MemoryEstimator:
         expanded = self._share * (1 + table.ids_per_sample) * table.embedding_dim
         return max(scratch, 2 * table.weight_bytes + math.ceil(2 * FLOAT_BYTES * expanded))
 
-    def split_table_bytes(self, table: Table, blocks: Sequence[Block]) -> int:
+    def estimate_split_table_bytes(self, table: Table, blocks: Sequence[Block]) -> int:
         """Return the bytes on every rank, owner or not, of a table that is split into `blocks`."""
         wire_bytes = self._request.exchange_bytes
         if self._request.transport == "memory":
@@ -106,7 +106,7 @@ class MemoryEstimator:
         leaving = self._share * (table.ids_per_sample * ID_BYTES + len(blocks) * LENGTH_BYTES)
         return math.ceil(arriving + leaving)
 
-    def common_bytes(self, replicated: Iterable[Table] = ()) -> dict[str, int]:
+    def estimate_common_bytes(self, replicated: Iterable[Table] = ()) -> dict[str, int]:
         """Return the bytes on every rank, by use, of a plan that replicates these tables."""
         request = self._request
         lengths = [table.ids_per_sample for table in request.tables]
@@ -120,12 +120,12 @@ class MemoryEstimator:
         return {
             "ids": math.ceil(self._share * sample_bytes),
             # Copies too are updated one after the other.
-            "update": math.ceil(sorting) + max(map(self.copy_update_bytes, replicated), default=0),
+            "update": math.ceil(sorting) + max(map(self.estimate_copy_update_bytes, replicated), default=0),
             **request.dense.memory_bytes,
         }
 
-    def _samples_in_flight(self, split_columns: int) -> int:
+    def _count_samples_in_flight(self, split_columns: int) -> int:
         """Return the samples of one rank whose pooled embeddings are in flight at the same time."""
         sample_bytes = split_columns * self._request.exchange_bytes
-        in_slice = slice_size(self._share, sample_bytes, self._request.chunk_size)
+        in_slice = compute_slice_size(self._share, sample_bytes, self._request.chunk_size)
         return min(self._share, SLICES_IN_FLIGHT * in_slice)

@@ -1,4 +1,4 @@
-"""Places shards on ranks while a plan is made, and keeps each rank's load and free memory up to date.
+"""The placement of shards on ranks during the search, with each rank's load and free memory.
 
 A rank's load is the seconds of a step that its shards take. A memory domain is the memory of one GPU, or the memory
 that the ranks of a node of CPUs share.
@@ -39,7 +39,7 @@ class PlacedShard:
 
 @dataclass
 class RankLoad:
-    """The shards on one rank, and what they take of it."""
+    """The shards on one rank, with their time and memory."""
 
     seconds: float = 0.0
     num_bytes: int = 0
@@ -48,7 +48,7 @@ class RankLoad:
 
 
 class NoRoomError(Exception):
-    """A table whose shards find no rank with enough free memory."""
+    """Error of a table for whose shards no rank has enough free memory."""
 
     def __init__(self, option: ShardingOption) -> None:
         self.option = option
@@ -62,13 +62,13 @@ class PlacementState:
         """Start without tables."""
         self._topology = request.topology
         self._costs, self._memory = costs, memory
-        on_every_rank = sum(memory.common_bytes().values()) * self._topology.ranks_per_memory_domain
+        on_every_rank = sum(memory.estimate_common_bytes().values()) * self._topology.ranks_per_memory_domain
         self._empty_bytes = self._topology.memory_bytes - on_every_rank
-        """Free bytes of a memory domain without tables; negative where not even the dense part has room."""
+        """Free bytes of a memory domain without tables; negative where not even the dense part fits."""
         self._free = [self._empty_bytes] * self._topology.num_memory_domains
         """Free bytes by memory domain, before `_common_bytes` are subtracted."""
         self._split_bytes = 0
-        """Bytes of each memory domain for split tables, whoever owns their shards."""
+        """Bytes of each memory domain for split tables, whichever ranks own their shards."""
         self._copy_update_bytes: dict[int, int] = {}
         """Bytes of each memory domain while a copy is updated, by the table's number. Copies are updated one after the
         other, so that only the largest counts."""
@@ -76,7 +76,7 @@ class PlacementState:
         """Bytes of each memory domain for both."""
         self.ranks = [RankLoad() for _ in range(self._topology.world_size)]
         self.common_seconds = 0.0
-        """Seconds of a step that tables take every rank, whoever owns their shards."""
+        """Seconds of a step that tables take every rank, whichever ranks own their shards."""
         self.options: dict[int, ShardingOption] = {}
         """Option of each table, by the table's number."""
         self._shards: dict[int, list[PlacedShard]] = {}
@@ -85,22 +85,24 @@ class PlacementState:
     def has_room_for(self, options: Sequence[ShardingOption]) -> bool:
         """Whether all memory together is enough for all tables, however their shards are placed."""
         needed = sum(
-            self._shard_cost(number, option, block)[1]
+            self._get_shard_cost(number, option, block)[1]
             for number, option in enumerate(options)
             for block in option.blocks
         )
-        needed += self.split_tables_bytes(options) * len(self._free)
+        needed += self.count_split_bytes(options) * len(self._free)
         return min(self._free) >= 0 and needed <= sum(self._free)
 
-    def split_tables_bytes(self, options: Sequence[ShardingOption]) -> int:
-        """Return the bytes of each memory domain for the split tables among `options`, whoever owns their shards."""
-        return sum(self._split_table_bytes(option) for option in options if not option.is_replicated)
+    def count_split_bytes(self, options: Sequence[ShardingOption]) -> int:
+        """Count the bytes of each memory domain for the split tables in `options`, whichever ranks own their shards."""
+        return sum(self._count_split_table_bytes(option) for option in options if not option.is_replicated)
 
     def could_hold(self, number: int, option: ShardingOption, common_bytes: int) -> bool:
         """Whether an empty memory domain has room for one shard of a table, and for `common_bytes`."""
-        needed = self._shard_cost(number, option, option.blocks[0])[1]
+        needed = self._get_shard_cost(number, option, option.blocks[0])[1]
         if option.is_replicated:
-            needed = (needed + self._memory.copy_update_bytes(option.table)) * self._topology.ranks_per_memory_domain
+            needed = (
+                needed + self._memory.estimate_copy_update_bytes(option.table)
+            ) * self._topology.ranks_per_memory_domain
         return needed + common_bytes <= self._empty_bytes
 
     @property
@@ -108,19 +110,19 @@ class PlacementState:
         """Seconds that tables take the slowest rank in a step."""
         return max(load.seconds for load in self.ranks) + self.common_seconds
 
-    def shards_of(self, number: int) -> list[PlacedShard]:
+    def get_shards(self, number: int) -> list[PlacedShard]:
         """Return the shards of table `number`, in the order of its option's blocks."""
         return self._shards[number]
 
     def fits(self, shard: PlacedShard, rank: int) -> bool:
         """Whether the memory of `rank` has room for the shard."""
-        return shard.num_bytes <= self._free_bytes_of(self._topology.memory_domain(rank))
+        return shard.num_bytes <= self._get_free_bytes(self._topology.get_memory_domain(rank))
 
-    def fits_instead(self, shard: PlacedShard, other: PlacedShard) -> bool:
-        """Whether each of two shards has room in the place of the other."""
-        here, there = self._topology.memory_domain(shard.rank), self._topology.memory_domain(other.rank)
+    def can_swap(self, shard: PlacedShard, other: PlacedShard) -> bool:
+        """Whether there is room for each of two shards on the rank of the other."""
+        here, there = self._topology.get_memory_domain(shard.rank), self._topology.get_memory_domain(other.rank)
         more = shard.num_bytes - other.num_bytes
-        return here == there or (self._free_bytes_of(there) >= more and self._free_bytes_of(here) >= -more)
+        return here == there or (self._get_free_bytes(there) >= more and self._get_free_bytes(here) >= -more)
 
     def add(self, number: int, option: ShardingOption) -> None:
         """Place the shards of table `number` on the least loaded ranks.
@@ -128,7 +130,7 @@ class PlacementState:
         Raises NoRoomError where they have no room; the state is then unchanged.
         """
         shards = self._make_shards(number, option)
-        # What the table takes of every memory domain counts while ranks are chosen for its shards.
+        # The bytes that the table takes of every memory domain count while ranks are chosen for its shards.
         self._add_common_bytes(number, option)
         ranks = self._choose_ranks(option, shards) if min(self._free) >= self._common_bytes else None
         self._subtract_common_bytes(number, option)
@@ -137,29 +139,29 @@ class PlacementState:
         self._place_table(number, option, shards, ranks)
 
     def remove(self, number: int) -> None:
-        """Take table `number` off its ranks."""
+        """Remove table `number` from its ranks."""
         for shard in self._shards.pop(number):
             self._remove_shard(shard)
         option = self.options.pop(number)
-        self.common_seconds -= self._common_seconds_of(option)
+        self.common_seconds -= self._estimate_common_seconds(option)
         self._subtract_common_bytes(number, option)
 
-    def restore(self, number: int, option: ShardingOption, ranks: Sequence[int]) -> None:
+    def restore_table(self, number: int, option: ShardingOption, ranks: Sequence[int]) -> None:
         """Place the shards of table `number` on the ranks that held them before it was removed."""
         self._place_table(number, option, self._make_shards(number, option), ranks)
 
-    def snapshot(self) -> Snapshot:
-        """Return the placement, to return to."""
+    def take_snapshot(self) -> Snapshot:
+        """Return the placement, for `restore_snapshot`."""
         return {
             number: (self.options[number], [shard.rank for shard in shards]) for number, shards in self._shards.items()
         }
 
-    def return_to(self, snapshot: Snapshot) -> None:
-        """Restore the placement that `snapshot` returned."""
+    def restore_snapshot(self, snapshot: Snapshot) -> None:
+        """Restore the placement that `take_snapshot` returned."""
         for number in list(self._shards):
             self.remove(number)
         for number, (option, ranks) in snapshot.items():
-            self.restore(number, option, ranks)
+            self.restore_table(number, option, ranks)
 
     def move(self, shard: PlacedShard, rank: int) -> None:
         """Move a shard to `rank`."""
@@ -184,50 +186,53 @@ class PlacementState:
         for shard, rank in zip(shards, ranks, strict=True):
             self._place_shard(shard, rank)
         self._shards[number], self.options[number] = shards, option
-        self.common_seconds += self._common_seconds_of(option)
+        self.common_seconds += self._estimate_common_seconds(option)
         self._add_common_bytes(number, option)
 
-    def _free_bytes_of(self, memory_domain: int) -> int:
+    def _get_free_bytes(self, memory_domain: int) -> int:
         return self._free[memory_domain] - self._common_bytes
 
     def _add_common_bytes(self, number: int, option: ShardingOption) -> None:
         if option.is_replicated:
-            num_bytes = self._memory.copy_update_bytes(option.table) * self._topology.ranks_per_memory_domain
+            num_bytes = self._memory.estimate_copy_update_bytes(option.table) * self._topology.ranks_per_memory_domain
             self._copy_update_bytes[number] = num_bytes
         else:
-            self._split_bytes += self._split_table_bytes(option)
+            self._split_bytes += self._count_split_table_bytes(option)
         self._common_bytes = self._split_bytes + max(self._copy_update_bytes.values(), default=0)
 
     def _subtract_common_bytes(self, number: int, option: ShardingOption) -> None:
         if option.is_replicated:
             del self._copy_update_bytes[number]
         else:
-            self._split_bytes -= self._split_table_bytes(option)
+            self._split_bytes -= self._count_split_table_bytes(option)
         self._common_bytes = self._split_bytes + max(self._copy_update_bytes.values(), default=0)
 
-    def _split_table_bytes(self, option: ShardingOption) -> int:
-        return self._memory.split_table_bytes(option.table, option.blocks) * self._topology.ranks_per_memory_domain
+    def _count_split_table_bytes(self, option: ShardingOption) -> int:
+        return (
+            self._memory.estimate_split_table_bytes(option.table, option.blocks)
+            * self._topology.ranks_per_memory_domain
+        )
 
     def _place_shard(self, shard: PlacedShard, rank: int) -> None:
         shard.rank = rank
         load = self.ranks[rank]
-        # A copy on every rank loads all of them alike: the search has nothing to gain from looking at it.
+        # A copy on every rank loads all ranks equally: the search has nothing to gain from it.
         if shard.seconds:
             load.shards.append(shard)
         load.seconds += shard.seconds
         load.num_bytes += shard.num_bytes
-        self._free[self._topology.memory_domain(rank)] -= shard.num_bytes
+        self._free[self._topology.get_memory_domain(rank)] -= shard.num_bytes
 
     def _remove_shard(self, shard: PlacedShard) -> None:
         load = self.ranks[shard.rank]
         if shard.seconds:
             load.shards.remove(shard)
-        # Summed anew: after many additions and subtractions, rounding errors would decide which rank is the slowest.
+        # A fresh sum: after many additions and subtractions, rounding errors would decide which rank is the slowest.
         load.seconds = sum(other.seconds for other in load.shards)
         load.num_bytes -= shard.num_bytes
-        self._free[self._topology.memory_domain(shard.rank)] += shard.num_bytes
+        self._free[self._topology.get_memory_domain(shard.rank)] += shard.num_bytes
 
-    def _common_seconds_of(self, option: ShardingOption) -> float:
+    def _estimate_common_seconds(self, option: ShardingOption) -> float:
         if option.is_replicated:
             return self._costs.estimate_copy(option.table).seconds
         return self._costs.estimate_split_table(option.table, option.num_row_ranges).seconds
@@ -236,11 +241,11 @@ class PlacementState:
         is_movable = not (option.has_fixed_ranks or option.is_on_one_node)
         shards: list[PlacedShard] = []
         for block in option.blocks:
-            seconds, num_bytes = self._shard_cost(number, option, block)
+            seconds, num_bytes = self._get_shard_cost(number, option, block)
             shards.append(PlacedShard(number, block, seconds, num_bytes, is_movable, option))
         return shards
 
-    def _shard_cost(self, number: int, option: ShardingOption, block: Block) -> tuple[float, int]:
+    def _get_shard_cost(self, number: int, option: ShardingOption, block: Block) -> tuple[float, int]:
         """Return the seconds and bytes of a shard on its rank.
 
         Kept by table and shape: the search tries the same few shapes thousands of times.
@@ -250,9 +255,9 @@ class PlacementState:
             shape = option.table, block.num_rows, block.num_columns
             self._cost_of_shape[key] = (
                 # The time of a copy is in `common_seconds`.
-                (0.0, self._memory.copy_bytes(option.table))
+                (0.0, self._memory.estimate_copy_bytes(option.table))
                 if option.is_replicated
-                else (self._costs.estimate_shard(*shape).seconds, self._memory.shard_bytes(*shape))
+                else (self._costs.estimate_shard(*shape).seconds, self._memory.estimate_shard_bytes(*shape))
             )
         return self._cost_of_shape[key]
 
@@ -265,20 +270,20 @@ class PlacementState:
             return self._choose_least_loaded(shards, option.ranks)
         found = [
             ranks
-            for _, of_node in groupby(option.ranks, self._topology.node)
+            for _, of_node in groupby(option.ranks, self._topology.get_node)
             if (ranks := self._choose_least_loaded(shards, list(of_node)))
         ]
-        return min(found, key=lambda ranks: self._height(shards, ranks), default=None)
+        return min(found, key=lambda ranks: self._compute_height(shards, ranks), default=None)
 
     def _have_room(self, shards: list[PlacedShard], ranks: list[int]) -> bool:
         """Whether every shard has room on its rank, when ranks of one memory domain get several."""
         needed: dict[int, int] = {}
         for shard, rank in zip(shards, ranks, strict=True):
-            memory_domain = self._topology.memory_domain(rank)
+            memory_domain = self._topology.get_memory_domain(rank)
             needed[memory_domain] = needed.get(memory_domain, 0) + shard.num_bytes
-        return all(self._free_bytes_of(domain) >= num_bytes for domain, num_bytes in needed.items())
+        return all(self._get_free_bytes(domain) >= num_bytes for domain, num_bytes in needed.items())
 
-    def _height(self, shards: list[PlacedShard], ranks: list[int]) -> tuple[float, int]:
+    def _compute_height(self, shards: list[PlacedShard], ranks: list[int]) -> tuple[float, int]:
         """Return the largest load among `ranks` once they have the shards, and for equal loads the most bytes now."""
         after = [self.ranks[rank].seconds + shard.seconds for shard, rank in zip(shards, ranks, strict=True)]
         return max(after), max(self.ranks[rank].num_bytes for rank in ranks)
@@ -290,18 +295,18 @@ class PlacementState:
         """
         if len(shards) > len(allowed):
             return None
-        left = sorted(allowed, key=lambda rank: (self.ranks[rank].seconds, self.ranks[rank].num_bytes, rank))
-        taken: dict[int, int] = {}
+        free_ranks = sorted(allowed, key=lambda rank: (self.ranks[rank].seconds, self.ranks[rank].num_bytes, rank))
+        used_bytes: dict[int, int] = {}
         chosen: dict[int, int] = {}
         for number in sorted(range(len(shards)), key=lambda number: -shards[number].num_bytes):
             shard = shards[number]
-            for rank in left:
-                memory_domain = self._topology.memory_domain(rank)
-                if taken.get(memory_domain, 0) + shard.num_bytes <= self._free_bytes_of(memory_domain):
+            for rank in free_ranks:
+                memory_domain = self._topology.get_memory_domain(rank)
+                if used_bytes.get(memory_domain, 0) + shard.num_bytes <= self._get_free_bytes(memory_domain):
                     break
             else:
                 return None
-            left.remove(rank)
-            taken[memory_domain] = taken.get(memory_domain, 0) + shard.num_bytes
+            free_ranks.remove(rank)
+            used_bytes[memory_domain] = used_bytes.get(memory_domain, 0) + shard.num_bytes
             chosen[number] = rank
         return [chosen[number] for number in range(len(shards))]

@@ -1,13 +1,13 @@
-"""Makes the plan of a job's tables. Imports no torch."""
+"""The plan of a job's tables: search, and the types and reasons that it reports. Imports no torch."""
 
 from dataclasses import replace
 
-from sharding.planner.constraints import initial_options
+from sharding.planner.constraints import make_initial_options
 from sharding.planner.cost_estimator import CostEstimator
 from sharding.planner.diagnosis import NoPlanError, RoundMemory, diagnose
 from sharding.planner.partitioner import NoRoomError, PlacementState
 from sharding.planner.proposer import find_placement
-from sharding.planner.types import Block, Plan, PlanRequest, ShardingType, TablePlan, weight_and_state_bytes
+from sharding.planner.types import Block, Plan, PlanRequest, ShardingType, TablePlan, count_weight_and_state_bytes
 
 
 def make_plan(request: PlanRequest, *, round_memory: RoundMemory = int) -> Plan:
@@ -17,23 +17,23 @@ def make_plan(request: PlanRequest, *, round_memory: RoundMemory = int) -> Plan:
     replicates small ones where copies are cheaper than the exchange. No rank gets more than its memory holds.
     round_memory: function that rounds bytes up to an amount of memory that the diagnosis may name; by default exact.
 
-    Raises PlanError for a demand that cannot hold, and NoPlanError, with a diagnosis, where tables find no room.
+    Raises PlanError for a rule that cannot be kept, and NoPlanError, with a diagnosis, where tables do not fit.
     """
     costs = CostEstimator(request)
-    options = initial_options(request, costs)
+    options = make_initial_options(request, costs)
     if not options:
         return Plan(request.topology.world_size, ())
     try:
         placement = find_placement(request, costs, options, is_improved=True)
     except NoRoomError as error:
-        raise NoPlanError.of_diagnosis(diagnose(request, options, error.option, round_memory)) from None
+        raise NoPlanError.from_diagnosis(diagnose(request, options, error.option, round_memory)) from None
     plans = (_make_table_plan(request, placement, number) for number in range(len(options)))
     return Plan(request.topology.world_size, tuple(plans))
 
 
 def _make_table_plan(request: PlanRequest, placement: PlacementState, number: int) -> TablePlan:
     option = placement.options[number]
-    blocks = tuple(_with_rank(shard.block, shard.rank) for shard in placement.shards_of(number))
+    blocks = tuple(_with_rank(shard.block, shard.rank) for shard in placement.get_shards(number))
     plan = TablePlan(option.table, option.sharding_type, blocks, option.reason)
     return _name_type(request, plan) if option.is_automatic else plan
 
@@ -55,14 +55,14 @@ def _name_type(request: PlanRequest, plan: TablePlan) -> TablePlan:
         return replace(plan, reason="small: a copy on every rank is cheaper than the exchange")
     if plan.sharding_type == "table_wise":
         return replace(plan, reason="whole: balances the ranks")
-    is_on_one_node = len({topology.node(rank) for rank in plan.ranks}) == 1 and topology.num_nodes > 1
+    is_on_one_node = len({topology.get_node(rank) for rank in plan.ranks}) == 1 and topology.num_nodes > 1
     names: dict[ShardingType, ShardingType] = {"row_wise": "table_row_wise", "column_wise": "table_column_wise"}
     kind = names[plan.sharding_type] if is_on_one_node else plan.sharding_type
-    return replace(plan, sharding_type=kind, reason=f"in {len(plan.blocks)} parts: {_reason_for_split(request, plan)}")
+    return replace(plan, sharding_type=kind, reason=f"in {len(plan.blocks)} shards: {_explain_split(request, plan)}")
 
 
-def _reason_for_split(request: PlanRequest, plan: TablePlan) -> str:
+def _explain_split(request: PlanRequest, plan: TablePlan) -> str:
     table, topology = plan.table, request.topology
-    if weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim) > topology.memory_bytes:
+    if count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim) > topology.memory_bytes:
         return f"too large for one {'node' if topology.device == 'cpu' else 'GPU'}"
     return plan.reason or "balances the ranks"

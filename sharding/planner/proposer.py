@@ -1,4 +1,5 @@
-"""Proposes a placement of all tables: the most expensive tables first onto the least loaded ranks, then local search.
+"""The search for a placement of all tables: the most expensive ones first onto the least loaded ranks, then local
+search.
 
 The search shortens the step of the slowest rank; no rank ever gets more than its memory holds. The result depends on
 the request alone: nothing here reads a clock or draws a random number.
@@ -18,15 +19,15 @@ from sharding.planner.types import PlanRequest, ShardingOption
 MAX_ROUNDS = 5_000
 """Rounds of the local search; each changes one shard or table."""
 MAX_TRIES = 24
-"""Attempts to find room for all tables, each with smaller shards than the one before."""
+"""Attempts to fit all tables into memory, each with smaller shards than the one before."""
 MIN_GAIN = 0.08
 """Share of the tables' time in a step that another option of a table has to save: more shards mean more overhead in a
 run than the estimate knows."""
 SLACK = 0.005
-"""Share of a step that the whole step may lose when one of several equally slow ranks gains. The best placement of all
-rounds is kept."""
+"""Share of a step by which the whole step may get longer when one of several equally slow ranks gains. The best
+placement of all rounds is kept."""
 ROUNDING = 1e-9
-"""Relative difference of seconds that counts as none: sums in another order differ by less."""
+"""Relative difference of seconds that counts as equal: sums in another order differ by less."""
 
 
 def find_placement(
@@ -71,13 +72,13 @@ def _partition(
     enumerator: Enumerator,
     options: list[ShardingOption],
 ) -> PlacementState:
-    """Place all tables in the first of `orders` that leaves room for all. Raises NoRoomError.
+    """Place all tables in the first of `orders` in which all fit. Raises NoRoomError.
 
-    Where none does, tables are split further, and all orders are tried again. Changes `options`.
+    Where there is none, tables are split further, and all orders are tried again. Changes `options`.
     """
     if hopeless := _find_hopeless(make_empty(), options):
         raise NoRoomError(hopeless)
-    failed = NoRoomError(max(options, key=_shard_weight_bytes))
+    failed = NoRoomError(max(options, key=_get_shard_weight_bytes))
     for _ in range(MAX_TRIES):
         # Smaller shards do not take less in total; only tables that are no longer replicated do.
         if not make_empty().has_room_for(options) and not _unreplicate_all(enumerator, options):
@@ -93,11 +94,11 @@ def _partition(
 
 
 def _find_hopeless(empty: PlacementState, options: Sequence[ShardingOption]) -> ShardingOption | None:
-    """Return a fixed option that finds no room even in an empty memory; None where there is none.
+    """Return a fixed option that does not fit even into an empty memory; None where all do.
 
     How the automatic tables are split makes no difference: with more shards they take no less of every memory.
     """
-    common_bytes = empty.split_tables_bytes(options)
+    common_bytes = empty.count_split_bytes(options)
     fixed = ((number, option) for number, option in enumerate(options) if not option.is_automatic)
     return next((option for number, option in fixed if not empty.could_hold(number, option, common_bytes)), None)
 
@@ -106,26 +107,26 @@ def _unreplicate_all(enumerator: Enumerator, options: list[ShardingOption]) -> b
     """Make every automatic copy a whole table on one rank. Return whether there were any."""
     replicated = [number for number, option in enumerate(options) if option.is_automatic and option.is_replicated]
     for number in replicated:
-        options[number] = enumerator.table_wise(options[number].table, options[number].ranks)
+        options[number] = enumerator.make_table_wise(options[number].table, options[number].ranks)
     return bool(replicated)
 
 
 def _make_room(enumerator: Enumerator, options: list[ShardingOption], failed: ShardingOption) -> bool:
-    """Split automatic tables with shards as large as those of `failed` further, which found no room.
+    """Split further the automatic tables whose shards are as large as those of `failed`, which did not fit.
 
     Return whether there were any.
     """
     is_free = any(option.is_automatic and option is failed for option in options)
-    # A fixed table was placed before everything smaller: only copies, which are on every rank, can make room for it.
+    # A fixed table was placed before all smaller ones: only copies, which are on every rank, can make room for it.
     if not is_free and _unreplicate_all(enumerator, options):
         return True
     finer = {
         number: finer_option
         for number, option in enumerate(options)
-        if option.is_automatic and (finer_option := enumerator.finer_option(option))
+        if option.is_automatic and (finer_option := enumerator.make_finer_option(option))
     }
-    sizes = {number: _shard_weight_bytes(options[number]) for number in finer}
-    min_bytes = _shard_weight_bytes(failed)
+    sizes = {number: _get_shard_weight_bytes(options[number]) for number in finer}
+    min_bytes = _get_shard_weight_bytes(failed)
     if is_free:
         # The table itself may be too small to split: then the largest of those that can be split are.
         min_bytes = min(min_bytes, max(sizes.values(), default=0))
@@ -154,7 +155,7 @@ def _order_by_seconds(costs: CostEstimator, memory: MemoryEstimator, options: Se
 
     # Rounded, so that tables of equal cost are ordered by bytes and not by rounding errors.
     keys = [
-        (not option.has_fixed_ranks, -round(load(option), 12), -_first_shard_bytes(memory, option))
+        (not option.has_fixed_ranks, -round(load(option), 12), -_estimate_first_shard_bytes(memory, option))
         for option in options
     ]
     return sorted(range(len(options)), key=keys.__getitem__)
@@ -162,15 +163,15 @@ def _order_by_seconds(costs: CostEstimator, memory: MemoryEstimator, options: Se
 
 def _order_by_bytes(memory: MemoryEstimator, options: Sequence[ShardingOption]) -> list[int]:
     """Return the numbers of the tables: fixed ranks first, then by bytes of a shard, descending."""
-    keys = [(not option.has_fixed_ranks, -_first_shard_bytes(memory, option)) for option in options]
+    keys = [(not option.has_fixed_ranks, -_estimate_first_shard_bytes(memory, option)) for option in options]
     return sorted(range(len(options)), key=keys.__getitem__)
 
 
-def _first_shard_bytes(memory: MemoryEstimator, option: ShardingOption) -> int:
-    return memory.shard_bytes(option.table, option.blocks[0].num_rows, option.blocks[0].num_columns)
+def _estimate_first_shard_bytes(memory: MemoryEstimator, option: ShardingOption) -> int:
+    return memory.estimate_shard_bytes(option.table, option.blocks[0].num_rows, option.blocks[0].num_columns)
 
 
-def _shard_weight_bytes(option: ShardingOption) -> int:
+def _get_shard_weight_bytes(option: ShardingOption) -> int:
     """Return the weight bytes of the first shard: none is much larger."""
     return option.blocks[0].weight_bytes
 
@@ -178,33 +179,33 @@ def _shard_weight_bytes(option: ShardingOption) -> int:
 def _level_memory(placement: PlacementState) -> None:
     """Swap shards of the fullest rank for smaller ones that take as long elsewhere.
 
-    A full rank stands in the way of changes that shorten a step: no shard can move to it, and no table can be
-    replicated, which needs room on every rank.
+    A full rank prevents changes that shorten a step: no shard can move to it, and no table can be replicated, which
+    needs room on every rank.
     """
     max_difference = SLACK * max(load.seconds for load in placement.ranks)
     for _ in range(2 * len(placement.ranks)):
         full = max(range(len(placement.ranks)), key=lambda rank: placement.ranks[rank].num_bytes)
         most = placement.ranks[full].num_bytes
         best: tuple[int, PlacedShard, PlacedShard] | None = None
-        for shard, other in _swap_candidates(placement, full):
+        for shard, other in _list_swaps(placement, full):
             less = shard.num_bytes - other.num_bytes
             height = max(most - less, placement.ranks[other.rank].num_bytes + less)
             if height >= most or (best and height >= best[0]) or abs(shard.seconds - other.seconds) > max_difference:
                 continue
-            if not placement.holds(full, other.table) and placement.fits_instead(shard, other):
+            if not placement.holds(full, other.table) and placement.can_swap(shard, other):
                 best = (height, shard, other)
         if best is None:
             break
         placement.swap(best[1], best[2])
 
 
-def _swap_candidates(placement: PlacementState, rank: int) -> Iterator[tuple[PlacedShard, PlacedShard]]:
+def _list_swaps(placement: PlacementState, rank: int) -> Iterator[tuple[PlacedShard, PlacedShard]]:
     """Yield pairs of a shard of `rank` and one of another rank, each of which may be on the other's rank.
 
     A rank holds one shard of a table at most: pairs that would give the other rank two are left out. Whether `rank`
     would hold two, and whether both fit, is for the caller to check, after its cheaper conditions.
     """
-    for shard in _movable_shards(placement, rank):
+    for shard in _list_movable_shards(placement, rank):
         for elsewhere, load in enumerate(placement.ranks):
             if elsewhere == rank or not shard.may_be_on(elsewhere) or placement.holds(elsewhere, shard.table):
                 continue
@@ -213,18 +214,18 @@ def _swap_candidates(placement: PlacementState, rank: int) -> Iterator[tuple[Pla
                     yield shard, other
 
 
-def _movable_shards(placement: PlacementState, rank: int) -> Iterator[PlacedShard]:
+def _list_movable_shards(placement: PlacementState, rank: int) -> Iterator[PlacedShard]:
     return (shard for shard in placement.ranks[rank].shards if shard.is_movable)
 
 
 def _improve(placement: PlacementState, enumerator: Enumerator) -> None:
     """Change the slowest rank round by round, until nothing helps, and keep the best placement of all rounds."""
-    best, seconds = placement.snapshot(), placement.seconds
+    best, seconds = placement.take_snapshot(), placement.seconds
     # Each of several equally slow ranks needs a round before the step gets any shorter.
-    max_vain, num_vain = 2 * len(placement.ranks), 0
+    max_vain_rounds, num_vain_rounds = 2 * len(placement.ranks), 0
     for _ in range(MAX_ROUNDS):
         slowest = max(range(len(placement.ranks)), key=lambda rank: placement.ranks[rank].seconds)
-        # From the cheapest change to the dearest: a move keeps all options, a new option adds overhead.
+        # From the cheapest change to the most expensive: a move keeps all options, a new option adds overhead.
         if not (
             _try_move(placement, slowest)
             or _try_swap(placement, slowest)
@@ -232,12 +233,12 @@ def _improve(placement: PlacementState, enumerator: Enumerator) -> None:
             or _try_unreplicate(placement, enumerator)
         ):
             break
-        num_vain += 1
+        num_vain_rounds += 1
         if placement.seconds < seconds * (1 - ROUNDING):
-            best, seconds, num_vain = placement.snapshot(), placement.seconds, 0
-        elif num_vain > max_vain:
+            best, seconds, num_vain_rounds = placement.take_snapshot(), placement.seconds, 0
+        elif num_vain_rounds > max_vain_rounds:
             break
-    placement.return_to(best)
+    placement.restore_snapshot(best)
 
 
 def _try_move(placement: PlacementState, slowest: int) -> bool:
@@ -247,7 +248,7 @@ def _try_move(placement: PlacementState, slowest: int) -> bool:
     """
     max_height = placement.ranks[slowest].seconds * (1 - ROUNDING)
     best: tuple[float, PlacedShard, int] | None = None
-    for shard in _movable_shards(placement, slowest):
+    for shard in _list_movable_shards(placement, slowest):
         for rank in shard.option.ranks:
             load = placement.ranks[rank]
             height = max(load.seconds + shard.seconds, placement.ranks[slowest].seconds - shard.seconds)
@@ -264,12 +265,12 @@ def _try_swap(placement: PlacementState, slowest: int) -> bool:
     """Swap a shard of the slowest rank for a cheaper one of another rank. Return whether any swap helps."""
     seconds = placement.ranks[slowest].seconds
     best: tuple[float, PlacedShard, PlacedShard] | None = None
-    for shard, other in _swap_candidates(placement, slowest):
+    for shard, other in _list_swaps(placement, slowest):
         less = shard.seconds - other.seconds
         height = max(seconds - less, placement.ranks[other.rank].seconds + less)
         if height >= seconds * (1 - ROUNDING) or (best and height >= best[0]):
             continue
-        if not placement.holds(slowest, other.table) and placement.fits_instead(shard, other):
+        if not placement.holds(slowest, other.table) and placement.can_swap(shard, other):
             best = (height, shard, other)
     if best:
         placement.swap(best[1], best[2])
@@ -282,7 +283,7 @@ def _try_resplit(placement: PlacementState, enumerator: Enumerator, slowest: int
     max_height = before - MIN_GAIN * before
     best: tuple[float, int, ShardingOption] | None = None
     for number in sorted({shard.table for shard in placement.ranks[slowest].shards}):
-        old, ranks = placement.options[number], [shard.rank for shard in placement.shards_of(number)]
+        old, ranks = placement.options[number], [shard.rank for shard in placement.get_shards(number)]
         if not old.is_automatic:
             continue
         placement.remove(number)
@@ -293,12 +294,12 @@ def _try_resplit(placement: PlacementState, enumerator: Enumerator, slowest: int
                 continue
             # Other ranks may be as slow as this one was: a gain shows on the ranks that the table leaves or joins,
             # while the step as a whole must only not get longer.
-            touched = chain([slowest], (shard.rank for shard in placement.shards_of(number) if shard.seconds))
+            touched = chain([slowest], (shard.rank for shard in placement.get_shards(number) if shard.seconds))
             height = max(placement.ranks[rank].seconds for rank in touched) + placement.common_seconds
             if height <= max_height and placement.seconds <= before * (1 + SLACK) and (not best or height < best[0]):
                 best = (height, number, option)
             placement.remove(number)
-        placement.restore(number, old, ranks)
+        placement.restore_table(number, old, ranks)
     if best:
         placement.remove(best[1])
         placement.add(best[1], best[2])
@@ -307,7 +308,7 @@ def _try_resplit(placement: PlacementState, enumerator: Enumerator, slowest: int
 
 def _enumerate_others(enumerator: Enumerator, old: ShardingOption) -> Iterator[ShardingOption]:
     """Yield every option of the table of `old`; one with several shards keeps the reason why the table was split."""
-    for option in enumerator.all_options(old.table, old.ranks):
+    for option in enumerator.list_options(old.table, old.ranks):
         is_split = option.sharding_type not in ("table_wise", "data_parallel")
         yield replace(option, reason=old.reason) if is_split else option
 
@@ -322,15 +323,15 @@ def _try_unreplicate(placement: PlacementState, enumerator: Enumerator) -> bool:
     )
     for number in replicated:
         before, old = placement.seconds, placement.options[number]
-        ranks = [shard.rank for shard in placement.shards_of(number)]
+        ranks = [shard.rank for shard in placement.get_shards(number)]
         placement.remove(number)
         try:
-            placement.add(number, enumerator.table_wise(old.table, old.ranks))
+            placement.add(number, enumerator.make_table_wise(old.table, old.ranks))
         except NoRoomError:
-            placement.restore(number, old, ranks)
+            placement.restore_table(number, old, ranks)
             continue
         if placement.seconds < before * (1 - ROUNDING):
             return True
         placement.remove(number)
-        placement.restore(number, old, ranks)
+        placement.restore_table(number, old, ranks)
     return False

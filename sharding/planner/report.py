@@ -1,4 +1,4 @@
-"""Reports a plan: types, ranks, bytes, traffic, and an estimate of the step with its terms."""
+"""The report of a plan: types, ranks, bytes, traffic, and an estimate of the step with its terms."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from sharding.planner.cost_estimator import NO_TIME, CostEstimator, StepTime, Traffic
 from sharding.planner.memory_estimator import MemoryEstimator
-from sharding.planner.types import Plan, PlanRequest, TablePlan, Topology, state_bytes
+from sharding.planner.types import Plan, PlanRequest, TablePlan, Topology, count_state_bytes
 
 PART_OF_TERM = {
     "ids": "lookup",
@@ -18,7 +18,7 @@ PART_OF_TERM = {
     "copies_sum": "table_update",
     "all_reduce": "wait_for_sum",
 }
-"""Part of a run's clock that each term of the estimate counts to."""
+"""Part of a step, as a run's clock measures it, that each term of the estimate belongs to."""
 
 
 @dataclass(frozen=True)
@@ -96,21 +96,21 @@ class PlanReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report for JSON."""
-        found = asdict(self)
-        found["topology"]["sources"] = dict(self.topology.sources)
-        return found
+        report = asdict(self)
+        report["topology"]["sources"] = dict(self.topology.sources)
+        return report
 
 
 def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
     """Make the report of a plan, counted from its blocks alone."""
-    costs, memory = CostEstimator(request), MemoryEstimator.of_plan(request, plan.tables)
+    costs, memory = CostEstimator(request), MemoryEstimator.from_plan(request, plan.tables)
     tables = [_report_table(request, costs, memory, table) for table in plan.tables]
     ranks = _report_ranks(request, costs, memory, plan, tables)
     topology = request.topology
     by_domain = [0] * topology.num_memory_domains
     for number, rank in enumerate(ranks):
-        by_domain[topology.memory_domain(number)] += rank.total_bytes
-    dense = Traffic(all_reduce=_dense_traffic(request))
+        by_domain[topology.get_memory_domain(number)] += rank.total_bytes
+    dense = Traffic(all_reduce=_count_dense_traffic(request))
     return PlanReport(
         world_size=topology.world_size,
         transport=request.transport,
@@ -122,27 +122,27 @@ def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
         ranks=ranks,
         memory_bytes=topology.memory_bytes,
         largest_bytes=max(by_domain),
-        exchange_bytes=Traffic.total([dense, *(table.exchange_bytes for table in tables)]),
+        exchange_bytes=Traffic.sum([dense, *(table.exchange_bytes for table in tables)]),
         # The dense part takes every rank as long; it would hide how uneven the tables are.
-        imbalance=_imbalance([sum(rank.terms.values()) - costs.dense.seconds for rank in ranks]),
+        imbalance=_compute_imbalance([sum(rank.terms.values()) - costs.dense.seconds for rank in ranks]),
         imbalance_of_bytes=plan.imbalance,
         step=_report_step(request, ranks),
     )
 
 
-def _step_times(request: PlanRequest, costs: CostEstimator, tables: Sequence[TablePlan]) -> list[StepTime]:
+def _estimate_step_times(request: PlanRequest, costs: CostEstimator, tables: Sequence[TablePlan]) -> list[StepTime]:
     """Return the time of a step on each rank, the dense part included."""
     common, own = costs.dense, [NO_TIME] * request.topology.world_size
     for plan in tables:
         if plan.is_replicated:
-            common = common.plus(costs.estimate_copy(plan.table))
+            common = common.add(costs.estimate_copy(plan.table))
             continue
         num_row_ranges = len({block.first_row for block in plan.blocks})
-        common = common.plus(costs.estimate_split_table(plan.table, num_row_ranges))
+        common = common.add(costs.estimate_split_table(plan.table, num_row_ranges))
         for block in plan.blocks:
             shard = costs.estimate_shard(plan.table, block.num_rows, block.num_columns)
-            own[block.rank] = own[block.rank].plus(shard)
-    return [common.plus(time) for time in own]
+            own[block.rank] = own[block.rank].add(shard)
+    return [common.add(time) for time in own]
 
 
 def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, plan: TablePlan) -> TableReport:
@@ -152,11 +152,11 @@ def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEsti
     for block in plan.blocks:
         index = index_of_rank[block.rank]
         weights[index] += block.weight_bytes
-        states[index] += state_bytes(request.optimizer, block.num_rows, block.num_columns)
+        states[index] += count_state_bytes(request.optimizer, block.num_rows, block.num_columns)
         if plan.is_replicated:
-            buffers[index] += memory.copy_buffer_bytes(table)
+            buffers[index] += memory.estimate_copy_buffer_bytes(table)
         else:
-            buffers[index] += memory.shard_buffer_bytes(table, block.num_rows, block.num_columns)
+            buffers[index] += memory.estimate_shard_buffer_bytes(table, block.num_rows, block.num_columns)
     blocks = [(b.rank, b.first_row, b.num_rows, b.first_column, b.num_columns) for b in plan.blocks]
     return TableReport(
         name=table.name,
@@ -185,13 +185,13 @@ def _report_ranks(
             states[rank] += table.optimizer_bytes[index]
             table_buffers[rank] += table.buffer_bytes[index]
     split_bytes = sum(
-        memory.split_table_bytes(table.table, table.blocks) for table in plan.tables if not table.is_replicated
+        memory.estimate_split_table_bytes(table.table, table.blocks) for table in plan.tables if not table.is_replicated
     )
     # In one memory these are gradients, which owners read; over a network slices of pooled embeddings and gradients.
     split_use = "gradients" if request.transport == "memory" else "slices"
-    common_bytes = memory.common_bytes(table.table for table in plan.tables if table.is_replicated)
+    common_bytes = memory.estimate_common_bytes(table.table for table in plan.tables if table.is_replicated)
     reports: list[RankReport] = []
-    for rank, time in enumerate(_step_times(request, costs, plan.tables)):
+    for rank, time in enumerate(_estimate_step_times(request, costs, plan.tables)):
         buffers = {"tables": table_buffers[rank], split_use: split_bytes, **common_bytes}
         total = weights[rank] + states[rank] + sum(buffers.values())
         reports.append(RankReport(weights[rank], states[rank], buffers, total, time._asdict(), time.seconds))
@@ -214,12 +214,12 @@ def _report_step(request: PlanRequest, ranks: Sequence[RankReport]) -> StepRepor
     )
 
 
-def _dense_traffic(request: PlanRequest) -> float:
+def _count_dense_traffic(request: PlanRequest) -> float:
     """Return the bytes that the all-reduce of dense gradients sends, all ranks together."""
     world_size = request.topology.world_size
     return 2.0 * request.dense.sum_bytes * (world_size - 1) if request.transport == "network" else 0.0
 
 
-def _imbalance(values: Sequence[float]) -> float:
+def _compute_imbalance(values: Sequence[float]) -> float:
     mean = sum(values) / len(values)
     return max(values) / mean if mean else 1.0

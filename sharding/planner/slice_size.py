@@ -1,4 +1,4 @@
-"""The size of the slices of an exchange, for plans that count memory and tables that exchange. Imports no torch."""
+"""The size of the slices of an exchange, for memory estimates and for the exchange itself. Imports no torch."""
 
 SLICE_BYTES = 32 * 2**20
 """Bytes of a slice of one rank's pooled embeddings: large enough to travel fast, small next to the whole share."""
@@ -6,7 +6,7 @@ SLICES_IN_FLIGHT = 2
 """Slices per direction that may be resident or in flight: a chunk spans at most two."""
 
 
-def slice_size(num_samples: int, sample_bytes: int, chunk_size: int) -> int:
+def compute_slice_size(num_samples: int, sample_bytes: int, chunk_size: int) -> int:
     """Compute the samples of a slice of a rank's share of `num_samples`.
 
     sample_bytes: bytes of the pooled embeddings of one sample. chunk_size: samples of a chunk; a slice is no smaller,

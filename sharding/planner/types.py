@@ -63,7 +63,7 @@ class Block:
         return self.num_rows * self.num_columns * FLOAT_BYTES
 
 
-def state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
+def count_state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
     """Return the bytes that `optimizer` keeps for a block: a number for each row, for each weight, or nothing."""
     match optimizer:
         case "rowwise_adagrad":
@@ -74,9 +74,9 @@ def state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) 
             return 0
 
 
-def weight_and_state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
+def count_weight_and_state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
     """Return the bytes of the weights of a block and of what `optimizer` keeps for them."""
-    return num_rows * num_columns * FLOAT_BYTES + state_bytes(optimizer, num_rows, num_columns)
+    return num_rows * num_columns * FLOAT_BYTES + count_state_bytes(optimizer, num_rows, num_columns)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class ShardingOption:
 
     @cached_property
     def rank_set(self) -> Container[int]:
-        """Ranks that may hold shards, to ask for single ones."""
+        """Ranks that may hold shards, for membership tests."""
         # A range answers in constant time, and takes no memory for thousands of ranks.
         return self.ranks if isinstance(self.ranks, range) else frozenset(self.ranks)
 
@@ -142,7 +142,7 @@ class Plan:
     world_size: int
     tables: tuple[TablePlan, ...]
 
-    def weight_bytes(self, rank: int) -> int:
+    def count_weight_bytes(self, rank: int) -> int:
         """Return the bytes of table weights on `rank`."""
         return self._weight_bytes[rank]
 
@@ -186,7 +186,7 @@ class Topology:
     flops: float | None = None
     """Floating-point operations per second of one rank in the dense part; None where that is not known."""
     sources: tuple[tuple[str, str], ...] = ()
-    """Pairs of a figure's name and its source: measured, default, or job."""
+    """Pairs of the name of a figure and its source: measured, default, or job."""
 
     @property
     def world_size(self) -> int:
@@ -201,19 +201,19 @@ class Topology:
     def num_memory_domains(self) -> int:
         return self.world_size // self.ranks_per_memory_domain
 
-    def memory_domain(self, rank: int) -> int:
+    def get_memory_domain(self, rank: int) -> int:
         """Return the number of the memory that `rank` uses, counted from 0."""
         return rank // self.ranks_per_memory_domain
 
-    def node(self, rank: int) -> int:
+    def get_node(self, rank: int) -> int:
         """Return the number of the node of `rank`, counted from 0."""
         return rank // self.ranks_per_node
 
-    def ranks_of_node(self, node: int) -> range:
+    def list_ranks_of_node(self, node: int) -> range:
         """Return the ranks of `node`."""
         return range(node * self.ranks_per_node, (node + 1) * self.ranks_per_node)
 
-    def all_to_all_seconds(self, num_bytes: float) -> float:
+    def estimate_all_to_all_seconds(self, num_bytes: float) -> float:
         """Return the seconds in which every rank sends `num_bytes`, spread evenly over all ranks, itself included."""
         share = num_bytes / self.world_size
         within = share * (self.ranks_per_node - 1) / self.intra_node_bandwidth
@@ -221,7 +221,7 @@ class Topology:
         # Links within a node and between nodes are busy at the same time.
         return max(within, between)
 
-    def all_reduce_seconds(self, num_bytes: float) -> float:
+    def estimate_all_reduce_seconds(self, num_bytes: float) -> float:
         """Return the seconds of an all-reduce of `num_bytes`: within nodes first, then each rank's part between nodes.
 
         Each stage is a reduce-scatter and an all-gather, hence the factor of two.
@@ -233,7 +233,7 @@ class Topology:
 
 @dataclass(frozen=True)
 class Rule:
-    """A demand on the tables whose names match a pattern."""
+    """A rule for the tables whose names match a pattern."""
 
     pattern: str
     """Shell pattern of table names, such as `user_*`."""
@@ -296,7 +296,7 @@ class PlanError(ValueError):
     """The request has no plan."""
 
     message: str
-    """Sentence that says what is wrong."""
+    """Sentence that describes the fault."""
     valid: Sequence[str] = ()
     """Changes that would be valid, one each."""
     field: str = ""

@@ -38,7 +38,7 @@ def test_every_kind_of_variance_reduction_is_compared_with_none():
 
 
 @pytest.mark.parametrize("module", ["step", "variance_reduction"])
-def test_what_no_job_may_be_is_told_in_words(module: str):
+def test_an_invalid_shape_is_an_error_in_words(module: str):
     ran = run(module, "--ranks", "3")
     assert ran.returncode == 2
     assert "64 is not divisible by 3 ranks" in ran.stderr

@@ -1,4 +1,4 @@
-"""Trials are kept as they end, whatever becomes of the run that makes them."""
+"""Trials are stored when they end, whatever happens to the run afterwards."""
 
 from pathlib import Path
 

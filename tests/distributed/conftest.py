@@ -2,12 +2,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.distributed.rank_pool import RankPools
+from tests.rank_pool.pool import RankPools
 
 
 @pytest.fixture(scope="session")
 def rank_pools() -> Iterator[RankPools]:
     """Ranks by world size, started once and reused by every test."""
-    pools = RankPools()
+    pools = RankPools(preload="dlrm.train.build")
     yield pools
     pools.close()

@@ -1,4 +1,4 @@
-"""What three configurations lose, step by step, and the program that writes it down: see CONTRIBUTING.md.
+"""The golden losses of three configurations, and the program that writes them: see CONTRIBUTING.md.
 
 `python -m tests.distributed.golden` trains them and overwrites `golden_losses.json`.
 """
@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from dlrm.config import ModelConfig, MomentsConfig, VarianceReductionConfig
-from tests.distributed.rank_pool import RankPools
-from tests.distributed.reference import MODEL, TABLE_ROWS, GlobalBatch, random_batches, with_lists_and_weights
-from tests.distributed.training import Setting, Trained, train
+from tests.distributed.reference import MODEL, TABLE_ROWS, GlobalBatch, add_lists_and_weights, draw_batches
+from tests.distributed.training import TrainedModel, TrainingSetting, train
+from tests.rank_pool.pool import RankPools
 
 FILE = Path(__file__).with_name("golden_losses.json")
 NUM_STEPS, GLOBAL_SIZE = 100, 256
 ROWS = list(TABLE_ROWS.values())
 
-PLAIN = Setting(
+PLAIN = TrainingSetting(
     GLOBAL_SIZE,
     64,
     "rowwise_adagrad",
@@ -54,20 +54,20 @@ CONFIGURATIONS = {
 }
 
 
-def batches_of(setting: Setting) -> list[GlobalBatch]:
-    """Learnable ones, the last of them short; with lists and weights where the setting has a mean weight."""
-    batches = random_batches(NUM_STEPS, GLOBAL_SIZE, ROWS, seed=4, num_empty_in_last=100)
-    return batches if setting.mean_weight == 1.0 else with_lists_and_weights(batches, ROWS)
+def draw_golden_batches(setting: TrainingSetting) -> list[GlobalBatch]:
+    """Draw learnable batches, the last of them short; with lists and weights where the setting has a mean weight."""
+    batches = draw_batches(NUM_STEPS, GLOBAL_SIZE, ROWS, seed=4, num_empty_in_last=100)
+    return batches if setting.mean_weight == 1.0 else add_lists_and_weights(batches, ROWS)
 
 
-def losses_of(rank_pools: RankPools, setting: Setting, world_size: int) -> list[float]:
-    trained: list[Trained] = rank_pools.of(world_size).run(train, setting, batches_of(setting))
+def train_to_losses(rank_pools: RankPools, setting: TrainingSetting, world_size: int) -> list[float]:
+    trained: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, draw_golden_batches(setting))
     return trained[0].losses
 
 
 def main() -> None:
-    rank_pools = RankPools()
-    losses = {name: losses_of(rank_pools, setting, 1) for name, setting in CONFIGURATIONS.items()}
+    rank_pools = RankPools(preload="dlrm.train.build")
+    losses = {name: train_to_losses(rank_pools, setting, 1) for name, setting in CONFIGURATIONS.items()}
     rank_pools.close()
     FILE.write_text(json.dumps(losses, indent=1) + "\n")
 

@@ -1,4 +1,4 @@
-"""The same training without shards, chunks or fp32: one process, plain torch, float64."""
+"""Reference training without shards and chunks: one process, plain torch, float64."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
 from dlrm.data.batches import Batch
-from dlrm.data.rows import NumpyIds, pad_with_empty_bags, single_ids
+from dlrm.data.rows import NumpyIds, make_single_id_bags, pad_with_empty_bags
 from dlrm.model import make_dense_part
 from sharding.jagged import JaggedIds
 
@@ -21,11 +21,11 @@ TABLE_ROWS = {"large": 5000, "small": 3, "middle": 400, "other": 77, "single": 1
 
 @dataclass(frozen=True)
 class GlobalBatch:
-    """Rows of a whole global batch; the last `num_empty` only fill it."""
+    """Rows of a global batch; the last `num_empty` are padding."""
 
     dense: NDArray[np.float32]
     bags: NumpyIds
-    """Of all rows; those that only fill have ids too, which nobody may see."""
+    """Bags of all rows. Padding rows have ids too, which training must not use."""
     labels: NDArray[np.float32]
     num_empty: int = 0
     weights: NDArray[np.float32] | None = None
@@ -34,8 +34,8 @@ class GlobalBatch:
     def num_valid(self) -> int:
         return len(self.labels) - self.num_empty
 
-    def share(self, rank: int, world_size: int, num_groups: int = 1) -> Batch:
-        """Every `world_size`-th row from `rank` on, group after group of those that are alike modulo `num_groups`."""
+    def cut_share(self, rank: int, world_size: int, num_groups: int = 1) -> Batch:
+        """Cut out every `world_size`-th row from `rank` on, ordered by group: row number modulo `num_groups`."""
         own = range(rank, len(self.labels), world_size)
         rows = np.array(sorted(own, key=lambda i: (i >= self.num_valid, i % num_groups, i)))
         mask = (np.arange(len(self.labels)) < self.num_valid).astype(np.float32)
@@ -43,32 +43,32 @@ class GlobalBatch:
         return Batch(
             index=0,
             dense=self.dense[rows],
-            ids=pad_with_empty_bags(self.bags_of(valid), len(rows) - len(valid)),
+            ids=pad_with_empty_bags(self.select_bags(valid), len(rows) - len(valid)),
             labels=self.labels[rows],
             mask=mask[rows],
             weights=None if self.weights is None else (self.weights * mask)[rows],
             num_valid=self.num_valid,
         )
 
-    def bags_of(self, row_numbers: NDArray[np.int64]) -> NumpyIds:
-        """Of these rows, in their order."""
+    def select_bags(self, row_numbers: NDArray[np.int64]) -> NumpyIds:
+        """Select the bags of these rows, in their order."""
         wanted = [self.bags.values[:0]]
-        for of_feature, lengths in zip(self.ids()[0], self.bags.lengths, strict=True):
-            starts, taken = (np.cumsum(lengths) - lengths)[row_numbers], lengths[row_numbers]
-            before = np.cumsum(taken) - taken
-            wanted.append(of_feature[np.repeat(starts - before, taken) + np.arange(taken.sum())])
+        for of_feature, lengths in zip(self.split_ids()[0], self.bags.lengths, strict=True):
+            starts, counts = (np.cumsum(lengths) - lengths)[row_numbers], lengths[row_numbers]
+            before = np.cumsum(counts) - counts
+            wanted.append(of_feature[np.repeat(starts - before, counts) + np.arange(counts.sum())])
         return JaggedIds(np.concatenate(wanted), self.bags.lengths[:, row_numbers])
 
-    def ids(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-        """By feature: all ids, and the row of each."""
+    def split_ids(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+        """Split ids by feature. Return the ids of each feature, and the row of each id."""
         ids = np.split(self.bags.values, np.cumsum(self.bags.lengths.sum(axis=1)))[:-1]
         return ids, [np.repeat(np.arange(len(lengths)), lengths) for lengths in self.bags.lengths]
 
 
-def random_batches(
+def draw_batches(
     num_batches: int, global_size: int, table_rows: Sequence[int], seed: int = 0, num_empty_in_last: int = 0
 ) -> list[GlobalBatch]:
-    """Batches with skewed ids; labels depend on the rows, so that there is something to learn."""
+    """Draw batches with skewed ids; labels depend on the rows, so that there is something to learn."""
     random = np.random.default_rng(seed)
     batches: list[GlobalBatch] = []
     for number in range(num_batches):
@@ -77,12 +77,12 @@ def random_batches(
         signal = dense[:, 0] + (ids[0] % 2) - 0.5 + dense[:, 1] * (ids[-1] % 3 - 1)
         labels = (random.random(global_size) < 1 / (1 + np.exp(-signal))).astype(np.float32)
         num_empty = num_empty_in_last if number == num_batches - 1 else 0
-        batches.append(GlobalBatch(dense, single_ids(ids), labels, num_empty))
+        batches.append(GlobalBatch(dense, make_single_id_bags(ids), labels, num_empty))
     return batches
 
 
-def with_lists_and_weights(batches: list[GlobalBatch], table_rows: Sequence[int], seed: int = 0) -> list[GlobalBatch]:
-    """The same rows with bags of 0 to 6 ids, some twice, for every other feature, and with weights, some of them 0."""
+def add_lists_and_weights(batches: list[GlobalBatch], table_rows: Sequence[int], seed: int = 0) -> list[GlobalBatch]:
+    """Give every other feature bags of 0 to 6 ids, some of them repeated, and give rows weights, some of them 0."""
     random = np.random.default_rng(seed)
     changed: list[GlobalBatch] = []
     for batch in batches:
@@ -95,8 +95,8 @@ def with_lists_and_weights(batches: list[GlobalBatch], table_rows: Sequence[int]
     return changed
 
 
-class Reference:
-    """A float64 copy of the model, stepped by the textbook."""
+class ReferenceModel:
+    """A float64 copy of the model, trained by the textbook's formulas."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Reference:
         mean_weight: float = 1.0,
         num_dense: int = NUM_DENSE,
     ) -> None:
-        """tables: initial weights, whole. mean_weight: of the samples."""
+        """Copy the initial weights. tables: whole. mean_weight: mean weight of all training samples."""
         self._config = model
         self._mean_weight = mean_weight
         self.tables = {name: weights.double().requires_grad_() for name, weights in tables.items()}
@@ -116,13 +116,13 @@ class Reference:
         self._row_sums = {name: torch.zeros(len(weights), dtype=torch.float64) for name, weights in tables.items()}
 
     def step(self, batch: GlobalBatch, dense_rate: float, table_rate: float) -> float:
-        """One step of SGD on the dense parameters and the tables' optimizer; the mean loss before it.
+        """Make one step: SGD on the dense parameters, and the tables' optimizer. Return the mean loss before it.
 
-        Every row counts the same: what moves the weights is the sum over the valid rows divided by the length of a FULL
-        batch, however few they are.
+        Every row counts the same: the gradient is the sum over the valid rows divided by the length of a FULL batch,
+        however few rows are valid.
         """
         n, full = batch.num_valid, len(batch.labels)
-        logits = self.model(torch.from_numpy(batch.dense)[:n].double(), self._pooled(batch)[:n])
+        logits = self.model(torch.from_numpy(batch.dense)[:n].double(), self._pool(batch)[:n])
         weights = None if batch.weights is None else torch.from_numpy(batch.weights)[:n].double()
         labels = torch.from_numpy(batch.labels)[:n].double()
         loss_sum = F.binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
@@ -135,16 +135,16 @@ class Reference:
             for (name, table), gradient in zip(self.tables.items(), gradients[len(parameters) :], strict=True):
                 if self._is_adagrad:
                     self._row_sums[name] += gradient.square().mean(dim=1)
-                    # A row without gradient has not been touched: 0 / 0 is left at 0.
+                    # A row without a gradient stays: 0 / 0 is 0 here.
                     gradient.div_(self._row_sums[name].sqrt().clamp_min(1e-300).unsqueeze(1))
                 table.sub_(table_rate * gradient)
         return loss_sum.item() / (n * self._mean_weight)
 
-    def _pooled(self, batch: GlobalBatch) -> torch.Tensor:
+    def _pool(self, batch: GlobalBatch) -> torch.Tensor:
         """[B, F, D]"""
         shape = len(batch.labels), self._config.embedding_dim
         pooled = [torch.zeros(len(batch.labels), 0, shape[1], dtype=torch.float64)]
-        for table, lengths, ids, rows in zip(self.tables.values(), batch.bags.lengths, *batch.ids(), strict=True):
+        for table, lengths, ids, rows in zip(self.tables.values(), batch.bags.lengths, *batch.split_ids(), strict=True):
             embeddings = table[torch.from_numpy(ids)]
             if self._config.pooling == "mean":
                 embeddings = embeddings / torch.from_numpy(lengths[rows]).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Functions that ranks run: train on given batches, save, and go on from what was saved."""
+"""Functions that ranks run: train on batches, save, and continue from a checkpoint."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 
-from dlrm.checkpoint.find import newest_sound
+from dlrm.checkpoint.find import find_verified_checkpoint
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
@@ -20,28 +20,28 @@ from dlrm.train.build import Parts
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote
 from tests.distributed.reference import GlobalBatch
-from tests.distributed.training import Setting
+from tests.distributed.training import TrainingSetting
 
-NEVER = SaveSettings(every_seconds=1e9, num_kept=3, memory_bytes=2**40)
+NEVER_SAVE = SaveSettings(every_seconds=1e9, num_kept=3, memory_bytes=2**40)
 
 
 @dataclass
-class Piece:
-    """A part of a run on one rank, and what it was at the end."""
+class PartialRun:
+    """A part of a run on one rank: its losses, and the state at its end."""
 
     started_at: int
     losses: list[float] = field(default_factory=list)
     dense: dict[str, torch.Tensor] = field(default_factory=dict)
     shards: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Weights and optimizer state of the tables' shards, by name and place."""
+    """Weights and optimizer state of the tables' shards, by name and offsets."""
     dense_state: dict[str, torch.Tensor] = field(default_factory=dict)
     random_numbers: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    """Drawn at the end."""
+    """Random numbers drawn at the end."""
 
 
 @dataclass
-class Trainer:
-    """One rank's parts of a run in `directory`, gone on from its newest sound checkpoint."""
+class ResumedRun:
+    """One rank's parts of a run that continues from the newest sound checkpoint of its directory."""
 
     parts: Parts
     saver: Saver
@@ -49,7 +49,7 @@ class Trainer:
     rates: StepRates
 
     def step(self, batch: GlobalBatch, ranks: Ranks) -> float:
-        share = replace(batch.share(ranks.rank, ranks.world_size), index=self.progress.step)
+        share = replace(batch.cut_share(ranks.rank, ranks.world_size), index=self.progress.step)
         result = self.parts.step(
             to_device(share, ranks.device), self.rates, StepVote(is_ready_to_save=self.saver.is_ready)
         )
@@ -60,53 +60,60 @@ class Trainer:
         return result.loss
 
 
-def label_of(setting: Setting, world_size: int) -> RunIdentity:
-    return RunIdentity.of(setting.resolved(world_size), data_checksum=None)
+def make_identity(setting: TrainingSetting, world_size: int) -> RunIdentity:
+    return RunIdentity.from_job(setting.resolve_job(world_size), data_checksum=None)
 
 
-def trainer_in(ranks: Ranks, directory: Path, setting: Setting, settings: SaveSettings = NEVER) -> Trainer:
-    parts = setting.build(ranks)
+def resume_run(
+    ranks: Ranks, directory: Path, setting: TrainingSetting, settings: SaveSettings = NEVER_SAVE
+) -> ResumedRun:
+    parts = setting.build_parts(ranks)
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
     reporter = Reporter(AttemptDirectory(directory / "attempt-1"), ranks.rank)
-    label = label_of(setting, ranks.world_size)
+    identity = make_identity(setting, ranks.world_size)
     run = RunDirectory(directory)
-    found = newest_sound(run.checkpoints, label, ranks, reporter)
+    found = find_verified_checkpoint(run.checkpoints, identity, ranks, reporter)
     progress = state.restore(found.path, found.manifest.world_size) if found else Progress(num_steps=100)
-    saver = Saver(run, state, label, ranks, reporter, settings, progress.step or None)
-    return Trainer(parts, saver, progress, StepRates(setting.dense_rate, setting.table_rate))
+    saver = Saver(run, state, identity, ranks, reporter, settings, progress.step or None)
+    return ResumedRun(parts, saver, progress, StepRates(setting.dense_rate, setting.table_rate))
 
 
-def train_on(
-    ranks: Ranks, directory: Path, setting: Setting, batches: list[GlobalBatch], up_to: int, is_saved: bool = True
-) -> Piece:
+def train_up_to(
+    ranks: Ranks,
+    directory: Path,
+    setting: TrainingSetting,
+    batches: list[GlobalBatch],
+    up_to: int,
+    is_saved: bool = True,
+) -> PartialRun:
     """Train from the newest checkpoint, or the beginning, up to step `up_to`."""
     torch.manual_seed(1000 * ranks.world_size + ranks.rank)
-    trainer = trainer_in(ranks, directory, setting)
-    piece = Piece(started_at=trainer.progress.step)
-    piece.losses = [trainer.step(batch, ranks) for batch in batches[trainer.progress.step : up_to]]
+    run = resume_run(ranks, directory, setting)
+    result = PartialRun(started_at=run.progress.step)
+    result.losses = [run.step(batch, ranks) for batch in batches[run.progress.step : up_to]]
     if is_saved:
-        trainer.saver.save(trainer.progress)
-    piece.dense = {name: tensor.detach().clone() for name, tensor in trainer.parts.model.state_dict().items()}
-    piece.shards = dict(local_tensors(trainer.parts.tables.state()))
-    piece.dense_state = dict(local_tensors(trainer.parts.optimizer.state_dict()["state"]))
-    if trainer.parts.reduction is not None:
-        piece.dense_state |= dict(local_tensors(trainer.parts.reduction.state_dict(), "reduction"))
-    piece.random_numbers = torch.rand(8)
-    return piece
+        run.saver.save(run.progress)
+    result.dense = {name: tensor.detach().clone() for name, tensor in run.parts.model.state_dict().items()}
+    result.shards = dict(list_local_tensors(run.parts.tables.state_dict()))
+    result.dense_state = dict(list_local_tensors(run.parts.optimizer.state_dict()["state"]))
+    if run.parts.reduction is not None:
+        result.dense_state |= dict(list_local_tensors(run.parts.reduction.state_dict(), "reduction"))
+    result.random_numbers = torch.rand(8)
+    return result
 
 
-def local_tensors(state: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:
-    """Every tensor of nested dictionaries on this rank, by its keys and its place in the whole; copied."""
+def list_local_tensors(state: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:
+    """Copy every tensor of nested dictionaries on this rank; list them by keys and offsets in the whole tensor."""
     if isinstance(state, dict):
-        return [pair for key, value in state.items() for pair in local_tensors(value, f"{prefix}/{key}")]
+        return [pair for key, value in state.items() for pair in list_local_tensors(value, f"{prefix}/{key}")]
     if isinstance(state, ShardedTensor):
         shards = state.local_shards()
         return [(f"{prefix}@{list(shard.metadata.shard_offsets)}", shard.tensor.clone()) for shard in shards]
     return [(prefix, state.clone())] if isinstance(state, torch.Tensor) else []
 
 
-def events_of(directory: Path, name: str) -> list[EventReport]:
-    """What rank 0 told under that name."""
+def read_events(directory: Path, name: str) -> list[EventReport]:
+    """Read the events of that name that rank 0 reported."""
     path = AttemptDirectory(directory / "attempt-1").spool_file(0, "events")
     reports = [parse_report(line) for line in SpoolReader(path).read()]
     return [report for report in reports if isinstance(report, EventReport) and report.name == name]

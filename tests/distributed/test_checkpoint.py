@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and when it does not count."""
+"""The content of checkpoints, and checkpoints that do not count."""
 
 import errno
 import gc
@@ -14,35 +14,35 @@ import pytest
 import torch
 
 from dlrm.checkpoint import CheckpointError
-from dlrm.checkpoint.find import newest_sound
-from dlrm.checkpoint.keep import remove_others
-from dlrm.checkpoint.memory_headroom import free_bytes
+from dlrm.checkpoint.find import find_verified_checkpoint
+from dlrm.checkpoint.keep import remove_old_checkpoints
+from dlrm.checkpoint.memory_headroom import count_free_bytes
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
 from dlrm.data.errors import DataError
-from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDirectory, checkpoints_in
+from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDirectory, list_checkpoints
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.batch import to_device
-from hostinfo.process_memory import bytes_below_peak, forget_peak
+from hostinfo.process_memory import get_bytes_below_peak, reset_peak
 from sharding.comm.collectives import broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
-from tests.distributed.rank_pool import RankPools
-from tests.distributed.read_back import read_whole
-from tests.distributed.reference import GlobalBatch, random_batches
-from tests.distributed.saving import NEVER, events_of, label_of, train_on, trainer_in
-from tests.distributed.training import Setting
+from tests.distributed.reference import GlobalBatch, draw_batches
+from tests.distributed.saving import NEVER_SAVE, make_identity, read_events, resume_run, train_up_to
+from tests.distributed.training import TrainingSetting
+from tests.rank_pool.pool import RankPools
+from tests.sharding.read_checkpoint import read_whole
 
-SETTING = Setting(256, 64, "rowwise_adagrad", dense_rate=0.05, table_rate=0.01)
+SETTING = TrainingSetting(256, 64, "rowwise_adagrad", dense_rate=0.05, table_rate=0.01)
 ALWAYS = SaveSettings(every_seconds=1e-9, num_kept=3, memory_bytes=2**40)
 NAMES = ["step-00000002", "step-00000004"]
 
 
-def batches_of(number: int) -> list[GlobalBatch]:
-    return random_batches(number, 256, [rows for _, rows in SETTING.table_rows])
+def draw_setting_batches(number: int) -> list[GlobalBatch]:
+    return draw_batches(number, 256, [rows for _, rows in SETTING.table_rows])
 
 
-def names_in(directory: Path) -> list[str]:
+def list_checkpoint_names(directory: Path) -> list[str]:
     return sorted(path.name for path in RunDirectory(directory).checkpoints.iterdir())
 
 
@@ -51,9 +51,9 @@ def names_in(directory: Path) -> list[str]:
 def test_a_checkpoint_holds_the_same_however_many_ranks_wrote_it(
     rank_pools: RankPools, tmp_path: Path, world_size: int, plan: str
 ):
-    setting = Setting(256, 64, "rowwise_adagrad", plan, dense_rate=0.05, table_rate=0.01)
-    rank_pools.of(1).run(train_on, tmp_path / "one", SETTING, batches_of(4), 4)
-    rank_pools.of(world_size).run(train_on, tmp_path / "many", setting, batches_of(4), 4)
+    setting = TrainingSetting(256, 64, "rowwise_adagrad", plan, dense_rate=0.05, table_rate=0.01)
+    rank_pools.of(1).run(train_up_to, tmp_path / "one", SETTING, draw_setting_batches(4), 4)
+    rank_pools.of(world_size).run(train_up_to, tmp_path / "many", setting, draw_setting_batches(4), 4)
 
     expected, found = (read_whole(RunDirectory(tmp_path / name).checkpoint(4)) for name in ("one", "many"))
     for kind in ("tables.weights", "tables.optimizer", "dense.", "dense_optimizer.", "progress"):
@@ -66,10 +66,10 @@ def test_a_checkpoint_holds_the_same_however_many_ranks_wrote_it(
     assert sum(name.startswith("random.") for name in found) == world_size
 
 
-def test_complete_lists_every_file_of_all_ranks_and_what_the_run_is(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 2)
+def test_complete_lists_every_file_of_all_ranks_and_the_identity_of_the_run(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(train_up_to, tmp_path, SETTING, draw_setting_batches(2), 2)
     path = RunDirectory(tmp_path).checkpoint(2)
-    manifest = CheckpointDirectory(path, 2).manifest()
+    manifest = CheckpointDirectory(path, 2).read_manifest()
     assert sorted([*manifest.files, COMPLETE]) == sorted(file.name for file in path.iterdir())
     assert (manifest.step, manifest.num_steps, manifest.num_samples, manifest.world_size) == (2, 100, 512, 2)
     assert manifest.identity["batch.global_size"] == 256
@@ -77,57 +77,57 @@ def test_complete_lists_every_file_of_all_ranks_and_what_the_run_is(rank_pools: 
     assert not any(field.startswith(("resources", "sharding.plan", "name")) for field in manifest.identity)
 
 
-def damages(path: Path) -> dict[str, Callable[[], object]]:
+def list_damages(path: Path) -> dict[str, Callable[[], object]]:
     """Every way to damage every file of a checkpoint."""
 
-    def flip(file: Path, place: int) -> None:
+    def flip(file: Path, position: int) -> None:
         content = bytearray(file.read_bytes())
-        content[place] ^= 0x10
+        content[position] ^= 0x10
         file.write_bytes(content)
 
-    ways: dict[str, Callable[[], object]] = {}
+    damages: dict[str, Callable[[], object]] = {}
     for file in sorted(path.iterdir()):
         size = file.stat().st_size
-        ways[f"{file.name} cut by a byte"] = lambda file=file: file.write_bytes(file.read_bytes()[:-1])
-        ways[f"{file.name} emptied"] = lambda file=file: file.write_bytes(b"")
-        ways[f"{file.name} removed"] = file.unlink
+        damages[f"{file.name} cut by a byte"] = lambda file=file: file.write_bytes(file.read_bytes()[:-1])
+        damages[f"{file.name} emptied"] = lambda file=file: file.write_bytes(b"")
+        damages[f"{file.name} removed"] = file.unlink
         for part in (0.0, 0.3, 0.6, 0.999):
-            place = int(part * size)
-            ways[f"{file.name} flipped at {place}"] = lambda file=file, place=place: flip(file, place)
-    return ways
+            position = int(part * size)
+            damages[f"{file.name} flipped at {position}"] = lambda file=file, position=position: flip(file, position)
+    return damages
 
 
 def test_a_checkpoint_damaged_in_any_file_is_never_loaded_and_the_one_before_always(
     rank_pools: RankPools, tmp_path: Path
 ):
     good = tmp_path / "good"
-    rank_pools.of(2).run(train_on, good, SETTING, batches_of(4), 2)
-    rank_pools.of(2).run(train_on, good, SETTING, batches_of(4), 4)
-    assert names_in(good) == NAMES
-    ways = list(damages(RunDirectory(good).checkpoint(4)))
-    assert len(ways) == 7 * 4, "two ranks, the metadata and COMPLETE"
-    for number, way in enumerate(ways):
+    rank_pools.of(2).run(train_up_to, good, SETTING, draw_setting_batches(4), 2)
+    rank_pools.of(2).run(train_up_to, good, SETTING, draw_setting_batches(4), 4)
+    assert list_checkpoint_names(good) == NAMES
+    damages = list(list_damages(RunDirectory(good).checkpoint(4)))
+    assert len(damages) == 7 * 4, "two ranks, the metadata and COMPLETE"
+    for number, damage in enumerate(damages):
         directory = tmp_path / f"damaged-{number}"
         shutil.copytree(good / "checkpoints", directory / "checkpoints")
-        damages(RunDirectory(directory).checkpoint(4))[way]()
-        started = rank_pools.of(2).run(train_on, directory, SETTING, batches_of(4), 2, False)
-        assert [piece.started_at for piece in started] == [2, 2], way
-        (told,) = events_of(directory, "checkpoint_passed_over")
-        assert told.details == {"step": 4}, way
-        assert str(RunDirectory(directory).checkpoint(4)) in told.message
+        list_damages(RunDirectory(directory).checkpoint(4))[damage]()
+        started = rank_pools.of(2).run(train_up_to, directory, SETTING, draw_setting_batches(4), 2, False)
+        assert [piece.started_at for piece in started] == [2, 2], damage
+        (event,) = read_events(directory, "checkpoint_passed_over")
+        assert event.details == {"step": 4}, damage
+        assert str(RunDirectory(directory).checkpoint(4)) in event.message
 
 
-def test_where_no_checkpoint_is_whole_the_run_begins_anew_and_says_so(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 2)
+def test_without_a_sound_checkpoint_the_run_starts_over_and_says_so(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(train_up_to, tmp_path, SETTING, draw_setting_batches(2), 2)
     (RunDirectory(tmp_path).checkpoint(2) / COMPLETE).unlink()
-    (piece, _) = rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 1, False)
+    (piece, _) = rank_pools.of(2).run(train_up_to, tmp_path, SETTING, draw_setting_batches(2), 1, False)
     assert piece.started_at == 0
-    assert "it was not finished" in events_of(tmp_path, "checkpoint_passed_over")[0].message
+    assert "it is incomplete" in read_events(tmp_path, "checkpoint_passed_over")[0].message
 
 
-def go_on(ranks: Ranks, directory: Path, setting: Setting) -> str:
+def find_resume_error(ranks: Ranks, directory: Path, setting: TrainingSetting) -> str:
     try:
-        trainer_in(ranks, directory, setting)
+        resume_run(ranks, directory, setting)
     except (DataError, CheckpointError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
@@ -136,45 +136,43 @@ def go_on(ranks: Ranks, directory: Path, setting: Setting) -> str:
 def test_a_checkpoint_of_other_settings_is_refused_and_every_differing_field_named(
     rank_pools: RankPools, tmp_path: Path
 ):
-    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 2)
-    other = Setting(512, 64, "sgd", seed=8)
-    for said in rank_pools.of(2).run(go_on, tmp_path, other):
-        assert said.startswith(f"DataError: {RunDirectory(tmp_path).checkpoint(2)}: ")
-        for field in ("batch.global_size is 512, and was 256", "run.seed is 8, and was 7", "table_optimizer.name"):
-            assert field in said
-        assert "chunk_size" not in said
+    rank_pools.of(2).run(train_up_to, tmp_path, SETTING, draw_setting_batches(2), 2)
+    other = TrainingSetting(512, 64, "sgd", seed=8)
+    for error in rank_pools.of(2).run(find_resume_error, tmp_path, other):
+        assert error.startswith(f"DataError: {RunDirectory(tmp_path).checkpoint(2)}: ")
+        for field in ("batch.global_size is 512, but was 256", "run.seed is 8, but was 7", "table_optimizer.name"):
+            assert field in error
+        assert "chunk_size" not in error
 
 
 def test_a_checkpoint_of_a_run_on_other_rows_is_refused(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(1), 1)
+    rank_pools.of(2).run(train_up_to, tmp_path, SETTING, draw_setting_batches(1), 1)
 
     def run(ranks: Ranks) -> str:
-        label = RunIdentity.of(SETTING.resolved(ranks.world_size), data_checksum="of other rows")
+        label = RunIdentity.from_job(SETTING.resolve_job(ranks.world_size), data_checksum="of other rows")
         reporter = Reporter(AttemptDirectory(tmp_path / "attempt-2"), ranks.rank)
         with pytest.raises(DataError) as caught:
-            newest_sound(RunDirectory(tmp_path).checkpoints, label, ranks, reporter)
+            find_verified_checkpoint(RunDirectory(tmp_path).checkpoints, label, ranks, reporter)
         return str(caught.value)
 
-    for said in rank_pools.of(2).run(run):
-        assert "the checkpoint is of a run with other settings: data is of other rows" in said
+    for error in rank_pools.of(2).run(run):
+        assert "the checkpoint belongs to a run with other settings: data has other rows" in error
 
 
-def test_what_is_written_behind_is_the_step_it_was_taken_after_whatever_training_does_meanwhile(
-    rank_pools: RankPools, tmp_path: Path
-):
-    pool, batches = rank_pools.of(2), batches_of(6)
-    pool.run(train_on, tmp_path / "expected", SETTING, batches, 1)
+def test_a_checkpoint_in_the_background_holds_the_step_that_it_was_taken_after(rank_pools: RankPools, tmp_path: Path):
+    pool, batches = rank_pools.of(2), draw_setting_batches(6)
+    pool.run(train_up_to, tmp_path / "expected", SETTING, batches, 1)
 
     def run(ranks: Ranks) -> None:
-        trainer = trainer_in(ranks, tmp_path / "behind", SETTING, ALWAYS)
+        trainer = resume_run(ranks, tmp_path / "behind", SETTING, ALWAYS)
         with trainer.saver:
             trainer.step(batches[0], ranks)
             for batch in batches[1:]:
-                share = batch.share(ranks.rank, ranks.world_size)
+                share = batch.cut_share(ranks.rank, ranks.world_size)
                 trainer.parts.step(to_device(share, ranks.device), trainer.rates)
 
     pool.run(run)
-    assert names_in(tmp_path / "behind") == ["step-00000001"]
+    assert list_checkpoint_names(tmp_path / "behind") == ["step-00000001"]
     expected, found = (read_whole(RunDirectory(tmp_path / name).checkpoint(1)) for name in ("expected", "behind"))
     for name, value in expected.items():
         if isinstance(value, torch.Tensor) and not name.startswith("random"):
@@ -182,55 +180,57 @@ def test_what_is_written_behind_is_the_step_it_was_taken_after_whatever_training
 
 
 def save_each_step(ranks: Ranks, directory: Path, settings: SaveSettings, num_steps: int) -> None:
-    trainer = trainer_in(ranks, directory, SETTING, settings)
+    trainer = resume_run(ranks, directory, SETTING, settings)
     with trainer.saver:
-        for batch in batches_of(num_steps)[trainer.progress.step :]:
+        for batch in draw_setting_batches(num_steps)[trainer.progress.step :]:
             trainer.step(batch, ranks)
             trainer.saver.save(trainer.progress)
 
 
 def test_the_newest_checkpoints_stay_and_no_others(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(2).run(save_each_step, tmp_path, NEVER, 5)
-    assert names_in(tmp_path) == ["step-00000003", "step-00000004", "step-00000005"]
+    rank_pools.of(2).run(save_each_step, tmp_path, NEVER_SAVE, 5)
+    assert list_checkpoint_names(tmp_path) == ["step-00000003", "step-00000004", "step-00000005"]
     # One that is damaged is no checkpoint, and goes once there is a newer one; so do later ones that were passed over.
     (RunDirectory(tmp_path).checkpoint(4) / COMPLETE).write_text("nonsense")
     later = RunDirectory(tmp_path).checkpoint(9)
     shutil.copytree(RunDirectory(tmp_path).checkpoint(5), later)
-    rank_pools.of(2).run(save_each_step, tmp_path, NEVER, 6)
-    assert [path.step for path in checkpoints_in(RunDirectory(tmp_path).checkpoints)] == [6, 5, 3]
+    rank_pools.of(2).run(save_each_step, tmp_path, NEVER_SAVE, 6)
+    assert [path.step for path in list_checkpoints(RunDirectory(tmp_path).checkpoints)] == [6, 5, 3]
 
 
-LARGE = Setting(256, 64, "rowwise_adagrad", table_rows=(("a", 1_000_000), ("b", 1_000_000), ("c", 300)))
+LARGE = TrainingSetting(256, 64, "rowwise_adagrad", table_rows=(("a", 1_000_000), ("b", 1_000_000), ("c", 300)))
 LARGE_BYTES = 2_000_000 * 16 * 4
 
 
-@pytest.mark.parametrize("how", ["at a stop", "behind, without room"])
-def test_what_training_waits_for_is_written_without_a_copy(rank_pools: RankPools, tmp_path: Path, how: str):
+@pytest.mark.parametrize("occasion", ["at a stop", "behind, without room"])
+def test_a_checkpoint_that_training_waits_for_is_written_without_a_copy(
+    rank_pools: RankPools, tmp_path: Path, occasion: str
+):
     def run(ranks: Ranks) -> int:
-        trainer = trainer_in(ranks, tmp_path, LARGE, SaveSettings(1e-9, 3, memory_bytes=0))
-        before = _resident_bytes()
-        forget_peak()
-        if how == "at a stop":
+        trainer = resume_run(ranks, tmp_path, LARGE, SaveSettings(1e-9, 3, memory_bytes=0))
+        before = _get_resident_bytes()
+        reset_peak()
+        if occasion == "at a stop":
             trainer.saver.save(trainer.progress)
         else:
             trainer.saver.save_async(trainer.progress)
-        return _resident_bytes() + bytes_below_peak() - before
+        return _get_resident_bytes() + get_bytes_below_peak() - before
 
     extra_bytes = sum(rank_pools.of(2).run(run))
-    assert names_in(tmp_path) == ["step-00000000"]
+    assert list_checkpoint_names(tmp_path) == ["step-00000000"]
     assert extra_bytes < LARGE_BYTES / 2
 
 
-def test_room_for_a_copy_is_what_the_largest_step_so_far_leaves(rank_pools: RankPools, tmp_path: Path):
+def test_a_copy_must_fit_into_the_memory_that_the_largest_step_so_far_leaves(rank_pools: RankPools, tmp_path: Path):
     def run(ranks: Ranks) -> bool:
-        forget_peak()
-        trainer = trainer_in(ranks, tmp_path, LARGE, NEVER)
-        free = broadcast_from_rank0(ranks, free_bytes(2**40))
+        reset_peak()
+        trainer = resume_run(ranks, tmp_path, LARGE, NEVER_SAVE)
+        free = broadcast_from_rank0(ranks, count_free_bytes(2**40))
         used = 2**40 - free
         room = SaveSettings(1e-9, 3, memory_bytes=used + 2 * LARGE_BYTES)
-        trainer.saver = trainer_in(ranks, tmp_path, LARGE, room).saver
+        trainer.saver = resume_run(ranks, tmp_path, LARGE, room).saver
         gc.collect()
-        forget_peak()
+        reset_peak()
         # As large as what is left.
         step = torch.ones(LARGE_BYTES // 2)
         del step
@@ -239,17 +239,17 @@ def test_room_for_a_copy_is_what_the_largest_step_so_far_leaves(rank_pools: Rank
             return trainer.saver.is_idle
 
     assert rank_pools.of(2).run(run) == [True, True], "nothing is written behind"
-    assert len(events_of(tmp_path, "checkpoint_waits")) == 1
+    assert len(read_events(tmp_path, "checkpoint_waits")) == 1
 
 
 def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, tmp_path: Path):
     def run(ranks: Ranks) -> None:
-        trainer = trainer_in(ranks, tmp_path, LARGE, NEVER)
+        trainer = resume_run(ranks, tmp_path, LARGE, NEVER_SAVE)
         gc.collect()
-        forget_peak()
-        used = 2**40 - broadcast_from_rank0(ranks, free_bytes(2**40))
+        reset_peak()
+        used = 2**40 - broadcast_from_rank0(ranks, count_free_bytes(2**40))
         room = SaveSettings(1e9, 3, memory_bytes=used + int(1.7 * LARGE_BYTES))
-        run_directory, label = RunDirectory(tmp_path), label_of(LARGE, ranks.world_size)
+        run_directory, label = RunDirectory(tmp_path), make_identity(LARGE, ranks.world_size)
         parts = trainer.parts
         state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
         reporter = Reporter(run_directory.attempt(1), ranks.rank)
@@ -261,11 +261,11 @@ def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, 
                     time.sleep(0.01)
 
     rank_pools.of(2).run(run)
-    assert len(events_of(tmp_path, "checkpoint_saved")) == 3
-    assert events_of(tmp_path, "checkpoint_waits") == []
+    assert len(read_events(tmp_path, "checkpoint_saved")) == 3
+    assert read_events(tmp_path, "checkpoint_waits") == []
 
 
-def _resident_bytes() -> int:
+def _get_resident_bytes() -> int:
     return psutil.Process().memory_info().rss
 
 
@@ -273,24 +273,26 @@ def test_without_room_for_a_copy_training_waits_and_says_so(rank_pools: RankPool
     short = SaveSettings(every_seconds=1e-9, num_kept=3, memory_bytes=0)
 
     def run(ranks: Ranks) -> list[str]:
-        trainer = trainer_in(ranks, tmp_path, SETTING, short)
+        trainer = resume_run(ranks, tmp_path, SETTING, short)
         with trainer.saver:
-            trainer.step(batches_of(1)[0], ranks)
-            return names_in(tmp_path)
+            trainer.step(draw_setting_batches(1)[0], ranks)
+            return list_checkpoint_names(tmp_path)
 
     assert rank_pools.of(2).run(run) == [["step-00000001"]] * 2
-    assert "resources.memory" in events_of(tmp_path, "checkpoint_waits")[0].message
-    (saved,) = events_of(tmp_path, "checkpoint_saved")
+    assert "resources.memory" in read_events(tmp_path, "checkpoint_waits")[0].message
+    (saved,) = read_events(tmp_path, "checkpoint_saved")
     assert saved.details["stall_seconds"] == saved.details["seconds"]
 
 
-def test_a_checkpoint_behind_that_cannot_be_written_is_told_and_training_goes_on(rank_pools: RankPools, tmp_path: Path):
+def test_a_checkpoint_in_the_background_that_fails_is_reported_and_training_continues(
+    rank_pools: RankPools, tmp_path: Path
+):
     RunDirectory(tmp_path).checkpoints.write_text("a file where the directory should be")
 
     def run(ranks: Ranks) -> tuple[int, str]:
-        trainer = trainer_in(ranks, tmp_path, SETTING, ALWAYS)
+        trainer = resume_run(ranks, tmp_path, SETTING, ALWAYS)
         with trainer.saver:
-            for batch in batches_of(40):
+            for batch in draw_setting_batches(40):
                 trainer.step(batch, ranks)
             try:
                 trainer.saver.save(trainer.progress)
@@ -298,30 +300,30 @@ def test_a_checkpoint_behind_that_cannot_be_written_is_told_and_training_goes_on
                 return trainer.progress.step, str(error)
         return trainer.progress.step, ""
 
-    for step, said in rank_pools.of(2).run(run):
+    for step, error in rank_pools.of(2).run(run):
         assert step == 40
-        assert said.startswith(f"{tmp_path}/checkpoints/step-00000040: the checkpoint cannot be written, on rank 0: ")
-        assert "Not a directory" in said or "File exists" in said
-    told = events_of(tmp_path, "checkpoint_failed")
-    assert told
-    assert "training goes on" in told[0].message
+        assert error.startswith(f"{tmp_path}/checkpoints/step-00000040: the checkpoint cannot be written, on rank 0: ")
+        assert "Not a directory" in error or "File exists" in error
+    events = read_events(tmp_path, "checkpoint_failed")
+    assert events
+    assert "training continues" in events[0].message
 
 
 def test_a_step_that_has_a_checkpoint_is_not_written_again(rank_pools: RankPools, tmp_path: Path):
     """Else a kill in the middle would cost the only one."""
 
     def run(ranks: Ranks) -> list[int]:
-        trainer = trainer_in(ranks, tmp_path, SETTING, ALWAYS)
+        trainer = resume_run(ranks, tmp_path, SETTING, ALWAYS)
         path = RunDirectory(tmp_path).checkpoint(1)
         with trainer.saver:
-            trainer.step(batches_of(1)[0], ranks)
+            trainer.step(draw_setting_batches(1)[0], ranks)
             return [(trainer.saver.save(trainer.progress) / COMPLETE).stat().st_mtime_ns for _ in range(2)] + [
                 (path / COMPLETE).stat().st_mtime_ns
             ]
 
     for times in rank_pools.of(2).run(run):
         assert len(set(times)) == 1
-    assert len(events_of(tmp_path, "checkpoint_saved")) == 1
+    assert len(read_events(tmp_path, "checkpoint_saved")) == 1
 
 
 def test_a_checkpoint_that_cannot_be_read_now_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -333,33 +335,33 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_removed(tmp_path: Path, mon
     def away(_: CheckpointDirectory) -> None:
         raise OSError(errno.ESTALE, "Stale file handle")
 
-    monkeypatch.setattr(CheckpointDirectory, "manifest", away)
-    remove_others(run.checkpoints, newest_step=4, num_kept=3)
-    assert names_in(tmp_path) == ["step-00000002", "step-00000003", "step-00000004"]
-    remove_others(run.checkpoints, newest_step=4, num_kept=1)
-    assert names_in(tmp_path) == ["step-00000004"]
+    monkeypatch.setattr(CheckpointDirectory, "read_manifest", away)
+    remove_old_checkpoints(run.checkpoints, newest_step=4, num_kept=3)
+    assert list_checkpoint_names(tmp_path) == ["step-00000002", "step-00000003", "step-00000004"]
+    remove_old_checkpoints(run.checkpoints, newest_step=4, num_kept=1)
+    assert list_checkpoint_names(tmp_path) == ["step-00000004"]
 
 
-def test_where_no_checkpoint_can_be_read_nothing_begins_anew(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(2).run(train_on, tmp_path, SETTING, batches_of(2), 2)
+def test_a_run_whose_checkpoints_cannot_be_read_does_not_start_over(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(train_up_to, tmp_path, SETTING, draw_setting_batches(2), 2)
     part = next(iter(RunDirectory(tmp_path).checkpoint(2).glob("__1_*")))
     part.unlink()
     # It can neither be read nor is it missing.
     part.symlink_to(part)
-    for said in rank_pools.of(2).run(go_on, tmp_path, SETTING):
-        assert said.startswith(f"CheckpointError: no checkpoint in {RunDirectory(tmp_path).checkpoints} can be read: ")
+    for error in rank_pools.of(2).run(find_resume_error, tmp_path, SETTING):
+        assert error.startswith(f"CheckpointError: no checkpoint in {RunDirectory(tmp_path).checkpoints} can be read: ")
 
 
 @pytest.mark.skipif(shutil.which("mount") is None, reason="cannot mount a small disk")
-def test_a_full_disk_is_told_with_what_is_needed_and_free(rank_pools: RankPools, tmp_path: Path):
+def test_a_full_disk_is_an_error_with_the_needed_and_the_free_space(rank_pools: RankPools, tmp_path: Path):
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk], check=False).returncode:
         pytest.skip("not permitted to mount a small disk")
 
     def run(ranks: Ranks) -> str:
-        trainer = trainer_in(ranks, tmp_path, SETTING, NEVER)
-        trainer.saver = trainer_in(ranks, disk, SETTING, NEVER).saver
+        trainer = resume_run(ranks, tmp_path, SETTING, NEVER_SAVE)
+        trainer.saver = resume_run(ranks, disk, SETTING, NEVER_SAVE).saver
         try:
             trainer.saver.save(trainer.progress)
         except CheckpointError as error:
@@ -367,10 +369,10 @@ def test_a_full_disk_is_told_with_what_is_needed_and_free(rank_pools: RankPools,
         return ""
 
     try:
-        for said in rank_pools.of(2).run(run):
-            assert "No space left on device" in said
-            assert "MB are needed and" in said
-            assert "lower run.keep_checkpoints" in said
-        assert names_in(disk) == []
+        for error in rank_pools.of(2).run(run):
+            assert "No space left on device" in error
+            assert "MB are needed, but only" in error
+            assert "lower run.keep_checkpoints" in error
+        assert list_checkpoint_names(disk) == []
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)

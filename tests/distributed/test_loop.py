@@ -16,17 +16,17 @@ from dlrm.train.divergence import DivergedError
 from dlrm.train.stop_request import StopRequest
 from dlrm.train.trainer import Trainer
 from sharding.comm.process_groups import Ranks
-from tests.distributed.rank_pool import RankPools
-from tests.distributed.reference import GlobalBatch, random_batches
-from tests.distributed.saving import trainer_in
-from tests.distributed.training import Setting
+from tests.distributed.reference import GlobalBatch, draw_batches
+from tests.distributed.saving import resume_run
+from tests.distributed.training import TrainingSetting
+from tests.rank_pool.pool import RankPools
 
-SETTING = Setting(256, 64, "rowwise_adagrad")
+SETTING = TrainingSetting(256, 64, "rowwise_adagrad")
 
 
-def batches_with_nan(nan_steps: set[int], num_steps: int = 8) -> list[GlobalBatch]:
+def draw_batches_with_nan(nan_steps: set[int], num_steps: int = 8) -> list[GlobalBatch]:
     """Batches whose NaN lies in the second half, which is rank 1's of two."""
-    batches = random_batches(num_steps, 256, [rows for _, rows in SETTING.table_rows])
+    batches = draw_batches(num_steps, 256, [rows for _, rows in SETTING.table_rows])
     for step in nan_steps:
         batches[step].dense[200, 0] = np.nan
     return batches
@@ -38,10 +38,10 @@ def run_loop(
     batches: list[GlobalBatch],
     stop_rank_1_in_step: int | None,
     transport: str = "auto",
-    begun: Progress | None = None,
+    start: Progress | None = None,
 ) -> tuple[str, Progress]:
     setting = replace(SETTING, transport=transport)
-    resolved = setting.resolved(ranks.world_size)
+    resolved = setting.resolve_job(ranks.world_size)
     reporter = Reporter(AttemptDirectory(directory), ranks.rank)
     stop = StopRequest()
 
@@ -50,10 +50,10 @@ def run_loop(
             # A batch is fetched before the step of the one ahead of it.
             if ranks.rank == 1 and number - 1 == stop_rank_1_in_step:
                 stop.is_requested = True
-            yield batch.share(ranks.rank, ranks.world_size)
+            yield batch.cut_share(ranks.rank, ranks.world_size)
 
-    saving = trainer_in(ranks, directory, setting)
-    progress = begun or Progress(num_steps=len(batches))
+    saving = resume_run(ranks, directory, setting)
+    progress = start or Progress(num_steps=len(batches))
     trainer = Trainer(
         step=saving.parts.step,
         evaluate=None,  # pyright: ignore[reportArgumentType] # no step below is evaluated
@@ -74,52 +74,54 @@ def run_loop(
     return ended, progress
 
 
-def reports(directory: Path, rank: int, stream: str) -> list[object]:
+def read_reports(directory: Path, rank: int, stream: str) -> list[object]:
     lines = SpoolReader(AttemptDirectory(directory).spool_file(rank, stream)).read()
     return [parse_report(line) for line in lines]
 
 
 def test_three_dropped_steps_in_a_row_end_the_run_on_every_rank(rank_pools: RankPools, tmp_path: Path):
-    answers = rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan({1, 3, 4, 5}), None)
+    answers = rank_pools.of(2).run(run_loop, tmp_path, draw_batches_with_nan({1, 3, 4, 5}), None)
     for ended, progress in answers:
         assert "not finite in 3 steps in a row, up to step 6" in ended
         assert "lower dense_optimizer.learning_rate" in ended
         assert progress.step == 6
-    events = [report for report in reports(tmp_path, 0, "events") if isinstance(report, EventReport)]
+    events = [report for report in read_reports(tmp_path, 0, "events") if isinstance(report, EventReport)]
     assert [event.details["step"] for event in events if event.name == "step_dropped"] == [2, 4, 5, 6]
-    steps = [report for report in reports(tmp_path, 0, "metrics") if isinstance(report, StepReport)]
+    steps = [report for report in read_reports(tmp_path, 0, "metrics") if isinstance(report, StepReport)]
     assert [step.dropped for step in steps] == [False, True, False, True, True, True]
     assert all((step.loss is None) == step.dropped for step in steps)
 
 
 def test_dropped_steps_with_a_good_one_between_do_not_end_the_run(rank_pools: RankPools, tmp_path: Path):
-    answers = rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan({0, 1, 3, 4, 6, 7}), None)
+    answers = rank_pools.of(2).run(run_loop, tmp_path, draw_batches_with_nan({0, 1, 3, 4, 6, 7}), None)
     assert [ended for ended, _ in answers] == [EndReason.COMPLETED, EndReason.COMPLETED]
 
 
 @pytest.mark.parametrize("transport", ["memory", "network"])
-def test_a_stop_asked_of_one_rank_stops_all_after_the_same_step(rank_pools: RankPools, tmp_path: Path, transport: str):
-    answers = rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan(set()), 4, transport)
+def test_a_stop_request_to_one_rank_stops_all_after_the_same_step(
+    rank_pools: RankPools, tmp_path: Path, transport: str
+):
+    answers = rank_pools.of(2).run(run_loop, tmp_path, draw_batches_with_nan(set()), 4, transport)
     assert [(ended, progress.step) for ended, progress in answers] == [(EndReason.STOP_REQUESTED, 4)] * 2
 
 
-def test_a_run_whose_epochs_ended_with_short_batches_goes_on_at_the_rate_of_its_rows(
+def test_a_run_whose_epochs_ended_with_short_batches_continues_at_the_rate_of_its_rows(
     rank_pools: RankPools, tmp_path: Path
 ):
     """Ten steps made as many rows as six full batches have; what follows is at the rates of steps 7 and 8."""
-    begun = Progress(num_steps=20, step=10, num_samples=6 * 256)
-    rank_pools.of(1).run(run_loop, tmp_path, batches_with_nan(set(), num_steps=2), None, "auto", begun)
-    _, *steps = reports(tmp_path, 0, "metrics")
-    rates = LearningRates(SETTING.resolved(1).job, 20)
+    start = Progress(num_steps=20, step=10, num_samples=6 * 256)
+    rank_pools.of(1).run(run_loop, tmp_path, draw_batches_with_nan(set(), num_steps=2), None, "auto", start)
+    _, *steps = read_reports(tmp_path, 0, "metrics")
+    rates = LearningRates(SETTING.resolve_job(1).job, 20)
     found = [report.dense_learning_rate for report in steps if isinstance(report, StepReport)]
     assert found == [rates.at(6).dense, rates.at(7).dense]
     assert found[0] != rates.at(10).dense
 
 
-def test_what_concerns_the_whole_run_is_reported_once(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(2).run(run_loop, tmp_path, batches_with_nan(set()), None)
-    begin, *steps = reports(tmp_path, 0, "metrics")
+def test_reports_about_the_whole_run_come_from_one_rank(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(2).run(run_loop, tmp_path, draw_batches_with_nan(set()), None)
+    begin, *steps = read_reports(tmp_path, 0, "metrics")
     assert isinstance(begin, StartReport)
     assert (begin.step, begin.evaluated_step) == (0, 0)
     assert [report.step for report in steps if isinstance(report, StepReport)] == [*range(1, 9)]
-    assert reports(tmp_path, 1, "metrics") == []
+    assert read_reports(tmp_path, 1, "metrics") == []

@@ -1,4 +1,4 @@
-"""Every architecture and pooling, and data without some kind of columns, trained on ranks, against the reference."""
+"""Every architecture and pooling, and data with one kind of columns, trained on ranks, against the reference."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,36 +9,38 @@ import torch
 
 from dlrm.config import ModelConfig
 from sharding.jagged import JaggedIds
-from tests.distributed.rank_pool import RankPools
-from tests.distributed.reference import GlobalBatch, Reference, random_batches, with_lists_and_weights
-from tests.distributed.saving import Piece, train_on
-from tests.distributed.training import Setting, Trained, initial_tables, train, whole_tables
+from tests.distributed.reference import GlobalBatch, ReferenceModel, add_lists_and_weights, draw_batches
+from tests.distributed.saving import PartialRun, train_up_to
+from tests.distributed.training import TrainedModel, TrainingSetting, assemble_tables, draw_initial_tables, train
+from tests.rank_pool.pool import RankPools
 
 SIZES = {"embedding_dim": 16, "bottom_mlp": [32, 16], "top_mlp": [32, 1]}
 DOT = ModelConfig.model_validate(SIZES)
 CROSS = ModelConfig.model_validate({**SIZES, "architecture": "dcn_v2", "cross_layers": 2, "cross_rank": 8})
-SETTING = Setting(512, 100, "rowwise_adagrad", dense_rate=0.05, table_rate=0.01, mean_weight=1.8)
+SETTING = TrainingSetting(512, 100, "rowwise_adagrad", dense_rate=0.05, table_rate=0.01, mean_weight=1.8)
 ROWS = [rows for _, rows in SETTING.table_rows]
 
 
-def lists() -> list[GlobalBatch]:
+def draw_list_batches() -> list[GlobalBatch]:
     """Some bags are empty, some hold an id twice; the last batch is short."""
-    return with_lists_and_weights(random_batches(5, 512, ROWS, seed=2, num_empty_in_last=300), ROWS)
+    return add_lists_and_weights(draw_batches(5, 512, ROWS, seed=2, num_empty_in_last=300), ROWS)
 
 
-def without_dense(batches: list[GlobalBatch]) -> list[GlobalBatch]:
+def drop_dense(batches: list[GlobalBatch]) -> list[GlobalBatch]:
     return [replace(batch, dense=batch.dense[:, :0]) for batch in batches]
 
 
-def without_ids(batches: list[GlobalBatch]) -> list[GlobalBatch]:
+def drop_ids(batches: list[GlobalBatch]) -> list[GlobalBatch]:
     none = JaggedIds(np.empty(0, dtype=np.int64), np.empty((0, 512), dtype=np.int32))
     return [replace(batch, bags=none) for batch in batches]
 
 
-def assert_follows_reference(rank_pools: RankPools, world_size: int, setting: Setting, batches: list[GlobalBatch]):
-    by_rank: list[Trained] = rank_pools.of(world_size).run(train, setting, batches)
-    initial = initial_tables(setting)
-    reference = Reference(
+def assert_follows_reference(
+    rank_pools: RankPools, world_size: int, setting: TrainingSetting, batches: list[GlobalBatch]
+):
+    by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, batches)
+    initial = draw_initial_tables(setting)
+    reference = ReferenceModel(
         initial, setting.table_optimizer, setting.seed, setting.model, setting.mean_weight, setting.num_dense
     )
     losses = [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches]
@@ -47,7 +49,7 @@ def assert_follows_reference(rank_pools: RankPools, world_size: int, setting: Se
         assert trained.dense.keys() == reference.model.state_dict().keys()
         for name, expected in reference.model.state_dict().items():
             assert (trained.dense[name] - expected).abs().max() <= 1e-4 * expected.abs().max(), name
-    for name, table in whole_tables([trained.shards for trained in by_rank], setting).items():
+    for name, table in assemble_tables([trained.shards for trained in by_rank], setting).items():
         expected, moved = reference.tables[name].detach(), (table - initial[name]).abs().max()
         assert moved > 0, f"table {name} has not moved"
         assert (table - expected).abs().max() <= 2e-3 * moved, name
@@ -60,16 +62,16 @@ def test_means_of_lists_follow_the_reference(rank_pools: RankPools, model: Model
     means = model.model_copy(update={"pooling": "mean"})
     # Adagrad would not see a gradient that is not divided.
     setting = replace(SETTING, model=means, plan=plan, table_optimizer="sgd", table_rate=3.0)
-    assert_follows_reference(rank_pools, world_size, setting, lists())
+    assert_follows_reference(rank_pools, world_size, setting, draw_list_batches())
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_cross_layers_follow_the_reference(rank_pools: RankPools, world_size: int):
-    assert_follows_reference(rank_pools, world_size, replace(SETTING, model=CROSS), lists())
+    assert_follows_reference(rank_pools, world_size, replace(SETTING, model=CROSS), draw_list_batches())
 
 
 def test_the_mean_of_one_id_is_the_id_itself(rank_pools: RankPools):
-    batches = random_batches(3, 512, ROWS)
+    batches = draw_batches(3, 512, ROWS)
     sums, means = (replace(SETTING, model=CROSS.model_copy(update={"pooling": how})) for how in ("sum", "mean"))
     (of_sums,), (of_means,) = (rank_pools.of(1).run(train, setting, batches) for setting in (sums, means))
     assert of_sums.losses == of_means.losses
@@ -79,40 +81,43 @@ def test_the_mean_of_one_id_is_the_id_itself(rank_pools: RankPools):
 @pytest.mark.parametrize("model", [DOT, CROSS], ids=["dlrm", "dcn_v2"])
 def test_rows_without_dense_columns_follow_the_reference(rank_pools: RankPools, model: ModelConfig, world_size: int):
     setting = replace(SETTING, model=model, num_dense=0)
-    assert_follows_reference(rank_pools, world_size, setting, without_dense(lists()))
+    assert_follows_reference(rank_pools, world_size, setting, drop_dense(draw_list_batches()))
 
 
 def test_one_categorical_column_alone_follows_the_reference(rank_pools: RankPools):
     setting = replace(SETTING, model=DOT, num_dense=0, table_rows=(("only", 50),), mean_weight=1.0)
-    assert_follows_reference(rank_pools, 2, setting, without_dense(random_batches(5, 512, [50], seed=2)))
+    assert_follows_reference(rank_pools, 2, setting, drop_dense(draw_batches(5, 512, [50], seed=2)))
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("model", [DOT, CROSS], ids=["dlrm", "dcn_v2"])
 def test_rows_without_tables_follow_the_reference(rank_pools: RankPools, model: ModelConfig, world_size: int):
     setting = replace(SETTING, model=model, table_rows=())
-    assert_follows_reference(rank_pools, world_size, setting, without_ids(lists()))
+    assert_follows_reference(rank_pools, world_size, setting, drop_ids(draw_list_batches()))
 
 
 @pytest.mark.parametrize(
     ("setting", "batches"),
     [
-        (replace(SETTING, model=CROSS.model_copy(update={"pooling": "mean"}), dense_optimizer="adam"), lists()),
-        (replace(SETTING, model=DOT, num_dense=0), without_dense(lists())),
-        (replace(SETTING, model=DOT, table_rows=(), dense_optimizer="adam"), without_ids(lists())),
+        (
+            replace(SETTING, model=CROSS.model_copy(update={"pooling": "mean"}), dense_optimizer="adam"),
+            draw_list_batches(),
+        ),
+        (replace(SETTING, model=DOT, num_dense=0), drop_dense(draw_list_batches())),
+        (replace(SETTING, model=DOT, table_rows=(), dense_optimizer="adam"), drop_ids(draw_list_batches())),
     ],
     ids=["dcn_v2 with means", "no dense columns", "no tables"],
 )
 @pytest.mark.parametrize("ranks", [(2, 2), (1, 2)])
-def test_a_stopped_run_goes_on_as_it_would_have(
-    rank_pools: RankPools, tmp_path: Path, ranks: tuple[int, int], setting: Setting, batches: list[GlobalBatch]
+def test_a_stopped_run_continues_as_an_uninterrupted_one(
+    rank_pools: RankPools, tmp_path: Path, ranks: tuple[int, int], setting: TrainingSetting, batches: list[GlobalBatch]
 ):
     setting = replace(setting, dense_rate=0.01)
-    straight: list[Piece] = rank_pools.of(ranks[0]).run(train_on, tmp_path / "straight", setting, batches, 5)
-    rank_pools.of(ranks[0]).run(train_on, tmp_path / "stopped", setting, batches, 2)
-    after: list[Piece] = rank_pools.of(ranks[1]).run(train_on, tmp_path / "stopped", setting, batches, 5)
-    assert {piece.started_at for piece in after} == {2}
+    straight: list[PartialRun] = rank_pools.of(ranks[0]).run(train_up_to, tmp_path / "straight", setting, batches, 5)
+    rank_pools.of(ranks[0]).run(train_up_to, tmp_path / "stopped", setting, batches, 2)
+    after: list[PartialRun] = rank_pools.of(ranks[1]).run(train_up_to, tmp_path / "stopped", setting, batches, 5)
+    assert {run.started_at for run in after} == {2}
     tolerance = 0.0 if ranks[0] == ranks[1] else 1e-5
-    for piece in after:
-        found, expected = torch.tensor(piece.losses), torch.tensor(straight[0].losses[2:])
+    for run in after:
+        found, expected = torch.tensor(run.losses), torch.tensor(straight[0].losses[2:])
         torch.testing.assert_close(found, expected, rtol=tolerance, atol=0)

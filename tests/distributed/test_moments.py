@@ -1,4 +1,4 @@
-"""Moments against gradients taken sample by sample, and group by group, in float64."""
+"""Moments against gradients sample by sample, and group by group, in float64."""
 
 import math
 from dataclasses import replace
@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from dlrm.config import ModelConfig, MomentsConfig
-from tests.distributed.measuring import Given, Measured, gradients_of_samples, measure
-from tests.distributed.rank_pool import RankPools
+from tests.distributed.measure_moments import MeasuredMoments, MomentsSetting, compute_sample_gradients, measure_moments
+from tests.rank_pool.pool import RankPools
 
 MODELS = {
     "dlrm": ModelConfig(embedding_dim=8, bottom_mlp=[12, 8], top_mlp=[10, 1]),
@@ -19,47 +19,47 @@ MODELS = {
 ALL = MomentsConfig(estimator="exact", fraction=1.0)
 SHARE = MomentsConfig(estimator="exact", fraction=0.5)
 GROUPS = MomentsConfig(estimator="groups", num_groups=4)
-WHOLE = Given(MODELS["dlrm"], ALL, global_size=72, num_valid=72, chunk_size=16, dtype=torch.float64)
+WHOLE = MomentsSetting(MODELS["dlrm"], ALL, global_size=72, num_valid=72, chunk_size=16, dtype=torch.float64)
 LAST = replace(WHOLE, num_valid=47, is_weighted=True)
 """Groups differ by one sample."""
 
 
-_KNOWN: dict[str, list[torch.Tensor]] = {}
+_GRADIENTS: dict[str, list[torch.Tensor]] = {}
 
 
-def gradients_in_float64(given: Given) -> list[torch.Tensor]:
+def get_exact_gradients(setting: MomentsSetting) -> list[torch.Tensor]:
     """Of every sample; the same however they are measured."""
-    alike = replace(given, moments=ALL, chunk_size=16, dtype=torch.float64)
-    if repr(alike) not in _KNOWN:
-        _KNOWN[repr(alike)] = gradients_of_samples(alike)
-    return _KNOWN[repr(alike)]
+    alike = replace(setting, moments=ALL, chunk_size=16, dtype=torch.float64)
+    if repr(alike) not in _GRADIENTS:
+        _GRADIENTS[repr(alike)] = compute_sample_gradients(alike)
+    return _GRADIENTS[repr(alike)]
 
 
-def measured_samples(given: Given) -> list[int]:
+def list_measured_samples(setting: MomentsSetting) -> list[int]:
     """All of them, or the first half, but two at least."""
-    return list(range(given.num_valid if given.moments is ALL else max(2, math.ceil(given.num_valid / 2))))
+    return list(range(setting.num_valid if setting.moments is ALL else max(2, math.ceil(setting.num_valid / 2))))
 
 
-def expected_mean_squares(given: Given, gradients: list[torch.Tensor]) -> tuple[list[torch.Tensor], int]:
+def compute_mean_squares(setting: MomentsSetting, gradients: list[torch.Tensor]) -> tuple[list[torch.Tensor], int]:
     """Mean square by parameter, and how many are compared; the textbook's sums, one after another."""
-    n = given.num_valid
-    if given.moments.estimator == "exact":
-        measured = measured_samples(given)
+    n = setting.num_valid
+    if setting.moments.estimator == "exact":
+        measured = list_measured_samples(setting)
         return [of_parameter[measured].square().mean(dim=0) for of_parameter in gradients], len(measured)
-    groups = [range(d, n, given.moments.num_groups) for d in range(min(given.moments.num_groups, n))]
+    groups = [range(d, n, setting.moments.num_groups) for d in range(min(setting.moments.num_groups, n))]
     return [
         torch.stack([len(group) / n * of_parameter[list(group)].mean(dim=0).square() for group in groups]).sum(dim=0)
         for of_parameter in gradients
     ], len(groups)
 
 
-def assert_moments(measured: Measured, given: Given, tolerance: float) -> None:
-    gradients = gradients_in_float64(given)
-    mean_squares, num_compared = expected_mean_squares(given, gradients)
-    assert (measured.num_samples, measured.num_compared) == (given.num_valid, num_compared)
+def assert_moments(measured: MeasuredMoments, setting: MomentsSetting, tolerance: float) -> None:
+    gradients = get_exact_gradients(setting)
+    mean_squares, num_compared = compute_mean_squares(setting, gradients)
+    assert (measured.num_samples, measured.num_compared) == (setting.num_valid, num_compared)
     means = [of_parameter.mean(dim=0) for of_parameter in gradients]
-    if given.moments.estimator == "exact":
-        of_measured = [of_parameter[measured_samples(given)].mean(dim=0) for of_parameter in gradients]
+    if setting.moments.estimator == "exact":
+        of_measured = [of_parameter[list_measured_samples(setting)].mean(dim=0) for of_parameter in gradients]
     else:
         of_measured = means
     pairs = (measured.mean + measured.mean_square + measured.measured_mean, means + mean_squares + of_measured)
@@ -68,49 +68,49 @@ def assert_moments(measured: Measured, given: Given, tolerance: float) -> None:
         assert (found.double() - expected).norm() <= tolerance * expected.norm()
 
 
-@pytest.mark.parametrize("given", [WHOLE, LAST], ids=["a full batch", "a padded, weighted one"])
+@pytest.mark.parametrize("setting", [WHOLE, LAST], ids=["a full batch", "a padded, weighted one"])
 @pytest.mark.parametrize("chunk_size", [7, 16, 72])
 @pytest.mark.parametrize("moments", [ALL, SHARE, GROUPS], ids=["exact", "exact on a share", "groups"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_moments_are_those_of_the_samples_one_by_one(
-    rank_pools: RankPools, world_size: int, model: str, moments: MomentsConfig, chunk_size: int, given: Given
+    rank_pools: RankPools, world_size: int, model: str, moments: MomentsConfig, chunk_size: int, setting: MomentsSetting
 ):
-    given = replace(given, model=MODELS[model], moments=moments, chunk_size=chunk_size)
-    for measured in rank_pools.of(world_size).run(measure, given):
-        assert_moments(measured, given, 1e-10)
-    for measured in rank_pools.of(world_size).run(measure, replace(given, dtype=torch.float32)):
-        assert_moments(measured, given, 1e-5)
+    setting = replace(setting, model=MODELS[model], moments=moments, chunk_size=chunk_size)
+    for measured in rank_pools.of(world_size).run(measure_moments, setting):
+        assert_moments(measured, setting, 1e-10)
+    for measured in rank_pools.of(world_size).run(measure_moments, replace(setting, dtype=torch.float32)):
+        assert_moments(measured, setting, 1e-5)
 
 
 @pytest.mark.parametrize("moments", [SHARE, GROUPS], ids=["exact on a share", "groups"])
 @pytest.mark.parametrize("num_valid", [2, 3, 5])
 def test_moments_of_a_handful_of_samples_are_theirs(rank_pools: RankPools, moments: MomentsConfig, num_valid: int):
     few = replace(LAST, moments=moments, num_valid=num_valid)
-    for measured in rank_pools.of(2).run(measure, few):
+    for measured in rank_pools.of(2).run(measure_moments, few):
         assert_moments(measured, few, 1e-10)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_squares_in_bf16_are_within_one_percent(rank_pools: RankPools, model: str):
-    given = replace(WHOLE, model=MODELS[model], dtype=torch.float32, is_bf16=True, global_size=512, num_valid=512)
-    (in_fp32,) = rank_pools.of(1).run(measure, given)
-    (in_bf16,) = rank_pools.of(1).run(measure, replace(given, has_bf16_squares=True))
+    setting = replace(WHOLE, model=MODELS[model], dtype=torch.float32, is_bf16=True, global_size=512, num_valid=512)
+    (in_fp32,) = rank_pools.of(1).run(measure_moments, setting)
+    (in_bf16,) = rank_pools.of(1).run(measure_moments, replace(setting, has_bf16_squares=True))
     for found, expected in zip(in_bf16.mean_square, in_fp32.mean_square, strict=True):
         assert 0 < (found - expected).norm() <= 0.01 * expected.norm()
 
 
 @pytest.mark.parametrize("moments", [SHARE, GROUPS], ids=["exact on a share", "groups"])
 def test_variances_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, moments: MomentsConfig):
-    given = replace(LAST, moments=moments)
-    (alone,) = rank_pools.of(1).run(measure, given)
-    for other in rank_pools.of(2).run(measure, replace(given, chunk_size=5)):
+    setting = replace(LAST, moments=moments)
+    (alone,) = rank_pools.of(1).run(measure_moments, setting)
+    for other in rank_pools.of(2).run(measure_moments, replace(setting, chunk_size=5)):
         torch.testing.assert_close(other.variance, alone.variance, rtol=1e-8, atol=0)
 
 
 def test_the_noise_of_a_batch_is_its_covariance_without_bias(rank_pools: RankPools):
-    (measured,) = rank_pools.of(1).run(measure, LAST)
-    gradients = gradients_in_float64(LAST)
+    (measured,) = rank_pools.of(1).run(measure_moments, LAST)
+    gradients = get_exact_gradients(LAST)
     for trace, squared_norm, of_parameter in zip(*measured.noise, gradients, strict=True):
         expected = of_parameter.var(dim=0, correction=1).sum().item()
         assert trace == pytest.approx(expected, rel=1e-9)

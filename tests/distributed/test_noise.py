@@ -15,7 +15,7 @@ from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import LayerNoise, StepNoise
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from tests.distributed.rank_pool import RankPools
+from tests.rank_pool.pool import RankPools
 
 NUM_DIMENSIONS, NUM_STEPS, BATCH = 1000, 200, 512
 VARIANCES = torch.linspace(0.2, 1.8, NUM_DIMENSIONS, dtype=torch.float64)
@@ -26,7 +26,7 @@ GROUPS = MomentsConfig(estimator="groups")
 
 
 @dataclass(frozen=True)
-class Known:
+class NoiseMoments:
     trace: float
     squared_norm: float
 
@@ -60,31 +60,31 @@ class FrozenLayer:
             start = run.end
         self._sums.start_all_reduce(with_extra_sums=True).wait()
         self._sums.gradient /= share.num_valid
-        moments = self._estimator.moments(share.num_valid, 1.0)
+        moments = self._estimator.compute_moments(share.num_valid, 1.0)
         assert moments is not None
         noise = self._layer_noise(moments)
         assert noise is not None
         self._steps.append(noise)
 
-    def mean(self) -> Known:
+    def average(self) -> NoiseMoments:
         """Average over the steps."""
-        return Known(
+        return NoiseMoments(
             sum(step.traces["layer"] for step in self._steps) / len(self._steps),
             sum(step.squared_norms["layer"] for step in self._steps) / len(self._steps),
         )
 
 
-def frozen_run(ranks: Ranks, config: MomentsConfig, num_valid: int) -> Known:
+def measure_noise(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseMoments:
     """Measure batches of normally distributed gradients."""
     layer = FrozenLayer(ranks, config, NUM_DIMENSIONS, chunk_size=100)
     size = BATCH // ranks.world_size
     share = Share(ranks.rank, ranks.world_size, size, num_valid)
-    is_valid = (torch.arange(size) < share.num_among_first(num_valid)).double().unsqueeze(1)
+    is_valid = (torch.arange(size) < share.count_among_first(num_valid)).double().unsqueeze(1)
     for number in range(NUM_STEPS):
         generator = torch.Generator().manual_seed(1000 * ranks.rank + number)
         noise = torch.randn(size, NUM_DIMENSIONS, generator=generator, dtype=torch.float64)
         layer.step(((MEAN + VARIANCES.sqrt() * noise) * is_valid).float(), share)
-    return layer.mean()
+    return layer.average()
 
 
 @pytest.mark.parametrize("num_valid", [BATCH, 5 * 64 + 9], ids=["full batches", "batches with a short group"])
@@ -97,7 +97,7 @@ def frozen_run(ranks: Ranks, config: MomentsConfig, num_valid: int) -> Known:
 def test_the_noise_scale_is_the_known_one_within_five_percent(
     rank_pools: RankPools, world_size: int, config: MomentsConfig, num_valid: int
 ):
-    for found in rank_pools.of(world_size).run(frozen_run, config, num_valid):
+    for found in rank_pools.of(world_size).run(measure_noise, config, num_valid):
         assert found.trace == pytest.approx(TRACE, rel=0.02)
         assert found.trace / found.squared_norm == pytest.approx(TRACE / SQUARED_NORM, rel=0.05)
 
@@ -110,14 +110,14 @@ NUM_COLUMNS, SHARED_BATCH = 32, 8192
 
 
 @dataclass(frozen=True)
-class TimeOrdered:
+class TimeOrderedRows:
     """Rows whose columns are the gradients of a layer that never moves."""
 
     num_windows: int
     offset: int
     """Of each batch from the beginning of a window; below 0 it draws on two."""
 
-    def rows(self) -> torch.Tensor:
+    def draw_rows(self) -> torch.Tensor:
         """[n, columns]: half of the variance lies between blocks; the noise scale is about 3,000."""
         num_rows = self.num_windows * MIN_WINDOW_ROWS
         block_rows = MIN_WINDOW_ROWS // BLOCKS_PER_WINDOW
@@ -126,37 +126,39 @@ class TimeOrdered:
         of_rows = torch.randn(num_rows, NUM_COLUMNS, generator=generator)
         return 0.025 + of_blocks.repeat_interleave(block_rows, dim=0) + of_rows
 
-    def known(self) -> Known:
+    def compute_noise(self) -> NoiseMoments:
         """Of all rows, by the textbook."""
-        rows = self.rows().double()
-        return Known(rows.var(dim=0, correction=0).sum().item(), rows.mean(dim=0).square().sum().item())
+        rows = self.draw_rows().double()
+        return NoiseMoments(rows.var(dim=0, correction=0).sum().item(), rows.mean(dim=0).square().sum().item())
 
 
-def frozen_run_over_windows(ranks: Ranks, config: MomentsConfig, data: TimeOrdered, num_batches: int) -> Known:
+def measure_noise_over_windows(
+    ranks: Ranks, config: MomentsConfig, data: TimeOrderedRows, num_batches: int
+) -> NoiseMoments:
     """Measure batches, each from another window, in orders of several epochs."""
-    rows = data.rows()
+    rows = data.draw_rows()
     order = SampleOrder(len(rows), seed=3, row_bytes=ROW_BYTES)
     layer = FrozenLayer(ranks, config, NUM_COLUMNS, chunk_size=2048, has_halves=True)
     num_groups = config.num_groups if config.estimator == "groups" else ranks.world_size
     for number in range(num_batches):
         start = (number + 1) * MIN_WINDOW_ROWS + data.offset
-        taken = order.rows(start, start + SHARED_BATCH)
+        batch_rows = order.find_rows(start, start + SHARED_BATCH)
         groups = range(ranks.rank, num_groups, ranks.world_size)
-        samples = rows[np.concatenate([taken.row_numbers[group::num_groups] for group in groups])]
-        layer.step(samples, Share(ranks.rank, ranks.world_size, len(samples), SHARED_BATCH, halves=taken.halves))
-    return layer.mean()
+        samples = rows[np.concatenate([batch_rows.row_numbers[group::num_groups] for group in groups])]
+        layer.step(samples, Share(ranks.rank, ranks.world_size, len(samples), SHARED_BATCH, halves=batch_rows.halves))
+    return layer.average()
 
 
 @pytest.mark.parametrize(
     ("world_size", "data"),
-    [(1, TimeOrdered(8, 0)), (2, TimeOrdered(8, 0)), (1, TimeOrdered(2, -4096))],
+    [(1, TimeOrderedRows(8, 0)), (2, TimeOrderedRows(8, 0)), (1, TimeOrderedRows(2, -4096))],
     ids=["8 windows", "8 windows, 2 ranks", "over the ends of 2 windows, and of epochs"],
 )
 @pytest.mark.parametrize("config", [MomentsConfig(fraction=0.125), GROUPS], ids=["exact on an eighth", "groups"])
 def test_the_noise_scale_of_rows_in_order_of_time_is_the_known_one_within_ten_percent(
-    rank_pools: RankPools, config: MomentsConfig, world_size: int, data: TimeOrdered
+    rank_pools: RankPools, config: MomentsConfig, world_size: int, data: TimeOrderedRows
 ):
-    known = data.known()
-    for found in rank_pools.of(world_size).run(frozen_run_over_windows, config, data, 480):
-        assert found.trace == pytest.approx(known.trace, rel=0.05)
-        assert found.trace / found.squared_norm == pytest.approx(known.trace / known.squared_norm, rel=0.1)
+    expected = data.compute_noise()
+    for found in rank_pools.of(world_size).run(measure_noise_over_windows, config, data, 480):
+        assert found.trace == pytest.approx(expected.trace, rel=0.05)
+        assert found.trace / found.squared_norm == pytest.approx(expected.trace / expected.squared_norm, rel=0.1)

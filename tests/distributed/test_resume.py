@@ -1,4 +1,4 @@
-"""A run that stops and goes on equals one that never stopped."""
+"""A run that stops and continues equals one that never stopped."""
 
 from pathlib import Path
 
@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from dlrm.config import MomentsConfig, VarianceReductionConfig
-from tests.distributed.rank_pool import RankPools
-from tests.distributed.read_back import read_whole
-from tests.distributed.reference import random_batches
-from tests.distributed.saving import Piece, train_on
-from tests.distributed.training import Setting
+from tests.distributed.reference import draw_batches
+from tests.distributed.saving import PartialRun, train_up_to
+from tests.distributed.training import TrainingSetting
+from tests.rank_pool.pool import RankPools
+from tests.sharding.read_checkpoint import read_whole
 
-ADAGRAD = Setting(256, 64, "rowwise_adagrad", dense_rate=0.01, table_rate=0.02, dense_optimizer="adam")
-REDUCED = Setting(256, 64, "rowwise_adagrad", exchange_dtype="fp16", precision="bf16", dense_optimizer="adam")
-REDUCED_VARIANCE = Setting(
+ADAGRAD = TrainingSetting(256, 64, "rowwise_adagrad", dense_rate=0.01, table_rate=0.02, dense_optimizer="adam")
+REDUCED = TrainingSetting(256, 64, "rowwise_adagrad", exchange_dtype="fp16", precision="bf16", dense_optimizer="adam")
+REDUCED_VARIANCE = TrainingSetting(
     256,
     64,
     "rowwise_adagrad",
@@ -24,11 +24,11 @@ REDUCED_VARIANCE = Setting(
     moments=MomentsConfig(every=2),
     variance_reduction=VarianceReductionConfig(scale="update", control="shuffled"),
 )
-SGD = Setting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
+SGD = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
 
 
-def batches_of(setting: Setting, number: int):
-    return random_batches(number, setting.global_size, [rows for _, rows in setting.table_rows])
+def draw_setting_batches(setting: TrainingSetting, number: int):
+    return draw_batches(number, setting.global_size, [rows for _, rows in setting.table_rows])
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def batches_of(setting: Setting, number: int):
 )
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
-    rank_pools: RankPools, tmp_path: Path, world_size: int, setting: Setting
+    rank_pools: RankPools, tmp_path: Path, world_size: int, setting: TrainingSetting
 ):
-    batches, pool = batches_of(setting, 10), rank_pools.of(world_size)
-    straight: list[Piece] = pool.run(train_on, tmp_path / "straight", setting, batches, 10)
-    first: list[Piece] = pool.run(train_on, tmp_path / "resumed", setting, batches, 5)
-    second: list[Piece] = pool.run(train_on, tmp_path / "resumed", setting, batches, 10)
+    batches, pool = draw_setting_batches(setting, 10), rank_pools.of(world_size)
+    straight: list[PartialRun] = pool.run(train_up_to, tmp_path / "straight", setting, batches, 10)
+    first: list[PartialRun] = pool.run(train_up_to, tmp_path / "resumed", setting, batches, 5)
+    second: list[PartialRun] = pool.run(train_up_to, tmp_path / "resumed", setting, batches, 10)
 
     for whole, before, after in zip(straight, first, second, strict=True):
         assert (before.started_at, after.started_at) == (0, 5)
@@ -68,15 +68,15 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
     ids=["adagrad, tables then rows", "adagrad, rows then tables", "sgd, tables then rows", "sgd, rows then auto"],
 )
 @pytest.mark.parametrize("ranks", [(1, 2), (1, 4), (2, 1), (2, 4), (4, 1), (4, 2), (2, 2)])
-def test_other_ranks_and_another_plan_go_on_as_the_same_ones_would(
-    rank_pools: RankPools, tmp_path: Path, ranks: tuple[int, int], setting: Setting, plans: tuple[str, str]
+def test_other_ranks_and_another_plan_continue_like_the_same_ones(
+    rank_pools: RankPools, tmp_path: Path, ranks: tuple[int, int], setting: TrainingSetting, plans: tuple[str, str]
 ):
-    batches = batches_of(setting, 25)
-    first, second = (Setting(**{**vars(setting), "plan": plan}) for plan in plans)
-    rank_pools.of(ranks[0]).run(train_on, tmp_path / "same", first, batches, 5)
-    rank_pools.of(ranks[0]).run(train_on, tmp_path / "other", first, batches, 5)
-    same: list[Piece] = rank_pools.of(ranks[0]).run(train_on, tmp_path / "same", first, batches, 25)
-    other: list[Piece] = rank_pools.of(ranks[1]).run(train_on, tmp_path / "other", second, batches, 25)
+    batches = draw_setting_batches(setting, 25)
+    first, second = (TrainingSetting(**{**vars(setting), "plan": plan}) for plan in plans)
+    rank_pools.of(ranks[0]).run(train_up_to, tmp_path / "same", first, batches, 5)
+    rank_pools.of(ranks[0]).run(train_up_to, tmp_path / "other", first, batches, 5)
+    same: list[PartialRun] = rank_pools.of(ranks[0]).run(train_up_to, tmp_path / "same", first, batches, 25)
+    other: list[PartialRun] = rank_pools.of(ranks[1]).run(train_up_to, tmp_path / "other", second, batches, 25)
 
     assert (same[0].started_at, other[0].started_at) == (5, 5)
     assert len(other[0].losses) == 20
@@ -89,17 +89,17 @@ def test_other_ranks_and_another_plan_go_on_as_the_same_ones_would(
 
 
 def test_a_run_of_other_ranks_has_random_numbers_of_its_own(rank_pools: RankPools, tmp_path: Path):
-    batches = batches_of(SGD, 2)
-    pair = rank_pools.of(2).run(train_on, tmp_path, SGD, batches, 1)
-    (alone,) = rank_pools.of(1).run(train_on, tmp_path, SGD, batches, 2)
+    batches = draw_setting_batches(SGD, 2)
+    pair = rank_pools.of(2).run(train_up_to, tmp_path, SGD, batches, 1)
+    (alone,) = rank_pools.of(1).run(train_up_to, tmp_path, SGD, batches, 2)
     assert not any(torch.equal(alone.random_numbers, of_pair.random_numbers) for of_pair in pair)
 
 
-def test_a_run_whose_every_step_was_dropped_goes_on(rank_pools: RankPools, tmp_path: Path):
-    batches, pool = batches_of(ADAGRAD, 3), rank_pools.of(2)
+def test_a_run_whose_every_step_was_dropped_continues(rank_pools: RankPools, tmp_path: Path):
+    batches, pool = draw_setting_batches(ADAGRAD, 3), rank_pools.of(2)
     batches[0].dense[3, 2] = torch.nan
-    (straight, _) = pool.run(train_on, tmp_path / "straight", ADAGRAD, batches, 3)
-    pool.run(train_on, tmp_path / "resumed", ADAGRAD, batches, 1)
-    (resumed, _) = pool.run(train_on, tmp_path / "resumed", ADAGRAD, batches, 3)
+    (straight, _) = pool.run(train_up_to, tmp_path / "straight", ADAGRAD, batches, 3)
+    pool.run(train_up_to, tmp_path / "resumed", ADAGRAD, batches, 1)
+    (resumed, _) = pool.run(train_up_to, tmp_path / "resumed", ADAGRAD, batches, 3)
     assert resumed.started_at == 1
     assert resumed.losses == straight.losses[1:]

@@ -1,4 +1,4 @@
-"""Whole runs on real ranks, stopped at every kind of moment and gone on with."""
+"""Whole runs on real ranks, stopped at all kinds of moments and continued."""
 
 import gc
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from dlrm.train.run import run
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
-from tests.distributed.rank_pool import RankPools
+from tests.rank_pool.pool import RankPools
 
 DOCUMENT = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 8000, "num_ids": 200}},
@@ -55,11 +55,11 @@ class StopAfter(StopRequest):
         """It is nobody else's to say."""
 
 
-def resolved(**changes: Any) -> ResolvedJob:
+def resolve_job(**changes: Any) -> ResolvedJob:
     return resolve(parse_job({**DOCUMENT, **changes}))
 
 
-def attempt(ranks: Ranks, path: Path, number: int, job: ResolvedJob, num_looks: int | None) -> Outcome:
+def run_attempt(ranks: Ranks, path: Path, number: int, job: ResolvedJob, num_looks: int | None) -> Outcome:
     directory = RunDirectory(path)
     directory.attempt(number).create()
     # One rank alone is asked.
@@ -76,14 +76,14 @@ class Curve:
     evaluations: list[EvaluationReport]
 
 
-def curve_of(path: Path, num_attempts: int) -> Curve:
+def read_curve(path: Path, num_attempts: int) -> Curve:
     curve = Curve([], [])
     for number in range(1, num_attempts + 1):
         lines = SpoolReader(RunDirectory(path).attempt(number).spool_file(0, "metrics")).read()
         for report in map(parse_report, lines):
             if isinstance(report, StartReport):
-                curve.steps = [known for known in curve.steps if known.step <= report.step]
-                curve.evaluations = [known for known in curve.evaluations if known.step <= report.evaluated_step]
+                curve.steps = [step for step in curve.steps if step.step <= report.step]
+                curve.evaluations = [past for past in curve.evaluations if past.step <= report.evaluated_step]
             elif isinstance(report, StepReport):
                 curve.steps.append(report)
             elif isinstance(report, EvaluationReport):
@@ -91,7 +91,7 @@ def curve_of(path: Path, num_attempts: int) -> Curve:
     return curve
 
 
-def comparable(curve: Curve) -> tuple[list[Any], list[Any]]:
+def list_figures(curve: Curve) -> tuple[list[Any], list[Any]]:
     steps = [(s.step, s.num_samples, s.loss, s.dense_learning_rate, s.table_learning_rate) for s in curve.steps]
     return steps, [(e.step, e.num_rows, e.auc, e.log_loss) for e in curve.evaluations]
 
@@ -99,25 +99,25 @@ def comparable(curve: Curve) -> tuple[list[Any], list[Any]]:
 @pytest.fixture(scope="module")
 def straight(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("straight")
-    outcome = rank_pools.of(2).run(attempt, path, 1, resolved(), None)[0]
+    outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_job(), None)[0]
     assert (outcome.state, outcome.step) == ("succeeded", NUM_STEPS)
     return path
 
 
 def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(rank_pools: RankPools, straight: Path, tmp_path: Path):
     """The looks: before the first step, in each step, and before each batch of an evaluation."""
-    expected = comparable(curve_of(straight, 1))
+    expected = list_figures(read_curve(straight, 1))
     weights = (RunDirectory(straight).model / "model.safetensors").read_bytes()
     stopped_at: set[int | None] = set()
     for num_looks in range(0, 22, 3):
         path = tmp_path / str(num_looks)
-        first: Outcome = rank_pools.of(2).run(attempt, path, 1, resolved(), num_looks)[0]
-        second: Outcome = rank_pools.of(2).run(attempt, path, 2, resolved(), None)[0]
+        first: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_job(), num_looks)[0]
+        second: Outcome = rank_pools.of(2).run(run_attempt, path, 2, resolve_job(), None)[0]
         if first.state == "stopped":
             assert first.reason is EndReason.STOP_REQUESTED
             stopped_at.add(first.step)
         assert second.state == "succeeded"
-        assert comparable(curve_of(path, 2)) == expected
+        assert list_figures(read_curve(path, 2)) == expected
         assert (RunDirectory(path).model / "model.safetensors").read_bytes() == weights
     assert 0 in stopped_at
     assert len(stopped_at) >= 5
@@ -125,40 +125,40 @@ def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(rank_pools: RankPo
 
 def test_a_stop_in_an_evaluation_leaves_it_to_the_next_attempt(rank_pools: RankPools, straight: Path, tmp_path: Path):
     # Looks: one before the first step, one in each of 4 steps, then the evaluation's.
-    first: Outcome = rank_pools.of(2).run(attempt, tmp_path, 1, resolved(), 5)[0]
+    first: Outcome = rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_job(), 5)[0]
     assert (first.state, first.step) == ("stopped", 4)
-    assert curve_of(tmp_path, 1).evaluations == []
-    rank_pools.of(2).run(attempt, tmp_path, 2, resolved(), None)
-    assert comparable(curve_of(tmp_path, 2)) == comparable(curve_of(straight, 1))
+    assert read_curve(tmp_path, 1).evaluations == []
+    rank_pools.of(2).run(run_attempt, tmp_path, 2, resolve_job(), None)
+    assert list_figures(read_curve(tmp_path, 2)) == list_figures(read_curve(straight, 1))
 
 
 def test_a_finished_run_is_not_trained_again(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(2).run(attempt, tmp_path, 1, resolved(), None)
+    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_job(), None)
     (RunDirectory(tmp_path).model / "model.safetensors").unlink()
-    outcome: Outcome = rank_pools.of(2).run(attempt, tmp_path, 2, resolved(), None)[0]
+    outcome: Outcome = rank_pools.of(2).run(run_attempt, tmp_path, 2, resolve_job(), None)[0]
     assert (outcome.state, outcome.reason, outcome.step) == ("succeeded", EndReason.COMPLETED, NUM_STEPS)
-    assert outcome.metrics["auc"] == curve_of(tmp_path, 1).evaluations[-1].auc
-    assert curve_of(tmp_path, 2).steps[-1].step == NUM_STEPS
+    assert outcome.metrics["auc"] == read_curve(tmp_path, 1).evaluations[-1].auc
+    assert read_curve(tmp_path, 2).steps[-1].step == NUM_STEPS
     assert (RunDirectory(tmp_path).model / "model.safetensors").exists()
 
 
 def test_a_run_that_had_reached_its_target_goes_straight_to_its_model(rank_pools: RankPools, tmp_path: Path):
-    job = resolved(run={"eval_every_fraction": 0.25, "target_auc": 0.501, "epochs": 3})
-    first: Outcome = rank_pools.of(2).run(attempt, tmp_path, 1, job, None)[0]
-    second: Outcome = rank_pools.of(2).run(attempt, tmp_path, 2, job, None)[0]
+    job = resolve_job(run={"eval_every_fraction": 0.25, "target_auc": 0.501, "epochs": 3})
+    first: Outcome = rank_pools.of(2).run(run_attempt, tmp_path, 1, job, None)[0]
+    second: Outcome = rank_pools.of(2).run(run_attempt, tmp_path, 2, job, None)[0]
     assert first.reason is second.reason is EndReason.TARGET_REACHED
     assert first.step == second.step
 
 
 @pytest.mark.parametrize("change", [{"resources": {"workers_per_node": 1}}, {"sharding": {"plan": "row_wise"}}])
-def test_a_run_goes_on_with_other_ranks_or_another_plan(
+def test_a_run_continues_with_other_ranks_or_another_plan(
     rank_pools: RankPools, straight: Path, tmp_path: Path, change: dict[str, Any]
 ):
-    rank_pools.of(2).run(attempt, tmp_path, 1, resolved(), 8)
+    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_job(), 8)
     world_size = change.get("resources", {}).get("workers_per_node", 2)
-    outcome: Outcome = rank_pools.of(world_size).run(attempt, tmp_path, 2, resolved(**change), None)[0]
+    outcome: Outcome = rank_pools.of(world_size).run(run_attempt, tmp_path, 2, resolve_job(**change), None)[0]
     assert outcome.state == "succeeded"
-    expected, found = (curve_of(straight, 1), curve_of(tmp_path, 2))
+    expected, found = (read_curve(straight, 1), read_curve(tmp_path, 2))
     assert [step.step for step in found.steps] == [step.step for step in expected.steps]
     assert [step.loss for step in found.steps] == pytest.approx([step.loss for step in expected.steps], rel=1e-5)
     expected_losses = [evaluation.log_loss for evaluation in expected.evaluations]
@@ -176,7 +176,7 @@ def test_tables_are_gone_from_memory_before_the_model_is_written(rank_pools: Ran
 
         dlrm.train.run.export_model = look_and_write
         try:
-            attempt(ranks, tmp_path, 1, resolved(), None)
+            run_attempt(ranks, tmp_path, 1, resolve_job(), None)
         finally:
             dlrm.train.run.export_model = write
         return num_left

@@ -12,28 +12,35 @@ from dlrm.config import ModelConfig, MomentsConfig
 from dlrm.optimizers import StepRates
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
-from tests.distributed.rank_pool import RankPools
-from tests.distributed.reference import GlobalBatch, Reference, random_batches, with_lists_and_weights
-from tests.distributed.training import Setting, Trained, copied_shards, initial_tables, train, whole_tables
+from tests.distributed.reference import GlobalBatch, ReferenceModel, add_lists_and_weights, draw_batches
+from tests.distributed.training import (
+    TrainedModel,
+    TrainingSetting,
+    assemble_tables,
+    copy_shards,
+    draw_initial_tables,
+    train,
+)
+from tests.rank_pool.pool import RankPools
 
 SMALL = ModelConfig(embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1])
 
 
-def setting_of_twenty_steps(chunk_size: int) -> Setting:
+def make_setting(chunk_size: int) -> TrainingSetting:
     # Rounding opens or shuts a few ReLUs near zero; at this rate one sample's worth of that stays within 1e-5 of the
     # dense parameters, and within 3e-5 of a table's largest weight in the rows of that sample.
-    return Setting(16_384, chunk_size, dense_rate=0.1, table_rate=0.3)
+    return TrainingSetting(16_384, chunk_size, dense_rate=0.1, table_rate=0.3)
 
 
 @cache
-def twenty_batches() -> list[GlobalBatch]:
-    rows = [rows for _, rows in setting_of_twenty_steps(512).table_rows]
-    return random_batches(20, 16_384, rows, seed=1, num_empty_in_last=9_000)
+def draw_twenty_batches() -> list[GlobalBatch]:
+    rows = [rows for _, rows in make_setting(512).table_rows]
+    return draw_batches(20, 16_384, rows, seed=1, num_empty_in_last=9_000)
 
 
-def run_reference(setting: Setting, batches: list[GlobalBatch]) -> tuple[list[float], Reference]:
-    initial = initial_tables(setting)
-    reference = Reference(initial, setting.table_optimizer, setting.seed, setting.model, setting.mean_weight)
+def run_reference(setting: TrainingSetting, batches: list[GlobalBatch]) -> tuple[list[float], ReferenceModel]:
+    initial = draw_initial_tables(setting)
+    reference = ReferenceModel(initial, setting.table_optimizer, setting.seed, setting.model, setting.mean_weight)
     return [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches], reference
 
 
@@ -44,36 +51,36 @@ def are_close(ours: torch.Tensor, expected: torch.Tensor, tolerance: float) -> b
 
 
 @cache
-def trained_on_one_rank(rank_pools: RankPools) -> Trained:
-    return rank_pools.of(1).run(train, setting_of_twenty_steps(512), twenty_batches())[0]
+def train_on_one_rank(rank_pools: RankPools) -> TrainedModel:
+    return rank_pools.of(1).run(train, make_setting(512), draw_twenty_batches())[0]
 
 
 @pytest.mark.parametrize("chunk_size", [512, 4096])
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_losses_and_weights_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, world_size: int, chunk_size: int):
-    setting = setting_of_twenty_steps(chunk_size)
-    expected = trained_on_one_rank(rank_pools)
-    by_rank: list[Trained] = rank_pools.of(world_size).run(train, setting, twenty_batches())
+    setting = make_setting(chunk_size)
+    expected = train_on_one_rank(rank_pools)
+    by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, draw_twenty_batches())
 
     for trained in by_rank:
         torch.testing.assert_close(torch.tensor(trained.losses), torch.tensor(expected.losses), rtol=1e-5, atol=0)
         for name, parameter in expected.dense.items():
             assert are_close(trained.dense[name], parameter, 1e-5), name
-    expected_tables = whole_tables([expected.shards], setting)
-    for name, table in whole_tables([trained.shards for trained in by_rank], setting).items():
+    expected_tables = assemble_tables([expected.shards], setting)
+    for name, table in assemble_tables([trained.shards for trained in by_rank], setting).items():
         assert are_close(table, expected_tables[name], 3e-5), name
 
 
 def test_twenty_steps_follow_the_float64_reference_and_move_every_table(rank_pools: RankPools):
-    setting = setting_of_twenty_steps(512)
-    trained = trained_on_one_rank(rank_pools)
-    losses, reference = run_reference(setting, twenty_batches())
+    setting = make_setting(512)
+    trained = train_on_one_rank(rank_pools)
+    losses, reference = run_reference(setting, draw_twenty_batches())
     torch.testing.assert_close(torch.tensor(trained.losses), torch.tensor(losses), rtol=1e-5, atol=0)
     # Looser than between ranks: in float64 a few ReLUs near zero open that stay shut in fp32.
     for name, parameter in reference.model.state_dict().items():
         assert are_close(trained.dense[name], parameter, 2e-4), name
-    initial = initial_tables(setting)
-    for name, table in whole_tables([trained.shards], setting).items():
+    initial = draw_initial_tables(setting)
+    for name, table in assemble_tables([trained.shards], setting).items():
         assert are_close(table, reference.tables[name].detach(), 2e-4), name
         assert not torch.equal(table, initial[name]), f"table {name} has not moved"
     assert losses[-2] < losses[0] - 0.01
@@ -85,39 +92,39 @@ def test_twenty_steps_follow_the_float64_reference_and_move_every_table(rank_poo
 def test_every_plan_and_table_optimizer_follows_the_reference(
     rank_pools: RankPools, world_size: int, table_optimizer: str, plan: str
 ):
-    setting = Setting(512, 100, table_optimizer, plan, dense_rate=0.05, table_rate=0.01)
-    batches = random_batches(5, 512, [rows for _, rows in setting.table_rows], seed=2, num_empty_in_last=300)
-    by_rank: list[Trained] = rank_pools.of(world_size).run(train, setting, batches)
+    setting = TrainingSetting(512, 100, table_optimizer, plan, dense_rate=0.05, table_rate=0.01)
+    batches = draw_batches(5, 512, [rows for _, rows in setting.table_rows], seed=2, num_empty_in_last=300)
+    by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, batches)
     losses, reference = run_reference(setting, batches)
 
     torch.testing.assert_close(torch.tensor(by_rank[0].losses), torch.tensor(losses), rtol=1e-5, atol=0)
-    for name, table in whole_tables([trained.shards for trained in by_rank], setting).items():
+    for name, table in assemble_tables([trained.shards for trained in by_rank], setting).items():
         assert are_close(table, reference.tables[name].detach(), 1e-4), name
 
 
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_lists_empty_bags_and_weights_follow_the_reference(rank_pools: RankPools, world_size: int, plan: str):
-    setting = Setting(512, 100, "rowwise_adagrad", plan, dense_rate=0.05, table_rate=0.01, mean_weight=1.8)
+    setting = TrainingSetting(512, 100, "rowwise_adagrad", plan, dense_rate=0.05, table_rate=0.01, mean_weight=1.8)
     rows = [rows for _, rows in setting.table_rows]
-    batches = with_lists_and_weights(random_batches(5, 512, rows, seed=2, num_empty_in_last=300), rows)
-    by_rank: list[Trained] = rank_pools.of(world_size).run(train, setting, batches)
+    batches = add_lists_and_weights(draw_batches(5, 512, rows, seed=2, num_empty_in_last=300), rows)
+    by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, batches)
     losses, reference = run_reference(setting, batches)
 
     for trained in by_rank:
         torch.testing.assert_close(torch.tensor(trained.losses), torch.tensor(losses), rtol=1e-5, atol=0)
         for name, parameter in reference.model.state_dict().items():
             assert are_close(trained.dense[name], parameter, 1e-4), name
-    for name, table in whole_tables([trained.shards for trained in by_rank], setting).items():
+    for name, table in assemble_tables([trained.shards for trained in by_rank], setting).items():
         assert are_close(table, reference.tables[name].detach(), 1e-4), name
 
 
 def test_weights_twice_as_large_change_nothing(rank_pools: RankPools):
-    rows = [rows for _, rows in Setting(512, 100).table_rows]
-    batches = with_lists_and_weights(random_batches(3, 512, rows), rows)
+    rows = [rows for _, rows in TrainingSetting(512, 100).table_rows]
+    batches = add_lists_and_weights(draw_batches(3, 512, rows), rows)
     doubled = [replace(batch, weights=None if batch.weights is None else 2 * batch.weights) for batch in batches]
-    once: Trained = rank_pools.of(1).run(train, Setting(512, 100, mean_weight=1.5), batches)[0]
-    twice: Trained = rank_pools.of(1).run(train, Setting(512, 100, mean_weight=3.0), doubled)[0]
+    once: TrainedModel = rank_pools.of(1).run(train, TrainingSetting(512, 100, mean_weight=1.5), batches)[0]
+    twice: TrainedModel = rank_pools.of(1).run(train, TrainingSetting(512, 100, mean_weight=3.0), doubled)[0]
     assert once.losses == twice.losses
     assert all(torch.equal(once.dense[name], twice.dense[name]) for name in once.dense)
 
@@ -129,7 +136,7 @@ def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
     rank_pools: RankPools, transport: str, exchange_dtype: str, table_optimizer: str, num_empty: int
 ):
     rows = (("few", 40), ("more", 200), ("one", 1))
-    setting = Setting(
+    setting = TrainingSetting(
         524_288,
         8192,
         table_optimizer,
@@ -140,29 +147,29 @@ def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
         model=SMALL,
         table_rows=rows,
     )
-    batches = random_batches(1, 524_288, [count for _, count in rows], seed=3, num_empty_in_last=num_empty)
-    by_rank: list[Trained] = rank_pools.of(2).run(train, setting, batches)
-    initial = initial_tables(setting)
+    batches = draw_batches(1, 524_288, [count for _, count in rows], seed=3, num_empty_in_last=num_empty)
+    by_rank: list[TrainedModel] = rank_pools.of(2).run(train, setting, batches)
+    initial = draw_initial_tables(setting)
     # What the dense part sees of embeddings that travelled in fp16 is rounded to fp16.
     is_rounded = transport == "network" and exchange_dtype == "fp16"
-    seen = {name: table.half().float() if is_rounded else table for name, table in initial.items()}
-    reference = Reference(seen, table_optimizer, setting.seed, SMALL)
+    rounded = {name: table.half().float() if is_rounded else table for name, table in initial.items()}
+    reference = ReferenceModel(rounded, table_optimizer, setting.seed, SMALL)
     reference.step(batches[0], setting.dense_rate, setting.table_rate)
 
-    for number, (name, table) in enumerate(whole_tables([trained.shards for trained in by_rank], setting).items()):
-        ids, _ = batches[0].ids()
+    for number, (name, table) in enumerate(assemble_tables([trained.shards for trained in by_rank], setting).items()):
+        ids, _ = batches[0].split_ids()
         touched = torch.from_numpy(np.unique(ids[number][: batches[0].num_valid]))
         moved = (table.double() - initial[name])[touched]
-        expected = (reference.tables[name].detach() - seen[name])[touched]
+        expected = (reference.tables[name].detach() - rounded[name])[touched]
         assert expected.norm(dim=1).min() > 0
         assert ((moved - expected).norm(dim=1) / expected.norm(dim=1)).max() <= 1e-3, name
 
 
 def test_the_same_training_twice_is_bit_identical(rank_pools: RankPools):
-    setting = Setting(2048, 512, "rowwise_adagrad", precision="bf16")
-    batches = random_batches(5, 2048, [rows for _, rows in setting.table_rows])
-    first: list[Trained] = rank_pools.of(2).run(train, setting, batches)
-    second: list[Trained] = rank_pools.of(2).run(train, setting, batches)
+    setting = TrainingSetting(2048, 512, "rowwise_adagrad", precision="bf16")
+    batches = draw_batches(5, 2048, [rows for _, rows in setting.table_rows])
+    first: list[TrainedModel] = rank_pools.of(2).run(train, setting, batches)
+    second: list[TrainedModel] = rank_pools.of(2).run(train, setting, batches)
     for once, again in zip(first, second, strict=True):
         assert once.losses == again.losses
         assert all(torch.equal(once.dense[name], again.dense[name]) for name in once.dense)
@@ -170,33 +177,35 @@ def test_the_same_training_twice_is_bit_identical(rank_pools: RankPools):
 
 
 def test_bf16_follows_fp32_within_its_rounding(rank_pools: RankPools):
-    batches = random_batches(10, 2048, list(dict(Setting(2048, 512).table_rows).values()))
-    in_fp32: list[Trained] = rank_pools.of(1).run(train, Setting(2048, 512), batches)
-    in_bf16: list[Trained] = rank_pools.of(1).run(train, Setting(2048, 512, precision="bf16"), batches)
+    batches = draw_batches(10, 2048, list(dict(TrainingSetting(2048, 512).table_rows).values()))
+    in_fp32: list[TrainedModel] = rank_pools.of(1).run(train, TrainingSetting(2048, 512), batches)
+    in_bf16: list[TrainedModel] = rank_pools.of(1).run(train, TrainingSetting(2048, 512, precision="bf16"), batches)
     assert in_fp32[0].losses != in_bf16[0].losses
     torch.testing.assert_close(torch.tensor(in_bf16[0].losses), torch.tensor(in_fp32[0].losses), rtol=2e-2, atol=0)
 
 
 def test_a_rank_whose_share_is_all_filling_takes_part(rank_pools: RankPools):
-    setting = Setting(64, 16, "rowwise_adagrad", dense_rate=0.05, table_rate=0.01)
-    batches = random_batches(2, 64, [rows for _, rows in setting.table_rows], num_empty_in_last=63)
-    by_rank: list[Trained] = rank_pools.of(4).run(train, setting, batches)
+    setting = TrainingSetting(64, 16, "rowwise_adagrad", dense_rate=0.05, table_rate=0.01)
+    batches = draw_batches(2, 64, [rows for _, rows in setting.table_rows], num_empty_in_last=63)
+    by_rank: list[TrainedModel] = rank_pools.of(4).run(train, setting, batches)
     losses, _ = run_reference(setting, batches)
     for trained in by_rank:
         torch.testing.assert_close(torch.tensor(trained.losses), torch.tensor(losses), rtol=1e-5, atol=0)
 
 
 def test_more_ranks_than_tables_work(rank_pools: RankPools):
-    setting = Setting(64, 16, table_rows=(("only", 50),), plan="table_wise")
-    batches = random_batches(2, 64, [50])
-    by_rank: list[Trained] = rank_pools.of(4).run(train, setting, batches)
+    setting = TrainingSetting(64, 16, table_rows=(("only", 50),), plan="table_wise")
+    batches = draw_batches(2, 64, [50])
+    by_rank: list[TrainedModel] = rank_pools.of(4).run(train, setting, batches)
     losses, reference = run_reference(setting, batches)
     torch.testing.assert_close(torch.tensor(by_rank[3].losses), torch.tensor(losses), rtol=1e-5, atol=0)
-    table = whole_tables([trained.shards for trained in by_rank], setting)["only"]
+    table = assemble_tables([trained.shards for trained in by_rank], setting)["only"]
     assert are_close(table, reference.tables["only"].detach(), 1e-5)
 
 
-def train_with_nan_on_rank_1(ranks: Ranks, setting: Setting, batches: list[GlobalBatch], bad_step: int) -> Trained:
+def train_with_nan_on_rank_1(
+    ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch], bad_step: int
+) -> TrainedModel:
     if ranks.rank == 1:
         share_size = setting.global_size // ranks.world_size
         batches[bad_step].dense[share_size + 3, 2] = np.nan
@@ -204,10 +213,10 @@ def train_with_nan_on_rank_1(ranks: Ranks, setting: Setting, batches: list[Globa
 
 
 def test_a_nan_on_one_rank_drops_the_step_on_all_and_moves_nothing(rank_pools: RankPools):
-    setting = Setting(1024, 256, "rowwise_adagrad")
-    batches = random_batches(4, 1024, [rows for _, rows in setting.table_rows])
-    with_nan: list[Trained] = rank_pools.of(2).run(train_with_nan_on_rank_1, setting, batches, 2)
-    without_it: list[Trained] = rank_pools.of(2).run(train, setting, [batches[0], batches[1], batches[3]])
+    setting = TrainingSetting(1024, 256, "rowwise_adagrad")
+    batches = draw_batches(4, 1024, [rows for _, rows in setting.table_rows])
+    with_nan: list[TrainedModel] = rank_pools.of(2).run(train_with_nan_on_rank_1, setting, batches, 2)
+    without_it: list[TrainedModel] = rank_pools.of(2).run(train, setting, [batches[0], batches[1], batches[3]])
     for bad, good in zip(with_nan, without_it, strict=True):
         assert bad.dropped == [False, False, True, False]
         assert np.isnan(bad.losses[2])
@@ -217,23 +226,23 @@ def test_a_nan_on_one_rank_drops_the_step_on_all_and_moves_nothing(rank_pools: R
 
 
 @dataclass(frozen=True)
-class Poisoned:
+class NanSteps:
     """What one rank knows of two steps with a NaN among its weights."""
 
     dropped: list[bool]
     has_moved: bool
 
 
-def step_with_nan_weight(ranks: Ranks, setting: Setting, batches: list[GlobalBatch], where: str) -> Poisoned:
+def step_with_nan_weight(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch], where: str) -> NanSteps:
     """The NaN is in one dense weight of rank 0, or in one row of a table."""
-    parts = setting.build(ranks)
+    parts = setting.build_parts(ranks)
     rates = StepRates(dense=setting.dense_rate, table=setting.table_rate)
-    shares = [to_device(batch.share(ranks.rank, ranks.world_size), ranks.device) for batch in batches]
+    shares = [to_device(batch.cut_share(ranks.rank, ranks.world_size), ranks.device) for batch in batches]
     parts.step(shares[0], rates)
     with torch.no_grad():
         if where == "table":
             row = int(batches[1].bags.values[0])
-            for shard in parts.tables.shards():
+            for shard in parts.tables.list_shards():
                 block = shard.spec.block
                 if shard.spec.feature == 0 and block.first_row <= row < block.first_row + block.num_rows:
                     shard.weights[row - block.first_row, 0] = torch.nan
@@ -244,20 +253,20 @@ def step_with_nan_weight(ranks: Ranks, setting: Setting, batches: list[GlobalBat
 
     def weights() -> list[torch.Tensor]:
         dense = [parameter.detach().clone() for parameter in parts.model.parameters()]
-        return dense + [weights for _, _, _, weights in copied_shards(parts.tables)]
+        return dense + [weights for _, _, _, weights in copy_shards(parts.tables)]
 
     before = weights()
     dropped = [parts.step(share, rates).is_dropped for share in shares[1:]]
     pairs = zip(before, weights(), strict=True)
     has_moved = not all(torch.equal(old.nan_to_num(7.0), new.nan_to_num(7.0)) for old, new in pairs)
-    return Poisoned(dropped, has_moved)
+    return NanSteps(dropped, has_moved)
 
 
 @pytest.mark.parametrize("transport", ["memory", "network"])
 @pytest.mark.parametrize("where", ["bottom.layers.0.weight", "top.layers.0.weight", "table"])
 def test_a_nan_among_the_weights_drops_the_step_on_all_ranks(rank_pools: RankPools, where: str, transport: str):
-    setting = Setting(1024, 256, "rowwise_adagrad", transport=transport)
-    batches = random_batches(2, 1024, [rows for _, rows in setting.table_rows])
+    setting = TrainingSetting(1024, 256, "rowwise_adagrad", transport=transport)
+    batches = draw_batches(2, 1024, [rows for _, rows in setting.table_rows])
     batches = [batches[0], batches[1], batches[1]]
     for poisoned in rank_pools.of(2).run(step_with_nan_weight, setting, batches, where):
         assert poisoned.dropped == [True, True]
@@ -267,12 +276,12 @@ def test_a_nan_among_the_weights_drops_the_step_on_all_ranks(rank_pools: RankPoo
 @pytest.mark.parametrize("num_valid", [256, 3])
 def test_lars_is_pushed_by_a_short_batch_as_far_as_it_is_long(rank_pools: RankPools, num_valid: int):
     """The trust ratio alone would make every push as long as the next: 0.001 times |w|. Decay is 0.0001."""
-    setting = Setting(256, 64, dense_optimizer="lars", dense_rate=2.0)
+    setting = TrainingSetting(256, 64, dense_optimizer="lars", dense_rate=2.0)
     rows = [rows for _, rows in setting.table_rows]
-    batches = random_batches(1, 256, rows, num_empty_in_last=256 - num_valid)
+    batches = draw_batches(1, 256, rows, num_empty_in_last=256 - num_valid)
     (before,) = rank_pools.of(1).run(train, setting, [])
     (after,) = rank_pools.of(1).run(train, setting, batches)
-    reference = Reference(initial_tables(setting), "sgd", setting.seed, setting.model)
+    reference = ReferenceModel(draw_initial_tables(setting), "sgd", setting.seed, setting.model)
     reference.step(batches[0], dense_rate=1.0, table_rate=0.0)
     for name, start in before.dense.items():
         weight = start.double()
@@ -285,12 +294,15 @@ def test_lars_is_pushed_by_a_short_batch_as_far_as_it_is_long(rank_pools: RankPo
         )
 
 
-def train_on_a_short_batch_between_two(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> list[bool]:
+def train_on_a_short_batch_between_two(
+    ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch]
+) -> list[bool]:
     """Whether each step measured the noise."""
-    parts = setting.build(ranks)
+    parts = setting.build_parts(ranks)
     rates = StepRates(dense=setting.dense_rate, table=setting.table_rate)
     return [
-        parts.step(to_device(replace(setting.share(batch, ranks), index=index), ranks.device), rates).noise is not None
+        parts.step(to_device(replace(setting.cut_share(batch, ranks), index=index), ranks.device), rates).noise
+        is not None
         for index, batch in enumerate(batches)
     ]
 
@@ -298,7 +310,7 @@ def train_on_a_short_batch_between_two(ranks: Ranks, setting: Setting, batches: 
 @pytest.mark.parametrize("estimator", ["exact", "groups"])
 def test_a_short_batch_measures_nothing(rank_pools: RankPools, estimator: str):
     moments = MomentsConfig(estimator=estimator, every=1)  # pyright: ignore[reportArgumentType]
-    setting = Setting(256, 64, moments=moments)
-    full, short = random_batches(2, 256, [rows for _, rows in setting.table_rows], num_empty_in_last=40)
+    setting = TrainingSetting(256, 64, moments=moments)
+    full, short = draw_batches(2, 256, [rows for _, rows in setting.table_rows], num_empty_in_last=40)
     for measured in rank_pools.of(2).run(train_on_a_short_batch_between_two, setting, [full, short, full]):
         assert measured == [True, False, True]

@@ -1,4 +1,4 @@
-"""What a run that starts from another's model begins with, and which models it refuses."""
+"""The initial state of a run that starts from the model of another, and the models that it refuses."""
 
 import hashlib
 import json
@@ -25,16 +25,16 @@ from dlrm.train.stop_request import StopRequest
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.initial_weights import fill_uniform
-from tests.distributed.rank_pool import RankPools
-from tests.distributed.read_back import read_whole
-from tests.distributed.saving import local_tensors
-from tests.distributed.training import copied_shards
+from tests.distributed.saving import list_local_tensors
+from tests.distributed.training import copy_shards
 from tests.dlrm.exported_model.made_models import signed
+from tests.rank_pool.pool import RankPools
+from tests.sharding.read_checkpoint import read_whole
 
 OLD_IDS, NEW_IDS = 200, 300
 
 
-def job(world_size: int, num_ids: int = OLD_IDS, plan: str = "table_wise", **changes: Any) -> ResolvedJob:
+def make_job(world_size: int, num_ids: int = OLD_IDS, plan: str = "table_wise", **changes: Any) -> ResolvedJob:
     document = {
         "data": {"format": "synthetic", "synthetic": {"num_rows": 6000, "num_ids": num_ids}},
         "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
@@ -49,7 +49,7 @@ def job(world_size: int, num_ids: int = OLD_IDS, plan: str = "table_wise", **cha
     return resolve(parse_job({**document, **changes}))
 
 
-def from_run(source: Path, optimizer_state: bool = False, **changes: Any) -> dict[str, Any]:
+def make_warm_start(source: Path, optimizer_state: bool = False, **changes: Any) -> dict[str, Any]:
     warm_start = {"from": str(source), "optimizer_state": optimizer_state}
     return {"run": {"eval_every_fraction": 1.0, "seed": 5, "warm_start": warm_start}, **changes}
 
@@ -65,25 +65,25 @@ def train(ranks: Ranks, resolved: ResolvedJob, path: Path) -> dict[str, float | 
 def old(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run of two ranks that has succeeded."""
     directory = RunDirectory(tmp_path_factory.mktemp("old") / "run")
-    rank_pools.of(2).run(train, job(2), directory.path)
-    directory.spec.write_text(job(2).model_dump_json())
+    rank_pools.of(2).run(train, make_job(2), directory.path)
+    directory.spec.write_text(make_job(2).model_dump_json())
     return directory
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What one rank holds before its first step."""
+class StartState:
+    """Weights and optimizer state of one rank before its first step."""
 
     shards: list[tuple[str, int, int, torch.Tensor]]
     dense: dict[str, torch.Tensor]
     table_state: dict[str, torch.Tensor]
-    """By `/<key of the table>/<name>@<place>`."""
+    """State by `/<name of the table>@<offsets>`."""
     dense_state: dict[str, torch.Tensor]
-    """Of the dense optimizer and of variance reduction, as a checkpoint names it."""
+    """State of the dense optimizer and of variance reduction, by the names of a checkpoint."""
 
 
-def begin(ranks: Ranks, resolved: ResolvedJob, path: Path) -> Begun | str:
-    """The parts of a run just before its first step, or why there are none."""
+def start_run(ranks: Ranks, resolved: ResolvedJob, path: Path) -> StartState:
+    """Return the state of a run just before its first step. Raises DataError where it is refused."""
     directory = RunDirectory(path)
     directory.attempt(1).create()
     dataset = open_data(resolved.job.data, None, None)
@@ -92,48 +92,52 @@ def begin(ranks: Ranks, resolved: ResolvedJob, path: Path) -> Begun | str:
     attempt = directory.attempt(1)
     context = RunContext(resolved, directory, attempt.profile, ranks, Reporter(attempt, ranks.rank), StopRequest())
     assert parts.reduction is not None
-    try:
-        start_warm(parts, context, dataset)
-    except DataError as error:
-        return str(error)
-    return Begun(
-        copied_shards(parts.tables),
+    start_warm(parts, context, dataset)
+    return StartState(
+        copy_shards(parts.tables),
         {name: tensor.clone() for name, tensor in parts.model.state_dict().items()},
-        dict(local_tensors(parts.tables.state()["optimizer"])),
+        dict(list_local_tensors(parts.tables.state_dict()["optimizer"])),
         {
             key.replace("/", "."): tensor
             for state, prefix in (
                 (parts.optimizer.state_dict()["state"], "dense_optimizer.state"),
                 (parts.reduction.state_dict(), "variance_reduction"),
             )
-            for key, tensor in local_tensors(state, prefix)
+            for key, tensor in list_local_tensors(state, prefix)
         },
     )
 
 
-def whole(pieces: list[tuple[int, torch.Tensor]]) -> torch.Tensor:
-    return torch.cat([tensor for _, tensor in sorted(pieces, key=lambda piece: piece[0])])
+def find_refusal(ranks: Ranks, resolved: ResolvedJob, path: Path) -> str:
+    """Return the error of a run that is refused."""
+    with pytest.raises(DataError) as refused:
+        start_run(ranks, resolved, path)
+    return str(refused.value)
 
 
-def tables_of(begun: list[Begun]) -> dict[str, torch.Tensor]:
-    names = dict.fromkeys(name for rank in begun for name, *_ in rank.shards)
+def concatenate(parts: list[tuple[int, torch.Tensor]]) -> torch.Tensor:
+    return torch.cat([tensor for _, tensor in sorted(parts, key=lambda part: part[0])])
+
+
+def assemble_tables(starts: list[StartState]) -> dict[str, torch.Tensor]:
+    names = dict.fromkeys(name for rank in starts for name, *_ in rank.shards)
     return {
-        name: whole([(row, rows) for rank in begun for other, row, _, rows in rank.shards if other == name])
+        name: concatenate([(row, rows) for rank in starts for other, row, _, rows in rank.shards if other == name])
         for name in names
     }
 
 
-def sums_of(begun: list[Begun]) -> dict[str, torch.Tensor]:
-    """What row-wise Adagrad has summed, [rows] of each table."""
-    pieces: dict[str, list[tuple[int, torch.Tensor]]] = {}
-    for rank in begun:
+def assemble_adagrad_sums(starts: list[StartState]) -> dict[str, torch.Tensor]:
+    """Assemble the sums of row-wise Adagrad, [rows] of each table."""
+    parts: dict[str, list[tuple[int, torch.Tensor]]] = {}
+    for rank in starts:
         for key, tensor in rank.table_state.items():
-            name, _, place = key.rpartition("@")
-            pieces.setdefault(name.removeprefix("/"), []).append((json.loads(place)[0], tensor))
-    return {name: whole(found) for name, found in pieces.items()}
+            name, _, offsets = key.rpartition("@")
+            parts.setdefault(name.removeprefix("/"), []).append((json.loads(offsets)[0], tensor))
+    return {name: concatenate(found) for name, found in parts.items()}
 
 
-def fresh(name: str, num_rows: int, seed: int) -> torch.Tensor:
+def draw_table(name: str, num_rows: int, seed: int) -> torch.Tensor:
     table = torch.empty(num_rows, 8)
     bound = 1 / math.sqrt(num_rows)
     fill_uniform(table, table_name=name, seed=seed, row_offset=0, column_offset=0, num_columns=8, bound=bound)
@@ -145,27 +149,27 @@ def fresh(name: str, num_rows: int, seed: int) -> torch.Tensor:
 def test_old_rows_are_the_models_bit_for_bit_and_new_ones_are_fresh(
     rank_pools: RankPools, old: RunDirectory, tmp_path: Path, world_size: int, plan: str
 ):
-    resolved = job(world_size, NEW_IDS, plan, **from_run(old.path, optimizer_state=True))
-    begun: list[Begun] = rank_pools.of(world_size).run(begin, resolved, tmp_path)
+    resolved = make_job(world_size, NEW_IDS, plan, **make_warm_start(old.path, optimizer_state=True))
+    starts: list[StartState] = rank_pools.of(world_size).run(start_run, resolved, tmp_path)
     model = load_file(old.model / "model.safetensors")
-    state = read_whole(last_checkpoint(old).path)
-    tables, sums = tables_of(begun), sums_of(begun)
+    state = read_whole(get_last_checkpoint(old).path)
+    tables, sums = assemble_tables(starts), assemble_adagrad_sums(starts)
     grown = 0
     for name, table in tables.items():
         saved = model[f"tables.{name}.weight"]
         assert torch.equal(table[: len(saved)], saved), name
-        assert torch.equal(table[len(saved) :], fresh(name, len(table), seed=5)[len(saved) :]), name
+        assert torch.equal(table[len(saved) :], draw_table(name, len(table), seed=5)[len(saved) :]), name
         gathered = state[f"tables.optimizer.{name}"]
         assert torch.equal(sums[name][: len(saved)], gathered), name
         assert not sums[name][len(saved) :].any(), name
         grown += len(table) - len(saved)
     assert grown > 100
     assert len(tables) == 26
-    for rank in begun:
+    for rank in starts:
         assert all(torch.equal(tensor, model[f"dense.{name}"]) for name, tensor in rank.dense.items())
 
 
-def last_checkpoint(directory: RunDirectory) -> CheckpointDirectory:
+def get_last_checkpoint(directory: RunDirectory) -> CheckpointDirectory:
     (path,) = directory.checkpoints.iterdir()
     return CheckpointDirectory(path, int(path.name.removeprefix("step-")))
 
@@ -174,60 +178,58 @@ def last_checkpoint(directory: RunDirectory) -> CheckpointDirectory:
 def test_without_new_ids_and_with_optimizer_state_it_begins_as_the_old_run_ended(
     rank_pools: RankPools, old: RunDirectory, tmp_path: Path, plan: str
 ):
-    resolved = job(2, OLD_IDS, plan, **from_run(old.path, optimizer_state=True))
-    begun: list[Begun] = rank_pools.of(2).run(begin, resolved, tmp_path)
-    state = read_whole(last_checkpoint(old).path)
-    for name, table in tables_of(begun).items():
+    resolved = make_job(2, OLD_IDS, plan, **make_warm_start(old.path, optimizer_state=True))
+    starts: list[StartState] = rank_pools.of(2).run(start_run, resolved, tmp_path)
+    state = read_whole(get_last_checkpoint(old).path)
+    for name, table in assemble_tables(starts).items():
         assert torch.equal(table, state[f"tables.weights.{name}"]), name
-    for name, sums in sums_of(begun).items():
+    for name, sums in assemble_adagrad_sums(starts).items():
         assert sums.any(), name
         assert torch.equal(sums, state[f"tables.optimizer.{name}"]), name
-    for rank in begun:
+    for rank in starts:
         assert {key.partition(".")[0] for key in rank.dense_state} == {"dense_optimizer", "variance_reduction"}
         for key, tensor in rank.dense_state.items():
             assert tensor.any(), key
             assert torch.equal(tensor, state[key]), key
 
 
-def test_without_optimizer_state_the_optimizers_start_anew(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
-    begun: list[Begun] = rank_pools.of(2).run(begin, job(2, **from_run(old.model)), tmp_path)
-    assert not any(sums.any() for sums in sums_of(begun).values())
-    assert not any(tensor.any() for rank in begun for tensor in rank.dense_state.values())
+def test_without_optimizer_state_the_optimizers_start_fresh(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
+    starts: list[StartState] = rank_pools.of(2).run(start_run, make_job(2, **make_warm_start(old.model)), tmp_path)
+    assert not any(sums.any() for sums in assemble_adagrad_sums(starts).values())
+    assert not any(tensor.any() for rank in starts for tensor in rank.dense_state.values())
 
 
 def test_the_sums_of_adagrad_are_brought_to_the_scale_of_another_batch(
     rank_pools: RankPools, old: RunDirectory, tmp_path: Path
 ):
-    resolved = job(2, **from_run(old.path, optimizer_state=True, batch={"global_size": 128}))
-    begun: list[Begun] = rank_pools.of(2).run(begin, resolved, tmp_path)
-    state = read_whole(last_checkpoint(old).path)
-    for name, sums in sums_of(begun).items():
+    resolved = make_job(2, **make_warm_start(old.path, optimizer_state=True, batch={"global_size": 128}))
+    starts: list[StartState] = rank_pools.of(2).run(start_run, resolved, tmp_path)
+    state = read_whole(get_last_checkpoint(old).path)
+    for name, sums in assemble_adagrad_sums(starts).items():
         gathered = state[f"tables.optimizer.{name}"]
         assert torch.equal(sums, gathered / 16), name
 
 
-def test_the_start_is_told_with_what_has_grown(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
-    rank_pools.of(2).run(begin, job(2, NEW_IDS, **from_run(old.path)), tmp_path)
+def test_the_start_is_an_event_that_lists_the_grown_tables(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
+    rank_pools.of(2).run(start_run, make_job(2, NEW_IDS, **make_warm_start(old.path)), tmp_path)
     path = RunDirectory(tmp_path).attempt(1).spool_file(0, "events")
-    (told,) = [
+    (event,) = [
         report
         for report in map(parse_report, SpoolReader(path).read())
         if isinstance(report, EventReport) and report.name == "warm_started"
     ]
-    assert told.details["from"] == str(old.path)
-    assert told.details["optimizer_state"] is False
-    assert told.details["tables"]["C3"] == {"rows_before": OLD_IDS, "rows_after": NEW_IDS}
-    assert "C9" not in told.details["tables"], "it has 4 rows in both"
+    assert event.details["from"] == str(old.path)
+    assert event.details["optimizer_state"] is False
+    assert event.details["tables"]["C3"] == {"rows_before": OLD_IDS, "rows_after": NEW_IDS}
+    assert "C9" not in event.details["tables"], "it has 4 rows in both"
 
 
-def test_a_warm_run_that_learns_nothing_scores_what_the_model_scored(
-    rank_pools: RankPools, old: RunDirectory, tmp_path: Path
-):
+def test_a_warm_run_that_learns_nothing_scores_like_its_model(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
     rates: dict[str, Any] = {
         "dense_optimizer": {"name": "sgd", "learning_rate": 1e-30},
         "table_optimizer": {"name": "sgd", "learning_rate": 1e-30},
     }
-    (of_warm, _) = rank_pools.of(2).run(train, job(2, **from_run(old.path, **rates)), tmp_path)
+    (of_warm, _) = rank_pools.of(2).run(train, make_job(2, **make_warm_start(old.path, **rates)), tmp_path)
     of_old = json.loads((old.model / "metrics.json").read_text())
     assert of_old["auc"] > 0.6
     for name in ("auc", "log_loss", "calibration"):
@@ -236,12 +238,12 @@ def test_a_warm_run_that_learns_nothing_scores_what_the_model_scored(
         assert torch.equal(load_file(tmp_path / "model" / "model.safetensors")[name], weights)
 
 
-def cut(old: RunDirectory) -> None:
+def truncate_weights(old: RunDirectory) -> None:
     weights = old.model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
 
 
-def flip(old: RunDirectory) -> None:
+def flip_weights(old: RunDirectory) -> None:
     weights = old.model / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-40] ^= 0x10
@@ -253,7 +255,7 @@ def break_config(old: RunDirectory) -> None:
 
 
 def damage_checkpoint(old: RunDirectory) -> None:
-    file = next(last_checkpoint(old).path.glob("__1*"))
+    file = next(get_last_checkpoint(old).path.glob("__1*"))
     file.write_bytes(file.read_bytes()[:-1] + b"x")
 
 
@@ -270,41 +272,42 @@ def put_another_model(old: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "optimizer_state", "said"),
+    ("damage", "optimizer_state", "message"),
     [
-        (cut, False, "model.safetensors: has "),
-        (flip, False, "model.safetensors: is not what was written"),
+        (truncate_weights, False, "model.safetensors: has "),
+        (flip_weights, False, "model.safetensors: has changed since it was written"),
         (break_config, False, "its config.json is damaged"),
-        (lambda old: shutil.rmtree(old.model), False, "holds no model: a run has one once it has succeeded"),
-        (lambda old: shutil.rmtree(old.path), False, "is no directory"),
+        (lambda old: shutil.rmtree(old.model), False, "contains no model: a run has one once it has succeeded"),
+        (lambda old: shutil.rmtree(old.path), False, "is not a directory"),
         (lambda old: shutil.rmtree(old.checkpoints), True, "run.warm_start.optimizer_state: there is no checkpoint"),
         (
             damage_checkpoint,
             True,
-            "optimizer_state: the checkpoint is not whole: __1_0.distcp is damaged",
+            "optimizer_state: the checkpoint is damaged: __1_0.distcp is damaged",
         ),
-        (put_another_model, True, "it is of other weights than the model"),
+        (put_another_model, True, "its weights are not those of the model"),
     ],
 )
-def test_what_is_not_whole_is_refused_by_all_ranks_alike(
+def test_a_damaged_source_is_refused_by_all_ranks_alike(
     rank_pools: RankPools,
     old: RunDirectory,
     tmp_path: Path,
     damage: Callable[[RunDirectory], None],
     optimizer_state: bool,
-    said: str,
+    message: str,
 ):
     copy = RunDirectory(Path(shutil.copytree(old.path, tmp_path / "copy")))
     damage(copy)
-    refused = rank_pools.of(2).run(begin, job(2, **from_run(copy.path, optimizer_state)), tmp_path / "new")
+    resolved = make_job(2, **make_warm_start(copy.path, optimizer_state))
+    refused = rank_pools.of(2).run(find_refusal, resolved, tmp_path / "new")
     assert refused[0] == refused[1]
-    assert said in refused[0]
+    assert message in refused[0]
     assert str(copy.path) in refused[0]
     assert "(valid: " in refused[0]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"model": {"embedding_dim": 4, "bottom_mlp": [16, 4], "top_mlp": [16, 1]}},
@@ -320,43 +323,46 @@ def test_what_is_not_whole_is_refused_by_all_ranks_alike(
     ],
 )
 def test_a_job_that_does_not_fit_the_model_is_refused_naming_the_field(
-    rank_pools: RankPools, old: RunDirectory, tmp_path: Path, changes: dict[str, Any], said: str
+    rank_pools: RankPools, old: RunDirectory, tmp_path: Path, changes: dict[str, Any], message: str
 ):
     num_ids = changes.pop("num_ids", OLD_IDS)
-    resolved = job(1, num_ids, **from_run(old.path, optimizer_state=True, **changes))
-    (refused,) = rank_pools.of(1).run(begin, resolved, tmp_path)
-    assert said in refused
+    resolved = make_job(1, num_ids, **make_warm_start(old.path, optimizer_state=True, **changes))
+    (refused,) = rank_pools.of(1).run(find_refusal, resolved, tmp_path)
+    assert message in refused
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "message"),
     [
-        ({"C3": 10**6}, "the table C3 has 1,000,000 rows in the model, and the data has ids for 200 only"),
-        ({"site": 10}, "the model has a table site, and the data has no column of that name"),
-        ({"C3": None}, "the data has a column C3, for which the model has no table"),
+        ({"C3": 10**6}, "the table C3 has 1,000,000 rows in the model, but the data has only 200 ids"),
+        ({"site": 10}, "the model has a table site, but the data has no column of that name"),
+        ({"C3": None}, "the data has a column C3, but the model has no table of that name"),
     ],
 )
 def test_a_model_of_other_tables_is_refused_naming_one(
-    rank_pools: RankPools, old: RunDirectory, tmp_path: Path, tables: dict[str, int | None], said: str
+    rank_pools: RankPools, old: RunDirectory, tmp_path: Path, tables: dict[str, int | None], message: str
 ):
     copy = RunDirectory(Path(shutil.copytree(old.path, tmp_path / "copy")))
-    known = json.loads((copy.model / "config.json").read_text())["table_rows"]
-    changed = {name: num_rows for name, num_rows in {**known, **tables}.items() if num_rows is not None}
+    table_rows = json.loads((copy.model / "config.json").read_text())["table_rows"]
+    changed = {name: num_rows for name, num_rows in {**table_rows, **tables}.items() if num_rows is not None}
     signed(copy.model, table_rows=changed)
-    refused = rank_pools.of(2).run(begin, job(2, **from_run(copy.path)), tmp_path / "new")
+    refused = rank_pools.of(2).run(find_refusal, make_job(2, **make_warm_start(copy.path)), tmp_path / "new")
     assert refused[0] == refused[1]
-    assert refused[0].startswith(f"{copy.model}, run.warm_start.from: {said}")
+    assert refused[0].startswith(f"{copy.model}, run.warm_start.from: {message}")
 
 
 def test_a_model_alone_has_no_optimizer_state_and_the_fix_is_named(
     rank_pools: RankPools, old: RunDirectory, tmp_path: Path
 ):
-    (refused,) = rank_pools.of(1).run(begin, job(1, **from_run(old.model, optimizer_state=True)), tmp_path)
-    assert "run.warm_start.optimizer_state: there is no checkpoint to take it from" in refused
-    assert "(valid: false, or `from` a run that has kept its last checkpoint)" in refused
+    resolved = make_job(1, **make_warm_start(old.model, optimizer_state=True))
+    (refused,) = rank_pools.of(1).run(find_refusal, resolved, tmp_path)
+    assert "run.warm_start.optimizer_state: there is no checkpoint to load it from" in refused
+    assert "(valid: false, or in `from` a run that kept its last checkpoint)" in refused
 
 
-def test_other_optimizers_may_start_anew(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
-    resolved = job(1, **from_run(old.path, dense_optimizer={"name": "sgd"}, table_optimizer={"name": "sgd"}))
-    (begun,) = rank_pools.of(1).run(begin, resolved, tmp_path)
-    assert isinstance(begun, Begun)
+def test_other_optimizers_may_start_fresh(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
+    resolved = make_job(
+        1, **make_warm_start(old.path, dense_optimizer={"name": "sgd"}, table_optimizer={"name": "sgd"})
+    )
+    (start,) = rank_pools.of(1).run(start_run, resolved, tmp_path)
+    assert start.shards

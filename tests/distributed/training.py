@@ -1,4 +1,4 @@
-"""Functions that ranks run: build a small model, train it on given batches, hand back what it became."""
+"""Functions that ranks run: build a small model, train it on batches, and return the trained model."""
 
 import math
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ from sharding.embedding import ShardedTables
 from sharding.embedding.initial_weights import fill_uniform
 from sharding.planner import Plan, Table
 from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch
-from tests.sharding.planner.plain import plain_plan
+from tests.sharding.planner.plain_plans import make_plain_plan
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One way to run the same training."""
+class TrainingSetting:
+    """Settings of a training: batch, model, optimizers, plan and numerics."""
 
     global_size: int
     chunk_size: int
@@ -41,7 +41,7 @@ class Setting:
     moments: MomentsConfig | None = None
     variance_reduction: VarianceReductionConfig | None = None
 
-    def resolved(self, world_size: int) -> ResolvedJob:
+    def resolve_job(self, world_size: int) -> ResolvedJob:
         document = {
             "data": {"format": "synthetic"},
             "model": self.model.model_dump(),
@@ -64,25 +64,26 @@ class Setting:
     def schema(self) -> DataSchema:
         return DataSchema(self.num_dense, tuple(Feature(name, rows) for name, rows in self.table_rows))
 
-    def share(self, batch: GlobalBatch, ranks: Ranks) -> Batch:
-        """This rank's rows, in the order that the estimator of moments expects."""
-        has_groups = self.moments is not None and self.moments.estimator == "groups"
-        return batch.share(ranks.rank, ranks.world_size, self.moments.num_groups if has_groups else 1)
+    def cut_share(self, batch: GlobalBatch, ranks: Ranks) -> Batch:
+        """Cut out this rank's rows, in the order that the estimator of moments expects."""
+        is_grouped = self.moments is not None and self.moments.estimator == "groups"
+        num_groups = self.moments.num_groups if self.moments is not None and is_grouped else 1
+        return batch.cut_share(ranks.rank, ranks.world_size, num_groups)
 
     def make_plan(self, world_size: int) -> Plan:
         tables = [Table(name, rows, self.model.embedding_dim) for name, rows in self.table_rows]
-        return plain_plan(tables, world_size, self.plan, optimizer=self.table_optimizer)  # pyright: ignore[reportArgumentType]
+        return make_plain_plan(tables, world_size, self.plan, optimizer=self.table_optimizer)  # pyright: ignore[reportArgumentType]
 
-    def build(self, ranks: Ranks, num_windows: int = 1) -> Parts:
-        resolved, plan = self.resolved(ranks.world_size), self.make_plan(ranks.world_size)
-        # As many rows as fill a batch.
+    def build_parts(self, ranks: Ranks, num_windows: int = 1) -> Parts:
+        resolved, plan = self.resolve_job(ranks.world_size), self.make_plan(ranks.world_size)
+        # A data set of one batch.
         rows = TrainRows(self.global_size, self.mean_weight, num_windows)
         return build_parts(resolved, self.schema, plan, ranks, rows)
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What one rank knows after training."""
+class TrainedModel:
+    """Losses and weights of one rank after training."""
 
     losses: list[float]
     dropped: list[bool]
@@ -90,35 +91,35 @@ class Trained:
     shards: list[tuple[str, int, int, torch.Tensor]]
 
 
-def train(ranks: Ranks, setting: Setting, batches: list[GlobalBatch]) -> Trained:
-    parts = setting.build(ranks)
+def train(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch]) -> TrainedModel:
+    parts = setting.build_parts(ranks)
     results = [
         parts.step(
-            to_device(replace(setting.share(batch, ranks), index=index), ranks.device),
+            to_device(replace(setting.cut_share(batch, ranks), index=index), ranks.device),
             StepRates(dense=setting.dense_rate, table=setting.table_rate),
         )
         for index, batch in enumerate(batches)
     ]
-    return Trained(
+    return TrainedModel(
         losses=[result.loss for result in results],
         dropped=[result.is_dropped for result in results],
         dense={name: tensor.detach().clone() for name, tensor in parts.model.state_dict().items()},
-        shards=copied_shards(parts.tables),
+        shards=copy_shards(parts.tables),
     )
 
 
-def copied_shards(tables: ShardedTables) -> list[tuple[str, int, int, torch.Tensor]]:
-    """Table, first row, first column and weights of this rank's pieces."""
+def copy_shards(tables: ShardedTables) -> list[tuple[str, int, int, torch.Tensor]]:
+    """Copy this rank's shards: table, first row, first column and weights of each."""
     return [
         (shard.spec.table.name, shard.spec.block.first_row, shard.spec.block.first_column, shard.weights.clone())
-        for shard in tables.shards()
+        for shard in tables.list_shards()
     ]
 
 
-def whole_tables(
-    shards_by_rank: list[list[tuple[str, int, int, torch.Tensor]]], setting: Setting
+def assemble_tables(
+    shards_by_rank: list[list[tuple[str, int, int, torch.Tensor]]], setting: TrainingSetting
 ) -> dict[str, torch.Tensor]:
-    """Tables put together from the shards of all ranks, in the order of the features; a missing piece is NaN."""
+    """Assemble tables from the shards of all ranks, in the order of the features; missing cells are NaN."""
     dim = setting.model.embedding_dim
     tables = {name: torch.full((rows, dim), torch.nan) for name, rows in setting.table_rows}
     for shards in shards_by_rank:
@@ -127,8 +128,8 @@ def whole_tables(
     return tables
 
 
-def initial_tables(setting: Setting) -> dict[str, torch.Tensor]:
-    """What every way to split the tables must start from."""
+def draw_initial_tables(setting: TrainingSetting) -> dict[str, torch.Tensor]:
+    """Draw the initial tables, which do not depend on how they are split."""
     dim = setting.model.embedding_dim
     tables = {name: torch.empty(rows, dim) for name, rows in setting.table_rows}
     for name, table in tables.items():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.gradient_stats.batch_advice import MAX_BATCH, advise, largest_useful_batch, settled_noise
+from dlrm.gradient_stats.batch_advice import MAX_BATCH, advise, find_largest_useful_batch, get_settled_noise
 from dlrm.gradient_stats.noise import NoiseInterval, NoiseState, StepNoise
 from tests.dlrm.evaluated import evaluation
 
@@ -45,7 +45,7 @@ def test_a_run_at_the_noise_scale_needs_twice_the_fewest_steps_and_samples():
     [(0.01, 1), (1.0, 1), (11.0, 8), (12.0, 16), (31_204.0, 32_768), (1e12, MAX_BATCH)],
 )
 def test_the_largest_useful_batch_is_the_power_of_two_nearest_the_noise_scale(noise_scale: float, batch: int):
-    assert largest_useful_batch(noise_scale) == batch
+    assert find_largest_useful_batch(noise_scale) == batch
 
 
 def test_the_rows_go_from_a_sixteenth_of_the_noise_scale_to_sixteen_times_it_and_half_to_twice_the_batch():
@@ -73,7 +73,7 @@ def progress_of(relative_noise: float, log_loss: float = 0.4, num_measured: int 
 
 
 def settled(progress: Progress) -> NoiseInterval | None:
-    return settled_noise(progress.noise, progress.last_evaluation)
+    return get_settled_noise(progress.noise, progress.last_evaluation)
 
 
 def test_the_noise_scale_is_told_with_its_bounds():

@@ -18,7 +18,7 @@ from dlrm.data.open import open_data
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.export import ExportError, export_model
 from dlrm.exported_model.load import load_saved_model
-from dlrm.model import table_name
+from dlrm.model import encode_table_name
 from dlrm.record import TrainedModel
 from tests.dlrm.exported_model.conftest import Made, made_of_csv
 from tests.dlrm.exported_model.full_disk import files_of_at_most
@@ -47,9 +47,9 @@ def test_a_model_is_a_directory_whose_weights_have_public_names(exported: Made):
     assert weights.keys() == expected.keys()
     for name, tensor in expected.items():
         assert torch.equal(weights[name], tensor), name
-    record = TrainedModel.at(exported.path).record()
+    record = TrainedModel.find(exported.path).read_record()
     for name, num_rows in record.table_rows.items():
-        assert weights[f"tables.{table_name(name)}.weight"].shape == (num_rows, 4)
+        assert weights[f"tables.{encode_table_name(name)}.weight"].shape == (num_rows, 4)
     assert json.loads((exported.path / "metrics.json").read_text()) == METRICS
 
 
@@ -57,7 +57,7 @@ def test_every_file_may_be_read_by_whoever_may_read_one(exported: Made):
     assert len({path.stat().st_mode for path in exported.path.rglob("*") if path.is_file()}) == 1
 
 
-def test_the_card_has_the_whole_job_and_what_was_measured_beside_the_constant_predictor(exported: Made):
+def test_the_card_has_the_whole_job_and_its_metrics_next_to_the_constant_predictor(exported: Made):
     card = (exported.path / "MODEL_CARD.md").read_text()
     document = re.search(r"```json\n(.*?)\n```", card, re.DOTALL)
     assert document is not None
@@ -92,8 +92,8 @@ def test_a_card_of_unusual_names_still_renders(tmp_path: Path):
 @pytest.mark.parametrize(
     ("schema", "taken"),
     [
-        ({"dense": [{"name": "x"}]}, "from 1 dense features."),
-        ({"categorical": [{"name": "site"}]}, "from 1 embedding tables of 4 rows by 4 (0.0 MB)."),
+        ({"dense": [{"name": "x"}]}, "from 1 dense feature."),
+        ({"categorical": [{"name": "site"}]}, "from 1 embedding table of 4 rows by 4 (0.0 MB)."),
     ],
 )
 def test_a_card_names_the_kinds_of_columns_that_there_are(tmp_path: Path, schema: dict[str, Any], taken: str):
@@ -118,7 +118,7 @@ def test_a_model_of_a_synthetic_log_has_no_encoders(tmp_path: Path):
     assert "mean nothing elsewhere" in (tmp_path / "model" / "MODEL_CARD.md").read_text()
 
 
-def test_a_second_export_takes_the_place_of_the_first_and_of_what_kills_have_left(tmp_path: Path):
+def test_a_second_export_replaces_the_first_and_the_leftovers_of_kills(tmp_path: Path):
     made_model(tmp_path / "model", SYNTHETIC, None, seed=1)
     for name in ("model.part", "model.old"):
         (tmp_path / name).mkdir()
@@ -139,7 +139,7 @@ place = Path(sys.argv[1])
 model = place / "model"
 
 def write(content):
-    with whole.written_whole(model) as part:
+    with whole.write_whole(model) as part:
         (part / "encoders").mkdir()
         for name in ("encoders/a", "model.safetensors", "MODEL_CARD.md"):
             (part / name).write_text(content)
@@ -148,7 +148,7 @@ def whole_content():
     if not model.exists():
         return None
     manifest = whole.Manifest.model_validate_json((model / "manifest.json").read_bytes())
-    found = {name: whole.file_on_disk(model / name) for name in manifest.files}
+    found = {name: whole.flush_and_hash(model / name) for name in manifest.files}
     assert found == manifest.files
     return (model / "encoders" / "a").read_text()
 
@@ -191,7 +191,7 @@ print(line, sorted(map(str, seen)))
 """
 
 
-def test_killed_at_any_line_it_leaves_the_old_model_or_the_new_one_or_neither_and_the_next_export_mends_that(
+def test_a_kill_at_any_line_leaves_the_old_model_the_new_one_or_neither_and_the_next_export_repairs_that(
     tmp_path: Path,
 ):
     command = [sys.executable, "-c", KILLED_AT_EVERY_LINE, str(tmp_path / "place")]

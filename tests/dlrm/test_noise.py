@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, LayerNoise, NoiseState, StepNoise, student_quantile
+from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, LayerNoise, NoiseState, StepNoise, approximate_student_quantile
 
 
 def state_of(traces: np.ndarray, norms: np.ndarray) -> NoiseState:
@@ -49,7 +49,7 @@ def test_bounds_are_where_trace_and_norm_are_so_many_standard_errors_apart():
 
 @pytest.mark.parametrize("num_free", [5, 8, 11.5, 30, 1000])
 def test_the_quantile_is_students(num_free: float):
-    assert student_quantile(num_free) == pytest.approx(scipy.stats.t.ppf(0.975, num_free), rel=0.01)
+    assert approximate_student_quantile(num_free) == pytest.approx(scipy.stats.t.ppf(0.975, num_free), rel=0.01)
 
 
 @pytest.mark.parametrize("num", [MIN_MEASUREMENTS, 100])

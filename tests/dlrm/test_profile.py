@@ -30,7 +30,7 @@ def run_steps(profiler: StepProfiler, clock: PartClock, num_steps: int) -> None:
                 matrix @ matrix
         with clock.part("agree"):
             matrix.cumsum(0)
-        profiler.step_ended()
+        profiler.end_step()
 
 
 def profile_of(directory: ProfileDirectory, num_steps: int, num_made: int | None = None, rank: int = 0) -> StepProfile:
@@ -70,7 +70,7 @@ def test_an_evaluation_between_profiled_steps_is_left_out(directory: ProfileDire
     started = time.perf_counter()
     for _ in range(3):
         run_steps(profiler, clock, 1)
-        with profiler.paused():
+        with profiler.pause():
             torch.ones(64, 64).cumprod(0)
             time.sleep(0.05)
     seconds = time.perf_counter() - started

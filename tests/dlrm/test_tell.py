@@ -11,7 +11,7 @@ from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.gradient_stats.noise import NoiseState, StepNoise
 from dlrm.record import (
-    PART_WORDS,
+    PART_DESCRIPTIONS,
     PLAN,
     WARNINGS,
     AttemptDirectory,
@@ -58,7 +58,7 @@ def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_an
         "the noise scale is 30,768 samples (95 % interval 30,768 to 30,768, from 50 measurements): batches are useful "
         "up to about 32,768. This run's 16,384 takes 2.88 times the fewest steps and 1.53 times the fewest samples."
     )
-    for unknown in ("dense parameters", "without curvature", "its own learning rate"):
+    for unknown in ("dense parameters", "ignores curvature", "its own learning rate"):
         assert unknown in event.message
     advice = BatchAdvice.model_validate(event.details)
     assert (advice.batch, advice.largest_useful_batch) == (16_384, 32_768)
@@ -70,18 +70,18 @@ def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_an
     ("noise", "log_loss", "document", "words"),
     [
         (NoiseState(), 0.4, {"moments": None}, "moments is null: leave it out"),
-        (NoiseState(), 0.4, {}, "take a larger batch.global_size, or a smaller moments.every"),
-        (measured(0.0, 1.0), 0.4, {}, "do not differ, so that any batch is as good"),
+        (NoiseState(), 0.4, {}, "set a larger batch.global_size, or a smaller moments.every"),
+        (measured(0.0, 1.0), 0.4, {}, "do not differ, so every batch is equally good"),
         (
             measured(50.0, 1.0, num_measured=19),
             0.4,
             {},
-            "comes from 19 measurements alone. Measure at least 20 times",
+            "comes from only 19 measurements. Measure at least 20 times",
         ),
         (measured(50.0, 1.0), 0.5, {}, "log-loss of 0.5000 is no better than the 0.5000 of the constant"),
         (measured(1.0, 0.0, 1e-9), 0.4, {}, "A larger batch.global_size is useful, up to"),
-        (measured(500.0, 1.0, 3.0), 0.4, {}, "hides how far above. Measure more, by"),
-        (measured(500.0, 1.0, 2.0), 0.4, {}, "samples, which is too wide to go by, from 50 measurements. Measure more"),
+        (measured(500.0, 1.0, 3.0), 0.4, {}, "too noisy to tell how far above. Measure more, with"),
+        (measured(500.0, 1.0, 2.0), 0.4, {}, "too wide a range for advice, from 50 measurements. Measure more"),
         (measured(50.0, 1.0, num_measured=5), 0.4, {"batch": {"global_size": 256}}, "a smaller moments.every"),
     ],
     ids=[
@@ -113,7 +113,7 @@ def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_p
     attempt = AttemptDirectory(tmp_path)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    report_plan(reporter, planned.answer)
+    report_plan(reporter, planned.report)
     reporter.close()
     report = parse_report(SpoolReader(attempt.spool_file(0, "events")).read()[0])
     assert isinstance(report, EventReport)
@@ -122,9 +122,9 @@ def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_p
     assert list(details["tables"]) == ["user.id", "type"]
     assert (details["memory_bytes"], details["ranks_per_memory"]) == (4 * 2**30, 2)
     held = (details[f"{kind}_bytes"] for kind in ("weight", "optimizer", "buffer"))
-    assert [sum(of_rank) for of_rank in zip(*held, strict=True)] == [r.total_bytes for r in planned.answer.ranks]
-    assert set(details["step_seconds"]) <= set(PART_WORDS)
-    assert sum(details["step_seconds"].values()) == pytest.approx(planned.answer.step.seconds)
+    assert [sum(of_rank) for of_rank in zip(*held, strict=True)] == [r.total_bytes for r in planned.report.ranks]
+    assert set(details["step_seconds"]) <= set(PART_DESCRIPTIONS)
+    assert sum(details["step_seconds"].values()) == pytest.approx(planned.report.step.seconds)
 
 
 @pytest.mark.parametrize("label", [0, 1])
@@ -132,7 +132,7 @@ def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_p
     ("other_labels", "weighted", "said"),
     [
         (False, False, "every training row has label {}"),
-        (True, True, "every training row of a weight above 0 has label {}"),
+        (True, True, "every training row with a weight above 0 has label {}"),
     ],
     ids=["all rows", "all rows that count"],
 )

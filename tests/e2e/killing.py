@@ -24,8 +24,8 @@ from dlrm.record import (
     SpoolReader,
     StartReport,
     StepReport,
-    checkpoints_in,
-    newest_checkpoint,
+    find_newest_checkpoint,
+    list_checkpoints,
     parse_report,
 )
 from tests.e2e.launching import processes_of, ranks_of, reports_of, start_attempt
@@ -81,7 +81,7 @@ class Attempt:
         started = psutil.Process(self.process.pid).create_time()
         return self.has_begun and any(
             not (checkpoint.path / COMPLETE).exists() and checkpoint.path.stat().st_mtime > started
-            for checkpoint in checkpoints_in(self.directory.checkpoints)
+            for checkpoint in list_checkpoints(self.directory.checkpoints)
         )
 
     @property
@@ -159,7 +159,7 @@ def finish(directory: RunDirectory, number: int) -> None:
 
 def newest_step(directory: RunDirectory) -> int:
     """Of the newest complete checkpoint; 0 where there is none."""
-    newest = newest_checkpoint(directory.checkpoints)
+    newest = find_newest_checkpoint(directory.checkpoints)
     return newest.step if newest else 0
 
 

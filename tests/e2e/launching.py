@@ -10,7 +10,7 @@ import psutil
 
 from dlrm.config import parse_job, resolve
 from dlrm.record import Outcome, RunDirectory, SpoolReader, parse_report
-from hostinfo.stop_signals import held_stop_signals
+from hostinfo.stop_signals import defer_stop_signals
 from tests.patience import PATIENCE_SECONDS
 
 TINY = {
@@ -31,7 +31,7 @@ def start(path: Path, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[by
 
 
 def start_attempt(directory: RunDirectory, number: int) -> subprocess.Popen[bytes]:
-    with (directory.path / "output").open("ab") as output, held_stop_signals():
+    with (directory.path / "output").open("ab") as output, defer_stop_signals():
         command = [sys.executable, "-m", "dlrm.launch", str(directory.path), "--attempt", str(number)]
         return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
 

@@ -33,7 +33,7 @@ if os.environ.get("RANK") == "1":
 @pytest.mark.parametrize(
     ("fault", "reason", "message"),
     [
-        ("exit", EndReason.WORKER_CRASHED, "rank 1 ended with exit code 3: its log tells more"),
+        ("exit", EndReason.WORKER_CRASHED, "rank 1 ended with exit code 3; see its log"),
         pytest.param("abort", EndReason.WORKER_CRASHED, "rank 1 was killed by SIGABRT", marks=pytest.mark.slow),
         pytest.param("memory", EndReason.OUT_OF_MEMORY, "MemoryError", marks=pytest.mark.slow),
         pytest.param("error", EndReason.WORKER_CRASHED, "ZeroDivisionError", marks=pytest.mark.slow),

@@ -8,8 +8,8 @@ import pytest
 from dlrm.config import parse_job
 from service.cli.errors import BadInputError
 from service.client import JobDetails
-from service.demo.job import criteo_job, synthetic_job
-from service.demo.report import verdict
+from service.demo.job import make_criteo_job, make_synthetic_job
+from service.demo.report import find_failure
 
 
 def ended(state: str = "SUCCEEDED", **metrics: float | None) -> JobDetails:
@@ -25,7 +25,7 @@ def ended(state: str = "SUCCEEDED", **metrics: float | None) -> JobDetails:
 
 
 def test_the_synthetic_demo_has_a_large_batch_and_at_least_30_steps() -> None:
-    job = parse_job(synthetic_job())
+    job = parse_job(make_synthetic_job())
     assert job.data.synthetic is not None
     assert job.data.synthetic.num_rows == 1_000_000
     assert job.batch.global_size >= 16_384
@@ -41,16 +41,16 @@ def test_few_rows_get_a_smaller_batch_and_very_few_more_epochs(
 ) -> None:
     data = tmp_path / "day_0.tsv"
     data.write_bytes(b"\n" * num_rows)
-    job = parse_job(criteo_job(data))
+    job = parse_job(make_criteo_job(data))
     assert (job.batch.global_size, job.run.epochs) == (batch, epochs)
 
 
 def test_data_that_is_not_there_or_too_little_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"nowhere\.tsv: No such file"):
-        criteo_job(tmp_path / "nowhere.tsv")
+        make_criteo_job(tmp_path / "nowhere.tsv")
     (tmp_path / "few.tsv").write_text("1\n")
     with pytest.raises(BadInputError, match="1 rows are too few"):
-        criteo_job(tmp_path / "few.tsv")
+        make_criteo_job(tmp_path / "few.tsv")
 
 
 @pytest.mark.parametrize(
@@ -66,5 +66,5 @@ def test_data_that_is_not_there_or_too_little_is_refused(tmp_path: Path) -> None
     ],
 )
 def test_only_a_model_that_has_learned_passes(job: JobDetails, said: str | None) -> None:
-    failure = verdict(job)
+    failure = find_failure(job)
     assert failure == said if said is None else said in str(failure)

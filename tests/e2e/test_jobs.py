@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.client import Client, Job
-from service.demo.running import running_service
+from service.demo.running import run_service
 
 MODEL = {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]}
 SYNTHETIC = {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}}
@@ -21,7 +21,7 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> Iterator[Client]:
     settings = {"DLRM_NUM_CORES": "2", "DLRM_DATA_ROOTS": str(data_root)}
-    with running_service(tmp_path_factory.mktemp("state"), settings) as client:
+    with run_service(tmp_path_factory.mktemp("state"), settings) as client:
         yield client
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dlrm.record import BATCH_ADVICE, BatchAdvice
 from service.client import Client, Job
-from service.demo.running import running_service
+from service.demo.running import run_service
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     data = tmp_path_factory.mktemp("data")
     write_rows(data / "rows.csv", 20_000)
     settings = {"DLRM_NUM_CORES": "2", "DLRM_DATA_ROOTS": str(data), "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
-    with running_service(tmp_path_factory.mktemp("state"), settings) as client:
+    with run_service(tmp_path_factory.mktemp("state"), settings) as client:
         yield client
 
 

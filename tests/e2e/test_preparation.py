@@ -102,7 +102,7 @@ def test_packed_rows_that_were_encoded_otherwise_are_refused(run: RunDirectory, 
     )
     answer = evaluate(run.model, others)
     assert answer.code == 64
-    assert f"{others}: its ids or dense values do not mean what they mean to the model" in answer.stderr
+    assert f"{others}: its ids or dense values are encoded differently than those of the model" in answer.stderr
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_held_out_rows_that_are_gone_are_named_and_files_do_instead(
     signed(model, packed={"directory": str(gone), "checksum": ""})
     answer = evaluate(model)
     assert answer.code == 64
-    assert f"the rows that its run held out are gone: there is no {gone}" in answer.stderr
+    assert f"the rows that its run held out no longer exist: there is no {gone}" in answer.stderr
     assert evaluate(model, run.path.parent / "rows.csv").code == 0
 
 
@@ -134,7 +134,7 @@ def test_held_out_rows_that_others_have_taken_the_place_of_are_refused(
     signed(model, packed=noted.model_copy(update={"directory": str(others)}).model_dump())
     answer = evaluate(model)
     assert answer.code == 64
-    assert f"{others} holds other ones" in answer.stderr
+    assert f"{others} contains other rows" in answer.stderr
 
 
 def test_a_model_measures_with_as_many_bad_rows_as_its_own_data_might_have(
@@ -150,7 +150,7 @@ def test_a_model_measures_with_as_many_bad_rows_as_its_own_data_might_have(
     assert json.loads(answer.stdout)["num_rows"] == 99
     assert f"left out: {rows}, line 101, label" in answer.stderr
     signed(model, data={**data, "max_bad_fraction": 0.009})
-    assert "data.max_bad_fraction: 1 of 100 rows are bad" in evaluate(model, rows).stderr
+    assert "data.max_bad_fraction: 1 of 100 rows is bad" in evaluate(model, rows).stderr
 
 
 def test_a_damaged_vocabulary_is_one_error_naming_the_model(evaluate: Evaluate, model: Path):
@@ -194,7 +194,7 @@ def test_ids_beyond_their_table_are_bad_input_that_names_the_column(
     directory, process = start(tmp_path / "run", data={"train": [str(packed)], "format": "packed"}, batch=BATCH)
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
-    assert outcome.message.startswith(f"{packed}/train/{file}, {column}: holds the id ")
+    assert outcome.message.startswith(f"{packed}/train/{file}, {column}: contains the id ")
     assert f"its table has {num_ids} rows (valid: 0 to {num_ids - 1}, as its meta.json says" in outcome.message
 
 
@@ -218,7 +218,7 @@ def test_a_killed_preparation_is_a_crash_and_the_next_attempt_goes_on(tmp_path: 
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (1, EndReason.WORKER_CRASHED)
     assert outcome.reason.is_retried
-    assert "the preparation of the data was killed by SIGKILL" in outcome.message
+    assert "data preparation was killed by SIGKILL" in outcome.message
 
     code, outcome = ended(directory, start_attempt(directory, 2), attempt=2)
     assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message

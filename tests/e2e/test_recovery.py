@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from service.client import Client, Job
-from service.demo.running import running_service
+from service.demo.running import run_service
 from service.launchers.processes import find_marked
 from tests.patience import PATIENCE_SECONDS
 
@@ -29,7 +29,7 @@ DOCUMENT: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     settings = {"DLRM_NUM_CORES": "2", "DLRM_RESTART_DELAY_SECONDS": "0.2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
-    with running_service(tmp_path_factory.mktemp("state"), settings) as client:
+    with run_service(tmp_path_factory.mktemp("state"), settings) as client:
         yield client
 
 

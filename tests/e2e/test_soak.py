@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from service.client import Client
-from service.demo.running import running_service
+from service.demo.running import run_service
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
 
@@ -29,7 +29,7 @@ DOCUMENT = {
 
 @contextmanager
 def service(state_directory: Path) -> Iterator[Client]:
-    with running_service(state_directory, {"DLRM_NUM_CORES": "2"}) as client:
+    with run_service(state_directory, {"DLRM_NUM_CORES": "2"}) as client:
         yield client
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dlrm.record import EndReason, ProgressReport, RunDirectory, StepReport, newest_checkpoint
+from dlrm.record import EndReason, ProgressReport, RunDirectory, StepReport, find_newest_checkpoint
 from tests.e2e.launching import ended, processes_of, ranks_of, reports_of, start, start_attempt
 from tests.patience import wait_until
 
@@ -40,7 +40,7 @@ def assert_stopped(directory: RunDirectory, process: Process, attempt: int = 1) 
     assert processes_of(directory) == []
     steps = [report.step for report in reports_of(directory, "metrics", attempt) if isinstance(report, StepReport)]
     if steps:
-        left = newest_checkpoint(directory.checkpoints)
+        left = find_newest_checkpoint(directory.checkpoints)
         assert left is not None
         assert (left.step, outcome.step) == (steps[-1], steps[-1])
 
@@ -93,7 +93,7 @@ def test_a_stop_of_one_rank_alone_stops_all_of_them(tmp_path: Path, moment: Call
 
 def test_a_killed_launch_process_takes_its_ranks_along_and_lets_go_of_the_directory(tmp_path: Path):
     directory, process = start(tmp_path / "run", run={**ENDLESS, "checkpoint_every_seconds": 0.1})
-    wait_until(lambda: newest_checkpoint(directory.checkpoints) is not None, process)
+    wait_until(lambda: find_newest_checkpoint(directory.checkpoints) is not None, process)
     second = start_attempt(directory, 2)
     assert second.wait() == 1
     in_use = f"{directory.path} is in use by process {process.pid}"
@@ -103,7 +103,7 @@ def test_a_killed_launch_process_takes_its_ranks_along_and_lets_go_of_the_direct
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     wait_until(lambda: processes_of(directory) == [])
-    left = newest_checkpoint(directory.checkpoints)
+    left = find_newest_checkpoint(directory.checkpoints)
     assert left is not None
     process = start_attempt(directory, 2)
     wait_until(lambda: reports_of(directory, "metrics", 2) != [], process)

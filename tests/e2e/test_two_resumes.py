@@ -10,7 +10,7 @@ import pytest
 
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.record import EvaluationReport, RunDirectory
-from service.cli.run_directory import next_attempt
+from service.cli.run_directory import create_next_attempt
 from tests.e2e.launching import TINY, ended, reports_of, start_attempt
 from tests.patience import PATIENCE_SECONDS
 
@@ -48,7 +48,7 @@ def num_evaluations(directory: RunDirectory, attempt: int) -> int:
 
 @pytest.mark.slow
 def test_the_first_to_hold_the_run_trains_as_its_own_document_says(directory: RunDirectory, jobs: list[Path]):
-    first, second = (next_attempt(directory.path, job) for job in jobs)
+    first, second = (create_next_attempt(directory.path, job) for job in jobs)
     assert (first.number, second.number) == (2, 3)
     code, outcome = ended(directory, start_attempt(directory, first.number), first.number)
     assert code == 0, outcome.message

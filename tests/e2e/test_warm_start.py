@@ -16,7 +16,7 @@ from dlrm.data.encode.vocabulary import CountedVocabulary
 from dlrm.exported_model.model import SavedModel
 from dlrm.record import EndReason, EventReport, RunDirectory
 from service.client import Client
-from service.demo.running import running_service
+from service.demo.running import run_service
 from tests.e2e.launching import ended, reports_of, start, start_attempt
 
 SCHEMA: dict[str, Any] = {
@@ -75,7 +75,7 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory, days: list[Path]) -> Iterator[Client]:
     settings = {"DLRM_NUM_CORES": "2", "DLRM_DATA_ROOTS": str(days[0].parent)}
-    with running_service(tmp_path_factory.mktemp("state"), settings) as client:
+    with run_service(tmp_path_factory.mktemp("state"), settings) as client:
         yield client
 
 
@@ -111,7 +111,7 @@ def test_packed_rows_must_extend_the_model_and_the_command_that_does_it_is_named
     directory, process = start(tmp_path / "refused", data=packed, **warm(day_1.path))
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
-    assert "price is measured by other statistics than in what it should extend" in outcome.message
+    assert "price is encoded with other statistics than in the base that it must extend" in outcome.message
     assert f"`dlrm prepare --extend {day_1.model}`" in outcome.message
 
 

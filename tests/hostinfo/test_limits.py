@@ -10,8 +10,8 @@ from hostinfo import limits
 
 
 def test_cores_and_memory_are_within_those_of_the_machine():
-    assert 1 <= limits.num_cores() <= os.cpu_count()  # pyright: ignore[reportOperatorIssue]
-    assert 2**28 < limits.memory_bytes() <= psutil.virtual_memory().total
+    assert 1 <= limits.count_cores() <= os.cpu_count()  # pyright: ignore[reportOperatorIssue]
+    assert 2**28 < limits.get_memory_bytes() <= psutil.virtual_memory().total
 
 
 def test_limits_of_the_cgroup_and_of_all_above_it_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -23,9 +23,9 @@ def test_limits_of_the_cgroup_and_of_all_above_it_count(tmp_path: Path, monkeypa
     (own / "cpu.max").write_text("100000 100000\n")
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "memory.limit_in_bytes").write_text("800000000\n")
-    lines = limits._lines
+    read_lines = limits._read_lines
     monkeypatch.setattr(limits, "CGROUPS", tmp_path)
-    told = {Path("/proc/self/cgroup"): ["0::/own", "4:memory:/"]}
-    monkeypatch.setattr(limits, "_lines", lambda path: told.get(path) or lines(path))
-    assert limits.memory_bytes() == 800_000_000
-    assert limits.num_cores() == 1
+    files = {Path("/proc/self/cgroup"): ["0::/own", "4:memory:/"]}
+    monkeypatch.setattr(limits, "_read_lines", lambda path: files.get(path) or read_lines(path))
+    assert limits.get_memory_bytes() == 800_000_000
+    assert limits.count_cores() == 1

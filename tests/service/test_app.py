@@ -1,4 +1,4 @@
-"""The application as a whole: health, figures, pages, and its OpenAPI document."""
+"""The application as a whole: health, metrics, pages and OpenAPI document."""
 
 from typing import Any
 
@@ -6,27 +6,30 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
+from tests.service.api import Api
 
-def test_health_and_figures_need_no_key_and_tell_only_counts(live_api: Any, eventually: Any) -> None:
+
+def test_health_and_figures_need_no_key_and_tell_only_counts(live_api: Api) -> None:
     for path in ("/healthz", "/readyz"):
         assert live_api.anonymous.get(path).json() == {"status": "ok"}
     live_api.submit()
-    figures = live_api.anonymous.get("/metrics")
-    assert figures.headers["content-type"].startswith("text/plain")
-    assert "dlrm_cores_free" in figures.text
-    assert "dlrm_jobs{state=" in figures.text
-    assert 'route="/v1/jobs"' in figures.text
+    metrics = live_api.anonymous.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    assert "dlrm_cores_free" in metrics.text
+    assert "dlrm_jobs{state=" in metrics.text
+    assert 'route="/v1/jobs"' in metrics.text
 
 
-def test_a_service_whose_loop_does_not_run_is_not_ready(api: Any) -> None:
+def test_a_service_whose_loop_does_not_run_is_not_ready(api: Api) -> None:
     response = api.anonymous.get("/readyz")
     assert response.status_code == 503
     assert response.json()["type"] == "urn:dlrm:problem:not-ready"
 
 
-def test_a_method_that_is_not_allowed_is_answered_with_all_that_are(api: Any) -> None:
+def test_a_method_that_is_not_allowed_is_answered_with_all_that_are(api: Api) -> None:
     for path, allowed in (("/v1/jobs", "GET, POST"), ("/v1/jobs/job_0", "GET"), ("/v1/ingest/att_0", "GET, POST")):
         response = api.admin.put(path, json={})
         assert response.status_code == 405
@@ -34,7 +37,7 @@ def test_a_method_that_is_not_allowed_is_answered_with_all_that_are(api: Any) ->
         assert response.json()["detail"] == f"Method Not Allowed; allowed here: {allowed}"
 
 
-def test_capacity_is_what_no_job_holds(live_api: Any) -> None:
+def test_capacity_is_what_no_job_holds(live_api: Api) -> None:
     resources = {"workers_per_node": 1, "threads_per_worker": 3, "memory": "1GiB"}
     live_api.wait_for(live_api.submit(resources=resources)["id"], "RUNNING")
     assert live_api.viewer.get("/v1/capacity").json() == {
@@ -48,13 +51,13 @@ def test_capacity_is_what_no_job_holds(live_api: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs/job_0", "/signin"])
-def test_pages_come_without_a_key(api: Any, path: str) -> None:
+def test_pages_come_without_a_key(api: Api, path: str) -> None:
     response = api.anonymous.get(path)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
 
 
-def test_whatever_the_document_allows_is_answered_as_the_document_says(live_api: Any) -> None:
+def test_whatever_the_document_allows_is_answered_as_the_document_says(live_api: Api) -> None:
     api = live_api
     api.submit()
     schema = schemathesis.openapi.from_dict(api.admin.get("/openapi.json").json())
@@ -62,6 +65,7 @@ def test_whatever_the_document_allows_is_answered_as_the_document_says(live_api:
     checks = [not_a_server_error, content_type_conformance, response_schema_conformance]
     num_operations = 0
     for result in schema.get_all_operations():
+        assert isinstance(result, Ok)
         operation = result.ok()
         num_operations += 1
 
@@ -71,7 +75,7 @@ def test_whatever_the_document_allows_is_answered_as_the_document_says(live_api:
             deadline=None,
             phases=[Phase.generate],
             database=None,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
         )
         @given(case=operation.as_strategy())
         def call(case: Any) -> None:

@@ -8,16 +8,17 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from service.lock import AlreadyServingError, exclusive
+from service.lock import AlreadyServingError, lock_state_directory
 from service.serve import AddressError, serve
 from service.settings import Settings
 from service.state_directory import StateDirectoryError
-from tests.service.conftest import client_of
+from tests.patience import wait_until
+from tests.service.api import Api, make_client, make_document
+from tests.service.processes import is_running
 
 PROGRAM = (
     "import sys; from pathlib import Path; from service.serve import serve; from service.settings import Settings; "
@@ -26,22 +27,24 @@ PROGRAM = (
 
 
 @dataclass
-class Served:
+class ServiceProcess:
+    """A service that runs in a process of its own."""
+
     process: subprocess.Popen[str]
     url: str
     admin_key: str | None
     signin_link: str
 
-    def client(self, key: str | None = None) -> httpx.Client:
-        return client_of(self.url, key or self.admin_key)
+    def make_client(self, api_key: str | None = None) -> httpx.Client:
+        return make_client(self.url, api_key or self.admin_key)
 
 
 @pytest.fixture
-def start(settings: Settings, tmp_path: Path, eventually: Any) -> Iterator[Callable[[], Served]]:
-    """Starts the service; what is still running at the end is ended."""
+def start_service(settings: Settings, tmp_path: Path) -> Iterator[Callable[[], ServiceProcess]]:
+    """Function that starts a service. Services still running after the test are killed."""
     started: list[subprocess.Popen[str]] = []
 
-    def start_one() -> Served:
+    def start() -> ServiceProcess:
         ready = tmp_path / f"ready-{len(started)}.json"
         values = settings.model_dump(mode="json", exclude={"database_url", "runs_directory"})
         values["data_roots"] = os.pathsep.join(values["data_roots"])
@@ -54,70 +57,66 @@ def start(settings: Settings, tmp_path: Path, eventually: Any) -> Iterator[Calla
             text=True,
         )
         started.append(process)
-        eventually(lambda: ready.exists() or process.poll() is not None)
+        wait_until(lambda: ready.exists() or process.poll() is not None)
         assert process.poll() is None, process.communicate()
         assert ready.stat().st_mode & 0o777 == 0o600
-        return Served(process, **json.loads(ready.read_text()))
+        return ServiceProcess(process, **json.loads(ready.read_text()))
 
-    yield start_one
+    yield start
     for process in started:
         process.kill()
         process.communicate()
 
 
-def state_of(client: httpx.Client, job_id: str) -> str:
+def get_state(client: httpx.Client, job_id: str) -> str:
     return client.get(f"/v1/jobs/{job_id}").json()["state"]
 
 
 def test_a_killed_service_leaves_its_job_running_and_finds_it_again(
-    start: Callable[[], Served], make_document: Any, eventually: Any, is_running: Any
+    start_service: Callable[[], ServiceProcess],
 ) -> None:
-    first = start()
-    key = first.admin_key
-    with first.client() as client:
+    first = start_service()
+    api_key = first.admin_key
+    with first.make_client() as client:
         job = client.post("/v1/jobs", json=make_document()).json()
-        eventually(lambda: state_of(client, job["id"]) == "RUNNING")
+        wait_until(lambda: get_state(client, job["id"]) == "RUNNING")
     pid = json.loads((Path(job["run_directory"]) / "attempt-1/process.json").read_text())["pid"]
     first.process.send_signal(signal.SIGKILL)
     first.process.wait()
     assert is_running(pid)
-    second = start()
+    second = start_service()
     assert second.admin_key is None
-    with second.client(key) as client:
-        assert state_of(client, job["id"]) == "RUNNING"
+    with second.make_client(api_key) as client:
+        assert get_state(client, job["id"]) == "RUNNING"
         assert client.post(f"/v1/jobs/{job['id']}/cancel").status_code == 202
-        eventually(lambda: state_of(client, job["id"]) == "CANCELLED")
+        wait_until(lambda: get_state(client, job["id"]) == "CANCELLED")
         attempts = client.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
     assert [(attempt["number"], attempt["state"]) for attempt in attempts] == [(1, "STOPPED")]
     assert not is_running(pid)
 
 
-def test_what_ended_while_the_service_was_away_is_taken_in(
-    start: Callable[[], Served], make_document: Any, eventually: Any, is_running: Any
-) -> None:
-    first = start()
-    with first.client() as client:
+def test_what_ended_while_the_service_was_away_is_taken_in(start_service: Callable[[], ServiceProcess]) -> None:
+    first = start_service()
+    with first.make_client() as client:
         job = client.post("/v1/jobs", json=make_document("finish_when_asked_to_stop")).json()
-        eventually(lambda: state_of(client, job["id"]) == "RUNNING")
+        wait_until(lambda: get_state(client, job["id"]) == "RUNNING")
     attempt = Path(job["run_directory"]) / "attempt-1"
-    eventually((attempt / "logs/rank-0.log").exists)
+    wait_until((attempt / "logs/rank-0.log").exists)
     first.process.kill()
     first.process.wait()
     pid = json.loads((attempt / "process.json").read_text())["pid"]
     os.kill(pid, signal.SIGTERM)
-    eventually(lambda: not is_running(pid))
-    second = start()
-    with second.client(first.admin_key) as client:
-        eventually(lambda: state_of(client, job["id"]) == "SUCCEEDED")
+    wait_until(lambda: not is_running(pid))
+    second = start_service()
+    with second.make_client(first.admin_key) as client:
+        wait_until(lambda: get_state(client, job["id"]) == "SUCCEEDED")
 
 
-def test_a_service_told_to_stop_ends_well_and_leaves_its_jobs(
-    start: Callable[[], Served], make_document: Any, eventually: Any, is_running: Any
-) -> None:
-    served = start()
-    with served.client() as client:
+def test_a_service_told_to_stop_ends_well_and_leaves_its_jobs(start_service: Callable[[], ServiceProcess]) -> None:
+    served = start_service()
+    with served.make_client() as client:
         job = client.post("/v1/jobs", json=make_document()).json()
-        eventually(lambda: state_of(client, job["id"]) == "RUNNING")
+        wait_until(lambda: get_state(client, job["id"]) == "RUNNING")
     pid = json.loads((Path(job["run_directory"]) / "attempt-1/process.json").read_text())["pid"]
     served.process.send_signal(signal.SIGTERM)
     printed, log = served.process.communicate()
@@ -131,8 +130,8 @@ def test_a_service_told_to_stop_ends_well_and_leaves_its_jobs(
     assert token not in log
 
 
-def test_the_printed_link_signs_a_browser_in(start: Callable[[], Served]) -> None:
-    served = start()
+def test_the_printed_link_signs_a_browser_in(start_service: Callable[[], ServiceProcess]) -> None:
+    served = start_service()
     address, _, token = served.signin_link.partition("#token=")
     with httpx.Client(base_url=served.url) as browser:
         page = browser.get(address)
@@ -143,25 +142,25 @@ def test_the_printed_link_signs_a_browser_in(start: Callable[[], Served]) -> Non
 
 
 def test_a_second_service_on_a_state_directory_is_refused(settings: Settings) -> None:
-    with exclusive(settings.state_directory), pytest.raises(AlreadyServingError, match=str(os.getpid())):
+    with lock_state_directory(settings.state_directory), pytest.raises(AlreadyServingError, match=str(os.getpid())):
         serve(settings)
 
 
-def test_a_port_that_is_taken_is_told_with_what_to_set(settings: Settings, api: Any) -> None:
+def test_a_port_that_is_taken_is_told_with_what_to_set(settings: Settings, api: Api) -> None:
     port = api.services.settings.port
-    taken = settings.model_copy(update={"port": port, "state_directory": settings.state_directory / "another"})
+    same_port = settings.model_copy(update={"port": port, "state_directory": settings.state_directory / "another"})
     with pytest.raises(AddressError, match=rf"port {port}.*DLRM_PORT"):
-        serve(taken)
+        serve(same_port)
 
 
-@pytest.mark.parametrize("kind", ["made by the kernel alone", "a file", "below a file", "its lock is a directory"])
+@pytest.mark.parametrize("kind", ["a directory of the kernel", "a file", "below a file", "its lock is a directory"])
 def test_a_state_directory_that_cannot_be_used_is_told_in_a_line(settings: Settings, tmp_path: Path, kind: str) -> None:
     file = tmp_path / "file"
     file.touch()
     locked = tmp_path / "locked"
     (locked / "service.lock").mkdir(parents=True)
     paths = {
-        "made by the kernel alone": Path("/proc/state"),
+        "a directory of the kernel": Path("/proc/state"),
         "a file": file,
         "below a file": file / "state",
         "its lock is a directory": locked,
@@ -173,5 +172,5 @@ def test_a_state_directory_that_cannot_be_used_is_told_in_a_line(settings: Setti
 
 
 def test_the_state_directory_is_its_owners_alone(settings: Settings) -> None:
-    with exclusive(settings.state_directory):
+    with lock_state_directory(settings.state_directory):
         assert settings.state_directory.stat().st_mode & 0o777 == 0o700

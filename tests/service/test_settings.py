@@ -37,7 +37,7 @@ def test_an_empty_data_root_is_not_the_working_directory(
     separated: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DLRM_DATA_ROOTS", separated.format(tmp_path))
-    with pytest.raises(ValidationError, match="should be no empty text"):
+    with pytest.raises(ValidationError, match="should not be empty"):
         Settings()
 
 

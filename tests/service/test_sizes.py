@@ -1,9 +1,9 @@
-"""Bytes as people write them."""
+"""Formatting of sizes."""
 
 import pytest
 
 from dlrm.config.resources import ResourcesConfig
-from service.sizes import at_most_in_giga, base_of_size, in_giga, size_in_bytes
+from service.sizes import format_giga, format_giga_limit, format_size, guess_size_base
 
 
 @pytest.mark.parametrize(
@@ -16,11 +16,16 @@ from service.sizes import at_most_in_giga, base_of_size, in_giga, size_in_bytes
     ],
 )
 def test_sizes_are_written_in_the_units_that_make_them_round(num_bytes: int, base: int, words: str) -> None:
-    assert size_in_bytes(num_bytes, base) == words
+    assert format_size(num_bytes, base) == words
 
 
 def test_the_units_of_a_size_are_those_it_is_round_in() -> None:
-    assert [base_of_size(size) for size in (8 * 2**30, 80 * 10**9, 2**20 * 10**6, 12_345)] == [1024, 1000, 1024, 1024]
+    assert [guess_size_base(size) for size in (8 * 2**30, 80 * 10**9, 2**20 * 10**6, 12_345)] == [
+        1024,
+        1000,
+        1024,
+        1024,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -30,6 +35,6 @@ def test_the_units_of_a_size_are_those_it_is_round_in() -> None:
 def test_a_size_that_is_offered_is_one_that_a_document_takes_and_there_is(
     num_bytes: int, base: int, words: str, most: str
 ) -> None:
-    assert in_giga(num_bytes, base) == words
-    assert at_most_in_giga(num_bytes, base) == f'"{most}"'
+    assert format_giga(num_bytes, base) == words
+    assert format_giga_limit(num_bytes, base) == f'"{most}"'
     assert ResourcesConfig.model_validate({"memory": most}).memory <= num_bytes

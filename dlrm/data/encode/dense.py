@@ -8,7 +8,7 @@ from dlrm.config import DenseColumn
 
 MISSING_COUNT = np.float32(-1.0)
 """Feature of a missing value with transform `log`; a present value gives at least 0."""
-_LARGEST = float(np.finfo(np.float32).max)
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class DenseEncoder(BaseModel):
@@ -35,18 +35,18 @@ class DenseEncoder(BaseModel):
         values: [n], NaN where missing, otherwise within the range of float32.
         """
         if self.column.transform == "log":
-            return [log_of_counts(values)]
+            return [compute_log_counts(values)]
         is_missing = np.isnan(values)
         if self.column.transform == "standardise":
             with np.errstate(over="ignore"):
                 # A value far outside the training data may exceed the range of float32.
-                values = np.clip((values - self.mean) / self.standard_deviation, -_LARGEST, _LARGEST)
-        delivered = np.where(is_missing, 0.0, values).astype(np.float32)
-        return [delivered, is_missing.astype(np.float32)] if self.has_indicator else [delivered]
+                values = np.clip((values - self.mean) / self.standard_deviation, -_MAX_FLOAT32, _MAX_FLOAT32)
+        feature = np.where(is_missing, 0.0, values).astype(np.float32)
+        return [feature, is_missing.astype(np.float32)] if self.has_indicator else [feature]
 
 
-def log_of_counts(values: NDArray[np.float64]) -> NDArray[np.float32]:
+def compute_log_counts(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Compute log(1 + max(value, 0)) of each value [n], and MISSING_COUNT where the value is NaN."""
-    delivered = np.log1p(np.maximum(values, 0.0)).astype(np.float32)
-    delivered[np.isnan(values)] = MISSING_COUNT
-    return delivered
+    feature = np.log1p(np.maximum(values, 0.0)).astype(np.float32)
+    feature[np.isnan(values)] = MISSING_COUNT
+    return feature

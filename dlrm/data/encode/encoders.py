@@ -41,21 +41,21 @@ class Encoders:
     @property
     def schema_of_rows(self) -> DataSchema:
         columns = zip(self.schema.categorical, self.vocabularies, strict=True)
-        features = (Feature(column.name, known.num_ids, column.multi_hot) for column, known in columns)
+        features = (Feature(column.name, vocabulary.num_ids, column.multi_hot) for column, vocabulary in columns)
         return DataSchema(len(self.dense_names), tuple(features))
 
     def encode(self, table: RawTable) -> Rows:
         """Encode the rows of `table` as a model reads them."""
-        ids = [self.ids(place, column) for place, column in enumerate(table.categorical)]
+        ids = [self.encode_ids(index, column) for index, column in enumerate(table.categorical)]
         ones = np.ones(table.num_rows, dtype=np.int32)
         lengths = [ones if column.lengths is None else column.lengths for column in table.categorical]
         bags = JaggedIds(
             np.concatenate(ids) if ids else np.empty(0, dtype=np.int64),
             np.stack(lengths) if lengths else np.empty((0, table.num_rows), dtype=np.int32),
         )
-        return Rows(table.labels, self.dense_features(table), bags, table.weights)
+        return Rows(table.labels, self.encode_dense(table), bags, table.weights)
 
-    def dense_features(self, table: RawTable) -> NDArray[np.float32]:
+    def encode_dense(self, table: RawTable) -> NDArray[np.float32]:
         """Compute the dense features [n, N] of the rows of `table`."""
         features = [
             feature
@@ -64,27 +64,27 @@ class Encoders:
         ]
         return np.stack(features, axis=1) if features else np.empty((table.num_rows, 0), dtype=np.float32)
 
-    def ids(self, place: int, column: CategoricalValues) -> NDArray[np.int64]:
-        """Compute the ids of categorical column number `place`: [n], or [sum of lengths] where it is multi-hot."""
-        vocabulary = self.vocabularies[place]
+    def encode_ids(self, index: int, column: CategoricalValues) -> NDArray[np.int64]:
+        """Compute the ids of categorical column number `index`: [n], or [sum of lengths] where it is multi-hot."""
+        vocabulary = self.vocabularies[index]
         # Code -1, a missing value, indexes the last element.
         return np.take(np.append(vocabulary.encode(column.distinct), vocabulary.missing_id), column.codes)
 
     def save(self, directory: Path) -> None:
         """Write the encoders to `directory`, which is created; equal encoders give equal bytes. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
-        saved: list[_Counted | _Hashed] = []
-        for place, vocabulary in enumerate(self.vocabularies):
+        saved: list[_CountedRecord | _HashedRecord] = []
+        for index, vocabulary in enumerate(self.vocabularies):
             if isinstance(vocabulary, HashedVocabulary):
-                saved.append(_Hashed(num_ids=vocabulary.num_ids, key=vocabulary.key))
+                saved.append(_HashedRecord(num_ids=vocabulary.num_ids, key=vocabulary.key))
                 continue
             assert isinstance(vocabulary, CountedVocabulary), "there is no third kind"
-            file = f"vocabulary-{place}.parquet"
+            file = f"vocabulary-{index}.parquet"
             values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
             # Written by Arrow, not polars, because Arrow reports a full disk as an OSError.
             parquet.write_table(values.to_arrow(), directory / file)
-            saved.append(_Counted(file=file, num_ids=vocabulary.num_ids))
-        record = _Saved(schema=self.schema, dense=list(self.dense), vocabularies=saved)
+            saved.append(_CountedRecord(file=file, num_ids=vocabulary.num_ids))
+        record = _EncodersRecord(schema=self.schema, dense=list(self.dense), vocabularies=saved)
         (directory / FILE).write_text(record.model_dump_json(indent=1))
 
     @classmethod
@@ -93,10 +93,10 @@ class Encoders:
 
         Raises OSError, polars.exceptions.PolarsError, and ValueError where the files do not hold encoders.
         """
-        saved = _Saved.model_validate_json((directory / FILE).read_bytes())
+        saved = _EncodersRecord.model_validate_json((directory / FILE).read_bytes())
         vocabularies: list[Vocabulary] = []
         for entry in saved.vocabularies:
-            if isinstance(entry, _Hashed):
+            if isinstance(entry, _HashedRecord):
                 vocabularies.append(HashedVocabulary(entry.num_ids, entry.key))
                 continue
             values = pl.read_parquet(directory / entry.file)
@@ -108,20 +108,20 @@ class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
 
-class _Counted(_Record):
+class _CountedRecord(_Record):
     kind: Literal["counted"] = "counted"
     file: Annotated[str, StringConstraints(pattern=r"^vocabulary-[0-9]+\.parquet$")]
     """Name of a file in the same directory; no path, as the author of the record may lack the right to read others."""
     num_ids: int
 
 
-class _Hashed(_Record):
+class _HashedRecord(_Record):
     kind: Literal["hashed"] = "hashed"
     num_ids: int
     key: int
 
 
-class _Saved(_Record):
+class _EncodersRecord(_Record):
     table_schema: SchemaConfig = Field(alias="schema")
     dense: list[DenseEncoder]
-    vocabularies: list[Annotated[_Counted | _Hashed, Field(discriminator="kind")]]
+    vocabularies: list[Annotated[_CountedRecord | _HashedRecord, Field(discriminator="kind")]]

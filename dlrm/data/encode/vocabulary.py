@@ -58,9 +58,9 @@ class CountedVocabulary:
 
         distinct: [n] distinct values, ascending; values of equal count keep this order. counts: [n] their counts.
         """
-        return cls(distinct.clear(), np.empty(0, dtype=np.int64)).extended(distinct, counts, min_count)
+        return cls(distinct.clear(), np.empty(0, dtype=np.int64)).extend(distinct, counts, min_count)
 
-    def extended(self, distinct: pl.Series, counts: NDArray[np.int64], min_count: int) -> "CountedVocabulary":
+    def extend(self, distinct: pl.Series, counts: NDArray[np.int64], min_count: int) -> "CountedVocabulary":
         """Return this vocabulary with rows appended for the new values that occur in at least `min_count` rows.
 
         distinct, counts: as in `build`. Existing rows do not change.
@@ -81,12 +81,12 @@ class CountedVocabulary:
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
         if not len(self.distinct):
             return np.zeros(len(distinct), dtype=np.int64)
-        return self._place(distinct)
+        return self._find_rows(distinct)
 
     @cached_property
-    def _place(self) -> Callable[[pl.Series], NDArray[np.int64]]:
+    def _find_rows(self) -> Callable[[pl.Series], NDArray[np.int64]]:
         return (
-            _places_of_texts(self.distinct) if self.distinct.dtype == pl.String else _places_of_numbers(self.distinct)
+            _make_text_lookup(self.distinct) if self.distinct.dtype == pl.String else _make_number_lookup(self.distinct)
         )
 
 
@@ -100,41 +100,41 @@ class HashedVocabulary:
     missing_id: int = 0
 
     @classmethod
-    def of_column(cls, column: int, hash_size: int) -> "HashedVocabulary":
+    def for_column(cls, column: int, hash_size: int) -> "HashedVocabulary":
         """Make the vocabulary of categorical column number `column`, with a table of `hash_size` rows."""
         return cls(hash_size, stream_key(_HASH_SEED, column))
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
-        numbers = _digests(distinct) if distinct.dtype == pl.String else distinct.to_numpy()
+        numbers = _hash_texts(distinct) if distinct.dtype == pl.String else distinct.to_numpy()
         bits = random_bits(self.key, np.ascontiguousarray(numbers))
         return (bits % np.uint64(self.num_ids - 1)).astype(np.int64) + 1
 
 
-def _places_of_numbers(known: pl.Series) -> Callable[[pl.Series], NDArray[np.int64]]:
-    values = known.to_numpy()
-    order = np.argsort(values)
-    ascending = values[order]
+def _make_number_lookup(values: pl.Series) -> Callable[[pl.Series], NDArray[np.int64]]:
+    values_by_row = values.to_numpy()
+    order = np.argsort(values_by_row)
+    ascending = values_by_row[order]
 
-    def place(distinct: pl.Series) -> NDArray[np.int64]:
-        wanted = distinct.to_numpy()
-        at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
-        return np.where(ascending[at] == wanted, order[at] + 2, OUT_OF_VOCABULARY_ID)
+    def find_rows(distinct: pl.Series) -> NDArray[np.int64]:
+        numbers = distinct.to_numpy()
+        index = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
+        return np.where(ascending[index] == numbers, order[index] + 2, OUT_OF_VOCABULARY_ID)
 
-    return place
+    return find_rows
 
 
-def _places_of_texts(known: pl.Series) -> Callable[[pl.Series], NDArray[np.int64]]:
+def _make_text_lookup(values: pl.Series) -> Callable[[pl.Series], NDArray[np.int64]]:
     # An Enum keeps the hash table of its categories between casts.
-    kind = pl.Enum(known)
+    categories = pl.Enum(values)
 
-    def place(distinct: pl.Series) -> NDArray[np.int64]:
-        places = distinct.cast(kind, strict=False).to_physical().cast(pl.Int64)
-        return (places + 2).fill_null(OUT_OF_VOCABULARY_ID).to_numpy()
+    def find_rows(distinct: pl.Series) -> NDArray[np.int64]:
+        positions = distinct.cast(categories, strict=False).to_physical().cast(pl.Int64)
+        return (positions + 2).fill_null(OUT_OF_VOCABULARY_ID).to_numpy()
 
-    return place
+    return find_rows
 
 
-def _digests(texts: pl.Series) -> NDArray[np.int64]:
+def _hash_texts(texts: pl.Series) -> NDArray[np.int64]:
     """Hash every text to an int64 [n] that is the same on every machine and in every version."""
     digests = (hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest() for text in texts)
     return np.frombuffer(b"".join(digests), dtype="<i8")

@@ -11,7 +11,7 @@ from dlrm.data.inspect.columns import CategoricalColumn
 
 MIN_COUNTS = (1, 2, 5, 10)
 """Values of min_count for which the table size is reported, in addition to that of the job."""
-TOPS = (10, 100, 1000)
+TOP_COUNTS = (10, 100, 1000)
 MAX_POINTS = 120
 """Largest number of points of a frequency curve."""
 NUM_SHOWN_VALUES = 5
@@ -23,7 +23,7 @@ SHARED_ROWS = 2
 """Shared rows of a counted table: one for rare values, and one for missing ones."""
 
 
-Shown = Callable[[Any], str]
+FormatValue = Callable[[Any], str]
 """Function that formats a categorical value for display."""
 
 
@@ -71,20 +71,20 @@ class Tables:
     scale: float
     """Ratio of the number of all rows to that of the inspected rows."""
 
-    def size(self, num_rows: int, min_count: int | None) -> TableSize:
+    def make_size(self, num_rows: int, min_count: int | None) -> TableSize:
         return TableSize(min_count, num_rows, num_rows * BYTES_PER_NUMBER * (self.embedding_dim + 1))
 
-    def counted(self, counts: NDArray[np.int64], min_count: int) -> TableSize:
-        return self.size(int(np.count_nonzero(counts >= min_count)) + SHARED_ROWS, min_count)
+    def make_counted_size(self, counts: NDArray[np.int64], min_count: int) -> TableSize:
+        return self.make_size(int(np.count_nonzero(counts >= min_count)) + SHARED_ROWS, min_count)
 
-    def hashing(self, descending: NDArray[np.int64]) -> tuple[int | None, str]:
+    def suggest_hashing(self, descending: NDArray[np.int64]) -> tuple[int | None, str]:
         """Suggest the size of a hashed table, with the reason; None where a counted table is small enough.
 
         descending: [num_distinct], occurrences of the values in descending order.
         """
         # Rows that were not inspected are assumed to add new values in proportion to those seen once.
         num_unseen = int((self.scale - 1.0) * np.count_nonzero(descending == 1))
-        table = self.size(self.counted(descending, self.min_count).num_rows + num_unseen, self.min_count)
+        table = self.make_size(self.make_counted_size(descending, self.min_count).num_rows + num_unseen, self.min_count)
         if table.num_bytes <= LARGE_TABLE_BYTES:
             return None, ""
         covered = np.cumsum(descending) / descending.sum()
@@ -94,32 +94,34 @@ class Tables:
         return hash_size, f"up to {table.num_rows:,} rows, {table.num_bytes / 2**30:.1f} GiB"
 
 
-def report_categorical(column: CategoricalColumn, tables: Tables, shown: Shown) -> CategoricalReport:
+def report_categorical(column: CategoricalColumn, tables: Tables, format_value: FormatValue) -> CategoricalReport:
     present = column.codes[column.codes >= 0]
     counts = np.bincount(present, minlength=len(column.distinct))
     order = np.argsort(-counts, kind="stable")
     descending = counts[order]
     if column.table_rows is None:
-        sizes = [tables.counted(counts, min_count) for min_count in sorted({*MIN_COUNTS, tables.min_count})]
-        hash_size, why_hash = tables.hashing(descending)
+        sizes = [tables.make_counted_size(counts, min_count) for min_count in sorted({*MIN_COUNTS, tables.min_count})]
+        hash_size, why_hash = tables.suggest_hashing(descending)
     else:
-        sizes, hash_size, why_hash = [tables.size(column.table_rows, None)], None, ""
+        sizes, hash_size, why_hash = [tables.make_size(column.table_rows, None)], None, ""
     return CategoricalReport(
         name=column.name,
         is_multi_hot=column.lengths is not None,
-        missing_share=_share_of_rows_without_values(column),
+        missing_share=_compute_missing_share(column),
         num_distinct=len(column.distinct),
         num_seen_once=int(np.count_nonzero(counts == 1)),
-        covered_by={top: float(descending[:top].sum() / max(len(present), 1)) for top in TOPS},
-        top_values=[(shown(column.distinct[int(place)]), int(counts[place])) for place in order[:NUM_SHOWN_VALUES]],
-        curve=[(int(rank) + 1, int(descending[rank])) for rank in _spread_ranks(len(descending))],
+        covered_by={top: float(descending[:top].sum() / max(len(present), 1)) for top in TOP_COUNTS},
+        top_values=[
+            (format_value(column.distinct[int(index)]), int(counts[index])) for index in order[:NUM_SHOWN_VALUES]
+        ],
+        curve=[(int(rank) + 1, int(descending[rank])) for rank in _choose_ranks(len(descending))],
         tables=sizes,
         hash_size=hash_size,
         why_hash=why_hash,
     )
 
 
-def _share_of_rows_without_values(column: CategoricalColumn) -> float:
+def _compute_missing_share(column: CategoricalColumn) -> float:
     is_present = column.codes >= 0
     if column.lengths is not None:
         rows = np.repeat(np.arange(len(column.lengths)), column.lengths)
@@ -127,7 +129,7 @@ def _share_of_rows_without_values(column: CategoricalColumn) -> float:
     return 1.0 - float(is_present.mean()) if len(is_present) else 0.0
 
 
-def _spread_ranks(num_ranks: int) -> NDArray[np.int64]:
+def _choose_ranks(num_ranks: int) -> NDArray[np.int64]:
     """Choose ranks, from 0, that are evenly spread on a logarithmic axis; at most MAX_POINTS."""
     if num_ranks == 0:
         return np.empty(0, dtype=np.int64)

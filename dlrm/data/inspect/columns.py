@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dlrm.data.random import random_units, stream_key
 from dlrm.data.raw.table import CategoricalValues, RawTable
 
-_FITTED_ON = stream_key(0x1EAC)
+_FITTED_ON_KEY = stream_key(0x1EAC)
 """Random stream that splits the rows into halves; fixed, so that the same data always gives the same report."""
 
 
@@ -65,29 +65,29 @@ class InspectedRows:
     @property
     def is_fitted_on(self) -> NDArray[np.bool_]:
         """[n], true for the half of the rows that rates are fitted on; the other half measures them."""
-        return random_units(_FITTED_ON, self.row_numbers) < 0.5
+        return random_units(_FITTED_ON_KEY, self.row_numbers) < 0.5
 
-    def dense(self, place: int) -> DenseColumn:
-        return DenseColumn(self.names.dense[place], np.concatenate([table.dense[place] for table in self.tables]))
+    def dense(self, index: int) -> DenseColumn:
+        return DenseColumn(self.names.dense[index], np.concatenate([table.dense[index] for table in self.tables]))
 
-    def categorical(self, place: int) -> CategoricalColumn:
-        parts = [table.categorical[place] for table in self.tables]
-        every = pl.concat([part.distinct for part in parts])
-        distinct = every.unique().sort()
+    def categorical(self, index: int) -> CategoricalColumn:
+        parts = [table.categorical[index] for table in self.tables]
+        all_distinct = pl.concat([part.distinct for part in parts])
+        distinct = all_distinct.unique().sort()
         # Index of each value among the distinct values of all pieces.
-        places = (every.rank("dense").cast(pl.Int64) - 1).to_numpy()
+        positions = (all_distinct.rank("dense").cast(pl.Int64) - 1).to_numpy()
         ends = np.cumsum([len(part.distinct) for part in parts])
         codes = [
-            np.append(places[end - len(part.distinct) : end], -1)[part.codes]
+            np.append(positions[end - len(part.distinct) : end], -1)[part.codes]
             for part, end in zip(parts, ends, strict=True)
         ]
         lengths = [part.lengths for part in parts if part.lengths is not None]
         return CategoricalColumn(
-            self.names.categorical[place],
+            self.names.categorical[index],
             np.concatenate(codes),
             distinct,
             np.concatenate(lengths) if lengths else None,
-            self.names.table_rows[place] if self.names.table_rows else None,
+            self.names.table_rows[index] if self.names.table_rows else None,
         )
 
 
@@ -106,9 +106,9 @@ def select_rows(table: RawTable, rows: NDArray[np.int64]) -> RawTable:
 def _select_values(column: CategoricalValues, rows: NDArray[np.int64]) -> CategoricalValues:
     if column.lengths is None:
         return _drop_unused(column.codes[rows], column.distinct)
-    is_taken = np.zeros(len(column.lengths), dtype=np.bool_)
-    is_taken[rows] = True
-    return _drop_unused(column.codes[np.repeat(is_taken, column.lengths)], column.distinct, column.lengths[rows])
+    is_selected = np.zeros(len(column.lengths), dtype=np.bool_)
+    is_selected[rows] = True
+    return _drop_unused(column.codes[np.repeat(is_selected, column.lengths)], column.distinct, column.lengths[rows])
 
 
 def _drop_unused(

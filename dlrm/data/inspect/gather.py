@@ -13,12 +13,12 @@ from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block
 from dlrm.data.raw.table import RawTable
 
 MAX_BYTES = 1 << 30
-"""Largest number of bytes of rows held in memory at once."""
+"""Largest number of bytes of rows kept in memory at once."""
 MAX_COLUMN_BYTES = MAX_BYTES // 8
 """Largest number of bytes of one column of these rows: inspecting it takes several times as much memory."""
 CODE_BYTES = 8
 MIN_BLOCKS = 50
-"""Least number of blocks to take rows from, where there are as many and not all rows are taken."""
+"""Least number of blocks to read rows from, where there are as many and not all rows are inspected."""
 
 OnRows = Callable[[int, float], None]
 """Callback that receives the number of rows read so far and the share of the work done, from 0 to 1."""
@@ -46,15 +46,15 @@ class Gatherer:
         self._names = names
         self._max_rows = max_rows
         self._num_bytes = max(num_bytes, 1)
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._tables: list[RawTable] = []
         self._numbers: list[NDArray[np.int64]] = []
         self._column_bytes: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
-        self._num_wanted = 0
+        self._num_requested = 0
         self._step = 1
-        """Ratio of wanted to held rows: one in `_step` is held."""
+        """Ratio of requested to kept rows: one in `_step` is kept."""
         self._num_bad_rows = 0
         self._faults: list[DataError] = []
 
@@ -62,22 +62,22 @@ class Gatherer:
         """Collect the rows to inspect. Raises DataError where data cannot be read or no row is good.
 
         blocks: returns all blocks of the data from its beginning at each call; called twice where not all rows are
-        taken.
+        kept.
         """
-        sizes = self._take_all_or_count(blocks(), on_rows)
+        sizes = self._add_all_or_count(blocks(), on_rows)
         num_rows = sum(sizes)
         if not self._has_all:
-            self._forget()
-            for block, start, num_wanted in self._choose(blocks(), sizes):
-                self._take(block, start, num_wanted)
+            self._reset()
+            for block, start, num_requested in self._choose_blocks(blocks(), sizes):
+                self._add_rows(block, start, num_requested)
                 on_rows(num_rows, 0.5 + 0.5 * start / num_rows)
         if not self._tables:
             raise self._faults[0] if self._faults else DataError("there are no rows", valid="files with rows")
-        looked_at = InspectedRows(self._tables, np.concatenate(self._numbers), self._names, num_rows)
-        return GatheredRows(looked_at, self._num_bad_rows, self._faults[:MAX_SHOWN_FAULTS])
+        rows = InspectedRows(self._tables, np.concatenate(self._numbers), self._names, num_rows)
+        return GatheredRows(rows, self._num_bad_rows, self._faults[:MAX_SHOWN_FAULTS])
 
-    def _take_all_or_count(self, blocks: Iterable[Block], on_rows: OnRows) -> list[int]:
-        """Take all rows unless there are too many. Return the number of rows of each block."""
+    def _add_all_or_count(self, blocks: Iterable[Block], on_rows: OnRows) -> list[int]:
+        """Keep all rows unless there are too many. Return the number of rows of each block."""
         sizes: list[int] = []
         num_rows = num_bytes = 0
         self._has_all = True
@@ -86,59 +86,59 @@ class Gatherer:
             num_rows += block.num_rows
             num_bytes += block.num_bytes
             num_expected = max(num_rows, num_rows * self._num_bytes / max(num_bytes, 1))
-            # Stop taking rows once too many are expected: those of the first blocks alone are not evenly spread.
+            # Stop keeping rows once too many are expected: those of the first blocks alone are not evenly spread.
             self._has_all = self._has_all and num_expected <= self._max_rows
             if self._has_all:
-                self._take(block, num_rows - block.num_rows, block.num_rows)
+                self._add_rows(block, num_rows - block.num_rows, block.num_rows)
                 self._has_all = self._step == 1
             on_rows(num_rows, num_bytes / self._num_bytes / (1 if self._has_all else 2))
         return sizes
 
-    def _choose(self, blocks: Iterable[Block], sizes: list[int]) -> Iterator[tuple[Block, int, int]]:
-        """Choose some blocks. Yield each with the number of its first row and the number of its rows to take."""
+    def _choose_blocks(self, blocks: Iterable[Block], sizes: list[int]) -> Iterator[tuple[Block, int, int]]:
+        """Choose some blocks. Yield each with the number of its first row and the number of its rows to keep."""
         num_enough = -(-self._max_rows * len(sizes) // sum(sizes))
-        places = set(spread_evenly(len(sizes), max(num_enough, MIN_BLOCKS)))
-        share = self._max_rows / sum(sizes[place] for place in places)
+        indices = set(spread_evenly(len(sizes), max(num_enough, MIN_BLOCKS)))
+        share = self._max_rows / sum(sizes[index] for index in indices)
         start = 0
-        for place, block in enumerate(blocks):
-            if place in places:
+        for index, block in enumerate(blocks):
+            if index in indices:
                 yield block, start, min(block.num_rows, int(block.num_rows * share))
             start += block.num_rows
 
-    def _take(self, block: Block, start: int, num_wanted: int) -> None:
+    def _add_rows(self, block: Block, start: int, num_requested: int) -> None:
         parsed = block.parse(True)
         good = np.arange(block.num_rows) if parsed.good is None else np.flatnonzero(parsed.good)
         self._num_bad_rows += block.num_rows - len(good)
         self._faults += parsed.faults
-        rows = np.array(spread_evenly(len(good), num_wanted) if len(good) else [], dtype=np.int64)
-        is_held = (self._num_wanted + np.arange(len(rows))) % self._step == 0
-        self._num_wanted += len(rows)
-        self._hold(parsed.table, rows[is_held], start + good)
-        while self._holds_too_much():
+        rows = np.array(spread_evenly(len(good), num_requested) if len(good) else [], dtype=np.int64)
+        is_kept = (self._num_requested + np.arange(len(rows))) % self._step == 0
+        self._num_requested += len(rows)
+        self._keep(parsed.table, rows[is_kept], start + good)
+        while self._exceeds_limits():
             self._thin()
 
-    def _hold(self, table: RawTable, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+    def _keep(self, table: RawTable, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         if len(rows):
             self._tables.append(select_rows(table, rows))
             self._numbers.append(numbers[rows])
-            self._column_bytes = self._column_bytes + _column_bytes(self._tables[-1])
+            self._column_bytes = self._column_bytes + _estimate_column_bytes(self._tables[-1])
 
-    def _holds_too_much(self) -> bool:
+    def _exceeds_limits(self) -> bool:
         is_too_much = self._column_bytes.sum() > MAX_BYTES or self._column_bytes.max() > MAX_COLUMN_BYTES
-        return is_too_much and self._num_wanted > self._step
+        return is_too_much and self._num_requested > self._step
 
     def _thin(self) -> None:
-        """Drop every second row held, and hold half as many from now on."""
-        held = list(zip(self._tables, self._numbers, strict=True))
+        """Drop every second row kept, and keep half as many from now on."""
+        kept = list(zip(self._tables, self._numbers, strict=True))
         self._step *= 2
         self._tables, self._numbers, self._column_bytes = [], [], np.zeros(1, dtype=np.int64)
         first = 0
-        for table, numbers in held:
-            self._hold(table, np.arange(first % 2, table.num_rows, 2), numbers)
+        for table, numbers in kept:
+            self._keep(table, np.arange(first % 2, table.num_rows, 2), numbers)
             first += table.num_rows
 
 
-def _column_bytes(table: RawTable) -> NDArray[np.int64]:
+def _estimate_column_bytes(table: RawTable) -> NDArray[np.int64]:
     """Estimate the bytes [columns] of each column, dense ones first, with codes in the type they are inspected in."""
     categorical = [column.distinct.estimated_size() + CODE_BYTES * len(column.codes) for column in table.categorical]
     return np.array([column.nbytes for column in table.dense] + categorical, dtype=np.int64)

@@ -23,11 +23,11 @@ LABEL_NAMES = (
 )
 """Names that identify the label, the likeliest first."""
 WEIGHT_NAMES = ("weight", "sample_weight", "weights")
-_SHOWN = 10
+_MAX_SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Inferred:
+class InferredSchema:
     """An inferred schema, with reasons."""
 
     label: str
@@ -37,16 +37,16 @@ class Inferred:
     """Choices for all other columns, in their order in the files."""
 
 
-def infer(sample: FileSample, label: str | None = None) -> Inferred:
+def infer(sample: FileSample, label: str | None = None) -> InferredSchema:
     """Infer the schema of the files that `sample` was taken from.
 
     label: name of the label; None to find it by LABEL_NAMES. Raises DataError where `label` is not a column of 0 and 1,
     where it is not clear which column is the label, and where no column is left to learn from.
     """
     rows, is_text = sample.rows, sample.delimiter is not None
-    label = _label(rows, label)
-    positive = _as_numbers(rows[label]).mean()
-    why = f"0 or 1, {positive:.1%} are 1" + (
+    label = _find_label(rows, label)
+    positive_share = _convert_to_numbers(rows[label]).mean()
+    why = f"0 or 1, {positive_share:.1%} are 1" + (
         f", {rows[label].null_count():,} missing" if rows[label].has_nulls() else ""
     )
     weight = next((name for name in rows.columns if name.lower() in WEIGHT_NAMES and _is_weight(rows[name])), None)
@@ -55,43 +55,43 @@ def infer(sample: FileSample, label: str | None = None) -> Inferred:
     ]
     if all(choice.role == "left_out" for choice in choices):
         raise DataError("no column is left to learn from", valid="at least one dense or categorical column")
-    return Inferred(label, why, weight, choices)
+    return InferredSchema(label, why, weight, choices)
 
 
-def _label(rows: pl.DataFrame, label: str | None) -> str:
+def _find_label(rows: pl.DataFrame, label: str | None) -> str:
     if label is not None:
         if label not in rows.columns:
-            close = difflib.get_close_matches(label, rows.columns, n=3, cutoff=0.3) or rows.columns[:_SHOWN]
+            close = difflib.get_close_matches(label, rows.columns, n=3, cutoff=0.3) or rows.columns[:_MAX_SHOWN]
             raise DataError(f"there is no column {label!r}", field="--label", valid=", ".join(close))
         if not _is_label(rows[label]):
             shown = ", ".join(map(repr, rows[label].unique().sort().head(5).to_list()))
-            raise DataError(f"column {label!r} holds {shown}", field="--label", valid="a column of 0 and 1")
+            raise DataError(f"column {label!r} contains {shown}", field="--label", valid="a column of 0 and 1")
         return label
     by_name = {name.lower(): name for name in reversed(rows.columns)}
-    for known in LABEL_NAMES:
-        if known in by_name and _is_label(rows[by_name[known]]):
-            return by_name[known]
+    for candidate in LABEL_NAMES:
+        if candidate in by_name and _is_label(rows[by_name[candidate]]):
+            return by_name[candidate]
     candidates = [name for name in rows.columns if _is_label(rows[name])]
-    said = "which column is the label is not clear"
+    message = "it is not clear which column is the label"
     if not candidates:
-        raise DataError(f"{said}: none holds 0 and 1 alone", valid="files with a column of 0 and 1")
-    shown = ", ".join(candidates[:_SHOWN]) + (", …" if len(candidates) > _SHOWN else "")
-    raise DataError(f"{said}; columns of 0 and 1 are: {shown}", valid=f"--label {candidates[0]}")
+        raise DataError(f"{message}: no column contains only 0 and 1", valid="files with a column of 0 and 1")
+    shown = ", ".join(candidates[:_MAX_SHOWN]) + (", …" if len(candidates) > _MAX_SHOWN else "")
+    raise DataError(f"{message}; the columns of 0 and 1 are {shown}", valid=f"--label {candidates[0]}")
 
 
 def _is_label(values: pl.Series) -> bool:
     if not (values.dtype.is_numeric() or values.dtype == pl.Boolean):
         return False
-    numbers = _as_numbers(values)
+    numbers = _convert_to_numbers(values)
     return len(numbers) > 0 and bool(numbers.is_in([0.0, 1.0]).all())
 
 
 def _is_weight(values: pl.Series) -> bool:
     if not values.dtype.is_numeric() or values.has_nulls():
         return False
-    numbers = _as_numbers(values)
+    numbers = _convert_to_numbers(values)
     return bool((numbers.is_finite() & (numbers >= 0)).all())
 
 
-def _as_numbers(values: pl.Series) -> pl.Series:
+def _convert_to_numbers(values: pl.Series) -> pl.Series:
     return values.drop_nulls().cast(pl.Float64)

@@ -16,7 +16,7 @@ SMOOTHING = 10.0
 """Number of rows with the mean rate that are added to the rows of every value."""
 NUM_RANGES = 100
 """Number of ranges of a dense column, with equally many rows each."""
-MIN_OF_A_CLASS = 30
+MIN_CLASS_ROWS = 30
 """Least number of rows of each class, in each half, for a measurement."""
 MIN_PRESENT_SHARE = 0.1
 """Share of rows with a present value from which the order of a dense column's values is measured too."""
@@ -44,37 +44,37 @@ class Halves:
     def can_measure(self) -> bool:
         positives = self.labels == 1
         return all(
-            np.count_nonzero(of_class & half) >= MIN_OF_A_CLASS
-            for of_class in (positives, ~positives)
+            np.count_nonzero(is_class & half) >= MIN_CLASS_ROWS
+            for is_class in (positives, ~positives)
             for half in (self.is_fitted_on, ~self.is_fitted_on)
         )
 
-    def auc_of_codes(self, codes: NDArray[np.int64], num_codes: int) -> float:
+    def measure_codes(self, codes: NDArray[np.int64], num_codes: int) -> float:
         """Measure the AUC of scoring each row by the rate of its code. codes: [n], each in [0, num_codes)."""
         fitted, measured = self.is_fitted_on, ~self.is_fitted_on
-        rates = self._rates(codes[fitted], self.labels[fitted], num_codes)
+        rates = self._fit_rates(codes[fitted], self.labels[fitted], num_codes)
         positives = np.bincount(codes[measured], self.labels[measured], num_codes).astype(np.float64)
         rows = np.bincount(codes[measured], minlength=num_codes).astype(np.float64)
-        return _auc_of_groups(rates, positives, rows - positives)
+        return _compute_auc_of_groups(rates, positives, rows - positives)
 
-    def auc_of_lists(self, codes: NDArray[np.int64], lengths: NDArray[np.int32], num_codes: int) -> float:
+    def measure_lists(self, codes: NDArray[np.int64], lengths: NDArray[np.int32], num_codes: int) -> float:
         """Measure the AUC of scoring each row by the mean rate of its codes; an empty list has the rate of all rows.
 
         codes: [sum of lengths], each in [0, num_codes). lengths: [n].
         """
         fitted = np.repeat(self.is_fitted_on, lengths)
         labels = np.repeat(self.labels, lengths)
-        rates = self._rates(codes[fitted], labels[fitted], num_codes)
+        rates = self._fit_rates(codes[fitted], labels[fitted], num_codes)
         row_of = np.repeat(np.arange(len(lengths)), lengths)
         sums = np.bincount(row_of, rates[codes], len(lengths))
         scores = np.where(lengths > 0, sums / np.maximum(lengths, 1), self.labels[self.is_fitted_on].mean())
-        return self.auc_of_scores(scores, ~self.is_fitted_on)
+        return self.measure_scores(scores, ~self.is_fitted_on)
 
-    def auc_of_scores(self, scores: NDArray[np.float64], rows: NDArray[np.bool_]) -> float:
+    def measure_scores(self, scores: NDArray[np.float64], rows: NDArray[np.bool_]) -> float:
         """Measure the AUC of `scores` [n] on the rows where `rows` [n] is true; 0.5 where it is undefined."""
-        return _known(auc(self.labels[rows], scores[rows])) if rows.any() else 0.5
+        return _replace_undefined(auc(self.labels[rows], scores[rows])) if rows.any() else 0.5
 
-    def _rates(self, codes: NDArray[np.int64], labels: NDArray[np.float32], num_codes: int) -> NDArray[np.float64]:
+    def _fit_rates(self, codes: NDArray[np.int64], labels: NDArray[np.float32], num_codes: int) -> NDArray[np.float64]:
         positives = np.bincount(codes, labels, num_codes)
         mean = float(self.labels[self.is_fitted_on].mean())
         return (positives + SMOOTHING * mean) / (np.bincount(codes, minlength=num_codes) + SMOOTHING)
@@ -85,22 +85,22 @@ def measure_categorical(column: CategoricalColumn, halves: Halves) -> Prediction
     # The last code stands for a missing value.
     codes = np.where(column.codes < 0, num_codes - 1, column.codes)
     if column.lengths is not None:
-        return Prediction(halves.auc_of_lists(codes, column.lengths, num_codes), "the rate of its values")
+        return Prediction(halves.measure_lists(codes, column.lengths, num_codes), "the rate of its values")
     is_missing = (column.codes < 0).astype(np.int64)
-    found = [Prediction(halves.auc_of_codes(codes, num_codes), "the rate of its values")]
+    found = [Prediction(halves.measure_codes(codes, num_codes), "the rate of its values")]
     if is_missing.any():
-        found.insert(0, Prediction(halves.auc_of_codes(is_missing, 2), "whether it is missing"))
-    return max(found, key=lambda tells: tells.auc)
+        found.insert(0, Prediction(halves.measure_codes(is_missing, 2), "whether it is missing"))
+    return max(found, key=lambda prediction: prediction.auc)
 
 
 def measure_dense(column: DenseColumn, halves: Halves) -> Prediction:
     is_missing = np.isnan(column.values)
     found: list[Prediction] = []
     if is_missing.any():
-        found.append(Prediction(halves.auc_of_codes(is_missing.astype(np.int64), 2), "whether it is missing"))
+        found.append(Prediction(halves.measure_codes(is_missing.astype(np.int64), 2), "whether it is missing"))
     if np.mean(~is_missing) >= MIN_PRESENT_SHARE:
-        fitted = halves.auc_of_scores(column.values, halves.is_fitted_on & ~is_missing)
-        measured = halves.auc_of_scores(column.values, ~halves.is_fitted_on & ~is_missing)
+        fitted = halves.measure_scores(column.values, halves.is_fitted_on & ~is_missing)
+        measured = halves.measure_scores(column.values, ~halves.is_fitted_on & ~is_missing)
         found.append(
             Prediction(measured, "higher values") if fitted >= 0.5 else Prediction(1.0 - measured, "lower values")
         )
@@ -109,18 +109,18 @@ def measure_dense(column: DenseColumn, halves: Halves) -> Prediction:
         edges = np.unique(np.quantile(present, np.linspace(0, 1, NUM_RANGES + 1)[1:-1]))
         ranges = np.searchsorted(edges, column.values)
         ranges[is_missing] = len(edges) + 1
-        found.append(Prediction(halves.auc_of_codes(ranges, len(edges) + 2), "ranges of its values"))
-    return max(found, key=lambda tells: tells.auc, default=Prediction(0.5, "nothing"))
+        found.append(Prediction(halves.measure_codes(ranges, len(edges) + 2), "ranges of its values"))
+    return max(found, key=lambda prediction: prediction.auc, default=Prediction(0.5, "nothing"))
 
 
-def _auc_of_groups(
+def _compute_auc_of_groups(
     scores: NDArray[np.float64], positives: NDArray[np.float64], negatives: NDArray[np.float64]
 ) -> float:
     """Compute the AUC of k groups of rows; positives, negatives [k]: number of rows of each class with scores [k]."""
     labels = np.repeat([1, 0], len(scores))
-    return _known(auc(labels, np.tile(scores, 2), np.concatenate([positives, negatives])))
+    return _replace_undefined(auc(labels, np.tile(scores, 2), np.concatenate([positives, negatives])))
 
 
-def _known(measured: float | None) -> float:
+def _replace_undefined(measured: float | None) -> float:
     """Replace an undefined AUC, of rows of one class alone, by 0.5."""
     return 0.5 if measured is None else measured

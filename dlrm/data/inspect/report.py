@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrm.data.inspect.categorical import CategoricalReport, Shown, Tables, report_categorical
+from dlrm.data.inspect.categorical import CategoricalReport, FormatValue, Tables, report_categorical
 from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
 from dlrm.data.inspect.dense import DenseReport, report_dense
 from dlrm.data.inspect.gather import GatheredRows
@@ -57,12 +57,12 @@ def make_report(
     embedding_dim: int,
     min_count: int,
     *,
-    shown: Shown = str,
+    format_value: FormatValue = str,
     on_column: OnColumn = lambda _: None,
 ) -> Report:
     """Inspect every column of the gathered rows.
 
-    embedding_dim, min_count: settings of the job, or its defaults. shown: formats categorical values.
+    embedding_dim, min_count: settings of the job, or its defaults. format_value: formats categorical values.
     """
     rows = gathered.rows
     labels = rows.labels
@@ -71,19 +71,19 @@ def make_report(
     tables = Tables(embedding_dim, min_count, rows.num_rows / len(labels))
     dense: list[DenseReport] = []
     categorical: list[CategoricalReport] = []
-    for place, name in enumerate(rows.names.dense):
+    for index, name in enumerate(rows.names.dense):
         on_column(name)
-        dense.append(_dense(rows.dense(place), halves, same))
-    for place, name in enumerate(rows.names.categorical):
+        dense.append(_report_on_dense(rows.dense(index), halves, same))
+    for index, name in enumerate(rows.names.categorical):
         on_column(name)
-        categorical.append(_categorical(rows.categorical(place), halves, same, tables, shown))
+        categorical.append(_report_on_categorical(rows.categorical(index), halves, same, tables, format_value))
     report = Report(
         num_rows=rows.num_rows,
         num_rows_looked_at=len(labels),
         num_bad_rows=gathered.num_bad_rows,
         faults=[str(fault) for fault in gathered.faults],
         label_rate=float(labels.mean()),
-        parts=_parts(labels, rows.row_numbers, rows.num_rows),
+        parts=_measure_parts(labels, rows.row_numbers, rows.num_rows),
         embedding_dim=embedding_dim,
         min_count=min_count,
         dense=dense,
@@ -93,27 +93,27 @@ def make_report(
     return replace(report, warnings=found + [DataWarning("same_columns", pair[0], text) for pair, text in same.find()])
 
 
-def _dense(column: DenseColumn, halves: Halves, same: SameColumns) -> DenseReport:
+def _report_on_dense(column: DenseColumn, halves: Halves, same: SameColumns) -> DenseReport:
     same.add_dense(column)
     report = report_dense(column)
     if not halves.can_measure:
         return report
-    tells = measure_dense(column, halves)
-    return replace(report, auc=tells.auc, auc_by=tells.by)
+    prediction = measure_dense(column, halves)
+    return replace(report, auc=prediction.auc, auc_by=prediction.by)
 
 
-def _categorical(
-    column: CategoricalColumn, halves: Halves, same: SameColumns, tables: Tables, shown: Shown
+def _report_on_categorical(
+    column: CategoricalColumn, halves: Halves, same: SameColumns, tables: Tables, format_value: FormatValue
 ) -> CategoricalReport:
     same.add_categorical(column)
-    report = report_categorical(column, tables, shown)
+    report = report_categorical(column, tables, format_value)
     if not halves.can_measure:
         return report
-    tells = measure_categorical(column, halves)
-    return replace(report, auc=tells.auc, auc_by=tells.by)
+    prediction = measure_categorical(column, halves)
+    return replace(report, auc=prediction.auc, auc_by=prediction.by)
 
 
-def _parts(labels: NDArray[np.float32], row_numbers: NDArray[np.int64], num_rows: int) -> list[Part]:
+def _measure_parts(labels: NDArray[np.float32], row_numbers: NDArray[np.int64], num_rows: int) -> list[Part]:
     part_of = row_numbers * NUM_PARTS // num_rows
     sizes = np.bincount(part_of, minlength=NUM_PARTS)
     positives = np.bincount(part_of, labels, NUM_PARTS)

@@ -17,8 +17,8 @@ from typing import Literal
 import polars as pl
 
 MAX_FEW_VALUES = 50
-"""Largest number of distinct integers that are taken for names of something rather than quantities."""
-MIN_ROWS_TO_TELL = 100
+"""Largest number of distinct integers that are treated as names rather than quantities."""
+MIN_ROWS_FOR_UNIQUENESS = 100
 """Least number of present values from which a different value in every row is not considered accidental."""
 HEAVY_TAIL = 10.0
 """Ratio of the 99th percentile to the median (at least 1) from which a tail is heavy."""
@@ -36,7 +36,7 @@ _EPOCH_SECONDS = (300_000_000, 5_000_000_000)
 _EPOCH_UNITS = (1, 10**3, 10**6, 10**9)
 _SEPARATORS = "|;"
 _LIST_SHARE = 0.1
-"""Share of present texts with a separator above which the texts are taken for lists."""
+"""Share of present texts with a separator above which the texts are treated as lists."""
 _FEW_SHARE = 0.2
 """Share of present texts that are not numbers below which the column is likely one of numbers."""
 
@@ -62,115 +62,117 @@ def choose(values: pl.Series, type_name: str, *, is_text: bool = False) -> Choic
     """
     name, present = values.name, values.drop_nulls()
     if not name.strip():
-        return _left_out(name, "it has no name")
+        return _leave_out(name, "it has no name")
     if len(name) > MAX_NAME_LENGTH:
-        return _left_out(name, f"its name is longer than {MAX_NAME_LENGTH} letters")
+        return _leave_out(name, f"its name is longer than {MAX_NAME_LENGTH} characters")
     if type_name.startswith("not "):
-        return _left_out(name, type_name)
+        return _leave_out(name, type_name)
     if len(present) == 0:
-        return _left_out(name, "all values are missing" if len(values) else "there are no rows")
+        return _leave_out(name, "all values are missing" if len(values) else "there are no rows")
     if isinstance(values.dtype, pl.List):
-        return _list(name, present, type_name)
+        return _choose_for_lists(name, present, type_name)
     if values.dtype.is_temporal():
-        return _left_out(name, f"{type_name}: a time; hour, weekday or age as columns of their own could be taken")
+        return _leave_out(name, f"{type_name}: a time; to use it, add a column for the hour, the weekday or the age")
     if present.n_unique() == 1:
-        return _left_out(name, f"constant: {present[0]!r}{' or missing' if present.len() < values.len() else ''}")
+        return _leave_out(name, f"constant: {present[0]!r}{' or missing' if present.len() < values.len() else ''}")
     if values.dtype == pl.String:
-        return _text(name, present, _missing(values), can_be_list=is_text)
+        return _choose_for_texts(name, present, _format_missing(values), can_be_list=is_text)
     if values.dtype == pl.Boolean:
-        return Choice(name, "dense", f"{type_name}{_missing(values)}", {"transform": "none"})
+        return Choice(name, "dense", f"{type_name}{_format_missing(values)}", {"transform": "none"})
     if values.dtype.is_integer():
         integers = present.cast(pl.Int64, strict=False)
         if integers.has_nulls():
-            return _left_out(name, f"{type_name}: holds numbers beyond int64", "categorical, written as text")
-        return _integer(name, integers, type_name, _missing(values))
+            return _leave_out(name, f"{type_name}: contains numbers beyond int64", "categorical, if written as text")
+        return _choose_for_integers(name, integers, type_name, _format_missing(values))
     if values.dtype.is_numeric():
-        return _float(name, present.cast(pl.Float64), type_name, _missing(values))
-    return _left_out(name, f"{type_name}: neither a number nor a text nor a list of them")
+        return _choose_for_floats(name, present.cast(pl.Float64), type_name, _format_missing(values))
+    return _leave_out(name, f"{type_name}: not a number, a text or a list of them")
 
 
-def _left_out(name: str, why: str, otherwise: str = "") -> Choice:
+def _leave_out(name: str, why: str, otherwise: str = "") -> Choice:
     return Choice(name, "left_out", why, otherwise=otherwise)
 
 
-def _missing(values: pl.Series) -> str:
+def _format_missing(values: pl.Series) -> str:
     num = values.null_count()
     return f", {num / values.len():.1%} missing" if num else ""
 
 
-def _list(name: str, present: pl.Series, type_name: str) -> Choice:
+def _choose_for_lists(name: str, present: pl.Series, type_name: str) -> Choice:
     inner = present.explode().drop_nulls()
     if inner.dtype == pl.String:
         kind = "string"
     elif inner.dtype.is_integer():
         kind = "integer"
     else:
-        return _left_out(name, f"{type_name}: lists of something that is neither text nor integer")
+        return _leave_out(name, f"{type_name}: lists of values that are neither text nor integers")
     why = f"lists of {present.list.len().mean():.1f} values on average, {inner.n_unique():,} distinct"
     return Choice(name, "categorical", why, {"type": kind, "multi_hot": True})
 
 
-def _text(name: str, present: pl.Series, missing: str, *, can_be_list: bool) -> Choice:
+def _choose_for_texts(name: str, present: pl.Series, missing: str, *, can_be_list: bool) -> Choice:
     num_distinct = present.n_unique()
     if present.str.contains(_TIME_TEXT).all():
-        return _left_out(name, "a time; hour, weekday or age as columns of their own could be taken")
+        return _leave_out(name, "a time; to use it, add a column for the hour, the weekday or the age")
     for separator in _SEPARATORS if can_be_list else "":
         if present.str.contains(separator, literal=True).mean() > _LIST_SHARE:  # type: ignore[operator], of booleans
             inner = present.str.split(separator).explode()
             settings: dict[str, str | bool] = {"type": "string", "multi_hot": True, "separator": separator}
             why = f"texts with {separator!r} between values, {inner.n_unique():,} distinct{missing}"
-            return Choice(name, "categorical", why, settings, "one value: leave multi_hot out")
-    if _is_own_in_every_row(present):
-        return _left_out(name, "a value of its own in every row that was looked at")
-    what = f"text, {num_distinct:,} distinct values{missing}"
+            return Choice(name, "categorical", why, settings, "one value: remove multi_hot")
+    if _differs_in_every_row(present):
+        return _leave_out(name, "a different value in every inspected row")
+    description = f"text, {num_distinct:,} distinct values{missing}"
     no_numbers = present.filter(present.cast(pl.Float64, strict=False).is_null())
     if 0 < len(no_numbers) < _FEW_SHARE * len(present):
-        what += f"; all numbers but some such as {no_numbers[0]!r}"
-        return Choice(name, "categorical", what, {"type": "string"}, "dense, once those are blank")
-    return Choice(name, "categorical", what, {"type": "string"})
+        description += f"; all are numbers except some such as {no_numbers[0]!r}"
+        return Choice(name, "categorical", description, {"type": "string"}, "dense, if those are left blank")
+    return Choice(name, "categorical", description, {"type": "string"})
 
 
-def _integer(name: str, present: pl.Series, type_name: str, missing: str) -> Choice:
+def _choose_for_integers(name: str, present: pl.Series, type_name: str, missing: str) -> Choice:
     num_distinct, low, high = present.n_unique(), int(present.min()), int(present.max())  # type: ignore[arg-type]
-    what = f"{type_name}, {num_distinct:,} distinct values from {low:,} to {high:,}{missing}"
-    as_id: dict[str, str | bool] = {"type": "integer"}
+    description = f"{type_name}, {num_distinct:,} distinct values from {low:,} to {high:,}{missing}"
+    settings: dict[str, str | bool] = {"type": "integer"}
     if _TIME_NAME.search(name) and any(
         _EPOCH_SECONDS[0] * u <= low <= high < _EPOCH_SECONDS[1] * u for u in _EPOCH_UNITS
     ):
-        return _left_out(name, f"{what}: a time; hour, weekday or age as columns of their own could be taken")
+        return _leave_out(name, f"{description}: a time; to use it, add a column for the hour, the weekday or the age")
     is_named_id = bool(_ID_NAME.search(name))
-    if _is_own_in_every_row(present) and (is_named_id or present.is_sorted()):
-        return _left_out(name, f"{what}: a value of its own in every row that was looked at")
+    if _differs_in_every_row(present) and (is_named_id or present.is_sorted()):
+        return _leave_out(name, f"{description}: a different value in every inspected row")
     if is_named_id:
-        return Choice(name, "categorical", f"{what}, named an id", as_id, "dense")
+        return Choice(name, "categorical", f"{description}, has the name of an id", settings, "dense")
     if num_distinct <= MAX_FEW_VALUES:
-        return Choice(name, "categorical", f"{what}: few", as_id, _dense_words(present))
+        return Choice(name, "categorical", f"{description}: few values", settings, _describe_dense_use(present))
     if num_distinct > 0.5 * present.len() and high - low > HASH_RANGE * num_distinct:
-        return Choice(name, "categorical", f"{what}: like a hash", as_id, _dense_words(present))
-    return Choice(name, "dense", what, {"transform": _transform(present)}, 'categorical, type = "integer"')
+        return Choice(name, "categorical", f"{description}: looks like a hash", settings, _describe_dense_use(present))
+    return Choice(
+        name, "dense", description, {"transform": _choose_transform(present)}, 'categorical, type = "integer"'
+    )
 
 
-def _float(name: str, present: pl.Series, type_name: str, missing: str) -> Choice:
+def _choose_for_floats(name: str, present: pl.Series, type_name: str, missing: str) -> Choice:
     low, high = float(present.min()), float(present.max())  # type: ignore[arg-type], of numbers
-    what = f"{type_name}, {low:.6g} to {high:.6g}{missing}"
+    description = f"{type_name}, {low:.6g} to {high:.6g}{missing}"
     is_whole = bool((present == present.round()).all())
     if is_whole and _ID_NAME.search(name):
-        return _left_out(name, f"{what}, named an id: written as integers or text it could be categorical")
-    transform = _transform(present) if is_whole else "standardise"
+        return _leave_out(name, f"{description}, has the name of an id: categorical, if written as integers or text")
+    transform = _choose_transform(present) if is_whole else "standardise"
     otherwise = "standardise" if transform == "log" else "log" if is_whole and low >= 0 else ""
-    return Choice(name, "dense", what, {"transform": transform}, otherwise)
+    return Choice(name, "dense", description, {"transform": transform}, otherwise)
 
 
-def _transform(present: pl.Series) -> str:
+def _choose_transform(present: pl.Series) -> str:
     """Choose `log` for counts with a heavy tail, otherwise `standardise`."""
     middle, far = present.quantile(0.5) or 0.0, present.quantile(0.99) or 0.0
     is_count = (present.min() or 0) >= 0  # type: ignore[operator], of numbers
     return "log" if is_count and far >= HEAVY_TAIL * max(middle, 1.0) else "standardise"
 
 
-def _dense_words(present: pl.Series) -> str:
-    return f'dense, transform = "{_transform(present)}"'
+def _describe_dense_use(present: pl.Series) -> str:
+    return f'dense, transform = "{_choose_transform(present)}"'
 
 
-def _is_own_in_every_row(present: pl.Series) -> bool:
-    return present.len() >= MIN_ROWS_TO_TELL and present.n_unique() == present.len()
+def _differs_in_every_row(present: pl.Series) -> bool:
+    return present.len() >= MIN_ROWS_FOR_UNIQUENESS and present.n_unique() == present.len()

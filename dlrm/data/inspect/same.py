@@ -25,15 +25,15 @@ class SameColumns:
             # Constant columns have a warning of their own.
             return
         _, first, code_of = np.unique(column.codes, return_index=True, return_inverse=True)
-        by_coming = np.empty(len(first), dtype=np.int64)
-        by_coming[np.argsort(first)] = np.arange(len(first))
-        content = by_coming[code_of].tobytes() + (b"" if column.lengths is None else column.lengths.tobytes())
+        code_by_first_use = np.empty(len(first), dtype=np.int64)
+        code_by_first_use[np.argsort(first)] = np.arange(len(first))
+        content = code_by_first_use[code_of].tobytes() + (b"" if column.lengths is None else column.lengths.tobytes())
         self._names[hashlib.blake2b(content).digest()].append(column.name)
 
     def find(self) -> list[tuple[list[str], str]]:
         """Return each group of columns with the same content: their names, and a message."""
         return [
-            (names, f"{', '.join(names[:-1])} and {names[-1]} say the same in every row: keep one of them")
+            (names, f"{', '.join(names[:-1])} and {names[-1]} have the same content in every row: keep one of them")
             for names in self._names.values()
             if len(names) > 1
         ]

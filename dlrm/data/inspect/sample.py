@@ -30,7 +30,7 @@ def replace_nan(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(cs.float().fill_nan(None))
 
 
-def spread_evenly(num: int, num_wanted: int) -> Sequence[int]:
-    """Choose at most `num_wanted`, and at least one, of the numbers in [0, num), evenly spread."""
-    num_wanted = min(num, max(1, num_wanted))
-    return [place * num // num_wanted for place in range(num_wanted)]
+def spread_evenly(num: int, num_chosen: int) -> Sequence[int]:
+    """Choose at most `num_chosen`, and at least one, of the numbers in [0, num), evenly spread."""
+    num_chosen = min(num, max(1, num_chosen))
+    return [index * num // num_chosen for index in range(num_chosen)]

@@ -32,20 +32,20 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
     groups: list[tuple[DataFile, int, int]] = []
     row_bytes = 1
     for file in files:
-        with _opened(file) as opened:
+        with _open(file) as opened:
             schemas[file.name] = opened.schema_arrow
-            for place in range(opened.num_row_groups):
-                group = opened.metadata.row_group(place)
+            for index in range(opened.num_row_groups):
+                group = opened.metadata.row_group(index)
                 if group.num_rows:
                     # Arrow 26 aborts the process where the size of a damaged column is used before it was read.
-                    next(opened.iter_batches(1, row_groups=[place]), None)
-                    groups.append((file, place, group.num_rows))
-                    row_bytes = max(row_bytes, _row_bytes(group))
+                    next(opened.iter_batches(1, row_groups=[index]), None)
+                    groups.append((file, index, group.num_rows))
+                    row_bytes = max(row_bytes, _estimate_row_bytes(group))
     num_rows = sum(size for *_, size in groups)
     if not num_rows:
         raise DataError("there are no rows", files[0].name, valid="files with rows")
-    types = _types(schemas)
-    chosen = [groups[place] for place in spread_evenly(len(groups), _MAX_DECODED_ROWS * len(groups) // num_rows)]
+    types = _find_types(schemas)
+    chosen = [groups[index] for index in spread_evenly(len(groups), _MAX_DECODED_ROWS * len(groups) // num_rows)]
     max_rows = max(1, min(MAX_ROWS, _MAX_BYTES // row_bytes))
     step = -(-sum(size for *_, size in chosen) // max_rows)
     batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
@@ -53,7 +53,7 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
     parts: list[pl.DataFrame] = []
     for file, group, _ in chosen:
         try:
-            parts.append(_rows(file, group, usable, step, batch_rows))
+            parts.append(_read_rows(file, group, usable, step, batch_rows))
         except pa.ArrowInvalid:
             raise DataError("not readable: it is damaged", file.name, valid="a complete Parquet file") from None
     # A column that is not UTF-8 text in one file is left out of all.
@@ -65,14 +65,14 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
     return FileSample(replace_nan(rows.with_columns(missing)).select(list(types)), num_rows, types)
 
 
-def _row_bytes(group: parquet.RowGroupMetaData) -> int:
+def _estimate_row_bytes(group: parquet.RowGroupMetaData) -> int:
     """Estimate the mean bytes of a decoded row."""
-    columns = [group.column(place) for place in range(group.num_columns)]
+    columns = [group.column(index) for index in range(group.num_columns)]
     num_bytes = sum(max(column.total_uncompressed_size, column.num_values * _VALUE_BYTES) for column in columns)
     return num_bytes // group.num_rows
 
 
-def _types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
+def _find_types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
     """Return the type of every column of any file, by name.
 
     Where a column cannot be read from all files, the type is a reason such as `not in b.parquet`. Raises DataError
@@ -82,7 +82,9 @@ def _types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
     for file, schema in schemas.items():
         repeated = [name for name in schema.names if schema.names.count(name) > 1]
         if repeated:
-            raise DataError("two columns have this name", file, field=repeated[0], valid="a name of its own for each")
+            raise DataError(
+                "two columns have this name", file, field=repeated[0], valid="a different name for each column"
+            )
         for field in schema:
             types.setdefault(field.name, str(field.type))
     for name in types:
@@ -90,14 +92,14 @@ def _types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
         lacking = next((file for file in schemas if file not in kinds), None)
         if lacking:
             types[name] = f"not in {lacking}"
-        elif len({_family(kind) for kind in kinds.values()}) > 1:
+        elif len({_get_family(kind) for kind in kinds.values()}) > 1:
             types[name] = "not of one type: " + ", ".join(sorted({str(kind) for kind in kinds.values()}))
-        elif any(_read_as(kind) is None for kind in kinds.values()):
+        elif any(_get_read_type(kind) is None for kind in kinds.values()):
             types[name] = f"not a number, a text or a list of them: {types[name]}"
     return types
 
 
-def _family(kind: pa.DataType) -> str:
+def _get_family(kind: pa.DataType) -> str:
     """Return the family of a type: a column may have several types of one family in different files."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -106,13 +108,13 @@ def _family(kind: pa.DataType) -> str:
     return "text" if _is_text(kind) else str(kind)
 
 
-def _read_as(kind: pa.DataType) -> pa.DataType | None:
+def _get_read_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type in which values are inspected; None where no schema can describe them."""
     types = pa.types
     if types.is_dictionary(kind):
-        return _read_as(kind.value_type)
+        return _get_read_type(kind.value_type)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        value = _read_as(kind.value_type)
+        value = _get_read_type(kind.value_type)
         return None if value is None or types.is_large_list(value) else pa.large_list(value)
     # Values that other programs write as bytes are mostly text.
     if _is_text(kind):
@@ -129,17 +131,17 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(is_of(kind) for is_of in (*kinds, types.is_binary_view))
 
 
-def _rows(file: DataFile, group: int, columns: list[str], step: int, batch_rows: int) -> pl.DataFrame:
+def _read_rows(file: DataFile, group: int, columns: list[str], step: int, batch_rows: int) -> pl.DataFrame:
     """Read every `step`-th row of a row group, without columns of text that is not UTF-8."""
     parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
     position = 0
-    with _opened(file) as opened:
+    with _open(file) as opened:
         for batch in opened.iter_batches(batch_rows, row_groups=[group], columns=columns):
-            taken = pa.array(range(-position % step, batch.num_rows, step), type=pa.int64())
+            indices = pa.array(range(-position % step, batch.num_rows, step), type=pa.int64())
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                parts[name].append(_cast(column, _read_as(column.type)).take(taken))
+                parts[name].append(_cast(column, _get_read_type(column.type)).take(indices))
             position += batch.num_rows
-    found = {name: _series(pa.chunked_array(arrays)) for name, arrays in parts.items()}
+    found = {name: _convert_to_series(pa.chunked_array(arrays)) for name, arrays in parts.items()}
     return pl.DataFrame({name: series for name, series in found.items() if series is not None})
 
 
@@ -149,7 +151,7 @@ def _cast(values: pa.Array, kind: pa.DataType | None) -> pa.Array:
     return values.cast(kind, safe=False)
 
 
-def _series(values: pa.ChunkedArray) -> pl.Series | None:
+def _convert_to_series(values: pa.ChunkedArray) -> pl.Series | None:
     """Convert to Polars; None where a text is not UTF-8."""
     kind = values.type
     text: pa.DataType | None = None
@@ -164,12 +166,12 @@ def _series(values: pa.ChunkedArray) -> pl.Series | None:
 
 
 @contextmanager
-def _opened(file: DataFile) -> Iterator[parquet.ParquetFile]:
+def _open(file: DataFile) -> Iterator[parquet.ParquetFile]:
     """Open a Parquet file. Raises DataError where it cannot be read, on opening or inside the `with`."""
     try:
         with file.open() as raw, parquet.ParquetFile(raw, buffer_size=_BUFFER_BYTES, pre_buffer=False) as opened:
             yield opened
     # A damaged footer may hold names that are not UTF-8.
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        what = f"not readable: {str(error).strip().partition(chr(10))[0]}"
-        raise DataError(what, file.name, valid="a complete Parquet file") from None
+        message = f"not readable: {str(error).strip().partition(chr(10))[0]}"
+        raise DataError(message, file.name, valid="a complete Parquet file") from None

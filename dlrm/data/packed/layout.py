@@ -29,18 +29,19 @@ MIN_MEAN_WEIGHT, MAX_MEAN_WEIGHT = 1e-12, 1e12
 """Bounds of the mean weight of the training rows. Beyond them the squares of weighted gradients, which moments sum,
 overflow or underflow in float32; far beyond, the gradients do so, too."""
 VALID_MEAN_WEIGHT = (
-    f"a mean from {MIN_MEAN_WEIGHT:g} to {MAX_MEAN_WEIGHT:g}: multiply all weights by one number, which trains the same"
+    f"a mean from {MIN_MEAN_WEIGHT:g} to {MAX_MEAN_WEIGHT:g}: multiply all weights by the same number, which does not"
+    " change what is learned"
 )
 Split = Literal["train", "eval"]
 LABELS, WEIGHTS, DENSE, IDS = "labels.bin", "weights.bin", "dense.bin", "ids.bin"
 
 
-def bag_values(feature: int) -> str:
+def get_bag_values_name(feature: int) -> str:
     """Return the file name of the ids of multi-hot feature number `feature`, counted over all features from 0."""
     return f"bags-{feature}.values.bin"
 
 
-def bag_offsets(feature: int) -> str:
+def get_bag_offsets_name(feature: int) -> str:
     return f"bags-{feature}.offsets.bin"
 
 
@@ -109,25 +110,25 @@ class PackedMeta(_Record):
 
     @property
     def single_features(self) -> list[int]:
-        """Places of the features with one id per row, in the order of the columns of ids.bin."""
-        return [place for place, feature in enumerate(self.features) if not feature.is_multi_hot]
+        """Indices of the features with one id per row, in the order of the columns of ids.bin."""
+        return [index for index, feature in enumerate(self.features) if not feature.is_multi_hot]
 
     @property
     def multi_hot_features(self) -> list[int]:
-        return [place for place, feature in enumerate(self.features) if feature.is_multi_hot]
+        return [index for index, feature in enumerate(self.features) if feature.is_multi_hot]
 
-    def row_bytes(self) -> int:
+    def compute_row_bytes(self) -> int:
         """Compute the bytes of one row in all files of fixed row length, the offsets of multi-hot features included."""
         size = 4 * (1 + self.has_weights + len(self.dense)) + self.id_dtype.itemsize * len(self.single_features)
         return size + 8 * len(self.multi_hot_features)
 
 
-def checksum(meta: PackedMeta) -> str:
+def compute_checksum(meta: PackedMeta) -> str:
     """Compute the checksum of the whole directory: a SHA-256 of the names, sizes and SHA-256 of its files."""
     return _checksum(meta, "")
 
 
-def rows_checksum(meta: PackedMeta) -> str:
+def compute_rows_checksum(meta: PackedMeta) -> str:
     """Compute the checksum of the rows alone, which does not depend on the library versions that wrote the encoders."""
     return _checksum(meta, ("train/", "eval/"))
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
+from dlrm.data.format_count import format_count
 from dlrm.data.rows import Runs
 
 _ADVICE_BYTES = 1 << 17
@@ -18,30 +19,30 @@ _ADVICE_BYTES = 1 << 17
 class MappedArray:
     """An array in one file; the kernel reads its pages when they are accessed."""
 
-    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], noted_bytes: int | None) -> None:
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], listed_bytes: int | None) -> None:
         """Map the file at `path`, which is row-major.
 
-        noted_bytes: size of the file in meta.json; None where the file is not listed there. Raises DataError where the
-        file cannot be opened, or where its size differs from `noted_bytes` or from that of `shape`.
+        listed_bytes: size of the file in meta.json; None where the file is not listed there. Raises DataError where the
+        file cannot be opened, or where its size differs from `listed_bytes` or from that of `shape`.
         """
         num_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         try:
             with path.open("rb") as file:
                 self.num_bytes = path.stat().st_size
-                if not self.num_bytes == num_bytes == noted_bytes:
+                if not self.num_bytes == num_bytes == listed_bytes:
                     valid = f"{num_bytes:,}, as its meta.json says; prepare the data again"
-                    raise DataError(f"has {self.num_bytes:,} bytes", path, valid=valid)
+                    raise DataError(f"has {format_count(self.num_bytes, 'byte')}", path, valid=valid)
                 # An empty file cannot be mapped.
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if num_bytes else None
         except OSError as error:
             if error.errno == errno.EMFILE:
-                message = "cannot be opened beside the others: too many files are open"
+                message = "cannot be opened in addition to the others: too many files are open"
                 valid = "fewer multi-hot columns, or a higher limit: `ulimit -n`"
                 raise DataError(message, path, valid=valid) from None
             valid = "a file that `dlrm prepare` has written"
             raise DataError(f"not readable: {error.strerror}", path, valid=valid) from None
-        self._expected: set[tuple[int, int]] = set()
-        """Byte ranges [first, stop) of the rows that the last call of `expect` named."""
+        self._announced: set[tuple[int, int]] = set()
+        """Byte ranges [start, end) of the rows that the last call of `read_ahead` named."""
         self.items: NDArray[Any] = np.frombuffer(self._map or b"", dtype=dtype).reshape(shape)
 
     def drop_pages(self) -> None:
@@ -59,20 +60,20 @@ class MappedArray:
         """
         if self._map is None:
             return
-        of_now = self._areas(now)
+        current = self._list_areas(now)
         self._map.madvise(mmap.MADV_NORMAL)
-        if len(of_now) <= max_areas:
-            for first, stop in sorted(of_now):
-                self._map.madvise(mmap.MADV_RANDOM, first, stop - first)
-        expected = of_now | self._areas(soon)
-        for first, stop in sorted(expected - self._expected):
-            for place in range(first, stop, _ADVICE_BYTES):
-                self._map.madvise(mmap.MADV_WILLNEED, place, min(_ADVICE_BYTES, stop - place))
-        self._expected = expected
+        if len(current) <= max_areas:
+            for start, end in sorted(current):
+                self._map.madvise(mmap.MADV_RANDOM, start, end - start)
+        announced = current | self._list_areas(soon)
+        for start, end in sorted(announced - self._announced):
+            for offset in range(start, end, _ADVICE_BYTES):
+                self._map.madvise(mmap.MADV_WILLNEED, offset, min(_ADVICE_BYTES, end - offset))
+        self._announced = announced
 
-    def _areas(self, rows: Runs) -> set[tuple[int, int]]:
-        """Return the byte ranges [first, stop) of these rows, each extended down to the start of its first page."""
+    def _list_areas(self, rows: Runs) -> set[tuple[int, int]]:
+        """List the byte ranges [start, end) of these rows, each extended down to the start of its first page."""
         row_bytes = self.items.strides[0]
-        firsts = (rows.starts * row_bytes // mmap.PAGESIZE * mmap.PAGESIZE).tolist()
-        areas = zip(firsts, (rows.stops * row_bytes).tolist(), strict=True)
-        return {(first, stop) for first, stop in areas if first < stop}
+        starts = (rows.starts * row_bytes // mmap.PAGESIZE * mmap.PAGESIZE).tolist()
+        areas = zip(starts, (rows.ends * row_bytes).tolist(), strict=True)
+        return {(start, end) for start, end in areas if start < end}

@@ -14,8 +14,8 @@ from dlrm.data.packed.layout import (
     META,
     VALID_MEAN_WEIGHT,
     PackedMeta,
+    compute_rows_checksum,
     read_meta,
-    rows_checksum,
 )
 from dlrm.data.packed.open_files import allow_open_files
 from dlrm.data.packed.rows import PackedRows
@@ -31,8 +31,8 @@ def is_packed(path: Path) -> bool:
 
 def open_packed(directory: Path) -> Dataset:
     """Open the rows of a packed directory. Raises DataError that names the invalid file or property."""
-    meta = packed_meta(directory)
-    _check(meta, directory)
+    meta = open_packed_meta(directory)
+    _check_rows(meta, directory)
     encoders = open_encoders(directory)
     allow_open_files(len(meta.files))
     train = meta.splits["train"]
@@ -57,7 +57,7 @@ def open_encoders(directory: Path) -> Encoders:
         raise DataError(f"not readable: {cause}", directory / ENCODERS, valid=_VALID) from None
 
 
-def packed_meta(directory: Path) -> PackedMeta:
+def open_packed_meta(directory: Path) -> PackedMeta:
     """Read the meta.json of a packed directory. Raises DataError where it is invalid or of another format version."""
     try:
         meta = read_meta(directory)
@@ -65,30 +65,30 @@ def packed_meta(directory: Path) -> PackedMeta:
         raise DataError(f"not readable: {error.strerror}", directory / META, valid=_VALID) from None
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise DataError(first["msg"], directory / META, field=place or None, valid=_VALID) from None
+        location = ".".join(map(str, first["loc"]))
+        raise DataError(first["msg"], directory / META, field=location or None, valid=_VALID) from None
     if meta.format_version != FORMAT_VERSION:
-        valid = f"{FORMAT_VERSION}: prepare the data again"
+        valid = f"{FORMAT_VERSION}; prepare the data again"
         raise DataError(f"is {meta.format_version}", directory / META, field="format_version", valid=valid)
     return meta
 
 
-def prepared_data(directory: Path) -> PreparedData:
-    """Return the real path of a packed directory and the checksum of its rows. Raises DataError, see `packed_meta`."""
+def read_prepared_data(directory: Path) -> PreparedData:
+    """Read the real path of a packed directory and the checksum of its rows. Raises DataError as `open_packed_meta`."""
     real = directory.resolve()
-    return PreparedData(directory=str(real), checksum=rows_checksum(packed_meta(real)))
+    return PreparedData(directory=str(real), checksum=compute_rows_checksum(open_packed_meta(real)))
 
 
-def _check(meta: PackedMeta, directory: Path) -> None:
+def _check_rows(meta: PackedMeta, directory: Path) -> None:
     """Raise DataError where no model can be trained and evaluated on such rows."""
     if not meta.dense and not meta.features:
         valid = "rows with at least one: name a dense or a categorical column in the schema"
         raise DataError("the rows have no features", directory, valid=valid)
     for split in ("train", "eval"):
-        of_split = meta.splits.get(split)
-        if of_split is None or not of_split.num_rows:
+        split_meta = meta.splits.get(split)
+        if split_meta is None or not split_meta.num_rows:
             raise DataError(f"there are no rows in {split}/", directory, valid="training and evaluation rows")
-        if not of_split.mean_weight > 0:
+        if not split_meta.mean_weight > 0:
             raise DataError(f"the weights in {split}/ are all 0", directory, valid="weights above 0")
     if not meta.splits["train"].can_train:
         message = f"the weights in train/ have a mean of {meta.splits['train'].mean_weight:.3g}"

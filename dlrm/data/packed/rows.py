@@ -8,7 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import DENSE, IDS, LABELS, WEIGHTS, PackedMeta, Split, bag_offsets, bag_values
+from dlrm.data.format_count import format_count
+from dlrm.data.packed.layout import (
+    DENSE,
+    IDS,
+    LABELS,
+    WEIGHTS,
+    PackedMeta,
+    Split,
+    get_bag_offsets_name,
+    get_bag_values_name,
+)
 from dlrm.data.packed.mapped import MappedArray
 from dlrm.data.rows import DataSchema, Rows, Runs
 from sharding.jagged import JaggedIds
@@ -28,7 +38,7 @@ FLOAT, OFFSET = np.dtype(np.float32), np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
-class _Lists:
+class _Bags:
     """Ids of one multi-hot feature of all n rows."""
 
     offsets: MappedArray
@@ -40,13 +50,13 @@ class _Lists:
         starts = self.offsets.items[row_numbers]
         lengths = self.offsets.items[row_numbers + 1] - starts
         ends = np.cumsum(lengths)
-        places = np.arange(ends[-1], dtype=np.int64)
-        places += np.repeat(starts - (ends - lengths), lengths)
-        return lengths, self.values.items[places]
+        positions = np.arange(ends[-1], dtype=np.int64)
+        positions += np.repeat(starts - (ends - lengths), lengths)
+        return lengths, self.values.items[positions]
 
-    def runs(self, rows: Runs) -> Runs:
+    def get_value_runs(self, rows: Runs) -> Runs:
         """Return the ranges in `values` that hold the ids of these rows."""
-        return Runs(self.offsets.items[rows.starts], self.offsets.items[rows.stops])
+        return Runs(self.offsets.items[rows.starts], self.offsets.items[rows.ends])
 
 
 class PackedRows:
@@ -63,22 +73,22 @@ class PackedRows:
         self.num_rows = meta.splits[split].num_rows
         self._files: list[MappedArray] = []
 
-        def mapped(name: str, dtype: np.dtype[Any], *shape: int) -> MappedArray:
-            noted = meta.files.get(f"{split}/{name}")
-            array = MappedArray(directory / split / name, dtype, shape, noted.num_bytes if noted else None)
+        def map_file(name: str, dtype: np.dtype[Any], *shape: int) -> MappedArray:
+            file_meta = meta.files.get(f"{split}/{name}")
+            array = MappedArray(directory / split / name, dtype, shape, file_meta.num_bytes if file_meta else None)
             self._files.append(array)
             return array
 
-        def lists(feature: int) -> _Lists:
-            offsets = mapped(bag_offsets(feature), OFFSET, n + 1)
-            return _Lists(offsets, mapped(bag_values(feature), meta.id_dtype, int(offsets.items[-1])))
+        def map_bags(feature: int) -> _Bags:
+            offsets = map_file(get_bag_offsets_name(feature), OFFSET, n + 1)
+            return _Bags(offsets, map_file(get_bag_values_name(feature), meta.id_dtype, int(offsets.items[-1])))
 
         n, self._single = self.num_rows, meta.single_features
-        self._labels = mapped(LABELS, FLOAT, n)
-        self._weights = mapped(WEIGHTS, FLOAT, n) if meta.has_weights else None
-        self._dense = mapped(DENSE, FLOAT, n, len(meta.dense))
-        self._ids = mapped(IDS, meta.id_dtype, n, len(self._single))
-        self._lists = {feature: lists(feature) for feature in meta.multi_hot_features}
+        self._labels = map_file(LABELS, FLOAT, n)
+        self._weights = map_file(WEIGHTS, FLOAT, n) if meta.has_weights else None
+        self._dense = map_file(DENSE, FLOAT, n, len(meta.dense))
+        self._ids = map_file(IDS, meta.id_dtype, n, len(self._single))
+        self._lists = {feature: map_bags(feature) for feature in meta.multi_hot_features}
         self.row_bytes = -(-sum(file.num_bytes for file in self._files) // max(n, 1))
         self._is_mapped = np.zeros(-(-n // _GRAIN_ROWS), dtype=np.bool_)
         self._num_mapped = 0
@@ -92,7 +102,7 @@ class PackedRows:
         """
         num_rows = len(row_numbers)
         if num_rows and not (row_numbers.min() >= 0 and row_numbers.max() < self.num_rows):
-            raise IndexError(f"row numbers must lie within 0 to {self.num_rows - 1}")
+            raise IndexError(f"row numbers must be within 0 to {self.num_rows - 1}")
         labels = np.empty(num_rows, dtype=np.float32)
         weights = None if self._weights is None else np.empty(num_rows, dtype=np.float32)
         dense = np.empty((num_rows, self.schema.num_dense), dtype=np.float32)
@@ -101,21 +111,21 @@ class PackedRows:
         lists: dict[int, list[NDArray[Any]]] = {feature: [] for feature in self._lists}
         for start in range(0, num_rows, _PIECE_ROWS):
             piece = slice(start, start + _PIECE_ROWS)
-            wanted = row_numbers[piece]
-            self._make_room(wanted)
+            numbers = row_numbers[piece]
+            self._release_excess_pages(numbers)
             # The numbers were checked above; the default mode would gather into a buffer first.
-            self._labels.items.take(wanted, out=labels[piece], mode="clip")
-            self._dense.items.take(wanted, axis=0, out=dense[piece], mode="clip")
+            self._labels.items.take(numbers, out=labels[piece], mode="clip")
+            self._dense.items.take(numbers, axis=0, out=dense[piece], mode="clip")
             if self._weights is not None and weights is not None:
-                self._weights.items.take(wanted, out=weights[piece], mode="clip")
-            single[:, piece] = self._ids.items.take(wanted, axis=0).T
-            for feature, of_feature in self._lists.items():
-                lengths[feature, piece], ids = of_feature.read(wanted)
+                self._weights.items.take(numbers, out=weights[piece], mode="clip")
+            single[:, piece] = self._ids.items.take(numbers, axis=0).T
+            for feature, bags in self._lists.items():
+                lengths[feature, piece], ids = bags.read(numbers)
                 lists[feature].append(ids)
-                self._check_ids(feature, bag_values(feature), ids)
+                self._check_ids(feature, get_bag_values_name(feature), ids)
         for feature, ids in zip(self._single, single, strict=True):
             self._check_ids(feature, IDS, ids)
-        return Rows(labels, dense, JaggedIds(self._in_order(single, lists), lengths), weights)
+        return Rows(labels, dense, JaggedIds(self._concatenate_ids(single, lists), lengths), weights)
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Announce the rows to the mapped files, see RowSource."""
@@ -123,36 +133,36 @@ class PackedRows:
         for file in (self._labels, self._weights, self._dense, self._ids):
             if file is not None:
                 file.read_ahead(now, soon, max_areas)
-        for of_feature in self._lists.values():
-            of_feature.offsets.read_ahead(now, soon, max_areas)
-            of_feature.values.read_ahead(of_feature.runs(now), of_feature.runs(soon), max_areas)
+        for bags in self._lists.values():
+            bags.offsets.read_ahead(now, soon, max_areas)
+            bags.values.read_ahead(bags.get_value_runs(now), bags.get_value_runs(soon), max_areas)
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> None:  # noqa: ARG002
         """Return None: the probabilities of these labels are not known."""
         return
 
-    def _check_ids(self, place: int, file: str, ids: NDArray[Any]) -> None:
-        """Raise DataError where an id is not a row of the table of feature number `place`."""
-        feature = self.schema.features[place]
+    def _check_ids(self, index: int, file: str, ids: NDArray[Any]) -> None:
+        """Raise DataError where an id is not a row of the table of feature number `index`."""
+        feature = self.schema.features[index]
         # Read as unsigned numbers, negative ids are the largest, so that one pass finds ids out of range at both ends.
         unsigned = ids.view(f"u{ids.itemsize}")
         if len(ids) and unsigned.max() >= feature.num_ids:
             raise DataError(
-                f"holds the id {ids[unsigned.argmax()]}, and its table has {feature.num_ids} rows",
+                f"contains the id {ids[unsigned.argmax()]}, but its table has {format_count(feature.num_ids, 'row')}",
                 self._directory / file,
                 field=feature.name,
                 valid=f"0 to {feature.num_ids - 1}, as its meta.json says; prepare the data again",
             )
 
-    def _in_order(self, single: NDArray[np.int64], lists: dict[int, list[NDArray[Any]]]) -> NDArray[np.int64]:
+    def _concatenate_ids(self, single: NDArray[np.int64], lists: dict[int, list[NDArray[Any]]]) -> NDArray[np.int64]:
         """Concatenate the ids of all features, in the order of the features."""
         if not lists:
             return single.reshape(-1)
         parts = {feature: [ids] for feature, ids in zip(self._single, single, strict=True)} | lists
-        in_order = [part for feature in sorted(parts) for part in parts[feature]]
-        return np.concatenate([np.empty(0, dtype=np.int64), *in_order], dtype=np.int64)
+        ordered = [part for feature in sorted(parts) for part in parts[feature]]
+        return np.concatenate([np.empty(0, dtype=np.int64), *ordered], dtype=np.int64)
 
-    def _make_room(self, row_numbers: NDArray[np.int64]) -> None:
+    def _release_excess_pages(self, row_numbers: NDArray[np.int64]) -> None:
         """Count the pages of rows that are about to be read; once too many are mapped, release all pages first."""
         grains = row_numbers // _GRAIN_ROWS
         self._num_mapped += len(np.unique(grains[~self._is_mapped[grains]]))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dlrm.data.digest import sha256_of
+from dlrm.data.digest import compute_sha256
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import PackedMeta
 
@@ -30,11 +30,11 @@ def verify(directory: Path, meta: PackedMeta, num_threads: int, on_progress: Cal
     def check(name: str) -> None:
         try:
             with (directory / name).open("rb") as file:
-                found = sha256_of(file, advance)
+                found = compute_sha256(file, advance)
         except OSError as error:
             raise DataError(f"not readable: {error.strerror}", directory / name, valid=_VALID) from None
         if found != meta.files[name].sha256:
-            message = "is not what was written: its SHA-256 differs from meta.json"
+            message = "has changed since it was written: its SHA-256 differs from meta.json"
             raise DataError(message, directory / name, valid=_VALID)
 
     with ThreadPoolExecutor(num_threads, thread_name_prefix="verify") as executor:

@@ -19,17 +19,17 @@ def open_base(directory: Path) -> Encoders:
     except (OSError, ValueError, PolarsError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).partition("\n")[0]
         valid = "a directory that `dlrm prepare` has written, or the model/ directory of a run"
-        raise DataError(f"holds no encoders to extend: {reason}", directory, valid=valid) from None
+        raise DataError(f"contains no encoders to extend: {reason}", directory, valid=valid) from None
 
 
 def check_base(config: DataConfig, base: Encoders) -> None:
     """Raise DataError where the columns of `config`, or their kinds of vocabulary, differ from those of `base`."""
     schema = config.raw_schema
-    _check_schema(schema, base.schema, None, "the same columns in the same order, or nothing to extend")
-    for place, column in enumerate(schema.categorical):
-        kind = config.vocabulary.of(column.name)
-        vocabulary = base.vocabularies[place]
-        expected = HashedVocabulary.of_column(place, vocabulary.num_ids)
+    _check_schema(schema, base.schema, None, "the same columns in the same order as in the base, or no base")
+    for index, column in enumerate(schema.categorical):
+        kind = config.vocabulary.get_rule(column.name)
+        vocabulary = base.vocabularies[index]
+        expected = HashedVocabulary.for_column(index, vocabulary.num_ids)
         fits = (
             not isinstance(vocabulary, HashedVocabulary)
             if isinstance(kind, Counting)
@@ -37,9 +37,9 @@ def check_base(config: DataConfig, base: Encoders) -> None:
         )
         if not fits:
             raise DataError(
-                f"{column.name} has {_in_words(vocabulary)} in what is extended",
+                f"{column.name} has {_describe_vocabulary(vocabulary)} in the base",
                 field="data.vocabulary",
-                valid=f"the same for {column.name} here",
+                valid=f"the same kind of vocabulary for {column.name} as in the base",
             )
 
 
@@ -49,13 +49,13 @@ def check_extends(encoders: Encoders, base: Encoders, directory: Path, valid: st
     directory: packed directory of `encoders`, named in the error. valid: hint of the error on how to get rows that fit.
     """
     _check_schema(encoders.schema, base.schema, directory, valid)
-    for ours, known in zip(encoders.dense, base.dense, strict=True):
-        if ours != known:
-            message = f"{known.column.name} is measured by other statistics than in what it should extend"
+    for actual, expected in zip(encoders.dense, base.dense, strict=True):
+        if actual != expected:
+            message = f"{expected.column.name} is encoded with other statistics than in the base that it must extend"
             raise DataError(message, directory, field="dense", valid=valid)
-    for column, ours, known in zip(base.schema.categorical, encoders.vocabularies, base.vocabularies, strict=True):
-        if not _extends(ours, known):
-            message = f"{column.name} has other ids than in what it should extend"
+    for column, actual, expected in zip(base.schema.categorical, encoders.vocabularies, base.vocabularies, strict=True):
+        if not _extends(actual, expected):
+            message = f"{column.name} has other ids than in the base that it must extend"
             raise DataError(message, directory, field="categorical", valid=valid)
 
 
@@ -65,41 +65,44 @@ def _extends(vocabulary: Vocabulary, base: Vocabulary) -> bool:
     return vocabulary == base
 
 
-def _check_schema(schema: SchemaConfig, known: SchemaConfig, directory: Path | None, valid: str) -> None:
-    """Raise DataError where the columns of `schema` differ from those of `known` in name, kind or order.
+def _check_schema(schema: SchemaConfig, expected: SchemaConfig, directory: Path | None, valid: str) -> None:
+    """Raise DataError where the columns of `schema` differ from those of `expected` in name, kind or order.
 
     directory: packed directory that has `schema`; None where it is the schema of a job document.
     """
-    dense, known_dense = ({c.name: c.transform for c in columns.dense} for columns in (schema, known))
-    categorical, known_categorical = (
+    dense, expected_dense = ({c.name: c.transform for c in columns.dense} for columns in (schema, expected))
+    categorical, expected_categorical = (
         {c.name: f"{c.type}{', multi-hot' if c.multi_hot else ''}" for c in columns.categorical}
-        for columns in (schema, known)
+        for columns in (schema, expected)
     )
-    for kind, fault in (("dense", _fault(dense, known_dense)), ("categorical", _fault(categorical, known_categorical))):
+    for kind, fault in (
+        ("dense", _find_difference(dense, expected_dense)),
+        ("categorical", _find_difference(categorical, expected_categorical)),
+    ):
         if fault:
             raise DataError(fault, directory, field=kind if directory else f"data.schema.{kind}", valid=valid)
 
 
-def _fault(columns: Mapping[str, str], known: Mapping[str, str]) -> str | None:
-    """Describe the first difference between the columns and the known ones; None where there is none.
+def _find_difference(columns: Mapping[str, str], expected: Mapping[str, str]) -> str | None:
+    """Describe the first difference between the columns and the expected ones; return None where there is none.
 
-    columns, known: kind of each column by name, in the order of the schema.
+    columns, expected: kind of each column by name, in the order of the schema.
     """
-    for name in known:
+    for name in expected:
         if name not in columns:
-            return f"lacks {name}, which is in what is extended"
+            return f"lacks {name}, which the base has"
     for name, kind in columns.items():
-        if name not in known:
-            return f"has {name}, which is not in what is extended"
-        if kind != known[name]:
-            return f"{name} is {kind}, and {known[name]} in what is extended"
-    for name, expected in zip(columns, known, strict=True):
-        if name != expected:
-            return f"has {name} where what is extended has {expected}: the order is another"
+        if name not in expected:
+            return f"has {name}, which the base does not have"
+        if kind != expected[name]:
+            return f"{name} is {kind} here and {expected[name]} in the base"
+    for name, expected_name in zip(columns, expected, strict=True):
+        if name != expected_name:
+            return f"has {name} where the base has {expected_name}: the order differs"
     return None
 
 
-def _in_words(vocabulary: Vocabulary) -> str:
+def _describe_vocabulary(vocabulary: Vocabulary) -> str:
     if isinstance(vocabulary, HashedVocabulary):
         return f"values hashed into {vocabulary.num_ids:,} rows"
     return "counted values"

@@ -20,11 +20,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dlrm.config import DataConfig
-from dlrm.data.digest import sha256_of
+from dlrm.data.digest import compute_sha256
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.packed.layout import read_meta
 from dlrm.data.prepare.events import NoteEvent, OnEvent, ProgressEvent
-from dlrm.data.prepare.fingerprint import fingerprint
+from dlrm.data.prepare.fingerprint import compute_fingerprint
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.data_file import DataFile
@@ -32,8 +32,8 @@ from dlrm.data.raw.files import find_splits
 from dlrm.record import write_atomically
 from hostinfo.file_lock import try_lock
 
-_LOOK_AGAIN_SECONDS = 0.1
-_REPORT_AGAIN_SECONDS = 5.0
+_RETRY_SECONDS = 0.1
+_REPORT_WAITING_SECONDS = 5.0
 _REPORT_SECONDS = 0.2
 _SETTLED_NS = 2_000_000_000
 """Nanoseconds without change after which the digest of a file is kept: within less, a further change may not alter the
@@ -59,7 +59,7 @@ def find_or_prepare(
     train, evaluation = find_splits(config, data_roots, base_directory)
     contents = _hash_files([*train, *evaluation], cache / "digests", num_threads, on_event)
     named = ([contents[file.name] for file in files] for files in (train, evaluation))
-    key = fingerprint(config, *named, base=base)
+    key = compute_fingerprint(config, *named, base=base)
     entry = cache / key
     if _is_complete(entry):
         on_event(NoteEvent("data_reused", "the same rows were prepared before"))
@@ -85,13 +85,13 @@ def find_prepared(
     train, evaluation = find_splits(config, data_roots, base_directory)
     contents: dict[str, str] = {}
     for file in [*train, *evaluation]:
-        identity = _identity(file)
-        known = cache / "digests" / identity
-        if not file.is_remote and not known.exists():
+        identity = _hash_identity(file)
+        digest = cache / "digests" / identity
+        if not file.is_remote and not digest.exists():
             return None
-        contents[file.name] = identity if file.is_remote else known.read_text()
+        contents[file.name] = identity if file.is_remote else digest.read_text()
     named = ([contents[file.name] for file in files] for files in (train, evaluation))
-    entry = cache / fingerprint(config, *named, base=None)
+    entry = cache / compute_fingerprint(config, *named, base=None)
     return entry if _is_complete(entry) else None
 
 
@@ -109,58 +109,58 @@ class _HashProgress:
 
     def __init__(self, num_bytes: int, on_event: OnEvent) -> None:
         self._num_bytes, self._on_event = num_bytes, on_event
-        self._done = 0
-        self._tell_at = 0.0
+        self._done_bytes = 0
+        self._next_report_at = 0.0
         self._lock = threading.Lock()
 
     def advance(self, num_bytes: int) -> None:
         with self._lock:
-            self._done += num_bytes
-            if time.monotonic() >= self._tell_at:
-                self._tell_at = time.monotonic() + _REPORT_SECONDS
-                self._on_event(ProgressEvent(0.0, f"checking the files: {self._done / self._num_bytes:.0%}"))
+            self._done_bytes += num_bytes
+            if time.monotonic() >= self._next_report_at:
+                self._next_report_at = time.monotonic() + _REPORT_SECONDS
+                self._on_event(ProgressEvent(0.0, f"checking the files: {self._done_bytes / self._num_bytes:.0%}"))
 
 
 def _hash_files(files: Sequence[DataFile], digests: Path, num_threads: int, on_event: OnEvent) -> dict[str, str]:
     """Return a hash that identifies the content of each file, by the file's name."""
     distinct = {file.name: file for file in files}
-    looked = _HashProgress(sum(file.num_bytes for file in distinct.values()), on_event)
+    progress = _HashProgress(sum(file.num_bytes for file in distinct.values()), on_event)
     digests.mkdir(parents=True, exist_ok=True)
     with start_workers(num_threads) as workers:
-        return dict(zip(distinct, workers.map(partial(_hash_file, digests, looked), distinct.values()), strict=True))
+        return dict(zip(distinct, workers.map(partial(_hash_file, digests, progress), distinct.values()), strict=True))
 
 
-def _hash_file(digests: Path, looked: _HashProgress, file: DataFile) -> str:
-    identity = _identity(file)
-    known = digests / identity
+def _hash_file(digests: Path, progress: _HashProgress, file: DataFile) -> str:
+    identity = _hash_identity(file)
+    digest = digests / identity
     # Objects of a store are identified by name, size and time: to hash one would mean to download it once more.
-    if file.is_remote or known.exists():
-        looked.advance(file.num_bytes)
-        return identity if file.is_remote else known.read_text()
+    if file.is_remote or digest.exists():
+        progress.advance(file.num_bytes)
+        return identity if file.is_remote else digest.read_text()
     with file.open() as opened:
-        content = sha256_of(opened, looked.advance)
+        content = compute_sha256(opened, progress.advance)
     if time.time_ns() - max(file.modified_ns, file.changed_ns or 0) > _SETTLED_NS:
-        write_atomically(known, content)
+        write_atomically(digest, content)
     return content
 
 
-def _identity(file: DataFile) -> str:
-    return hashlib.sha256(json.dumps(file.identity(), sort_keys=True).encode()).hexdigest()
+def _hash_identity(file: DataFile) -> str:
+    return hashlib.sha256(json.dumps(file.get_identity(), sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
 def _lock(path: Path, on_event: OnEvent) -> Iterator[None]:
     """Hold the lock file `path`; wait where another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    reported_at = -_REPORT_AGAIN_SECONDS
+    reported_at = -_REPORT_WAITING_SECONDS
     try:
         while True:
             if try_lock(descriptor):
                 break
-            if time.monotonic() - reported_at >= _REPORT_AGAIN_SECONDS:
+            if time.monotonic() - reported_at >= _REPORT_WAITING_SECONDS:
                 reported_at = time.monotonic()
-                on_event(ProgressEvent(0.0, "waiting for another process that prepares the same data"))
-            time.sleep(_LOOK_AGAIN_SECONDS)
+                on_event(ProgressEvent(0.0, "waiting for another process that is preparing the same data"))
+            time.sleep(_RETRY_SECONDS)
         yield
     finally:
         os.close(descriptor)

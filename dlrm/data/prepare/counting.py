@@ -32,42 +32,42 @@ class ValueCounts:
     def num_bytes(self) -> int:
         return int(self.values.estimated_size()) + self.counts.nbytes
 
-    def between(self, start: int | str | None, stop: int | str | None) -> "ValueCounts":
-        """Return the counts of the values in [start, stop); None: no bound on that side."""
-        first = 0 if start is None else self._place(start)
-        last = len(self) if stop is None else self._place(stop)
+    def select_range(self, start: int | str | None, end: int | str | None) -> "ValueCounts":
+        """Select the counts of the values in [start, end); None: no bound on that side."""
+        first = 0 if start is None else self._find_index(start)
+        last = len(self) if end is None else self._find_index(end)
         return ValueCounts(self.values.slice(first, max(last - first, 0)), self.counts[first:last])
 
-    def at_least(self, min_count: int) -> "ValueCounts":
-        """Return the values that occur at least `min_count` times, with their counts, copied."""
+    def select_frequent(self, min_count: int) -> "ValueCounts":
+        """Select the values that occur at least `min_count` times, and copy them with their counts."""
         is_frequent = self.counts >= min_count
         return ValueCounts(copy_values(self.values.filter(pl.Series(is_frequent))), self.counts[is_frequent])
 
-    def _place(self, value: int | str) -> int:
+    def _find_index(self, value: int | str) -> int:
         return int(self.values.search_sorted(value, side="left")) if len(self) else 0
 
 
 @dataclass
 class Tally:
-    """The counts of one column in one pass: of the values in [start, stop), None for no bound."""
+    """The counts of one column in one pass, for the values in [start, end); None: no bound."""
 
     start: int | str | None
-    stop: int | str | None = None
+    end: int | str | None = None
     """First value that is left to the next pass; None where no value is left."""
     total: ValueCounts | None = None
     pending: list[ValueCounts] = field(default_factory=list)
     num_pending: int = 0
 
     def add(self, counts: ValueCounts) -> None:
-        counts = counts.between(self.start, self.stop)
+        counts = counts.select_range(self.start, self.end)
         if not len(counts):
             return
         self.pending.append(counts)
         self.num_pending += len(counts)
         if self.num_pending >= max(_MIN_PENDING, 0 if self.total is None else len(self.total)):
-            self.merge_runs()
+            self.merge_pending()
 
-    def merge_runs(self) -> None:
+    def merge_pending(self) -> None:
         """Add the pending counts to the total."""
         if self.pending:
             self.total = merge([*([] if self.total is None else [self.total]), *self.pending])
@@ -82,25 +82,25 @@ class Tally:
 
         Return False where there are fewer than two values, which cannot be halved.
         """
-        self.merge_runs()
+        self.merge_pending()
         if self.total is None or len(self.total) < 2:
             return False
-        self.stop = self.total.values[len(self.total) // 2]
-        lower = self.total.between(None, self.stop)
+        self.end = self.total.values[len(self.total) // 2]
+        lower = self.total.select_range(None, self.end)
         self.total = ValueCounts(copy_values(lower.values), lower.counts.copy())
         return True
 
 
 def shrink(tallies: Iterable[Tally], max_bytes: int) -> None:
     """Halve the largest tally until all tallies together take at most `max_bytes`, or none can be halved further."""
-    sizes = {place: (tally.num_bytes, tally) for place, tally in enumerate(tallies)}
+    sizes = {index: (tally.num_bytes, tally) for index, tally in enumerate(tallies)}
     while sum(size for size, _ in sizes.values()) > max_bytes:
-        place = max(sizes, key=lambda place: sizes[place][0])
-        tally = sizes[place][1]
+        index = max(sizes, key=lambda index: sizes[index][0])
+        tally = sizes[index][1]
         if not tally.halve():
-            del sizes[place]
+            del sizes[index]
             continue
-        sizes[place] = tally.num_bytes, tally
+        sizes[index] = tally.num_bytes, tally
 
 
 def merge(runs: Sequence[ValueCounts]) -> ValueCounts:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
+from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import VALID_MEAN_WEIGHT, FeatureMeta, PackedMeta, Split, SplitMeta
 from dlrm.data.prepare.measure import SPLITS, PartMeasure
 from dlrm.data.prepare.parted import StagedRows
-from dlrm.data.prepare.versions import library_versions
+from dlrm.data.prepare.versions import get_library_versions
 from dlrm.data.raw.data_file import DataFile
 
 _MAX_INT32_ROWS = 2**31
@@ -26,11 +27,11 @@ def describe(
         features=[FeatureMeta(name=f.name, num_ids=f.num_ids, is_multi_hot=f.is_multi_hot) for f in features],
         id_type="int32" if is_small else "int64",
         has_weights=config.raw_schema.weight is not None,
-        splits={split: _split(measures, split) for split in SPLITS},
+        splits={split: _describe_split(measures, split) for split in SPLITS},
         num_bad_rows=rows.num_bad_rows,
         files={},
         sources=[file.name for file in files],
-        versions={"python": platform.python_version()} | library_versions(),
+        versions={"python": platform.python_version()} | get_library_versions(),
     )
 
 
@@ -50,22 +51,23 @@ def check_splits(
         "eval": ("evaluation", "data.eval", "larger"),
     }
     for split, (kind, field, hint) in hints.items():
-        if _split(measures, split).num_rows:
+        if _describe_split(measures, split).num_rows:
             continue
         if rows.split is None:
             raise DataError(f"no row is left for {kind}", field=field, valid="files with rows")
         raise DataError(
-            f"of {rows.num_good_rows} rows none is left for {kind} at {config.eval_fraction}",
+            f"no row is left for {kind} with {format_count(rows.num_good_rows, 'row')} at a fraction of "
+            f"{config.eval_fraction}",
             field="data.eval_fraction",
             valid=f"a {hint} fraction, more rows, or files in data.eval",
         )
     for split, (kind, _, _) in hints.items():
-        if _split(measures, split).mean_weight == 0:
+        if _describe_split(measures, split).mean_weight == 0:
             weight = config.raw_schema.weight
-            raise DataError(f"every {kind} row has weight 0", field=weight, valid="some rows of a weight above 0")
-    of_train = _split(measures, "train")
-    if not of_train.can_train:
-        message = f"the training rows have a mean weight of {of_train.mean_weight:.3g}"
+            raise DataError(f"every {kind} row has weight 0", field=weight, valid="some rows with a weight above 0")
+    train_meta = _describe_split(measures, "train")
+    if not train_meta.can_train:
+        message = f"the training rows have a mean weight of {train_meta.mean_weight:.3g}"
         raise DataError(message, field=config.raw_schema.weight, valid=VALID_MEAN_WEIGHT)
 
 
@@ -73,18 +75,18 @@ def _check_files(rows: StagedRows, files: Sequence[DataFile], field: str) -> Non
     """Raise DataError where there are files but none of them holds a row, not even a bad one."""
     with_rows = {part.record.file for part in rows.parts if part.record.num_rows}
     if files and not any(file.name in with_rows for file in files):
-        more = f", and neither do {len(files) - 1:,} others" if len(files) > 1 else ""
+        more = f"; none of the {len(files):,} files does" if len(files) > 1 else ""
         raise DataError(f"holds no rows{more}", files[0].name, field=field, valid="files with rows")
 
 
-def _split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:
-    shares = [measure.shares[split] for measure in measures]
-    num_rows = sum(share.num_rows for share in shares)
-    sum_of_weights = sum(share.sum_of_weights for share in shares)
-    sum_of_positive_weights = sum(share.sum_of_positive_weights for share in shares)
+def _describe_split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:
+    split_measures = [measure.splits[split] for measure in measures]
+    num_rows = sum(measure.num_rows for measure in split_measures)
+    sum_of_weights = sum(measure.sum_of_weights for measure in split_measures)
+    sum_of_positive_weights = sum(measure.sum_of_positive_weights for measure in split_measures)
     return SplitMeta(
         num_rows=num_rows,
-        num_positives=sum(share.num_positives for share in shares),
+        num_positives=sum(measure.num_positives for measure in split_measures),
         mean_weight=sum_of_weights / max(num_rows, 1),
         label_rate=sum_of_positive_weights / sum_of_weights if sum_of_weights else 0.0,
     )

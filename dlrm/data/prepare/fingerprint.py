@@ -11,24 +11,26 @@ from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import FORMAT_VERSION
-from dlrm.data.prepare.versions import library_versions
+from dlrm.data.prepare.versions import get_library_versions
 from dlrm.data.raw.data_file import DataFile
 
 
-def fingerprint(config: DataConfig, train: Sequence[Any], evaluation: Sequence[Any], base: Encoders | None) -> str:
+def compute_fingerprint(
+    config: DataConfig, train: Sequence[Any], evaluation: Sequence[Any], base: Encoders | None
+) -> str:
     """Compute the fingerprint of a preparation, in hex.
 
     train, evaluation: for each file, in order, a value that identifies its content and can be written as JSON.
     """
-    outcome = [_settings(config), train, evaluation, None if base is None else _digest(base)]
+    outcome = [_get_settings(config), train, evaluation, None if base is None else _hash_encoders(base)]
     return hashlib.sha256(json.dumps(outcome, sort_keys=True).encode()).hexdigest()
 
 
-def identities(files: Sequence[DataFile]) -> list[Any]:
-    return [file.identity() for file in files]
+def get_identities(files: Sequence[DataFile]) -> list[Any]:
+    return [file.get_identity() for file in files]
 
 
-def state_of(files: Sequence[DataFile]) -> str:
+def hash_state(files: Sequence[DataFile]) -> str:
     """Hash the sizes, times and inodes of the files, not their names: the hash changes when a file is written to."""
     states = [[file.num_bytes, file.modified_ns, file.changed_ns, file.inode] for file in files]
     return hashlib.sha256(json.dumps(states).encode()).hexdigest()
@@ -40,19 +42,19 @@ def check_unchanged(files: Sequence[DataFile]) -> None:
         if file.is_remote:
             continue
         try:
-            is_same = DataFile.of_path(Path(file.name)) == file
+            is_same = DataFile.from_path(Path(file.name)) == file
         except OSError:
             is_same = False
         if not is_same:
-            raise DataError("changed while it was read", file.name, valid="a file that nobody writes to")
+            raise DataError("changed while it was read", file.name, valid="a file that no other process writes to")
 
 
-def _settings(config: DataConfig) -> dict[str, Any]:
+def _get_settings(config: DataConfig) -> dict[str, Any]:
     """Return the settings that the outcome depends on, without the files' paths and settings that are not used."""
     split = None if config.eval else [config.split, config.eval_fraction]
     return {
         "format_version": FORMAT_VERSION,
-        "versions": library_versions(),
+        "versions": get_library_versions(),
         "format": config.format,
         "schema": config.raw_schema.model_dump(mode="json"),
         "vocabulary": config.vocabulary.model_dump(mode="json"),
@@ -61,7 +63,7 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     }
 
 
-def _digest(base: Encoders) -> str:
+def _hash_encoders(base: Encoders) -> str:
     digest = hashlib.sha256()
     with TemporaryDirectory() as directory:
         base.save(Path(directory))

@@ -35,25 +35,25 @@ def fit_encoders(
     """Fit the encoders of `rows`; with `base`, return its encoders, extended by the values that are new."""
     columns = rows.schema.categorical
     counting = {
-        place: kind.min_count
-        for place, column in enumerate(columns)
-        if isinstance(kind := vocabulary.of(column.name), Counting)
+        index: kind.min_count
+        for index, column in enumerate(columns)
+        if isinstance(kind := vocabulary.get_rule(column.name), Counting)
     }
     counts = count_values(rows, counting, workers, progress)
     vocabularies: list[Vocabulary] = []
-    for place, column in enumerate(columns):
-        kind = vocabulary.of(column.name)
+    for index, column in enumerate(columns):
+        kind = vocabulary.get_rule(column.name)
         if not isinstance(kind, Counting):
-            vocabularies.append(HashedVocabulary.of_column(place, kind.hash_size))
+            vocabularies.append(HashedVocabulary.for_column(index, kind.hash_size))
             continue
-        found = counts[place]
+        found = counts[index]
         if base is None:
             vocabularies.append(CountedVocabulary.build(found.values, found.counts, kind.min_count))
             continue
-        known = base.vocabularies[place]
-        assert isinstance(known, CountedVocabulary), "a base of another kind is refused before"
-        vocabularies.append(known.extended(found.values, found.counts, kind.min_count))
-    dense = _dense_encoders(rows.schema.dense, measures) if base is None else base.dense
+        base_vocabulary = base.vocabularies[index]
+        assert isinstance(base_vocabulary, CountedVocabulary), "a base of another kind is refused before"
+        vocabularies.append(base_vocabulary.extend(found.values, found.counts, kind.min_count))
+    dense = _fit_dense_encoders(rows.schema.dense, measures) if base is None else base.dense
     return Encoders(rows.schema, dense, vocabularies)
 
 
@@ -62,38 +62,38 @@ def count_values(
 ) -> dict[int, ValueCounts]:
     """Count in how many training rows each value of some columns occurs.
 
-    min_counts: by place of a categorical column, the count below which a value is left out. Return the values of each
-    of these columns, ascending, with their counts, by place of the column.
+    min_counts: count below which a value is left out, by index of the categorical column. Returns the values of each of
+    these columns, ascending, with their counts, by index of the column.
     """
     parts = [part for part in rows.parts if not part.record.is_evaluation]
-    runs: dict[int, list[ValueCounts]] = {place: [] for place in min_counts}
+    runs: dict[int, list[ValueCounts]] = {index: [] for index in min_counts}
     starts: dict[int, int | str | None] = dict.fromkeys(min_counts)
     progress.start("counting values", 0.7, sum(part.record.num_rows for part in parts))
     while starts:
-        tallies = {place: Tally(start) for place, start in starts.items()}
-        for part, counted in zip(parts, workers.map(partial(_count, rows, list(starts)), parts), strict=True):
+        tallies = {index: Tally(start) for index, start in starts.items()}
+        for part, counted in zip(parts, workers.map(partial(_count_part, rows, list(starts)), parts), strict=True):
             for tally, counts in zip(tallies.values(), counted, strict=True):
                 tally.add(counts)
             shrink(tallies.values(), MAX_COUNTING_BYTES)
             progress.advance(part.record.num_rows, part.record.num_rows)
-        for place, tally in tallies.items():
-            tally.merge_runs()
+        for index, tally in tallies.items():
+            tally.merge_pending()
             if tally.total is not None:
-                runs[place].append(tally.total.at_least(min_counts[place]))
-        starts = {place: tally.stop for place, tally in tallies.items() if tally.stop is not None}
-    return {place: merge([_nothing(rows.schema.categorical[place]), *found]) for place, found in runs.items()}
+                runs[index].append(tally.total.select_frequent(min_counts[index]))
+        starts = {index: tally.end for index, tally in tallies.items() if tally.end is not None}
+    return {index: merge([_make_empty_counts(rows.schema.categorical[index]), *found]) for index, found in runs.items()}
 
 
-def _nothing(column: CategoricalColumn) -> ValueCounts:
+def _make_empty_counts(column: CategoricalColumn) -> ValueCounts:
     return ValueCounts(
         pl.Series([], dtype=pl.String if column.type == "string" else pl.Int64), np.empty(0, dtype=np.int64)
     )
 
 
-def _count(rows: StagedRows, places: list[int], part: Part) -> list[ValueCounts]:
+def _count_part(rows: StagedRows, indices: list[int], part: Part) -> list[ValueCounts]:
     staged = rows.open(part)
     training = np.flatnonzero(~rows.is_held_out(part, staged))
-    return [count_rows(staged.categorical(place), training) for place in places]
+    return [count_rows(staged.categorical(index), training) for index in indices]
 
 
 def count_rows(column: CategoricalValues, numbers: NDArray[np.int64]) -> ValueCounts:
@@ -109,13 +109,13 @@ def count_rows(column: CategoricalValues, numbers: NDArray[np.int64]) -> ValueCo
         # A value counts once per row, even where the row repeats it.
         codes = np.unique(row_of_code[is_counted] * num_distinct + column.codes[is_counted]) % max(num_distinct, 1)
     counts = np.bincount(codes + 1, minlength=num_distinct + 1)[1:]
-    return ValueCounts(column.distinct, counts).at_least(1)
+    return ValueCounts(column.distinct, counts).select_frequent(1)
 
 
-def _dense_encoders(columns: Sequence[DenseColumn], measures: Sequence[PartMeasure]) -> list[DenseEncoder]:
+def _fit_dense_encoders(columns: Sequence[DenseColumn], measures: Sequence[PartMeasure]) -> list[DenseEncoder]:
     encoders: list[DenseEncoder] = []
-    for place, column in enumerate(columns):
-        total = sum((measure.dense[place] for measure in measures), start=Moments())
+    for index, column in enumerate(columns):
+        total = sum((measure.dense[index] for measure in measures), start=Moments())
         has_indicator = total.num_missing > 0
         if column.transform == "standardise":
             encoders.append(

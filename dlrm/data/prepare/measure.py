@@ -17,7 +17,7 @@ SPLITS: tuple[Split, Split] = ("train", "eval")
 
 
 @dataclass(frozen=True)
-class Share:
+class SplitMeasure:
     """Statistics of the rows of one part that belong to one split."""
 
     num_rows: int
@@ -26,14 +26,14 @@ class Share:
     sum_of_positive_weights: float
     """Sum of the weights of the rows whose label is 1."""
     num_values: dict[int, int]
-    """Number of values in all these rows, by place of the multi-hot feature."""
+    """Number of values in all these rows, by index of the multi-hot feature."""
 
 
 @dataclass(frozen=True)
 class PartMeasure:
     """Statistics of one part."""
 
-    shares: dict[Split, Share]
+    splits: dict[Split, SplitMeasure]
     dense: list[Moments]
     """Moments of each dense column over the training rows; empty moments where the transform needs none."""
 
@@ -42,36 +42,38 @@ def measure_parts(rows: StagedRows, workers: Workers, progress: Progress) -> lis
     """Measure all parts; return the measures in the order of the parts."""
     progress.start("measuring", 0.55, sum(part.record.num_rows for part in rows.parts))
     measures: list[PartMeasure] = []
-    for part, measured in zip(rows.parts, workers.map(partial(_measure, rows), rows.parts), strict=True):
+    for part, measured in zip(rows.parts, workers.map(partial(_measure_part, rows), rows.parts), strict=True):
         measures.append(measured)
         progress.advance(part.record.num_rows, part.record.num_rows)
     return measures
 
 
-def _measure(rows: StagedRows, part: Part) -> PartMeasure:
+def _measure_part(rows: StagedRows, part: Part) -> PartMeasure:
     staged = rows.open(part)
     is_held_out = rows.is_held_out(part, staged)
-    shares: dict[Split, Share] = {split: _share(rows, staged, is_held_out == (split == "eval")) for split in SPLITS}
+    measures: dict[Split, SplitMeasure] = {
+        split: _measure_split(rows, staged, is_held_out == (split == "eval")) for split in SPLITS
+    }
     dense = [
-        Moments() if column.transform == "log" else Moments.of(staged.dense(place)[~is_held_out])
-        for place, column in enumerate(rows.schema.dense)
+        Moments() if column.transform == "log" else Moments.from_values(staged.dense(index)[~is_held_out])
+        for index, column in enumerate(rows.schema.dense)
     ]
-    return PartMeasure(shares, dense)
+    return PartMeasure(measures, dense)
 
 
-def _share(rows: StagedRows, staged: StagedPart, is_in: NDArray[np.bool_]) -> Share:
+def _measure_split(rows: StagedRows, staged: StagedPart, is_in: NDArray[np.bool_]) -> SplitMeasure:
     num_rows = int(np.count_nonzero(is_in))
     is_positive = is_in & (staged.labels == 1)
     num_positives = int(np.count_nonzero(is_positive))
     weights = staged.weights
-    return Share(
+    return SplitMeasure(
         num_rows=num_rows,
         num_positives=num_positives,
         sum_of_weights=float(num_rows if weights is None else weights[is_in].sum(dtype=np.float64)),
         sum_of_positive_weights=float(num_positives if weights is None else weights[is_positive].sum(dtype=np.float64)),
         num_values={
-            place: int(lengths[is_in].sum(dtype=np.int64))
-            for place in range(len(rows.schema.categorical))
-            if (lengths := staged.lengths(place)) is not None
+            index: int(lengths[is_in].sum(dtype=np.int64))
+            for index in range(len(rows.schema.categorical))
+            if (lengths := staged.lengths(index)) is not None
         },
     )

@@ -22,7 +22,7 @@ class Moments:
     """Sum of squared deviations from the mean."""
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> "Moments":
+    def from_values(cls, values: NDArray[np.float64]) -> "Moments":
         """Compute the moments of `values`: [n], finite, NaN where missing."""
         present = values[~np.isnan(values)]
         if not len(present):

@@ -57,7 +57,7 @@ def write_part(path: Path, block: Block, parsed: Parsed, is_evaluation: bool) ->
         num_bytes=block.num_bytes,
         faults=[str(fault) for fault in parsed.faults],
     )
-    arrays = _arrays(parsed)
+    arrays = _make_arrays(parsed)
     lists = {name: pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), a) for name, a in arrays.items()}
     fields = [pa.field(name, array.type) for name, array in lists.items()]
     schema = pa.schema(fields, metadata={_RECORD: record.model_dump_json().encode()})
@@ -85,65 +85,65 @@ class StagedPart:
     @property
     def good(self) -> NDArray[np.bool_] | None:
         """Mask [num_rows] of the rows that the part holds, as in `Parsed`; None where it holds all."""
-        good = self._optional("good")
+        good = self._get_optional_array("good")
         return None if good is None else good.view(np.bool_)
 
     @property
     def labels(self) -> NDArray[np.float32]:
-        return self._array("labels")
+        return self._get_array("labels")
 
     @property
     def weights(self) -> NDArray[np.float32] | None:
-        return self._optional("weights")
+        return self._get_optional_array("weights")
 
-    def dense(self, place: int) -> NDArray[np.float64]:
-        return self._array(f"dense-{place}").astype(np.float64, copy=False)
+    def dense(self, index: int) -> NDArray[np.float64]:
+        return self._get_array(f"dense-{index}").astype(np.float64, copy=False)
 
-    def lengths(self, place: int) -> NDArray[np.int32] | None:
-        return self._optional(f"lengths-{place}")
+    def lengths(self, index: int) -> NDArray[np.int32] | None:
+        return self._get_optional_array(f"lengths-{index}")
 
-    def categorical(self, place: int) -> CategoricalValues:
-        distinct = pl.Series(self._values(f"distinct-{place}"))
-        codes = self._array(f"codes-{place}").astype(np.int32, copy=False)
-        return CategoricalValues(codes, distinct, self.lengths(place))
+    def categorical(self, index: int) -> CategoricalValues:
+        distinct = pl.Series(self._get_values(f"distinct-{index}"))
+        codes = self._get_array(f"codes-{index}").astype(np.int32, copy=False)
+        return CategoricalValues(codes, distinct, self.lengths(index))
 
     @property
     def table(self) -> RawTable:
         return RawTable(
             self.labels,
             self.weights,
-            [self.dense(place) for place in range(len(self._schema.dense))],
-            [self.categorical(place) for place in range(len(self._schema.categorical))],
+            [self.dense(index) for index in range(len(self._schema.dense))],
+            [self.categorical(index) for index in range(len(self._schema.categorical))],
         )
 
-    def _values(self, name: str) -> pa.Array:
+    def _get_values(self, name: str) -> pa.Array:
         return self._batch.column(name).values
 
-    def _array(self, name: str) -> NDArray[Any]:
-        return self._values(name).to_numpy()
+    def _get_array(self, name: str) -> NDArray[Any]:
+        return self._get_values(name).to_numpy()
 
-    def _optional(self, name: str) -> NDArray[Any] | None:
-        return self._array(name) if name in self._names else None
+    def _get_optional_array(self, name: str) -> NDArray[Any] | None:
+        return self._get_array(name) if name in self._names else None
 
 
-def _arrays(parsed: Parsed) -> dict[str, pa.Array]:
+def _make_arrays(parsed: Parsed) -> dict[str, pa.Array]:
     table = parsed.table
     arrays: dict[str, pa.Array] = {"labels": pa.array(table.labels)}
     if table.weights is not None:
         arrays["weights"] = pa.array(table.weights)
     if parsed.good is not None:
         arrays["good"] = pa.array(parsed.good.view(np.uint8))
-    for place, values in enumerate(table.dense):
-        arrays[f"dense-{place}"] = pa.array(_narrow(values, np.float32))
-    for place, column in enumerate(table.categorical):
-        arrays[f"codes-{place}"] = pa.array(_narrow(column.codes, np.int16))
-        arrays[f"distinct-{place}"] = column.distinct.to_arrow()
+    for index, values in enumerate(table.dense):
+        arrays[f"dense-{index}"] = pa.array(_narrow(values, np.float32))
+    for index, column in enumerate(table.categorical):
+        arrays[f"codes-{index}"] = pa.array(_narrow(column.codes, np.int16))
+        arrays[f"distinct-{index}"] = column.distinct.to_arrow()
         if column.lengths is not None:
-            arrays[f"lengths-{place}"] = pa.array(column.lengths)
+            arrays[f"lengths-{index}"] = pa.array(column.lengths)
     return arrays
 
 
-def _narrow(values: NDArray[Any], narrow: type[np.float32 | np.int16]) -> NDArray[Any]:
+def _narrow(values: NDArray[Any], narrow_type: type[np.float32 | np.int16]) -> NDArray[Any]:
     with np.errstate(over="ignore"):
-        narrowed = values.astype(narrow)
-    return narrowed if np.array_equal(narrowed, values, equal_nan=narrow is np.float32) else values
+        narrowed = values.astype(narrow_type)
+    return narrowed if np.array_equal(narrowed, values, equal_nan=narrow_type is np.float32) else values

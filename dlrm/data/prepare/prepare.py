@@ -11,14 +11,14 @@ from dlrm.data.packed.layout import ENCODERS, META, PackedMeta, read_meta
 from dlrm.data.prepare.base import check_base
 from dlrm.data.prepare.describe import check_splits, describe
 from dlrm.data.prepare.events import OnEvent
-from dlrm.data.prepare.fingerprint import check_unchanged, fingerprint, identities, state_of
+from dlrm.data.prepare.fingerprint import check_unchanged, compute_fingerprint, get_identities, hash_state
 from dlrm.data.prepare.fit import fit_encoders
 from dlrm.data.prepare.measure import measure_parts
 from dlrm.data.prepare.progress import Progress
-from dlrm.data.prepare.stage import READ_UNTIL, stage
+from dlrm.data.prepare.stage import READING_SHARE, stage
 from dlrm.data.prepare.unfinished import Unfinished, lock_unfinished
 from dlrm.data.prepare.workers import Workers, start_workers
-from dlrm.data.prepare.write import file_sizes, finish_files, write_rows
+from dlrm.data.prepare.write import compute_file_sizes, flush_and_hash_files, write_rows
 from dlrm.data.raw.data_file import DataFile
 from dlrm.record import FULL_DISK, write_atomically
 
@@ -48,16 +48,16 @@ def prepare(
     """
     if base is not None:
         check_base(config, base)
-    name = name or fingerprint(config, identities(train), identities(evaluation), base)
+    name = name or compute_fingerprint(config, get_identities(train), get_identities(evaluation), base)
     progress = Progress(on_event)
     with (
         _report_full_disk(output, progress),
-        lock_unfinished(output, name, state_of([*train, *evaluation])) as unfinished,
+        lock_unfinished(output, name, hash_state([*train, *evaluation])) as unfinished,
     ):
         try:
-            if not unfinished.is_whole:
+            if not unfinished.is_complete:
                 with start_workers(num_threads) as workers:
-                    _fill(unfinished, config, train, evaluation, base, workers, progress)
+                    _write_files(unfinished, config, train, evaluation, base, workers, progress)
         except DataError:
             unfinished.remove()
             raise
@@ -66,7 +66,7 @@ def prepare(
     return read_meta(output)
 
 
-def _fill(
+def _write_files(
     unfinished: Unfinished,
     config: DataConfig,
     train: Sequence[DataFile],
@@ -84,8 +84,11 @@ def _fill(
     meta = describe(config, rows, measures, encoders, [*train, *evaluation])
     write_rows(rows, encoders, measures, directory, meta, workers, progress)
     encoders.save(directory / ENCODERS)
-    names = [*file_sizes(meta, measures), *(f"{ENCODERS}/{file.name}" for file in (directory / ENCODERS).iterdir())]
-    files = finish_files(directory, sorted(names), workers, progress)
+    names = [
+        *compute_file_sizes(meta, measures),
+        *(f"{ENCODERS}/{file.name}" for file in (directory / ENCODERS).iterdir()),
+    ]
+    files = flush_and_hash_files(directory, sorted(names), workers, progress)
     write_atomically(directory / META, meta.model_copy(update={"files": files}).model_dump_json(indent=1))
 
 
@@ -96,15 +99,15 @@ def _report_full_disk(output: Path, progress: Progress) -> Iterator[None]:
     except OSError as error:
         if error.errno not in FULL_DISK:
             raise
-        unfinished = Unfinished.at(output)
-        written, staged = _disk_bytes(unfinished.path), _disk_bytes(unfinished.stage)
-        share_read = min(max(progress.done_fraction / READ_UNTIL, 0.001), 1.0)
+        unfinished = Unfinished.for_output(output)
+        written, staged = _count_disk_bytes(unfinished.path), _count_disk_bytes(unfinished.stage)
+        share_read = min(max(progress.done_fraction / READING_SHARE, 0.001), 1.0)
         # The packed files take about as much space as all staged parts.
         more = max(2 * staged / share_read - written, 0)
         message = f"the disk is full: {written / 1e6:,.0f} MB are written, about {more / 1e6:,.0f} MB more are needed"
-        valid = "room on the disk; the same call then goes on where it stopped"
+        valid = "free space, then repeat the same command: it resumes where it stopped"
         raise DataError(message, output, valid=valid) from None
 
 
-def _disk_bytes(directory: Path) -> int:
+def _count_disk_bytes(directory: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in directory.rglob("*"))

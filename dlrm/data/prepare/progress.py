@@ -39,13 +39,13 @@ class Progress:
             self._report()
 
     def finish(self) -> None:
-        self._on_event(ProgressEvent(1.0, f"done in {_duration(time.monotonic() - self._started)}"))
+        self._on_event(ProgressEvent(1.0, f"done in {_format_duration(time.monotonic() - self._started)}"))
 
     @property
     def done_fraction(self) -> float:
         """Finished share of the whole preparation, 0 to 1."""
-        of_phase = min(self._done_units / self._num_units, 1.0) if self._num_units else 0.0
-        return self._begin + of_phase * (self._end - self._begin)
+        phase_fraction = min(self._done_units / self._num_units, 1.0) if self._num_units else 0.0
+        return self._begin + phase_fraction * (self._end - self._begin)
 
     def _report(self) -> None:
         self._reported_at = now = time.monotonic()
@@ -55,11 +55,11 @@ class Progress:
             rate = self._done_rows / max(now - self._phase_started, 1e-9)
             parts.append(f"{self._done_rows:,} rows, {rate:,.0f} rows/s")
         if done > 0.01:
-            parts.append(f"{_duration((now - self._started) * (1 - done) / done)} left")
+            parts.append(f"{_format_duration((now - self._started) * (1 - done) / done)} left")
         self._on_event(ProgressEvent(done, parts[0] + (f": {', '.join(parts[1:])}" if len(parts) > 1 else "")))
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -12,11 +12,11 @@ from dlrm.data.prepare.tolerance import BadRowCount
 from dlrm.data.prepare.workers import Workers
 from dlrm.data.raw.block import Block
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.open import blocks_of
+from dlrm.data.raw.open import cut_blocks
 from dlrm.data.split import Split
 from dlrm.record import write_atomically
 
-READ_UNTIL = 0.5
+READING_SHARE = 0.5
 """Share of the progress of a preparation at which staging ends, 0 to 1."""
 
 
@@ -44,17 +44,17 @@ def stage(
     `config.max_bad_fraction` is above 0, raises it at the end where the share of bad rows is larger.
     """
     directory.mkdir(exist_ok=True)
-    progress.start("reading", READ_UNTIL, sum(file.num_bytes for file in (*train, *evaluation)))
+    progress.start("reading", READING_SHARE, sum(file.num_bytes for file in (*train, *evaluation)))
     listing = directory / "parts.json"
     if listing.exists():
         records = RECORDS.validate_json(listing.read_bytes())
         check_bad_rows(records, config.max_bad_fraction, progress)
     else:
-        works = _works(config, train, evaluation, directory)
-        staged = _advancing(workers.map(_staged, works), progress)
+        works = _list_work(config, train, evaluation, directory)
+        staged = _report_progress(workers.map(_stage_block, works), progress)
         records = check_bad_rows(staged, config.max_bad_fraction, progress)
         write_atomically(listing, RECORDS.dump_json(records))
-    return _numbered(config, records, directory)
+    return _make_staged_rows(config, records, directory)
 
 
 def check_bad_rows(records: Iterable[PartRecord], max_bad_fraction: float, progress: Progress) -> list[PartRecord]:
@@ -63,46 +63,46 @@ def check_bad_rows(records: Iterable[PartRecord], max_bad_fraction: float, progr
     Raises DataError where a larger share than `max_bad_fraction` of all rows is bad.
     """
     bad_rows = BadRowCount(max_bad_fraction, lambda fault: progress.note("bad_row", fault))
-    taken: list[PartRecord] = []
+    checked: list[PartRecord] = []
     for record in records:
-        taken.append(record)
+        checked.append(record)
         bad_rows.add(record.num_rows, record.num_bad_rows, record.faults)
     bad_rows.check()
-    return taken
+    return checked
 
 
-def _works(
+def _list_work(
     config: DataConfig, train: Sequence[DataFile], evaluation: Sequence[DataFile], directory: Path
 ) -> Iterator[_Work]:
     keep_going = config.max_bad_fraction > 0
     number = 0
     for files, is_evaluation in ((train, False), (evaluation, True)):
-        for block in blocks_of(config, files):
-            yield _Work(block, _path(directory, number), is_evaluation, keep_going)
+        for block in cut_blocks(config, files):
+            yield _Work(block, _get_part_path(directory, number), is_evaluation, keep_going)
             number += 1
 
 
-def _path(directory: Path, number: int) -> Path:
+def _get_part_path(directory: Path, number: int) -> Path:
     return directory / f"part-{number:06d}.arrow"
 
 
-def _staged(work: _Work) -> PartRecord:
+def _stage_block(work: _Work) -> PartRecord:
     if work.path.exists():
         return read_record(work.path)
     return write_part(work.path, work.block, work.block.parse(work.keep_going), work.is_evaluation)
 
 
-def _advancing(records: Iterable[PartRecord], progress: Progress) -> Iterator[PartRecord]:
+def _report_progress(records: Iterable[PartRecord], progress: Progress) -> Iterator[PartRecord]:
     for record in records:
         progress.advance(record.num_bytes, record.num_rows)
         yield record
 
 
-def _numbered(config: DataConfig, records: Sequence[PartRecord], directory: Path) -> StagedRows:
+def _make_staged_rows(config: DataConfig, records: Sequence[PartRecord], directory: Path) -> StagedRows:
     parts: list[Part] = []
     num_rows = {False: 0, True: 0}
     for number, record in enumerate(records):
-        parts.append(Part(_path(directory, number), record, num_rows[record.is_evaluation]))
+        parts.append(Part(_get_part_path(directory, number), record, num_rows[record.is_evaluation]))
         num_rows[record.is_evaluation] += record.num_rows
     split = None if config.eval else Split(config.split, config.eval_fraction, num_rows[False])
     return StagedRows(config.raw_schema, parts, split)

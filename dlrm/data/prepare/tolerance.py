@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from dlrm.data.errors import DataError
+from dlrm.data.format_count import format_count
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS
 
 
@@ -35,8 +36,10 @@ class BadRowCount:
         Call it once all rows are added: the share in some of the rows says little about the share in all.
         """
         if self._num_bad_rows > self._max_bad_fraction * self._num_rows:
+            verb = "is" if self._num_bad_rows == 1 else "are"
+            share = f"{self._num_bad_rows:,} of {format_count(self._num_rows, 'row')}"
             raise DataError(
-                f"{self._num_bad_rows:,} of {self._num_rows:,} rows are bad, the first one is {self._faults[0]}",
+                f"{share} {verb} bad; the first is {self._faults[0]}",
                 field=self._field,
-                valid=f"at most a share of {self._max_bad_fraction:g}, better files or a larger share",
+                valid=f"a share of at most {self._max_bad_fraction:g}: correct the files, or allow a larger share",
             )

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import META
-from dlrm.record import FULL_DISK, remove_parts, sync_directory
+from dlrm.record import FULL_DISK, remove_partial_files, sync_directory
 from hostinfo.file_lock import try_lock
 
 _STATE = "preparing.json"
@@ -32,7 +32,7 @@ class _State(BaseModel):
 
     fingerprint: str
     sources: str
-    """State of the raw files when staging began (`state_of`): parts staged from another state may hold other rows."""
+    """State of the raw files when staging began (`hash_state`): parts staged from another state may hold other rows."""
     boot_id: str
     """Boot id of the machine: what was staged before a reboot may not have reached the disk."""
 
@@ -46,7 +46,7 @@ class Unfinished:
     """Parent directories that were created for it, innermost first."""
 
     @classmethod
-    def at(cls, output: Path) -> "Unfinished":
+    def for_output(cls, output: Path) -> "Unfinished":
         return cls(output.with_name(f"{output.name}.part"))
 
     @property
@@ -54,7 +54,7 @@ class Unfinished:
         return self.path / "stage"
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all files are written and only the renaming is left: `meta.json` is written last."""
         return (self.path / META).exists()
 
@@ -75,7 +75,7 @@ class Unfinished:
         """Clean up, flush the directories to disk and rename this one to `output`."""
         if self.stage.exists():
             shutil.rmtree(self.stage)
-        remove_parts(self.path)
+        remove_partial_files(self.path)
         for directory in (*(entry for entry in self.path.iterdir() if entry.is_dir()), self.path):
             sync_directory(directory)
         self.path.rename(output)
@@ -86,7 +86,7 @@ class Unfinished:
 
 @contextmanager
 def lock_unfinished(output: Path, fingerprint: str, sources: str) -> Iterator[Unfinished]:
-    """Lock and yield the unfinished directory of `output`, with what an interrupted preparation of the same left there.
+    """Lock and yield the unfinished directory of `output`, with the files that an interrupted preparation left there.
 
     fingerprint: hash of everything that the outcome depends on. sources: state of the raw files; parts that were staged
     from another state are removed. Raises DataError where `output` exists, or where another process holds the
@@ -106,9 +106,9 @@ def lock_unfinished(output: Path, fingerprint: str, sources: str) -> Iterator[Un
 def _create(output: Path) -> Unfinished:
     """Create the unfinished directory of `output` and its parents. Raises DataError where they cannot be created."""
     if output.name in ("", ".."):
-        raise DataError("names no directory of its own", output, valid="a path that ends in a new name")
-    above = [parent for parent in output.parents if not parent.exists()]
-    unfinished = Unfinished(Unfinished.at(output).path, tuple(above))
+        raise DataError("is not the name of a new directory", output, valid="a path that ends in a new name")
+    missing_parents = [parent for parent in output.parents if not parent.exists()]
+    unfinished = Unfinished(Unfinished.for_output(output).path, tuple(missing_parents))
     try:
         # Two processes may create it at the same time.
         unfinished.path.mkdir(parents=True, exist_ok=True)
@@ -117,8 +117,8 @@ def _create(output: Path) -> Unfinished:
             raise
         is_below_file = isinstance(error, NotADirectoryError | FileExistsError)
         reason = "a part of its path is a file" if is_below_file else error.strerror
-        valid = "a place where this user may make a directory"
-        raise DataError(f"cannot be made: {reason}", output, valid=valid) from None
+        valid = "a path where this user may create a directory"
+        raise DataError(f"cannot be created: {reason}", output, valid=valid) from None
     return unfinished
 
 
@@ -133,17 +133,17 @@ def _open_state(path: Path, output: Path) -> int:
             # Another process may have finished in between.
             _refuse_existing(output)
             valid = "remove it, or choose another output"
-            raise DataError("holds something else than an unfinished preparation", path, valid=valid)
+            raise DataError("contains something other than an unfinished preparation", path, valid=valid)
         return os.open(path / _STATE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except FileNotFoundError:
         _refuse_existing(output)
-        raise _in_use(output) from None
+        raise _make_in_use_error(output) from None
     except PermissionError as error:
-        valid = "a place where this user may make a directory"
-        raise DataError(f"cannot be made: {error.strerror}", output, valid=valid) from None
+        valid = "a path where this user may create a directory"
+        raise DataError(f"cannot be created: {error.strerror}", output, valid=valid) from None
 
 
-def _in_use(output: Path) -> InUseError:
+def _make_in_use_error(output: Path) -> InUseError:
     return InUseError("another process is preparing it", output, valid="wait for it, or choose another output")
 
 
@@ -151,23 +151,23 @@ def _refuse_existing(output: Path) -> None:
     try:
         exists = output.exists() or output.is_symlink()
     except OSError as error:
-        valid = "a place where this user may make a directory"
-        raise DataError(f"cannot be made: {error.strerror}", output, valid=valid) from None
+        valid = "a path where this user may create a directory"
+        raise DataError(f"cannot be created: {error.strerror}", output, valid=valid) from None
     if exists:
         raise DataError("exists already", output, valid="remove it, or choose another output")
 
 
 def _lock(descriptor: int, path: Path, output: Path) -> None:
     if not try_lock(descriptor):
-        raise _in_use(output)
+        raise _make_in_use_error(output)
     try:
-        is_there = os.path.samestat(os.fstat(descriptor), (path / _STATE).stat())
+        is_same = os.path.samestat(os.fstat(descriptor), (path / _STATE).stat())
     except FileNotFoundError:
-        is_there = False
+        is_same = False
     # The other process may have finished, or failed, after this one opened the file and before it got the lock.
     _refuse_existing(output)
-    if not is_there:
-        raise _in_use(output)
+    if not is_same:
+        raise _make_in_use_error(output)
 
 
 def _claim(descriptor: int, path: Path, fingerprint: str, sources: str) -> None:
@@ -176,20 +176,20 @@ def _claim(descriptor: int, path: Path, fingerprint: str, sources: str) -> None:
     These are files staged from another state of the raw files or before a reboot. Raises DataError where the directory
     holds a preparation with another fingerprint.
     """
-    present = _State(fingerprint=fingerprint, sources=sources, boot_id=_BOOT_ID.read_text().strip())
+    state = _State(fingerprint=fingerprint, sources=sources, boot_id=_BOOT_ID.read_text().strip())
     try:
         found = _State.model_validate_json(os.pread(descriptor, 4096, 0))
     except ValidationError:
         found = None
     if found is not None and found.fingerprint != fingerprint:
-        message = "holds an unfinished preparation of other data, with other settings or by another version"
+        message = "contains an unfinished preparation of other data, with other settings or by another version"
         raise DataError(message, path, valid="remove it, or choose another output")
-    if found == present:
+    if found == state:
         return
     if found is None or not (path / META).exists():
         _remove_all_but_state(path)
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, present.model_dump_json().encode(), 0)
+    os.pwrite(descriptor, state.model_dump_json().encode(), 0)
     os.fsync(descriptor)
 
 

@@ -5,6 +5,6 @@ from importlib.metadata import version
 _LIBRARIES = ("dlrm-service", "numpy", "polars", "pyarrow")
 
 
-def library_versions() -> dict[str, str]:
+def get_library_versions() -> dict[str, str]:
     """Return the versions of this program and of the libraries that parse, encode and write, by name."""
     return {name: version(name) for name in _LIBRARIES}

@@ -12,8 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.packed.layout import DENSE, IDS, LABELS, WEIGHTS, FileMeta, PackedMeta, Split, bag_offsets, bag_values
-from dlrm.data.prepare.measure import SPLITS, PartMeasure, Share
+from dlrm.data.packed.layout import (
+    DENSE,
+    IDS,
+    LABELS,
+    WEIGHTS,
+    FileMeta,
+    PackedMeta,
+    Split,
+    get_bag_offsets_name,
+    get_bag_values_name,
+)
+from dlrm.data.prepare.measure import SPLITS, PartMeasure, SplitMeasure
 from dlrm.data.prepare.parted import Part, StagedRows
 from dlrm.data.prepare.parts import StagedPart
 from dlrm.data.prepare.progress import Progress
@@ -27,11 +37,11 @@ class Positions:
     row: int
     """Number of the part's first row within the split."""
     values: dict[int, int]
-    """Number of the part's first value within the split, by place of the multi-hot feature."""
+    """Number of the part's first value within the split, by index of the multi-hot feature."""
 
-    def after(self, share: Share) -> "Positions":
-        values = {feature: start + share.num_values[feature] for feature, start in self.values.items()}
-        return Positions(self.row + share.num_rows, values)
+    def advance(self, measure: SplitMeasure) -> "Positions":
+        values = {feature: start + measure.num_values[feature] for feature, start in self.values.items()}
+        return Positions(self.row + measure.num_rows, values)
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class PackedFiles:
     meta: PackedMeta
     """Description of the directory; its `files` are not used."""
 
-    def put(self, split: Split, name: str, array: NDArray[Any], start: int) -> None:
+    def write_array(self, split: Split, name: str, array: NDArray[Any], start: int) -> None:
         """Write `array` to the file `name` of a split, from byte offset `start` on."""
         content = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
         # Opened for every write, because there may be more files than a process may have open.
@@ -63,14 +73,14 @@ def write_rows(
 ) -> None:
     """Create the files of `directory` and write every row of `rows` into them."""
     progress.start("writing", 0.95, rows.num_good_rows)
-    _make_files(directory, file_sizes(meta, measures))
+    _create_files(directory, compute_file_sizes(meta, measures))
     files = PackedFiles(directory, meta)
-    work = zip(rows.parts, _positions_of_parts(meta, measures), strict=True)
+    work = zip(rows.parts, _compute_positions(meta, measures), strict=True)
     for part in workers.map(partial(_write_part, rows, encoders, files), work):
         progress.advance(part.record.num_good_rows, part.record.num_good_rows)
 
 
-def file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dict[str, int]:
+def compute_file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dict[str, int]:
     """Compute the bytes of every file of rows, by path relative to the directory."""
     sizes: dict[str, int] = {}
     for split in SPLITS:
@@ -80,34 +90,36 @@ def file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dict[str, i
             row_bytes[WEIGHTS] = 4
         sizes |= {f"{split}/{name}": num_rows * size for name, size in row_bytes.items()}
         for feature in meta.multi_hot_features:
-            num_values = sum(measure.shares[split].num_values[feature] for measure in measures)
-            sizes[f"{split}/{bag_values(feature)}"] = num_values * meta.id_dtype.itemsize
-            sizes[f"{split}/{bag_offsets(feature)}"] = (num_rows + 1) * 8
+            num_values = sum(measure.splits[split].num_values[feature] for measure in measures)
+            sizes[f"{split}/{get_bag_values_name(feature)}"] = num_values * meta.id_dtype.itemsize
+            sizes[f"{split}/{get_bag_offsets_name(feature)}"] = (num_rows + 1) * 8
     return sizes
 
 
-def finish_files(directory: Path, names: Sequence[str], workers: Workers, progress: Progress) -> dict[str, FileMeta]:
+def flush_and_hash_files(
+    directory: Path, names: Sequence[str], workers: Workers, progress: Progress
+) -> dict[str, FileMeta]:
     """Flush files to disk, and return their sizes in bytes and SHA-256, by path relative to `directory`."""
     sizes = {name: (directory / name).stat().st_size for name in names}
     progress.start("checksums", 1.0, sum(sizes.values()))
     found: dict[str, FileMeta] = {}
-    for name, digest in zip(names, workers.map(lambda name: _finish(directory / name), names), strict=True):
+    for name, digest in zip(names, workers.map(lambda name: _flush_and_hash(directory / name), names), strict=True):
         found[name] = FileMeta(num_bytes=sizes[name], sha256=digest)
         progress.advance(sizes[name])
     return found
 
 
-def _positions_of_parts(meta: PackedMeta, measures: Sequence[PartMeasure]) -> Iterator[dict[Split, Positions]]:
+def _compute_positions(meta: PackedMeta, measures: Sequence[PartMeasure]) -> Iterator[dict[Split, Positions]]:
     """Yield the positions of every part in both splits, in the order of the parts."""
-    places: dict[Split, Positions] = {
+    positions: dict[Split, Positions] = {
         split: Positions(0, dict.fromkeys(meta.multi_hot_features, 0)) for split in SPLITS
     }
     for measure in measures:
-        yield places
-        places = {split: place.after(measure.shares[split]) for split, place in places.items()}
+        yield positions
+        positions = {split: position.advance(measure.splits[split]) for split, position in positions.items()}
 
 
-def _make_files(directory: Path, sizes: dict[str, int]) -> None:
+def _create_files(directory: Path, sizes: dict[str, int]) -> None:
     """Create files of zeros. sizes: bytes of each file, by path relative to `directory`."""
     for name, size in sizes.items():
         path = directory / name
@@ -122,54 +134,54 @@ def _make_files(directory: Path, sizes: dict[str, int]) -> None:
 def _write_part(
     rows: StagedRows, encoders: Encoders, files: PackedFiles, work: tuple[Part, dict[Split, Positions]]
 ) -> Part:
-    part, places = work
+    part, positions = work
     staged = rows.open(part)
     is_held_out = rows.is_held_out(part, staged)
-    dense = encoders.dense_features(staged.table)
-    ids = _single_ids(encoders, files.meta, staged)
+    dense = encoders.encode_dense(staged.table)
+    ids = _encode_single_ids(encoders, files.meta, staged)
     for split in SPLITS:
         is_in = is_held_out == (split == "eval")
-        place = places[split]
-        files.put(split, LABELS, staged.labels[is_in], 4 * place.row)
+        position = positions[split]
+        files.write_array(split, LABELS, staged.labels[is_in], 4 * position.row)
         if staged.weights is not None:
-            files.put(split, WEIGHTS, staged.weights[is_in], 4 * place.row)
+            files.write_array(split, WEIGHTS, staged.weights[is_in], 4 * position.row)
         for name, array in ((DENSE, dense), (IDS, ids)):
             # np.compress, because array[is_in] is several times slower on whole rows.
-            taken = np.compress(is_in, array, axis=0)
-            files.put(split, name, taken, place.row * array.shape[1] * array.itemsize)
+            selected = np.compress(is_in, array, axis=0)
+            files.write_array(split, name, selected, position.row * array.shape[1] * array.itemsize)
         for feature in files.meta.multi_hot_features:
-            _put_bags(encoders, files, staged, split, is_in, place, feature)
+            _write_bags(encoders, files, staged, split, is_in, position, feature)
     return part
 
 
-def _single_ids(encoders: Encoders, meta: PackedMeta, staged: StagedPart) -> NDArray[Any]:
+def _encode_single_ids(encoders: Encoders, meta: PackedMeta, staged: StagedPart) -> NDArray[Any]:
     """Compute the ids [n, F1] of the features with one id per row."""
     ids = np.empty((len(staged.labels), len(meta.single_features)), dtype=meta.id_dtype)
     for column, feature in enumerate(meta.single_features):
-        ids[:, column] = encoders.ids(feature, staged.categorical(feature))
+        ids[:, column] = encoders.encode_ids(feature, staged.categorical(feature))
     return ids
 
 
-def _put_bags(
+def _write_bags(
     encoders: Encoders,
     files: PackedFiles,
     staged: StagedPart,
     split: Split,
     is_in: NDArray[np.bool_],
-    place: Positions,
+    position: Positions,
     feature: int,
 ) -> None:
     column = staged.categorical(feature)
     assert column.lengths is not None, "a multi-hot column has lengths"
-    start = place.values[feature]
-    values = encoders.ids(feature, column)[np.repeat(is_in, column.lengths)].astype(files.meta.id_dtype)
-    files.put(split, bag_values(feature), values, start * values.itemsize)
+    start = position.values[feature]
+    values = encoders.encode_ids(feature, column)[np.repeat(is_in, column.lengths)].astype(files.meta.id_dtype)
+    files.write_array(split, get_bag_values_name(feature), values, start * values.itemsize)
     ends = start + np.cumsum(column.lengths[is_in], dtype=np.int64)
     # The first offset, 0, needs no write: files are created with zeros.
-    files.put(split, bag_offsets(feature), ends, 8 * (place.row + 1))
+    files.write_array(split, get_bag_offsets_name(feature), ends, 8 * (position.row + 1))
 
 
-def _finish(path: Path) -> str:
+def _flush_and_hash(path: Path) -> str:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())

@@ -36,11 +36,11 @@ class BadRows:
         describe(i): returns the message and the valid values for rows[i]; called only for rows whose error is kept.
         """
         is_new = self.good[rows]
-        for place in np.flatnonzero(is_new)[:MAX_SHOWN_FAULTS].tolist():
-            row = int(rows[place])
+        for index in np.flatnonzero(is_new)[:MAX_SHOWN_FAULTS].tolist():
+            row = int(rows[index])
             if len(self._shown) >= MAX_SHOWN_FAULTS and row > max(self._shown):
                 break
-            message, valid = describe(place)
+            message, valid = describe(index)
             number = self._first_line + row
             if self._file is None:
                 self._shown[row] = DataError(message, field=field, valid=valid, row=number)
@@ -49,7 +49,7 @@ class BadRows:
         self.good[rows] = False
 
     def add_one(self, row: int, field: str | None, description: tuple[str, str]) -> None:
-        """Record a fault of one row, like `add`. told: message and valid values."""
+        """Record a fault of one row, like `add`. description: message and valid values."""
         if len(self._shown) < MAX_SHOWN_FAULTS:
             self.add(np.array([row]), field, lambda _: description)
         else:
@@ -60,7 +60,7 @@ class BadRows:
         if self._shown:
             raise self._shown[min(self._shown)]
 
-    def parsed(self, table: RawTable) -> Parsed:
+    def make_parsed(self, table: RawTable) -> Parsed:
         """Return the parsed block. table: its good rows."""
         if not self._shown:
             return Parsed(table)

@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from dlrm.config import CategoricalColumn, SchemaConfig
 from dlrm.data.raw.bad_rows import BadRows, format_value
 from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.distinct import distinct_ids, distinct_values
-from dlrm.data.raw.hexadecimal import HexadecimalColumn, hexadecimal_ids, why_not_hexadecimal
-from dlrm.data.raw.table import CategoricalValues, RawTable, unknown_labels
+from dlrm.data.raw.distinct import encode_distinct_ids, encode_distinct_values
+from dlrm.data.raw.hexadecimal import HexadecimalColumn, explain_not_hexadecimal, parse_hexadecimal_ids
+from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
 
-_LARGEST = float(np.finfo(np.float32).max)
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
-_Why = Callable[[pa.Scalar], tuple[str, str]]
+_Explain = Callable[[pa.Scalar], tuple[str, str]]
 
 
-def names_to_read(schema: SchemaConfig, with_labels: bool) -> list[str]:
+def list_columns_to_read(schema: SchemaConfig, with_labels: bool) -> list[str]:
     """Return the names of the columns to read. with_labels: include the label and the weight."""
     names = schema.names
     return names if with_labels else [name for name in names if name not in (schema.label, schema.weight)]
 
 
-def parsed_columns(
+def parse_columns(
     columns: pa.Table, schema: SchemaConfig, bad: BadRows, keep_going: bool, with_labels: bool = True
 ) -> Parsed:
     """Convert the columns of one block to checked rows.
@@ -37,14 +37,14 @@ def parsed_columns(
     keep_going: leave bad rows out; otherwise raise DataError for the first bad row.
     """
     rows = np.flatnonzero(bad.good)
-    table = _ColumnReader(schema, bad, rows, with_labels).table(columns)
+    table = _ColumnReader(schema, bad, rows, with_labels).read_table(columns)
     if bad.any and not keep_going:
         bad.raise_first()
     is_good = bad.good[rows]
     if not is_good.all():
         # Convert the good rows once more, since the distinct values must not include those of bad rows.
-        table = _ColumnReader(schema, bad, rows[is_good], with_labels).table(columns.filter(pa.array(is_good)))
-    return bad.parsed(table)
+        table = _ColumnReader(schema, bad, rows[is_good], with_labels).read_table(columns.filter(pa.array(is_good)))
+    return bad.make_parsed(table)
 
 
 class _ColumnReader:
@@ -54,77 +54,79 @@ class _ColumnReader:
         """Set what to convert. rows: [n], the number within the block of each row of the columns."""
         self._schema, self._bad, self._rows, self._with_labels = schema, bad, rows, with_labels
 
-    def table(self, table: pa.Table) -> RawTable:
+    def read_table(self, table: pa.Table) -> RawTable:
         """Convert the columns of `table`, [n] each. In the result the values of bad rows are undefined."""
         schema = self._schema
-        columns = {name: _array(table[name]) for name in names_to_read(schema, self._with_labels)}
+        columns = {name: _combine_chunks(table[name]) for name in list_columns_to_read(schema, self._with_labels)}
         weight = schema.weight if self._with_labels else None
+        has_labels = self._with_labels
         return RawTable(
-            labels=self._label(columns[schema.label]) if self._with_labels else unknown_labels(table.num_rows),
-            weights=None if weight is None else self._weight(weight, columns[weight]),
-            dense=[self._dense(column.name, columns[column.name]) for column in schema.dense],
-            categorical=[self._categorical(column, columns[column.name]) for column in schema.categorical],
+            labels=self._read_label(columns[schema.label]) if has_labels else make_unknown_labels(table.num_rows),
+            weights=None if weight is None else self._read_weight(weight, columns[weight]),
+            dense=[self._read_dense(column.name, columns[column.name]) for column in schema.dense],
+            categorical=[self._read_categorical(column, columns[column.name]) for column in schema.categorical],
         )
 
-    def _label(self, values: pa.Array) -> NDArray[np.float32]:
-        numbers, _ = _numbers(values)
-        self._note(self._schema.label, (numbers != 0) & (numbers != 1), values, _why_no_label)
+    def _read_label(self, values: pa.Array) -> NDArray[np.float32]:
+        numbers, _ = _convert_to_numbers(values)
+        self._record_bad_values(self._schema.label, (numbers != 0) & (numbers != 1), values, _explain_bad_label)
         return numbers.astype(np.float32)
 
-    def _weight(self, name: str, values: pa.Array) -> NDArray[np.float32]:
-        numbers, _ = _numbers(values)
-        is_bad = ~((numbers >= 0) & (numbers <= _LARGEST))
-        self._note(name, is_bad, values, _why_no_weight)
+    def _read_weight(self, name: str, values: pa.Array) -> NDArray[np.float32]:
+        numbers, _ = _convert_to_numbers(values)
+        is_bad = ~((numbers >= 0) & (numbers <= _MAX_FLOAT32))
+        self._record_bad_values(name, is_bad, values, _explain_bad_weight)
         return np.where(is_bad, 0, numbers).astype(np.float32)
 
-    def _dense(self, name: str, values: pa.Array) -> NDArray[np.float64]:
-        numbers, is_wrong = _numbers(values)
-        self._note(name, is_wrong | (np.abs(numbers) > _LARGEST), values, _why_no_number)
+    def _read_dense(self, name: str, values: pa.Array) -> NDArray[np.float64]:
+        numbers, is_wrong = _convert_to_numbers(values)
+        self._record_bad_values(name, is_wrong | (np.abs(numbers) > _MAX_FLOAT32), values, _explain_bad_number)
         return numbers
 
-    def _categorical(self, column: CategoricalColumn, values: pa.Array) -> CategoricalValues:
+    def _read_categorical(self, column: CategoricalColumn, values: pa.Array) -> CategoricalValues:
         if not column.multi_hot:
-            return self._values(column, values, None)
-        flat, lengths = _split(values, column.separator) if is_text(values.type) else _flat(values)
-        found = self._values(column, flat, np.repeat(np.arange(len(values)), lengths))
+            return self._encode_values(column, values, None)
+        flat, lengths = _split_texts(values, column.separator) if is_text(values.type) else _flatten_lists(values)
+        found = self._encode_values(column, flat, np.repeat(np.arange(len(values)), lengths))
         return CategoricalValues(found.codes, found.distinct, lengths)
 
-    def _values(
+    def _encode_values(
         self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
     ) -> CategoricalValues:
         """Encode the values of a column. row_of: the row of each value; None where every row has one value."""
         is_missing = _is_missing(values)
         if isinstance(column, HexadecimalColumn) and holds_text(values.type):
-            ids, is_blank = hexadecimal_ids(_strings(values))
-            found, why = distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy()), why_not_hexadecimal
+            ids, is_blank = parse_hexadecimal_ids(_convert_to_strings(values))
+            found = encode_distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy())
+            explain = explain_not_hexadecimal
             is_missing |= is_blank.to_numpy()
         elif column.type == "integer":
-            found, why = distinct_values(_integers(values)), _why_no_integer
+            found, explain = encode_distinct_values(_convert_to_integers(values)), _explain_bad_integer
         else:
-            found, why = distinct_values(_strings(values)), _why_no_string
-        self._note(column.name, (found.codes < 0) & ~is_missing, values, why, row_of)
+            found, explain = encode_distinct_values(_convert_to_strings(values)), _explain_bad_string
+        self._record_bad_values(column.name, (found.codes < 0) & ~is_missing, values, explain, row_of)
         return found
 
-    def _note(
+    def _record_bad_values(
         self,
         field: str,
         is_bad: NDArray[np.bool_],
         values: pa.Array,
-        why: _Why,
+        explain: _Explain,
         row_of: NDArray[np.int64] | None = None,
     ) -> None:
-        places = np.flatnonzero(is_bad)
-        if len(places):
-            rows = self._rows[places if row_of is None else row_of[places]]
+        indices = np.flatnonzero(is_bad)
+        if len(indices):
+            rows = self._rows[indices if row_of is None else row_of[indices]]
             rows, first = np.unique(rows, return_index=True)
-            self._bad.add(rows, field, lambda i: why(values[int(places[first[i]])]))
+            self._bad.add(rows, field, lambda i: explain(values[int(indices[first[i]])]))
 
 
-def _array(column: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _numbers(values: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _convert_to_numbers(values: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return values [n], NaN where missing or not a number, and a mask [n] of present values that are no numbers."""
     if is_text(values.type):
         read = pl.Series(values).cast(pl.Float64, strict=False)
@@ -135,7 +137,7 @@ def _numbers(values: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     return numbers, np.zeros(len(values), dtype=np.bool_)
 
 
-def _integers(values: pa.Array) -> pa.Array:
+def _convert_to_integers(values: pa.Array) -> pa.Array:
     """Convert to int64; null where a value is missing, not an integer or beyond int64."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -144,26 +146,26 @@ def _integers(values: pa.Array) -> pa.Array:
     return pl.Series(values).cast(pl.Int64, strict=False).to_arrow()
 
 
-def _strings(values: pa.Array) -> pa.Array:
+def _convert_to_strings(values: pa.Array) -> pa.Array:
     """Convert to strings or to a dictionary of strings; null where a value is missing or not UTF-8."""
     if pa.types.is_dictionary(values.type):
-        return pa.DictionaryArray.from_arrays(values.indices, _strings(values.dictionary))
+        return pa.DictionaryArray.from_arrays(values.indices, _convert_to_strings(values.dictionary))
     # Strings of a Parquet file have not been checked to be UTF-8 yet.
     raw = values.cast(pa.large_binary())
     try:
         return raw.cast(pa.large_string())
     except pa.ArrowInvalid:
-        return pa.array([_decoded(value) for value in raw.to_pylist()], type=pa.large_string())
+        return pa.array([_decode(value) for value in raw.to_pylist()], type=pa.large_string())
 
 
-def _decoded(value: bytes | None) -> str | None:
+def _decode(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _split(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]]:
+def _split_texts(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]]:
     """Split all texts. Return the parts, null where blank, and the number of parts of each text [n], at least 1."""
     lists = pl.Series(texts).str.split(separator)
     parts = lists.explode()
@@ -171,7 +173,7 @@ def _split(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]
     return parts.set(parts == "", None).to_arrow(), lengths
 
 
-def _flat(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
+def _flatten_lists(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
     """Return the values of all lists, and their number in each list [n].
 
     A missing list counts as a list of one missing value.
@@ -183,9 +185,9 @@ def _flat(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
         lists = lists.cast(pa.list_(kind.value_type))
     is_missing = _is_missing(lists)
     lengths = np.where(is_missing, 1, lists.value_lengths().fill_null(0).to_numpy()).astype(np.int32)
-    stands_for_list = np.repeat(is_missing, lengths)
-    places = pa.array(np.cumsum(~stands_for_list) - 1, mask=stands_for_list)
-    return lists.flatten().take(places), lengths
+    is_placeholder = np.repeat(is_missing, lengths)
+    indices = pa.array(np.cumsum(~is_placeholder) - 1, mask=is_placeholder)
+    return lists.flatten().take(indices), lengths
 
 
 def _is_missing(values: pa.Array) -> NDArray[np.bool_]:
@@ -203,36 +205,39 @@ def holds_text(kind: pa.DataType) -> bool:
     return is_text(value) or types.is_binary(value) or types.is_large_binary(value) or types.is_binary_view(value)
 
 
-def _why_no_label(value: pa.Scalar) -> tuple[str, str]:
+def _explain_bad_label(value: pa.Scalar) -> tuple[str, str]:
     return f"{format_value(value.as_py())} is not a label" if value.is_valid else "the label is missing", "0 or 1"
 
 
-def _why_no_weight(value: pa.Scalar) -> tuple[str, str]:
-    valid = f"a finite number, at least 0 and at most {_LARGEST:.4g}"
+def _explain_bad_weight(value: pa.Scalar) -> tuple[str, str]:
+    valid = f"a finite number, at least 0 and at most {_MAX_FLOAT32:.4g}"
     if not value.is_valid:
         return "the weight is missing", valid
     # Text columns and columns wider than float32 can hold finite numbers that float32 cannot.
-    is_beyond = _NUMBER.fullmatch(str(value.as_py())) and float(value.as_py()) > _LARGEST
+    is_beyond = _NUMBER.fullmatch(str(value.as_py())) and float(value.as_py()) > _MAX_FLOAT32
     return f"{format_value(value.as_py())} is {'beyond float32' if is_beyond else 'not a weight'}", valid
 
 
-def _why_no_number(value: pa.Scalar) -> tuple[str, str]:
+def _explain_bad_number(value: pa.Scalar) -> tuple[str, str]:
     text = str(value.as_py())
     if _INFINITE.fullmatch(text):
         return f"{format_value(value.as_py())} is not finite", "a finite number; a missing value is blank or null"
     if _NUMBER.fullmatch(text):
-        return f"{format_value(value.as_py())} is beyond float32", f"numbers from -{_LARGEST:.4g} to {_LARGEST:.4g}"
+        return (
+            f"{format_value(value.as_py())} is beyond float32",
+            f"numbers from -{_MAX_FLOAT32:.4g} to {_MAX_FLOAT32:.4g}",
+        )
     return f"{format_value(value.as_py())} is not a number", "a finite number; a missing value is blank or null"
 
 
-def _why_no_integer(value: pa.Scalar) -> tuple[str, str]:
-    held, other = value.as_py(), 'type "string" in the schema takes any text'
-    if _INTEGER.fullmatch(str(held)):
+def _explain_bad_integer(value: pa.Scalar) -> tuple[str, str]:
+    found, other = value.as_py(), 'type "string" in the schema accepts any text'
+    if _INTEGER.fullmatch(str(found)):
         if pa.types.is_integer(value.type):
-            other = 'type "string" takes a file that stores the ids as text'
-        return f"{format_value(held)} is beyond int64", f"-2^63 to 2^63 - 1; {other}"
-    return f"{format_value(held)} is not an integer", f"an integer, or blank where missing; {other}"
+            other = 'or type "string", with the ids stored as text in the file'
+        return f"{format_value(found)} is beyond int64", f"-2^63 to 2^63 - 1; {other}"
+    return f"{format_value(found)} is not an integer", f"an integer, or blank where missing; {other}"
 
 
-def _why_no_string(_: pa.Scalar) -> tuple[str, str]:
+def _explain_bad_string(_: pa.Scalar) -> tuple[str, str]:
     return "not UTF-8", "UTF-8 text"

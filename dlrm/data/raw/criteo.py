@@ -11,17 +11,17 @@ from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.criteo_lines import Labels, good_lines
+from dlrm.data.raw.criteo_lines import Labels, select_good_lines
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.distinct import distinct_ids
-from dlrm.data.raw.table import CategoricalValues, RawTable, unknown_labels
-from dlrm.data.raw.text import BLOCK_BYTES, Lines, lines_of
+from dlrm.data.raw.distinct import encode_distinct_ids
+from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
+from dlrm.data.raw.text import BLOCK_BYTES, Lines, read_lines
 
 _DENSE = [column.name for column in CRITEO_SCHEMA.dense]
 _CATEGORICAL = [column.name for column in CRITEO_SCHEMA.categorical]
 _TYPES = {name: pl.Int64() if name in _DENSE else pl.String() for name in CRITEO_SCHEMA.names}
 _MAX_ID_DIGITS = 8
-_LARGEST_INTEGER = 10**18 - 1
+_MAX_INTEGER = 10**18 - 1
 _TAB, _NEWLINE, _MINUS, _ZERO, _ONE = b"\t\n-01"
 
 
@@ -29,14 +29,14 @@ class _DoubtfulError(Exception):
     """Doubt whether every line is a row: Polars is lenient and accepts some that are not."""
 
 
-def criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES, with_labels: bool = True) -> Iterator[Block]:
-    """Cut `file` into blocks of about `block_bytes` of decompressed text. Raises DataError as `lines_of` does.
+def cut_criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES, with_labels: bool = True) -> Iterator[Block]:
+    """Cut `file` into blocks of about `block_bytes` of decompressed text. Raises DataError as `read_lines` does.
 
     with_labels: read the labels. Otherwise the file may lack their column: the number of columns in its first line
     decides.
     """
     labels = Labels.READ if with_labels else None
-    for lines in lines_of(file, block_bytes):
+    for lines in read_lines(file, block_bytes):
         if labels is None:
             num_columns = lines.data[: lines.data.index(b"\n")].count(b"\t") + 1
             labels = Labels.ABSENT if num_columns == len(Labels.ABSENT.columns) else Labels.IGNORED
@@ -45,21 +45,21 @@ def criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES, with_labels: b
 
 def _parse(lines: Lines, file: str, labels: Labels, keep_going: bool) -> Parsed:
     try:
-        return Parsed(_table(lines.data, lines.num_lines, labels))
+        return Parsed(_parse_table(lines.data, lines.num_lines, labels))
     except (_DoubtfulError, pl.exceptions.PolarsError):
         pass
     bad = BadRows(file, lines.first_number, lines.num_lines)
-    data = good_lines(lines.data, labels, bad, lines.first_number == 1, keep_going)
+    data = select_good_lines(lines.data, labels, bad, lines.first_number == 1, keep_going)
     if not keep_going:
         bad.raise_first()
     try:
-        return bad.parsed(_table(data, int(bad.good.sum()), labels, is_checked=True))
+        return bad.make_parsed(_parse_table(data, int(bad.good.sum()), labels, is_checked=True))
     except (_DoubtfulError, pl.exceptions.PolarsError):
         # Polars' message is left out: it may quote the line.
         raise DataError("not readable", file, valid="Criteo TSV") from None
 
 
-def _table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = False) -> RawTable:
+def _parse_table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = False) -> RawTable:
     """Parse the lines with Polars. Raises _DoubtfulError or a PolarsError where some line may not be a row.
 
     is_checked: every line is known to be a row, so that the checks of form and values are skipped.
@@ -78,11 +78,12 @@ def _table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = False)
         raise _DoubtfulError("Polars has not found every line")
     if not is_checked:
         _check_values(characters, columns)
+    is_positive = characters[starts] == _ONE
     return RawTable(
-        labels=(characters[starts] == _ONE).astype(np.float32) if labels is Labels.READ else unknown_labels(num_rows),
+        labels=is_positive.astype(np.float32) if labels is Labels.READ else make_unknown_labels(num_rows),
         weights=None,
         dense=[columns[name].cast(pl.Float64).to_numpy() for name in _DENSE],
-        categorical=[_ids(columns[name]) for name in _CATEGORICAL],
+        categorical=[_parse_ids(columns[name]) for name in _CATEGORICAL],
     )
 
 
@@ -110,16 +111,16 @@ def _check_values(characters: NDArray[np.uint8], columns: pl.DataFrame) -> None:
     num_negative = sum(int((columns[name] < 0).sum()) for name in _DENSE)
     if np.count_nonzero(characters == _MINUS) != num_negative:
         raise _DoubtfulError("a minus is where none should be")
-    if not all(columns[name].is_between(-_LARGEST_INTEGER, _LARGEST_INTEGER).all() for name in _DENSE):
+    if not all(columns[name].is_between(-_MAX_INTEGER, _MAX_INTEGER).all() for name in _DENSE):
         raise _DoubtfulError("an integer is too large")
     if any((columns[name].str.len_bytes() > _MAX_ID_DIGITS).any() for name in _CATEGORICAL):
         raise _DoubtfulError("an id is too long")
 
 
-def _ids(texts: pl.Series) -> CategoricalValues:
+def _parse_ids(texts: pl.Series) -> CategoricalValues:
     ids = texts.str.to_integer(base=16, dtype=pl.UInt32, strict=False)
     if not ids.null_count():
-        return distinct_ids(ids.to_numpy(), None)
+        return encode_distinct_ids(ids.to_numpy(), None)
     if ids.null_count() != texts.null_count():
         raise _DoubtfulError("an id is not hexadecimal")
-    return distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy())
+    return encode_distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy())

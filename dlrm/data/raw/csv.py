@@ -18,69 +18,71 @@ from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.columns import names_to_read, parsed_columns
-from dlrm.data.raw.csv_lines import CsvLines
+from dlrm.data.raw.columns import list_columns_to_read, parse_columns
+from dlrm.data.raw.csv_lines import CsvLineChecker
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text import BLOCK_BYTES, Lines, lines_of
+from dlrm.data.raw.text import BLOCK_BYTES, Lines, read_lines
 
 _NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
 _MAX_SHOWN_NAMES = 5
 _WORD = re.compile(r"(?!nan$)[A-Za-z_].*", re.IGNORECASE | re.DOTALL)
 
 
-def csv_blocks(
+def cut_csv_blocks(
     file: DataFile, schema: SchemaConfig, block_bytes: int = BLOCK_BYTES, with_labels: bool = True
 ) -> Iterator[Block]:
     """Cut `file` into blocks of about `block_bytes` of decompressed text.
 
     with_labels: read the label and the weight. Otherwise a file without a header may lack them: the number of values in
-    its first line decides. Raises DataError where the header is wrong, and as `lines_of` does.
+    its first line decides. Raises DataError where the header is wrong, and as `read_lines` does.
     """
     reader = None
-    for lines in lines_of(file, block_bytes):
+    for lines in read_lines(file, block_bytes):
         rows = lines
         if reader is None:
-            names = schema.columns or _header(lines, file.name, names_to_read(schema, with_labels), schema.delimiter)
+            names = schema.columns or _read_header(
+                lines, file.name, list_columns_to_read(schema, with_labels), schema.delimiter
+            )
             if schema.columns and not with_labels:
-                names = _columns_there(lines, schema)
+                names = _find_columns(lines, schema)
             reader = _BlockReader(file.name, schema, names, with_labels)
-            rows = lines if schema.columns else lines.after_first()
+            rows = lines if schema.columns else lines.drop_first()
         if rows.num_lines:
             yield Block(file.name, rows.num_lines, rows.num_bytes, partial(reader.parse, rows))
 
 
-def _columns_there(lines: Lines, schema: SchemaConfig) -> list[str]:
+def _find_columns(lines: Lines, schema: SchemaConfig) -> list[str]:
     """Return `schema.columns`, without label and weight where the number of values in the first line fits that."""
     listed = schema.columns or []
     fewer = [name for name in listed if name not in (schema.label, schema.weight)]
-    is_without = CsvLines(schema.delimiter, len(fewer), "").is_row(_first(lines))
+    is_without = CsvLineChecker(schema.delimiter, len(fewer), "").is_row(_get_first_line(lines))
     return fewer if is_without else listed
 
 
-def _first(lines: Lines) -> bytes:
+def _get_first_line(lines: Lines) -> bytes:
     return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r")
 
 
-def _header(lines: Lines, file: str, wanted: list[str], delimiter: str) -> list[str]:
-    """Return the column names in the first line.
+def _read_header(lines: Lines, file: str, required: list[str], delimiter: str) -> list[str]:
+    """Read the column names in the first line.
 
-    wanted: names that must be among them. Raises DataError where one is missing, a name occurs twice, or the line
+    required: names that must be among them. Raises DataError where one is missing, a name occurs twice, or the line
     cannot be read.
     """
-    line = _first(lines)
+    line = _get_first_line(lines)
     valid = "column names in the first line, or `columns` in the schema for a file without a header"
     try:
         names = next(csv.reader([line.decode()], delimiter=delimiter), [])
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"the header cannot be read: {error}", file, 1, valid=valid) from None
     counts = Counter(names)
-    for name in wanted:
+    for name in required:
         if name not in counts:
             raise DataError(f"there is no such column; {_list_names(names)}", file, 1, name, valid)
     for name, count in counts.items():
         if count > 1:
             field = name if _NAME.fullmatch(name) else None
-            raise DataError("the header has this name twice", file, 1, field, "a name of its own for every column")
+            raise DataError("the header has this name twice", file, 1, field, "a different name for every column")
     return names
 
 
@@ -109,26 +111,26 @@ class _BlockReader:
         columns_from = "the header has" if schema.columns is None else "the schema lists"
         if len(names) < len(schema.columns or []):
             columns_from = "the first line has, without the label"
-        self._lines = CsvLines(schema.delimiter, len(names), columns_from)
+        self._lines = CsvLineChecker(schema.delimiter, len(names), columns_from)
 
     def parse(self, lines: Lines, keep_going: bool) -> Parsed:
         bad = BadRows(self._file, lines.first_number, lines.num_lines)
         try:
-            table = self._strings(_even(lines.data), lines.num_lines)
+            table = self._parse_strings(_normalise_line_ends(lines.data), lines.num_lines)
         except (_UnevenError, pa.ArrowInvalid):
-            table = self._exactly(lines.data, bad, keep_going)
+            table = self._parse_line_by_line(lines.data, bad, keep_going)
         if lines.first_number == 1 and bad.good[0] and self._is_header(table):
-            valid = "data in the first line, or a schema without `columns`, whose names then come from the header"
+            valid = "data in the first line, or a schema without `columns`: the names then come from the header"
             bad.add(np.array([0]), self._schema.label, lambda _: ("the first line is a header", valid))
             table = table.slice(1)
-        return parsed_columns(table, self._schema, bad, keep_going, self._with_labels)
+        return parse_columns(table, self._schema, bad, keep_going, self._with_labels)
 
-    def _strings(self, data: bytes, num_lines: int) -> pa.Table:
+    def _parse_strings(self, data: bytes, num_lines: int) -> pa.Table:
         """Parse `data` to the columns to read, as strings, null where blank.
 
         Raises _UnevenError where the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
         """
-        kept = names_to_read(self._schema, self._with_labels)
+        kept = list_columns_to_read(self._schema, self._with_labels)
         types = dict.fromkeys(kept, pa.string())
         if not num_lines:
             return pa.schema(types).empty_table()
@@ -144,13 +146,13 @@ class _BlockReader:
             ),
         )
         if table.num_rows != num_lines + num_extra:
-            raise _UnevenError("a quoted value goes on in the next line")
+            raise _UnevenError("a quoted value continues on the next line")
         return table.slice(0, num_lines)
 
-    def _exactly(self, data: bytes, bad: BadRows, keep_going: bool) -> pa.Table:
-        rows = self._lines.rows(data, bad, keep_going)
+    def _parse_line_by_line(self, data: bytes, bad: BadRows, keep_going: bool) -> pa.Table:
+        rows = self._lines.select_rows(data, bad, keep_going)
         try:
-            return self._strings(rows, int(bad.good.sum()))
+            return self._parse_strings(rows, int(bad.good.sum()))
         except (_UnevenError, pa.ArrowInvalid):
             # Arrow's message is left out: it quotes the line.
             raise DataError("not readable", self._file, valid="CSV") from None
@@ -162,7 +164,7 @@ class _BlockReader:
         return self._schema.columns is not None and label is not None and _WORD.fullmatch(label) is not None
 
 
-def _even(data: bytes) -> bytes:
+def _normalise_line_ends(data: bytes) -> bytes:
     """Return `data` with all lines ending in LF alone.
 
     Raises _UnevenError or pyarrow.ArrowInvalid where some line is blank or not text.

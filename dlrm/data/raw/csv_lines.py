@@ -2,11 +2,12 @@
 
 import re
 
+from dlrm.data.format_count import format_count
 from dlrm.data.raw.bad_rows import BadRows
-from dlrm.data.raw.text import lines_in
+from dlrm.data.raw.text import enumerate_lines
 
 
-class CsvLines:
+class CsvLineChecker:
     """Checker of lines of `num_columns` delimited values; a value may be quoted, and a quote inside it is doubled."""
 
     def __init__(self, delimiter: str, num_columns: int, columns_from: str) -> None:
@@ -16,15 +17,15 @@ class CsvLines:
         # Possessive quantifiers: a quote that is never closed must not match as plain text.
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
 
-    def rows(self, data: bytes, bad: BadRows, keep_going: bool) -> bytes:
-        """Return the lines that are rows, with LF as line end, and record the others in `bad`.
+    def select_rows(self, data: bytes, bad: BadRows, keep_going: bool) -> bytes:
+        """Select the lines that are rows, with LF as line end, and record the others in `bad`.
 
         keep_going: otherwise stop at the first bad line, and count all lines from there on as bad.
         """
         kept: list[bytes] = []
-        for row, whole_line in lines_in(data):
+        for row, whole_line in enumerate_lines(data):
             line = whole_line.removesuffix(b"\r")
-            fault = self._fault(line)
+            fault = self._find_fault(line)
             if fault is None:
                 kept.append(line)
                 continue
@@ -36,28 +37,28 @@ class CsvLines:
 
     def is_row(self, line: bytes) -> bool:
         """Whether `line`, given without its line end, is a row."""
-        return self._fault(line) is None
+        return self._find_fault(line) is None
 
-    def _fault(self, line: bytes) -> tuple[str, str] | None:
+    def _find_fault(self, line: bytes) -> tuple[str, str] | None:
         if not line:
             is_value = self._num_columns == 1
-            return "the line is blank", 'one row a line; "" is a missing value' if is_value else "one row a line"
+            return "the line is blank", 'one row per line; "" is a missing value' if is_value else "one row per line"
         if b"\0" in line or b"\r" in line:
-            what = "a NUL byte" if b"\0" in line else "a carriage return inside the line"
-            return f"holds {what}", "UTF-8 text whose lines end in LF or CR LF"
+            character = "a NUL byte" if b"\0" in line else "a carriage return inside the line"
+            return f"holds {character}", "UTF-8 text whose lines end in LF or CR LF"
         try:
             line.decode()
         except UnicodeDecodeError:
             return "not UTF-8", "UTF-8 text"
-        num_columns = self._count(line)
+        num_columns = self._count_columns(line)
         if num_columns is None:
             return "a quoted value does not end on its line", "values without line breaks"
         if num_columns != self._num_columns:
             valid = f"{self._num_columns}, as {self._columns_from}, with {self._delimiter.decode()!r} between them"
-            return f"has {num_columns} columns", valid
+            return f"has {format_count(num_columns, 'column')}", valid
         return None
 
-    def _count(self, line: bytes) -> int | None:
+    def _count_columns(self, line: bytes) -> int | None:
         """Count the columns of a line; None where a quote stays open."""
         if b'"' not in line:
             return line.count(self._delimiter) + 1

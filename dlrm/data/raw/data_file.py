@@ -28,7 +28,7 @@ class DataFile:
     Unlike mtime, programs cannot set it back."""
 
     @classmethod
-    def of_path(cls, path: Path) -> "DataFile":
+    def from_path(cls, path: Path) -> "DataFile":
         """Describe the file at `path`, a real path, as it is now. Raises OSError."""
         status = path.stat()
         return cls(str(path), status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
@@ -46,9 +46,9 @@ class DataFile:
             raw = cast(io.RawIOBase, open_object(self.name))
             return io.BufferedReader(raw, _REMOTE_BUFFER_BYTES)
         except (OSError, StoreError) as error:
-            raise DataError(f"not readable: {error}", self.name, valid="a file that may be read") from None
+            raise DataError(f"not readable: {error}", self.name, valid="a file that this user may read") from None
 
-    def identity(self) -> dict[str, str | int | None]:
+    def get_identity(self) -> dict[str, str | int | None]:
         """Return the properties that differ between this file and a changed version of it, ready for JSON."""
         return {
             "name": self.name,

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from dlrm.data.raw.table import CategoricalValues
 
 
-def distinct_ids(values: NDArray[np.uint32], is_missing: NDArray[np.bool_] | None) -> CategoricalValues:
+def encode_distinct_ids(values: NDArray[np.uint32], is_missing: NDArray[np.bool_] | None) -> CategoricalValues:
     """Encode 32-bit ids [n]. is_missing: [n]; None where no id is missing.
 
-    Sorts (value, place) as one 64-bit number, several times faster than a sort that returns places.
+    Sorts (value, position) as one 64-bit number, several times faster than a sort that returns positions.
     """
     keys = values.astype(np.uint64)
     keys <<= np.uint64(32)
@@ -20,16 +20,16 @@ def distinct_ids(values: NDArray[np.uint32], is_missing: NDArray[np.bool_] | Non
         keys = keys[~is_missing]
     keys.sort()
     halves = keys.view(np.uint32)
-    places, ascending = halves[::2], halves[1::2]
+    positions, ascending = halves[::2], halves[1::2]
     is_first = np.empty(len(ascending), dtype=np.bool_)
     is_first[:1] = True
     np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
     codes = np.full(len(values), -1, dtype=np.int32)
-    codes[places] = np.cumsum(is_first, dtype=np.int32) - 1
+    codes[positions] = np.cumsum(is_first, dtype=np.int32) - 1
     return CategoricalValues(codes, pl.Series(ascending[is_first].astype(np.int64)))
 
 
-def distinct_values(values: pa.Array) -> CategoricalValues:
+def encode_distinct_values(values: pa.Array) -> CategoricalValues:
     """Encode strings or int64 numbers [n], null = missing, or a dictionary of them."""
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
@@ -41,23 +41,23 @@ def distinct_values(values: pa.Array) -> CategoricalValues:
     if pa.types.is_integer(dictionary.type):
         # numpy takes a tenth of the time where there are few values.
         numbers = dictionary.fill_null(0).to_numpy().astype(np.int64, copy=False)
-        found, places = np.unique(numbers[used], return_inverse=True)
+        found, positions = np.unique(numbers[used], return_inverse=True)
         ascending = pl.Series(found)
     else:
-        ascending, places = _distinct_texts(pl.Series(dictionary, dtype=pl.String).gather(used))
-    place = np.full(len(dictionary) + 1, -1, dtype=np.int32)
-    place[used] = places
-    return CategoricalValues(place[codes], ascending)
+        ascending, positions = _distinct_texts(pl.Series(dictionary, dtype=pl.String).gather(used))
+    position_of = np.full(len(dictionary) + 1, -1, dtype=np.int32)
+    position_of[used] = positions
+    return CategoricalValues(position_of[codes], ascending)
 
 
 def _distinct_texts(texts: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
-    """Return the distinct texts, ascending, and the place of each of `texts` [n] among them."""
+    """Return the distinct texts, ascending, and the position of each of `texts` [n] among them."""
     order = texts.arg_sort()
     ordered = texts.gather(order)
     is_first = (ordered != ordered.shift(1)).fill_null(True)
-    places = np.empty(len(texts), dtype=np.int64)
-    places[order.to_numpy()] = np.cumsum(is_first.to_numpy()) - 1
-    return ordered.filter(is_first), places
+    positions = np.empty(len(texts), dtype=np.int64)
+    positions[order.to_numpy()] = np.cumsum(is_first.to_numpy()) - 1
+    return ordered.filter(is_first), positions
 
 
 def _codes(indices: pa.Array) -> NDArray[np.int32]:

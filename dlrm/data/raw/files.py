@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlrm.config import DataConfig
-from dlrm.config.patterns import PatternError, fixed_part, is_remote, required_files
+from dlrm.config.patterns import PatternError, get_fixed_part, is_remote, require_files
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.remote import remote_files
+from dlrm.data.raw.remote import find_remote_files
 from dlrm.data.roots import Roots
 
 
@@ -25,7 +25,7 @@ def find_splits(
     for file in evaluation:
         if file.name in names:
             valid = "other files for data.eval, or data.split to hold out a part of data.train"
-            raise DataError("is named by data.train as well", file.name, field="data.eval", valid=valid)
+            raise DataError("is also in data.train", file.name, field="data.eval", valid=valid)
     return train, evaluation
 
 
@@ -42,27 +42,27 @@ def find_files(
     roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
     for number, pattern in enumerate(patterns):
-        place = f"{field}.{number}"
+        pattern_field = f"{field}.{number}"
         if is_remote(pattern):
-            found = remote_files(pattern, place, roots.remote)
+            found = find_remote_files(pattern, pattern_field, roots.remote)
         else:
-            found = _local(base_directory / pattern, place, roots)
+            found = _find_local_files(base_directory / pattern, pattern_field, roots)
         for file in found:
             files.setdefault(file.name, file)
     return list(files.values())
 
 
-def _local(pattern: Path, field: str, roots: Roots) -> list[DataFile]:
-    def enter(directory: str) -> None:
+def _find_local_files(pattern: Path, field: str, roots: Roots) -> list[DataFile]:
+    def check_directory(directory: str) -> None:
         roots.check(Path(directory), pattern, field)
 
     try:
         # Check before the search: a message must not reveal whether a path outside the roots exists.
-        roots.check(fixed_part(pattern), pattern, field)
-        files = required_files(pattern, enter)
+        roots.check(get_fixed_part(pattern), pattern, field)
+        files = require_files(pattern, check_directory)
         for path in files:
             roots.check(path, pattern, field)
-        return [_checked(path, field) for path in files]
+        return [_check_file(path, field) for path in files]
     except PatternError as error:
         raise DataError(error.message, pattern, field=field, valid=error.valid) from None
     # pathlib raises RuntimeError for symbolic links that form a loop.
@@ -72,12 +72,12 @@ def _local(pattern: Path, field: str, roots: Roots) -> list[DataFile]:
         raise DataError(f"not readable: {reason}", pattern, field=field, valid=valid) from None
 
 
-def _checked(path: Path, field: str) -> DataFile:
+def _check_file(path: Path, field: str) -> DataFile:
     real = path.resolve()
     if not real.is_file():
         raise DataError("is not a regular file", real, field=field, valid="a regular file")
     with real.open("rb"):
-        file = DataFile.of_path(real)
+        file = DataFile.from_path(real)
     if file.num_bytes == 0:
         raise DataError("the file is empty", real, field=field, valid="a file with at least one row")
     return file

@@ -14,7 +14,7 @@ class HexadecimalColumn(CategoricalColumn):
     """A column of integer ids whose text is hexadecimal, as in Criteo TSV. Values of an integer type stay unchanged."""
 
 
-def hexadecimal_ids(texts: pa.Array) -> tuple[pl.Series, pl.Series]:
+def parse_hexadecimal_ids(texts: pa.Array) -> tuple[pl.Series, pl.Series]:
     """Parse 32-bit ids. Return them [n], null where missing, blank or invalid, and a mask [n] of blank texts.
 
     texts: strings [n], or a dictionary of them.
@@ -26,6 +26,6 @@ def hexadecimal_ids(texts: pa.Array) -> tuple[pl.Series, pl.Series]:
     return ids.str.to_integer(base=16, dtype=pl.UInt32), (series == "").fill_null(False)
 
 
-def why_not_hexadecimal(value: pa.Scalar) -> tuple[str, str]:
+def explain_not_hexadecimal(value: pa.Scalar) -> tuple[str, str]:
     """Return the message and the valid values for a text that is not a hexadecimal id."""
     return f"{format_value(value.as_py())} is not a hexadecimal id", VALID

@@ -5,17 +5,17 @@ from collections.abc import Iterator, Sequence
 from dlrm.config import DataConfig, SchemaConfig
 from dlrm.data.raw import parquet, text
 from dlrm.data.raw.block import Block
-from dlrm.data.raw.criteo import criteo_blocks
-from dlrm.data.raw.csv import csv_blocks
+from dlrm.data.raw.criteo import cut_criteo_blocks
+from dlrm.data.raw.csv import cut_csv_blocks
 from dlrm.data.raw.data_file import DataFile
 
 
-def blocks_of(config: DataConfig, files: Sequence[DataFile]) -> Iterator[Block]:
-    """Cut all files into blocks, in order. `config.format` must be a raw format. See `raw_blocks`."""
-    return raw_blocks(config.format, config.raw_schema, files)
+def cut_blocks(config: DataConfig, files: Sequence[DataFile]) -> Iterator[Block]:
+    """Cut all files into blocks, in order. `config.format` must be a raw format. See `cut_raw_blocks`."""
+    return cut_raw_blocks(config.format, config.raw_schema, files)
 
 
-def raw_blocks(
+def cut_raw_blocks(
     kind: str,
     schema: SchemaConfig,
     files: Sequence[DataFile],
@@ -33,10 +33,10 @@ def raw_blocks(
     table_bytes = parquet.BLOCK_BYTES if block_bytes is None else block_bytes
     for file in files:
         if kind == "criteo_tsv":
-            yield from criteo_blocks(file, text_bytes, with_labels)
+            yield from cut_criteo_blocks(file, text_bytes, with_labels)
         elif kind == "csv":
-            yield from csv_blocks(file, schema, text_bytes, with_labels)
+            yield from cut_csv_blocks(file, schema, text_bytes, with_labels)
         elif kind == "parquet":
-            yield from parquet.parquet_blocks(file, schema, block_bytes=table_bytes, with_labels=with_labels)
+            yield from parquet.cut_parquet_blocks(file, schema, block_bytes=table_bytes, with_labels=with_labels)
         else:
             raise ValueError(f"files of format {kind} are not raw")

@@ -12,9 +12,9 @@ from pyarrow import parquet
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.columns import names_to_read
+from dlrm.data.raw.columns import list_columns_to_read
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.typed import check_columns, parsed_table
+from dlrm.data.raw.typed import check_columns, parse_table
 
 MAX_BLOCK_ROWS = 131_072
 BLOCK_BYTES = 32 << 20
@@ -28,7 +28,7 @@ _LISTED_TEXT_BYTES = 32
 """Assumed bytes of a text in a list: where a file stores each distinct text once, it does not give their length."""
 
 
-def parquet_blocks(
+def cut_parquet_blocks(
     file: DataFile,
     schema: SchemaConfig,
     block_rows: int = MAX_BLOCK_ROWS,
@@ -42,20 +42,20 @@ def parquet_blocks(
     """
     with file.open() as raw:
         try:
-            yield from _blocks(_unbuffered(raw), file, schema, block_rows, block_bytes, with_labels)
+            yield from _cut_blocks(_remove_buffer(raw), file, schema, block_rows, block_bytes, with_labels)
         # A damaged footer may hold names that are not UTF-8.
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and file.is_remote:
                 raise OSError(f"{file.name}: reading failed: {error}") from error
-            raise _not_readable(file.name, error) from None
+            raise _make_not_readable_error(file.name, error) from None
 
 
-def _unbuffered(raw: BinaryIO) -> BinaryIO | io.RawIOBase:
+def _remove_buffer(raw: BinaryIO) -> BinaryIO | io.RawIOBase:
     """Remove the buffer of `raw`: Arrow buffers each column, and a shared buffer is lost at each change of column."""
     return raw.raw if isinstance(raw, io.BufferedReader) else raw
 
 
-def _blocks(
+def _cut_blocks(
     raw: BinaryIO | io.RawIOBase,
     file: DataFile,
     schema: SchemaConfig,
@@ -63,17 +63,17 @@ def _blocks(
     block_bytes: int,
     with_labels: bool,
 ) -> Iterator[Block]:
-    columns = names_to_read(schema, with_labels)
+    columns = list_columns_to_read(schema, with_labels)
     metadata = parquet.read_metadata(raw)
     check_columns(metadata.schema.to_arrow_schema(), schema, file.name, with_labels)
-    places = _places(metadata, columns)
-    buffer_bytes = min(max(_BUFFERS_BYTES // len(places), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
-    _look_into_groups(raw, metadata, columns)
+    stored_columns = _find_stored_columns(metadata, columns)
+    buffer_bytes = min(max(_BUFFERS_BYTES // len(stored_columns), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
+    _probe_groups(raw, metadata, columns)
     # pre_buffer would read whole row groups at once.
     with parquet.ParquetFile(
         raw,
         metadata=metadata,
-        read_dictionary=_written_once(metadata, schema),
+        read_dictionary=_find_dictionary_columns(metadata, schema),
         buffer_size=buffer_bytes,
         pre_buffer=False,
     ) as source:
@@ -81,8 +81,10 @@ def _blocks(
         num_rows = max(sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)), 1)
         first = 0
         for group in range(metadata.num_row_groups):
-            most_rows = min(block_rows, max(block_bytes // _row_bytes(metadata.row_group(group), places), 1))
-            for batch in source.iter_batches(most_rows, row_groups=[group], columns=columns):
+            max_rows = min(
+                block_rows, max(block_bytes // _estimate_row_bytes(metadata.row_group(group), stored_columns), 1)
+            )
+            for batch in source.iter_batches(max_rows, row_groups=[group], columns=columns):
                 # The share of the whole file in proportion to the rows; it includes columns that are not read.
                 num_bytes = file.num_bytes * (first + batch.num_rows) // num_rows - file.num_bytes * first // num_rows
                 table = pa.Table.from_batches([batch])
@@ -91,7 +93,7 @@ def _blocks(
                 first += batch.num_rows
 
 
-def _look_into_groups(raw: BinaryIO | io.RawIOBase, metadata: parquet.FileMetaData, columns: list[str]) -> None:
+def _probe_groups(raw: BinaryIO | io.RawIOBase, metadata: parquet.FileMetaData, columns: list[str]) -> None:
     """Read one row of every row group, so that Arrow raises its error where the metadata of a column is wrong.
 
     Arrow 26 aborts the process where wrong metadata is used before the column was read.
@@ -101,21 +103,21 @@ def _look_into_groups(raw: BinaryIO | io.RawIOBase, metadata: parquet.FileMetaDa
         next(source.iter_batches(1, row_groups=[group], columns=columns), None)
 
 
-def _places(metadata: parquet.FileMetaData, columns: list[str]) -> list[int]:
+def _find_stored_columns(metadata: parquet.FileMetaData, columns: list[str]) -> list[int]:
     """Return the indices of the stored columns that belong to `columns`.
 
     Values of lists are stored under a path below that of their column.
     """
     wanted = set(columns)
 
-    def is_wanted(place: int) -> bool:
-        parts = metadata.schema.column(place).path.split(".")
+    def is_wanted(index: int) -> bool:
+        parts = metadata.schema.column(index).path.split(".")
         return any(path in wanted for path in accumulate(parts, "{}.{}".format))
 
-    return [place for place in range(metadata.num_columns) if is_wanted(place)]
+    return [index for index in range(metadata.num_columns) if is_wanted(index)]
 
 
-def _written_once(metadata: parquet.FileMetaData, schema: SchemaConfig) -> list[str]:
+def _find_dictionary_columns(metadata: parquet.FileMetaData, schema: SchemaConfig) -> list[str]:
     """Return the text columns that are dictionary-encoded throughout: distinct texts, and an index for each row.
 
     Other columns may begin with a dictionary, which the writer gave up when it grew too large. For these Arrow would
@@ -123,8 +125,8 @@ def _written_once(metadata: parquet.FileMetaData, schema: SchemaConfig) -> list[
     """
     texts = {column.name for column in schema.categorical if column.type == "string" and not column.multi_hot}
 
-    def is_written_once(place: int) -> bool:
-        groups = (metadata.row_group(group).column(place) for group in range(metadata.num_row_groups))
+    def is_dictionary_encoded(index: int) -> bool:
+        groups = (metadata.row_group(group).column(index) for group in range(metadata.num_row_groups))
         return all(
             column.has_dictionary_page
             and column.total_uncompressed_size - (column.data_page_offset - column.dictionary_page_offset)
@@ -132,15 +134,15 @@ def _written_once(metadata: parquet.FileMetaData, schema: SchemaConfig) -> list[
             for column in groups
         )
 
-    paths = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
-    return [name for name, place in paths.items() if name in texts and is_written_once(place)]
+    paths = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    return [name for name, index in paths.items() if name in texts and is_dictionary_encoded(index)]
 
 
-def _row_bytes(group: parquet.RowGroupMetaData, places: list[int]) -> int:
+def _estimate_row_bytes(group: parquet.RowGroupMetaData, stored_columns: list[int]) -> int:
     """Estimate the mean bytes of a decoded row, at least 1."""
     num_bytes = 0
-    for place in places:
-        column = group.column(place)
+    for index in stored_columns:
+        column = group.column(index)
         is_listed_text = column.physical_type == "BYTE_ARRAY" and column.num_values > group.num_rows
         value_bytes = _LISTED_TEXT_BYTES if is_listed_text else _NUMBER_BYTES
         # Where the file stores each distinct value once, the decoded column is larger than the stored one.
@@ -152,12 +154,12 @@ def _parse(
     table: pa.Table, first_row: int, file: str, schema: SchemaConfig, with_labels: bool, keep_going: bool
 ) -> Parsed:
     try:
-        return parsed_table(table, first_row, file, schema, keep_going, with_labels)
+        return parse_table(table, first_row, file, schema, keep_going, with_labels)
     # A damaged page may hold indices beyond its dictionary.
     except pa.ArrowIndexError as error:
-        raise _not_readable(file, error) from None
+        raise _make_not_readable_error(file, error) from None
 
 
-def _not_readable(file: str, error: Exception) -> DataError:
-    what = f"not readable as Parquet: {str(error).strip().partition(chr(10))[0]}"
-    return DataError(what, file, valid="a complete Parquet file")
+def _make_not_readable_error(file: str, error: Exception) -> DataError:
+    message = f"not readable as Parquet: {str(error).strip().partition(chr(10))[0]}"
+    return DataError(message, file, valid="a complete Parquet file")

@@ -35,8 +35,8 @@ def open_store(uri: str) -> tuple[fs.FileSystem, str]:
     scheme, bucket, key = found["scheme"], found["bucket"], (found["key"] or "").rstrip("/")
     # A store takes these parts literally, a file system does not: a name must not mean two different objects.
     if any(part in ("", ".", "..") for part in key.split("/") if key):
-        raise StoreError('holds an empty part, "." or ".."', "a key of plain parts between single slashes")
-    return _file_system(scheme, bucket), f"{bucket}/{key}" if key else bucket
+        raise StoreError('contains an empty part, "." or ".."', "a key of plain parts between single slashes")
+    return _open_file_system(scheme, bucket), f"{bucket}/{key}" if key else bucket
 
 
 def open_object(uri: str) -> pa.NativeFile:
@@ -46,7 +46,7 @@ def open_object(uri: str) -> pa.NativeFile:
 
 
 @functools.cache
-def _file_system(scheme: str, bucket: str) -> fs.FileSystem:
+def _open_file_system(scheme: str, bucket: str) -> fs.FileSystem:
     if scheme == "s3":
         _require_s3()
         uri = f"s3://{bucket}"
@@ -59,9 +59,9 @@ def _file_system(scheme: str, bucket: str) -> fs.FileSystem:
         raise StoreError(f"its store cannot be reached: {error}", "a bucket that exists and may be read") from None
 
 
-def forget() -> None:
+def clear_store_cache() -> None:
     """Clear the cache of opened stores, for use after their configuration has changed."""
-    _file_system.cache_clear()
+    _open_file_system.cache_clear()
 
 
 def _require_s3() -> None:

@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 
-def unknown_labels(num_rows: int) -> NDArray[np.float32]:
+def make_unknown_labels(num_rows: int) -> NDArray[np.float32]:
     """Return NaN labels [num_rows] for rows that are read without labels, only to be scored."""
     return np.full(num_rows, np.nan, dtype=np.float32)
 

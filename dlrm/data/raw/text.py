@@ -22,7 +22,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 # A zstd frame, or one of the 16 kinds of skippable frames, which may come before or between frames of text.
 _ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([kind, 0x2A, 0x4D, 0x18]) for kind in range(0x50, 0x60)))
-_NO_TEXT = {
+_OTHER_FORMATS = {
     b"BZh91AY&SY": "is compressed with bzip2",
     b"\xfd7zXZ": "is compressed with xz",
     b"PK\x03\x04": "is a zip archive",
@@ -46,7 +46,7 @@ class Lines:
     num_bytes: int
     """Bytes of the stored (possibly compressed) file that were read for these lines."""
 
-    def after_first(self) -> "Lines":
+    def drop_first(self) -> "Lines":
         """Return the run without its first line."""
         data = self.data[self.data.index(b"\n") + 1 :]
         return Lines(data, self.first_number + 1, self.num_lines - 1, self.num_bytes)
@@ -56,7 +56,7 @@ class _Stream(Protocol):
     def read(self, nbytes: int, /) -> bytes: ...
 
 
-def lines_of(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
+def read_lines(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
     """Yield all lines of `file`, in runs of about `block_bytes`; where they are cut depends on the file's bytes alone.
 
     Recognises gzip and zstd by their first bytes, adds a newline to a last line without one, and removes a byte order
@@ -65,13 +65,13 @@ def lines_of(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
     """
     with ExitStack() as stack:
         raw = stack.enter_context(file.open())
-        stream, compression = _decompressed(raw, file, stack)
+        stream, compression = _decompress(raw, file, stack)
         start = _read(stream, len(_BYTE_ORDER_MARK), file, compression)
         rest, number, position = start.removeprefix(_BYTE_ORDER_MARK), 1, 0
         while piece := _read(stream, block_bytes, file, compression):
             end = piece.rfind(b"\n") + 1
             if end:
-                lines = _counted(b"".join((rest, memoryview(piece)[:end])), number, raw.tell() - position)
+                lines = _make_lines(b"".join((rest, memoryview(piece)[:end])), number, raw.tell() - position)
                 rest, number, position = piece[end:], number + lines.num_lines, raw.tell()
                 yield lines
             else:
@@ -80,12 +80,12 @@ def lines_of(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
                 valid = f"lines of at most {MAX_LINE_BYTES:,} bytes"
                 raise DataError("the line is too long", file.name, number, valid=valid)
         if rest:
-            yield _counted(rest.removesuffix(b"\n") + b"\n", number, raw.tell() - position)
+            yield _make_lines(rest.removesuffix(b"\n") + b"\n", number, raw.tell() - position)
         elif number == 1:
             raise DataError("the file is empty", file.name, valid="a file with at least one row")
 
 
-def lines_in(data: bytes) -> Iterator[tuple[int, bytes]]:
+def enumerate_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Iterate over the numbers, from 0, and the lines of a run, without line ends.
 
     Yields one line at a time, since a run may hold millions.
@@ -93,23 +93,23 @@ def lines_in(data: bytes) -> Iterator[tuple[int, bytes]]:
     return enumerate(line[:-1] for line in io.BytesIO(data))
 
 
-def _counted(data: bytes, number: int, num_bytes: int) -> Lines:
+def _make_lines(data: bytes, number: int, num_bytes: int) -> Lines:
     num_lines = int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8) == _NEWLINE))
     return Lines(data, number, num_lines, num_bytes)
 
 
 def is_compressed(start: bytes) -> bool:
-    """Whether `lines_of` decompresses a file that begins with `start`, which has at least four bytes."""
+    """Whether `read_lines` decompresses a file that begins with `start`, which has at least four bytes."""
     return start.startswith((_GZIP, *_ZSTD))
 
 
-def _decompressed(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Stream, str | None]:
+def _decompress(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Stream, str | None]:
     """Return the stream of decompressed text, and the name of the compression, None for plain text."""
-    start = raw.read(max(map(len, _NO_TEXT)))
+    start = raw.read(max(map(len, _OTHER_FORMATS)))
     raw.seek(0)
-    for magic, what in _NO_TEXT.items():
+    for magic, message in _OTHER_FORMATS.items():
         if start.startswith(magic):
-            raise DataError(what, file.name, valid="UTF-8 text, plain or compressed with gzip or zstd")
+            raise DataError(message, file.name, valid="UTF-8 text, plain or compressed with gzip or zstd")
     if start.startswith(_GZIP):
         # Unlike Arrow's reader, it accepts zeros after the end, which padding to whole tape or object blocks leaves.
         return stack.enter_context(gzip.GzipFile(fileobj=raw)), "gzip"
@@ -126,11 +126,11 @@ def _read(stream: _Stream, num_bytes: int, file: DataFile, compression: str | No
         # Only the text of the error shows whether Arrow failed to decompress or to read the file, and whether
         # gzip found a single byte where another member should begin.
         if isinstance(error, EOFError) or any(words in str(error) for words in _TRUNCATED):
-            what, valid = f"the {compression} stream ends early: the file is truncated", "a complete file"
+            message, valid = f"the {compression} stream ends early: the file is truncated", "a complete file"
         elif isinstance(error, zlib.error | gzip.BadGzipFile) or "ZSTD decompress failed" in str(error):
-            what, valid = f"the {compression} stream is damaged", "a file that decompresses"
+            message, valid = f"the {compression} stream is damaged", "a file that decompresses"
         elif file.is_remote:
             raise OSError(f"{file.name}: reading failed: {error}") from error
         else:
-            what, valid = f"not readable: {error}", "a file that may be read"
-        raise DataError(what, file.name, valid=valid) from None
+            message, valid = f"not readable: {error}", "a file that this user may read"
+        raise DataError(message, file.name, valid=valid) from None

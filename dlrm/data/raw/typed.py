@@ -9,11 +9,11 @@ from dlrm.config import CategoricalColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.columns import holds_text, names_to_read, parsed_columns
+from dlrm.data.raw.columns import holds_text, list_columns_to_read, parse_columns
 from dlrm.data.raw.hexadecimal import HexadecimalColumn
 
 
-def parsed_table(
+def parse_table(
     table: pa.Table, first_row: int, source: str | None, schema: SchemaConfig, keep_going: bool, with_labels: bool
 ) -> Parsed:
     """Convert the rows of a table that has passed `check_columns`.
@@ -23,7 +23,7 @@ def parsed_table(
     unless `keep_going`, and pyarrow.ArrowIndexError where a dictionary is damaged.
     """
     bad = BadRows(source, first_row, table.num_rows)
-    return parsed_columns(_without_views(table), schema, bad, keep_going, with_labels)
+    return parse_columns(_replace_views(table), schema, bad, keep_going, with_labels)
 
 
 def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with_labels: bool) -> None:
@@ -32,11 +32,11 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
     file: its name for messages; None for rows in memory.
     """
     counts = Counter(found.names)
-    for name in names_to_read(schema, with_labels):
+    for name in list_columns_to_read(schema, with_labels):
         if name not in counts:
             raise DataError("there is no such column", file, field=name, valid=", ".join(counts)[:300])
         if counts[name] > 1:
-            raise DataError("there are two columns of this name", file, field=name, valid="one")
+            raise DataError("two columns have this name", file, field=name, valid="a different name for each column")
     if with_labels:
         _check_type(found, schema.label, _is_number, "bool, integers or floating point", file)
     if with_labels and schema.weight is not None:
@@ -49,9 +49,9 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
 
 def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str | None) -> None:
     is_hexadecimal = isinstance(column, HexadecimalColumn)
-    wanted = "strings" if column.type == "string" else "integers"
-    wanted += ", or hexadecimal text" if is_hexadecimal else ""
-    valid = f"lists of {wanted}" if column.multi_hot else wanted
+    expected = "strings" if column.type == "string" else "integers"
+    expected += ", or hexadecimal text" if is_hexadecimal else ""
+    valid = f"lists of {expected}" if column.multi_hot else expected
     kind = found.field(column.name).type
     value = kind.value_type if _is_list(kind) else kind
     fits_other = _is_integer if column.type == "string" else _is_string
@@ -89,32 +89,32 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _is_integer(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(_value(kind)) or pa.types.is_null(kind)
+    return pa.types.is_integer(_get_value_type(kind)) or pa.types.is_null(kind)
 
 
 def _is_string(kind: pa.DataType) -> bool:
-    return holds_text(kind) or pa.types.is_null(_value(kind))
+    return holds_text(kind) or pa.types.is_null(_get_value_type(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
-def _value(kind: pa.DataType) -> pa.DataType:
+def _get_value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _without_views(table: pa.Table) -> pa.Table:
+def _replace_views(table: pa.Table) -> pa.Table:
     """Convert columns of string and binary views to plain ones: Arrow cannot take or filter views yet."""
 
-    def plain(kind: pa.DataType) -> pa.DataType:
-        if _is_list(kind) and plain(kind.value_type) != kind.value_type:
-            return pa.large_list(plain(kind.value_type))
+    def replace_view(kind: pa.DataType) -> pa.DataType:
+        if _is_list(kind) and replace_view(kind.value_type) != kind.value_type:
+            return pa.large_list(replace_view(kind.value_type))
         if pa.types.is_string_view(kind):
             return pa.large_string()
         return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
-    kinds = [plain(kind) for kind in table.schema.types]
+    kinds = [replace_view(kind) for kind in table.schema.types]
     if kinds == table.schema.types:
         return table
     return table.cast(pa.schema(zip(table.schema.names, kinds, strict=True)))

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.config import SyntheticConfig
-from dlrm.data.encode.dense import MISSING_COUNT, log_of_counts
+from dlrm.data.encode.dense import MISSING_COUNT, compute_log_counts
 from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
-from dlrm.data.rows import DataSchema, Feature, Rows, Runs, single_ids
+from dlrm.data.rows import DataSchema, Feature, Rows, Runs, make_single_id_bags
 from dlrm.data.synthetic.criteo_shape import FEATURE_NAMES, NUM_DENSE, NUM_FEATURES
 from dlrm.data.synthetic.teacher import Teacher
 
-_SMALLEST_NUM_IDS = 4
+_MIN_NUM_IDS = 4
 _FEATURES_BY_SIZE = (8, 19, 5, 16, 22, 24, 13, 4, 7, 21, 18, 0, 10, 1, 17, 12, 14, 6, 9, 23, 25, 3, 15, 20, 11, 2)
 """Categorical features from the smallest table to the largest, in an order similar to Criteo's."""
 _INTERACTING = [19, 5, 16, 22]
@@ -48,29 +48,29 @@ class SyntheticRows:
 
     def __init__(self, config: SyntheticConfig) -> None:
         self.num_rows = config.num_rows
-        self.schema = schema_of_log(config)
+        self.schema = make_log_schema(config)
         sizes = [feature.num_ids for feature in self.schema.features]
         self._dense_keys = stream_keys(config.seed, _DENSE, NUM_DENSE)
         self._id_keys = stream_keys(config.seed, _IDS, NUM_FEATURES)
         self._label_key = stream_key(config.seed, _LABELS)
-        self._dense_quantiles = _dense_quantiles()
-        self._id_starts, self._id_widths = _id_quantiles(sizes)
-        dense, ids = self._features(_SAMPLE_ROWS)
+        self._dense_quantiles = _compute_dense_quantiles()
+        self._id_starts, self._id_widths = _compute_id_quantiles(sizes)
+        dense, ids = self._generate_features(_SAMPLE_ROWS)
         teacher_seed = stream_key(config.seed, _TEACHER)
         self.teacher = Teacher(teacher_seed, _INTERACTING, _INTERACTING_DENSE, dense, ids)
 
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
         """Generate the rows of these numbers [n]; see `RowSource.read`."""
-        return self._made(row_numbers)[0]
+        return self._generate(row_numbers)[0]
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Do nothing: generated rows need no prefetch."""
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the probabilities [n] that the labels were drawn with; see `RowSource.best_probabilities`."""
-        return self._made(row_numbers)[1].astype(np.float64)
+        return self._generate(row_numbers)[1].astype(np.float64)
 
-    def _made(self, row_numbers: NDArray[np.int64]) -> tuple[Rows, NDArray[np.float32]]:
+    def _generate(self, row_numbers: NDArray[np.int64]) -> tuple[Rows, NDArray[np.float32]]:
         """Generate the rows of these numbers [n], and the probabilities [n] that their labels are drawn with."""
         num_rows = len(row_numbers)
         dense = np.empty((num_rows, NUM_DENSE), dtype=np.float32)
@@ -78,18 +78,18 @@ class SyntheticRows:
         probabilities = np.empty(num_rows, dtype=np.float32)
         for start in range(0, num_rows, _BLOCK_ROWS):
             block = slice(start, start + _BLOCK_ROWS)
-            block_dense, block_ids = self._features(row_numbers[block])
+            block_dense, block_ids = self._generate_features(row_numbers[block])
             dense[block], ids[:, block] = block_dense, block_ids
-            probabilities[block] = self.teacher.probabilities(block_dense, block_ids)
+            probabilities[block] = self.teacher.compute_probabilities(block_dense, block_ids)
         labels = (random_units(self._label_key, row_numbers) < probabilities).astype(np.float32)
-        return Rows(labels, dense, single_ids(ids)), probabilities
+        return Rows(labels, dense, make_single_id_bags(ids)), probabilities
 
-    def _features(self, row_numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def _generate_features(self, row_numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Compute dense [n, N] and ids [F, n] from the quantiles that the random bits of each row select."""
         bits = random_bits(self._dense_keys, row_numbers)
-        dense = np.ascontiguousarray(self._dense_quantiles.take(_quantile(bits)).T)
+        dense = np.ascontiguousarray(self._dense_quantiles.take(_select_quantiles(bits)).T)
         bits = random_bits(self._id_keys, row_numbers)
-        quantile = _quantile(bits)
+        quantile = _select_quantiles(bits)
         bits &= np.uint64((1 << _FRACTION_BITS) - 1)
         position = bits.view(np.int64) * 2.0**-_FRACTION_BITS
         position *= self._id_widths.take(quantile)
@@ -97,30 +97,30 @@ class SyntheticRows:
         return dense, position.astype(np.int64)
 
 
-def _quantile(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _select_quantiles(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Convert bits [columns, n] to indices [columns, n] into the concatenated quantiles of all columns."""
-    places = (bits >> np.uint64(_FRACTION_BITS)).view(np.int64)
-    places += np.arange(len(bits), dtype=np.int64)[:, None] * _NUM_QUANTILES
-    return places
+    indices = (bits >> np.uint64(_FRACTION_BITS)).view(np.int64)
+    indices += np.arange(len(bits), dtype=np.int64)[:, None] * _NUM_QUANTILES
+    return indices
 
 
-def schema_of_log(config: SyntheticConfig) -> DataSchema:
+def make_log_schema(config: SyntheticConfig) -> DataSchema:
     """Return the schema of the log's rows."""
-    sizes = _table_sizes(config.num_ids)
+    sizes = _compute_table_sizes(config.num_ids)
     features = tuple(Feature(name, size) for name, size in zip(FEATURE_NAMES, sizes, strict=True))
     return DataSchema(NUM_DENSE, features)
 
 
-def _table_sizes(num_ids: int) -> list[int]:
+def _compute_table_sizes(num_ids: int) -> list[int]:
     """Compute the rows of each table, [F]: a geometric series from 4 to num_ids in the order of _FEATURES_BY_SIZE."""
     sizes = [0] * NUM_FEATURES
     for position, feature in enumerate(_FEATURES_BY_SIZE):
-        growth = (num_ids / _SMALLEST_NUM_IDS) ** (position / (NUM_FEATURES - 1))
-        sizes[feature] = round(_SMALLEST_NUM_IDS * growth)
+        growth = (num_ids / _MIN_NUM_IDS) ** (position / (NUM_FEATURES - 1))
+        sizes[feature] = round(_MIN_NUM_IDS * growth)
     return sizes
 
 
-def _dense_quantiles() -> NDArray[np.float32]:
+def _compute_dense_quantiles() -> NDArray[np.float32]:
     """Compute the dense values that rows hold at evenly spaced quantiles, [N * _NUM_QUANTILES].
 
     Column follows column; in each, missing values come first.
@@ -131,11 +131,11 @@ def _dense_quantiles() -> NDArray[np.float32]:
         num_present = _NUM_QUANTILES - num_missing
         normal = NormalDist(math.log(median + 0.5), spread)
         counts = [math.floor(math.exp(normal.inv_cdf((k + 0.5) / num_present))) for k in range(num_present)]
-        columns += [np.full(num_missing, MISSING_COUNT), log_of_counts(np.array(counts, dtype=np.float64))]
+        columns += [np.full(num_missing, MISSING_COUNT), compute_log_counts(np.array(counts, dtype=np.float64))]
     return np.concatenate(columns)
 
 
-def _id_quantiles(sizes: list[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _compute_id_quantiles(sizes: list[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute the start and the width of each quantile of the ids, [F * _NUM_QUANTILES] each.
 
     Column follows column; in each, missing values, which have id 0, come first. Present ids are floor(size ** u) for u

@@ -59,27 +59,29 @@ class Teacher:
         self._interacting, self._interacting_dense = interacting, interacting_dense
         self._keys = stream_keys(seed, _EFFECTS, len(ids))
         self._draw_dense_responses(seed, dense)
-        effects, vectors = self._effects_and_vectors(dense, ids)
-        deviations = _effect_deviations(seed, dense.shape[1], len(ids))
-        self._effect_scale = _rounded(deviations / effects.std(axis=1, dtype=np.float64))
-        self._vector_means = [_rounded(vector.mean(axis=1, dtype=np.float64)) for vector in vectors]
+        effects, vectors = self._compute_effects_and_vectors(dense, ids)
+        deviations = _draw_effect_deviations(seed, dense.shape[1], len(ids))
+        self._effect_scale = _round_for_reproducibility(deviations / effects.std(axis=1, dtype=np.float64))
+        self._vector_means = [_round_for_reproducibility(vector.mean(axis=1, dtype=np.float64)) for vector in vectors]
         self._interaction_scale, self._bias = np.float32(1), np.float32(0)
-        deviation = self._interaction(vectors).std(dtype=np.float64)
-        self._interaction_scale = _rounded(math.sqrt(INTERACTION_SHARE) * LOGIT_DEVIATION / deviation)[0, 0]
-        self._bias = _rounded(_bias_for(self.logits(dense, ids).astype(np.float64)))[0, 0]
+        deviation = self._compute_interaction(vectors).std(dtype=np.float64)
+        self._interaction_scale = _round_for_reproducibility(
+            math.sqrt(INTERACTION_SHARE) * LOGIT_DEVIATION / deviation
+        )[0, 0]
+        self._bias = _round_for_reproducibility(_find_bias(self.compute_logits(dense, ids).astype(np.float64)))[0, 0]
 
-    def probabilities(self, dense: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    def compute_probabilities(self, dense: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Compute the click probabilities [n] of rows with dense [n, N] and ids [F, n]."""
-        steps = np.clip(np.rint(self.logits(dense, ids) * np.float32(_STEPS)), -_LIMIT, _LIMIT)
+        steps = np.clip(np.rint(self.compute_logits(dense, ids) * np.float32(_STEPS)), -_LIMIT, _LIMIT)
         return _PROBABILITIES[steps.astype(np.int64) + _LIMIT]
 
-    def logits(self, dense: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    def compute_logits(self, dense: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Compute the logits [n] of rows with dense [n, N] and ids [F, n]."""
-        effects, vectors = self._effects_and_vectors(dense, ids)
+        effects, vectors = self._compute_effects_and_vectors(dense, ids)
         effects *= self._effect_scale
-        return _sum_of_rows(effects) + self._interaction(vectors) + self._bias
+        return _sum_rows(effects) + self._compute_interaction(vectors) + self._bias
 
-    def _effects_and_vectors(
+    def _compute_effects_and_vectors(
         self, dense: NDArray[np.float32], ids: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
         """Compute effects [N + F, n] before scaling, and the RANK components of vectors before centring.
@@ -94,24 +96,24 @@ class Teacher:
         num_dense, num_rows = columns.shape
         effects = np.empty((num_dense + len(ids), num_rows), dtype=np.float32)
         np.multiply(values, values * self._dense_bend + np.float32(1), out=effects[:num_dense])
-        np.multiply(_field(bits, 0), head, out=effects[num_dense:])
+        np.multiply(_extract_field(bits, 0), head, out=effects[num_dense:])
 
         bits, head, values = bits[self._interacting], head[self._interacting], values[self._interacting_dense]
         vectors: list[NDArray[np.float32]] = []
         for component in range(RANK):
             vector = np.empty((len(bits) + len(values), num_rows), dtype=np.float32)
-            np.multiply(_field(bits, 1 + component), head, out=vector[: len(bits)])
+            np.multiply(_extract_field(bits, 1 + component), head, out=vector[: len(bits)])
             np.multiply(values, self._dense_vectors[component], out=vector[len(bits) :])
             vectors.append(vector)
         return effects, vectors
 
-    def _interaction(self, vectors: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    def _compute_interaction(self, vectors: list[NDArray[np.float32]]) -> NDArray[np.float32]:
         """Compute the scaled sum [n] of the products of every two vectors; centres and squares `vectors` in place."""
         total = np.zeros(vectors[0].shape[1], dtype=np.float32)
         for vector, means in zip(vectors, self._vector_means, strict=True):
             centred = np.subtract(vector, means, out=vector)
-            total += np.square(_sum_of_rows(centred))
-            total -= _sum_of_rows(np.square(centred, out=centred))
+            total += np.square(_sum_rows(centred))
+            total -= _sum_rows(np.square(centred, out=centred))
         return total * self._interaction_scale
 
     def _draw_dense_responses(self, seed: int, dense: NDArray[np.float32]) -> None:
@@ -122,17 +124,22 @@ class Teacher:
         columns = np.arange(dense.shape[1], dtype=np.int64)
         present = np.ma.masked_less(dense.T.astype(np.float64), 0)
         means, deviations = np.asarray(present.mean(axis=1)), np.asarray(present.std(axis=1))
-        self._dense_mean, self._dense_scale = _rounded(means), _rounded(1 / deviations)
+        self._dense_mean, self._dense_scale = (
+            _round_for_reproducibility(means),
+            _round_for_reproducibility(1 / deviations),
+        )
         below_all = np.clip((-1 - means) / deviations, -2, 2)
-        self._dense_missing = _rounded(0.7 * below_all + 0.9 * random_units(stream_key(seed, _MISSING), columns) - 0.45)
-        self._dense_bend = _rounded(random_units(stream_key(seed, _BEND), columns) - 0.5)
+        self._dense_missing = _round_for_reproducibility(
+            0.7 * below_all + 0.9 * random_units(stream_key(seed, _MISSING), columns) - 0.45
+        )
+        self._dense_bend = _round_for_reproducibility(random_units(stream_key(seed, _BEND), columns) - 0.5)
         self._dense_vectors: list[NDArray[np.float32]] = []
         for component in range(RANK):
             lengths = _DENSE_LENGTH * (2 * random_units(stream_key(seed, _VECTORS, component), columns) - 1)
-            self._dense_vectors.append(_rounded(lengths[self._interacting_dense]))
+            self._dense_vectors.append(_round_for_reproducibility(lengths[self._interacting_dense]))
 
 
-def _effect_deviations(seed: int, num_dense: int, num_features: int) -> NDArray[np.float64]:
+def _draw_effect_deviations(seed: int, num_dense: int, num_features: int) -> NDArray[np.float64]:
     """Draw the standard deviations [N + F] of the features' effects, which decay geometrically by importance."""
     deviations: list[NDArray[np.float64]] = []
     for kind, (number, share) in enumerate(((num_dense, DENSE_SHARE), (num_features, 1 - DENSE_SHARE))):
@@ -143,7 +150,7 @@ def _effect_deviations(seed: int, num_dense: int, num_features: int) -> NDArray[
     return np.concatenate(deviations)
 
 
-def _bias_for(logits: NDArray[np.float64]) -> float:
+def _find_bias(logits: NDArray[np.float64]) -> float:
     """Find by bisection the bias that gives these logits a mean probability of POSITIVE_RATE."""
     low, high = -_LIMIT / _STEPS, _LIMIT / _STEPS
     for _ in range(30):
@@ -155,7 +162,7 @@ def _bias_for(logits: NDArray[np.float64]) -> float:
     return low
 
 
-def _field(bits: NDArray[np.uint64], number: int) -> NDArray[np.float32]:
+def _extract_field(bits: NDArray[np.uint64], number: int) -> NDArray[np.float32]:
     """Extract one of the five independent numbers in (-1, 1) that 64 random bits hold."""
     half = 1 << (_FIELD_BITS - 1)
     field = bits >> np.uint64(_FIELD_BITS * number)
@@ -163,11 +170,11 @@ def _field(bits: NDArray[np.uint64], number: int) -> NDArray[np.float32]:
     return (field.view(np.int64).astype(np.float32) - np.float32(half - 0.5)) * np.float32(1 / half)
 
 
-def _rounded(numbers: NDArray[np.float64] | float) -> NDArray[np.float32]:
+def _round_for_reproducibility(numbers: NDArray[np.float64] | float) -> NDArray[np.float32]:
     """Round numbers to 11 bits, as a column [n, 1], so that sums that round differently elsewhere give the same."""
     return np.asarray(numbers, dtype=np.float16).astype(np.float32).reshape(-1, 1)
 
 
-def _sum_of_rows(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+def _sum_rows(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
     """Sum the rows of `matrix` [m, n] to [n], from the first to the last for any number of columns."""
     return functools.reduce(np.add, matrix)

@@ -10,8 +10,8 @@ from torch.distributed.checkpoint.planner import LoadPlan
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from dlrm.checkpoint import checkpoint_errors
-from dlrm.checkpoint.find import verify
+from dlrm.checkpoint import translate_checkpoint_errors
+from dlrm.checkpoint.find import verify_checkpoint
 from dlrm.data.errors import DataError
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.record import CheckpointDirectory, CheckpointFaultError
@@ -20,33 +20,33 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding import Shard
 
 FIELD = "run.warm_start.optimizer_state"
-_VALID = "false, or `from` a run whose last checkpoint is whole"
+_VALID = "false, or in `from` a run whose last checkpoint is intact"
 
 
 @torch.no_grad()
-def take_over(parts: Parts, checkpoint: CheckpointDirectory, gradient_scale: float, ranks: Ranks) -> None:
+def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, gradient_scale: float, ranks: Ranks) -> None:
     """Load the optimizer state of `checkpoint` into `parts`, which hold its weights already. Collective.
 
     Rows that its tables do not have keep the state of a row that was never updated. gradient_scale: S of this run.
-    Raises DataError where the checkpoint is not whole, or of other weights than the model that came out of its run, and
+    Raises DataError where the checkpoint is damaged, or has other weights than the model that its run exported, and
     CheckpointError where its files cannot be read now.
     """
     try:
-        manifest = checkpoint.manifest()
-        verify(checkpoint, manifest, ranks)
-        saved = _Saved(checkpoint.path)
+        manifest = checkpoint.read_manifest()
+        verify_checkpoint(checkpoint, manifest, ranks)
+        saved = _SavedState(checkpoint.path)
         _check_same_weights(parts, saved)
         # Row-wise Adagrad sums squares of S times the gradient; both are powers of two, so that nothing is rounded.
         factor = (gradient_scale / manifest.identity["gradient_scale"]) ** 2
-        _fill_tables(parts.tables.shards(), saved, factor)
+        _fill_tables(parts.tables.list_shards(), saved, factor)
         _fill_dense(parts.optimizer, saved)
         if parts.reduction is not None:
             _fill_reduction(parts.reduction, saved)
     except CheckpointFaultError as error:
-        raise DataError(f"the checkpoint is not whole: {error}", checkpoint.path, field=FIELD, valid=_VALID) from None
+        raise DataError(f"the checkpoint is damaged: {error}", checkpoint.path, field=FIELD, valid=_VALID) from None
 
 
-class _Saved:
+class _SavedState:
     """A checkpoint, read one tensor at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -61,7 +61,7 @@ class _Saved:
         """Read a tensor from its shards. Raises CheckpointFaultError and CheckpointError."""
         entry = self._entry(name)
         tensor = torch.empty(entry.size, dtype=entry.properties.dtype)
-        with checkpoint_errors(self._path, "cannot be read"):
+        with translate_checkpoint_errors(self._path, "cannot be read"):
             load({name: tensor}, checkpoint_id=self._path, no_dist=True)
         return tensor
 
@@ -71,13 +71,13 @@ class _Saved:
         num_rows = max(0, min(at_most, entry.size[0] - first))
         rows = torch.empty((num_rows, *entry.size[1:]), dtype=entry.properties.dtype)
         if num_rows:
-            with checkpoint_errors(self._path, "cannot be read"):
+            with translate_checkpoint_errors(self._path, "cannot be read"):
                 load({name: rows}, checkpoint_id=self._path, planner=_RowsPlanner(entry, first), no_dist=True)
         return rows
 
     def _entry(self, name: str) -> TensorStorageMetadata:
         if name not in self._entries:
-            raise CheckpointFaultError(f"it holds no {name}")
+            raise CheckpointFaultError(f"it contains no {name}")
         return self._entries[name]
 
 
@@ -90,42 +90,42 @@ class _RowsPlanner(DefaultLoadPlanner):
 
     def create_local_plan(self) -> LoadPlan:
         ((name, rows),) = self.state_dict.items()
-        place = torch.Size([self._first, *(0 for _ in rows.shape[1:])])
-        chunk = ChunkStorageMetadata(offsets=place, sizes=rows.shape)
+        offsets = torch.Size([self._first, *(0 for _ in rows.shape[1:])])
+        chunk = ChunkStorageMetadata(offsets=offsets, sizes=rows.shape)
         return LoadPlan(create_read_items_for_chunk_list(name, self._entry, [chunk]))
 
     def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
         return self.state_dict[index.fqn]
 
 
-def _check_same_weights(parts: Parts, saved: _Saved) -> None:
+def _check_same_weights(parts: Parts, saved: _SavedState) -> None:
     for name, parameter in parts.model.state_dict().items():
         if not torch.equal(saved.read(f"dense.{name}"), parameter.cpu()):
-            raise CheckpointFaultError("it is of other weights than the model: the last one of the run is gone")
+            raise CheckpointFaultError("its weights are not those of the model: the last checkpoint of the run is gone")
 
 
-def _fill_tables(shards: list[Shard], saved: _Saved, factor: float) -> None:
+def _fill_tables(shards: list[Shard], saved: _SavedState, factor: float) -> None:
     """Load the state of this rank's shards, times `factor`: nothing, [R] or [R, C] each."""
     for shard in shards:
         if not shard.state.numel():
             continue
         block = shard.spec.block
         rows = saved.read_rows(f"tables.optimizer.{shard.spec.table.name}", block.first_row, block.num_rows)
-        of_shard = rows if rows.dim() == 1 else rows[:, shard.spec.columns]
-        shard.state[: len(rows)].copy_(of_shard.mul_(factor))
+        shard_rows = rows if rows.dim() == 1 else rows[:, shard.spec.columns]
+        shard.state[: len(rows)].copy_(shard_rows.mul_(factor))
 
 
-def _fill_dense(optimizer: torch.optim.Optimizer, saved: _Saved) -> None:
+def _fill_dense(optimizer: torch.optim.Optimizer, saved: _SavedState) -> None:
     """Load the dense optimizer's state. Learning rates stay: they follow the schedule of this run."""
     prefix = "dense_optimizer.state."
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name in saved.names(prefix):
-        number, _, kept = name.removeprefix(prefix).partition(".")
-        state.setdefault(int(number), {})[kept] = saved.read(name)
+        number, _, field = name.removeprefix(prefix).partition(".")
+        state.setdefault(int(number), {})[field] = saved.read(name)
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _fill_reduction(reduction: VarianceReduction, saved: _Saved) -> None:
+def _fill_reduction(reduction: VarianceReduction, saved: _SavedState) -> None:
     """Load variances and factors; they stay as they are where the earlier run had none."""
     prefix = "variance_reduction."
     state = reduction.state_dict()

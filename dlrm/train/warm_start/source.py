@@ -1,8 +1,8 @@
-"""The model that a run starts from, found and compared with the job. Imports no torch."""
+"""Search for the model that a run starts from, and its comparison with the job. Imports no torch."""
 
 from pathlib import Path
 
-from dlrm.config import ResolvedJob, faults_of_warm_start
+from dlrm.config import ResolvedJob, find_warm_start_faults
 from dlrm.data.errors import DataError
 from dlrm.data.roots import Roots
 from dlrm.record import ModelRecord, NoModelError, RunDirectory, TrainedModel
@@ -14,41 +14,41 @@ _VALID = "the directory of a run that has succeeded, or of its model"
 def find_source(resolved: ResolvedJob, directory: RunDirectory) -> TrainedModel | None:
     """Find the model that the run in `directory` starts from; None where there is no warm start.
 
-    Raises DataError where there is none, where it is not to be read, and where the job does not fit it.
+    Raises DataError where there is no such model, where it must not be read, and where the job does not fit it.
     """
     warm_start = resolved.job.run.warm_start
     if warm_start is None:
         return None
-    named = Path(warm_start.source)
+    path = Path(warm_start.source)
     try:
-        source = TrainedModel.at(named)
-        # The runs of a service lie beside each other: to them it has resolved the id of a job.
-        if named.parent != directory.path.parent:
-            _check_in_sight(source.path, Roots(resolved.data_roots))
-        record = source.record()
+        source = TrainedModel.find(path)
+        # Runs of a service are in one directory; the service has resolved a job's id to one of them.
+        if path.parent != directory.path.parent:
+            _check_access(source.path, Roots(resolved.data_roots))
+        record = source.read_record()
     except NoModelError as error:
-        raise damaged(named, str(error)) from None
+        raise make_source_error(path, str(error)) from None
     checkpoint = source.checkpoint if warm_start.optimizer_state else None
-    identity = checkpoint and checkpoint.manifest().identity
-    faults = faults_of_warm_start(resolved.job, record.model, record.data, identity)
+    identity = checkpoint and checkpoint.read_manifest().identity
+    faults = find_warm_start_faults(resolved.job, record.model, record.data, identity)
     if faults:
-        raise DataError("; ".join(map(str, faults)), named)
+        raise DataError("; ".join(map(str, faults)), path)
     return source
 
 
-def _check_in_sight(model: Path, roots: Roots) -> None:
+def _check_access(model: Path, roots: Roots) -> None:
     for file in [model, *model.rglob("*")]:
         roots.check(file, file, FIELD, "a directory")
 
 
-def record_of(source: TrainedModel) -> ModelRecord:
+def read_record(source: TrainedModel) -> ModelRecord:
     """Read the model's record. Raises DataError."""
     try:
-        return source.record()
+        return source.read_record()
     except NoModelError as error:
-        raise damaged(source.path, str(error)) from None
+        raise make_source_error(source.path, str(error)) from None
 
 
-def damaged(path: Path, message: str) -> DataError:
+def make_source_error(path: Path, message: str) -> DataError:
     """Make the error of a model that is missing or incomplete."""
     return DataError(message, path, field=FIELD, valid=_VALID)

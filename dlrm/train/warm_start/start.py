@@ -1,4 +1,4 @@
-"""Warm start: weights, and if asked optimizer state, of an earlier model are loaded into the parts of a run."""
+"""Warm start: loads the weights and, on request, the optimizer state of an earlier model into the parts of a run."""
 
 from functools import partial
 
@@ -10,9 +10,9 @@ from dlrm.exported_model.load import ModelError, check_files
 from dlrm.record import TrainedModel
 from dlrm.train.build import Parts
 from dlrm.train.context import RunContext
-from dlrm.train.warm_start.optimizer_state import take_over
-from dlrm.train.warm_start.source import FIELD, find_source, record_of
-from dlrm.train.warm_start.vocabulary import how_to_extend
+from dlrm.train.warm_start.optimizer_state import load_optimizer_state
+from dlrm.train.warm_start.source import FIELD, find_source, read_record
+from dlrm.train.warm_start.vocabulary import describe_extension
 from dlrm.train.warm_start.weights import copy_weights
 from sharding.comm.collectives import run_on_all_ranks
 
@@ -37,12 +37,12 @@ def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
     if warm_start.optimizer_state:
         checkpoint = source.checkpoint
         assert checkpoint is not None, "a run without a checkpoint is refused before"
-        take_over(parts, checkpoint, resolved.gradient_scale, ranks)
+        load_optimizer_state(parts, checkpoint, resolved.gradient_scale, ranks)
     num_new = sum(after - before for before, after in grown.values())
     reporter.event(
         "warm_started",
         f"from {source.path}: {f'{len(grown)} table(s) have {num_new:,} new rows' if grown else 'no table has grown'}; "
-        f"the optimizers {'go on with their state' if warm_start.optimizer_state else 'start anew'}",
+        f"the optimizers {'continue with their state' if warm_start.optimizer_state else 'start fresh'}",
         optimizer_state=warm_start.optimizer_state,
         tables={name: {"rows_before": before, "rows_after": after} for name, (before, after) in grown.items()},
         **{"from": warm_start.source},
@@ -62,23 +62,23 @@ def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -
     Raises DataError where ids have another meaning.
     """
     if dataset.encoders is not None and dataset.directory is not None:
-        check_extends(dataset.encoders, open_base(source.path), dataset.directory, how_to_extend(resolved))
-    known = record_of(source).table_rows
+        check_extends(dataset.encoders, open_base(source.path), dataset.directory, describe_extension(resolved))
+    model_rows = read_record(source).table_rows
     sizes = {feature.name: feature.num_ids for feature in dataset.schema.features}
-    for name in {**known, **sizes}:
-        _check_table(name, known.get(name), sizes.get(name), source)
-    return {name: (before, sizes[name]) for name, before in known.items() if before != sizes[name]}
+    for name in {**model_rows, **sizes}:
+        _check_table(name, model_rows.get(name), sizes.get(name), source)
+    return {name: (before, sizes[name]) for name, before in model_rows.items() if before != sizes[name]}
 
 
 def _check_table(name: str, before: int | None, after: int | None, source: TrainedModel) -> None:
     """Raise DataError where a table does not fit. before, after: its rows in the model and in the data, or None."""
     if before is None:
-        fault = f"the data has a column {name}, for which the model has no table"
+        fault = f"the data has a column {name}, but the model has no table of that name"
     elif after is None:
-        fault = f"the model has a table {name}, and the data has no column of that name"
+        fault = f"the model has a table {name}, but the data has no column of that name"
     elif after < before:
-        fault = f"the table {name} has {before:,} rows in the model, and the data has ids for {after:,} only"
+        fault = f"the table {name} has {before:,} rows in the model, but the data has only {after:,} ids"
     else:
         return
-    valid = "a model of the same columns, whose ids the data has grown from"
+    valid = "a model with the same columns, whose ids the data extends"
     raise DataError(fault, source.path, field=FIELD, valid=valid)

@@ -12,50 +12,50 @@ from dlrm.record import RunDirectory, sync_directory, sync_tree
 from dlrm.train.warm_start.source import FIELD, find_source
 
 
-def known_encoders(resolved: ResolvedJob, directory: RunDirectory) -> Encoders | None:
+def load_base_encoders(resolved: ResolvedJob, directory: RunDirectory) -> Encoders | None:
     """Return the encoders of the model that the run starts from; None where it needs none.
 
     The first attempt keeps a copy in the run directory: later ones do not need the model, which may be gone by then.
-    A copy that cannot be read is made anew as long as the model is there. Raises DataError.
+    A copy that cannot be read is replaced as long as the model exists. Raises DataError.
     """
     if resolved.job.run.warm_start is None or resolved.job.data.synthetic is not None:
         return None
-    kept = directory.base
-    if not kept.exists():
-        return _keep(_encoders_of_source(resolved, directory), kept)
+    copy = directory.base
+    if not copy.exists():
+        return _save_encoders(_load_source_encoders(resolved, directory), copy)
     try:
-        return open_base(kept)
+        return open_base(copy)
     except DataError as damage:
         try:
-            encoders = _encoders_of_source(resolved, directory)
+            encoders = _load_source_encoders(resolved, directory)
         except DataError as error:
-            message = f"{damage.message}; nor can they be taken from the model again: {error}"
-            raise DataError(message, kept, field=FIELD, valid="the model where it was, or a new run") from None
-        return _keep(encoders, kept)
+            message = f"{damage.message}; nor can they be read from the model again: {error}"
+            raise DataError(message, copy, field=FIELD, valid="the model at its old path, or a new run") from None
+        return _save_encoders(encoders, copy)
 
 
-def _encoders_of_source(resolved: ResolvedJob, directory: RunDirectory) -> Encoders:
+def _load_source_encoders(resolved: ResolvedJob, directory: RunDirectory) -> Encoders:
     source = find_source(resolved, directory)
     assert source is not None, "there is a warm start"
     return open_base(source.path)
 
 
-def _keep(encoders: Encoders, kept: Path) -> Encoders:
-    """Save encoders in the directory `kept`, which exists whole or not at all, even after a power cut."""
-    part = kept.with_name(f"{kept.name}.part")
-    for left in (part, kept):
-        if left.exists():
-            shutil.rmtree(left)
+def _save_encoders(encoders: Encoders, directory: Path) -> Encoders:
+    """Save encoders in `directory`, which exists whole or not at all, even after a power cut."""
+    part = directory.with_name(f"{directory.name}.part")
+    for old in (part, directory):
+        if old.exists():
+            shutil.rmtree(old)
     encoders.save(part / ENCODERS)
     sync_tree(part)
-    part.rename(kept)
-    sync_directory(kept.parent)
+    part.rename(directory)
+    sync_directory(directory.parent)
     return encoders
 
 
-def how_to_extend(resolved: ResolvedJob) -> str:
-    """Say how to make packed rows that fit the model."""
+def describe_extension(resolved: ResolvedJob) -> str:
+    """Describe how to prepare rows that fit the model."""
     assert resolved.job.run.warm_start is not None, "there is a warm start"
-    named = Path(resolved.job.run.warm_start.source)
-    model = RunDirectory(named).model if RunDirectory(named).model.is_dir() else named
+    source = Path(resolved.job.run.warm_start.source)
+    model = RunDirectory(source).model if RunDirectory(source).model.is_dir() else source
     return f"rows prepared with `dlrm prepare --extend {model}`"

@@ -16,12 +16,12 @@ ROWS_PER_READ = 1 << 16
 
 @torch.no_grad()
 def copy_weights(parts: Parts, model: Path) -> None:
-    """Copy the tables' first rows and all dense parameters from the directory `model`, which is whole and fits.
+    """Copy the tables' first rows and all dense parameters from the directory `model`, which is intact and fits.
 
     Rows of a table that the model does not have stay as they were drawn.
     """
     with safe_open(model / WEIGHTS, framework="pt") as weights:
-        for shard in parts.tables.shards():
+        for shard in parts.tables.list_shards():
             _copy_rows(weights.get_slice(f"tables.{shard.spec.table.name}.weight"), shard)
         for name, parameter in parts.model.state_dict().items():
             parameter.copy_(weights.get_tensor(f"dense.{name}"))

@@ -24,8 +24,8 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignif
 const short = (plot, values) => values.map((value) => (value === null ? "" : compact.format(value)));
 const powersOfTen = (plot, values) => values.map((value) => (value && Math.log10(value) % 1 === 0 ? compact.format(value) : ""));
 
-/** Return the ends of an axis, which differ even where all values are the same. */
-const apart = (low, high) => (low < high ? [low, high] : [low - 1, high + 1]);
+/** Return the ends of an axis, which differ even if all values are equal. */
+const makeRange = (low, high) => (low < high ? [low, high] : [low - 1, high + 1]);
 
 /** Plots by name; each function returns the data of its plot for uPlot, and the options without the size. */
 const plots = {
@@ -34,14 +34,14 @@ const plots = {
     const rates = parts.map((part) => (part.label_rate === null ? null : 100 * part.label_rate));
     const highest = Math.max(...rates.filter((rate) => rate !== null));
     return {
-      data: [parts.map((part, place) => place + 1), rates],
+      data: [parts.map((part, index) => index + 1), rates],
       scales: { x: { time: false, range: [0.5, parts.length + 0.5] }, y: { range: [0, highest * 1.2 || 1] } },
       axes: [axis(34, "tenth of the rows", short), axis(52, "label rate, %", short)],
       series: [{ label: "tenth" }, line("label rate, %", true)],
     };
   },
-  curve(place) {
-    const points = report.categorical[place].curve;
+  curve(index) {
+    const points = report.categorical[index].curve;
     const ranks = points.map(([rank]) => rank);
     const counts = points.map(([, count]) => count);
     const tenfold = (values) => [1, 10 ** Math.max(1, Math.ceil(Math.log10(Math.max(1, ...values))))];
@@ -55,13 +55,13 @@ const plots = {
       series: [{ label: "rank" }, line("occurrences", points.length < 40)],
     };
   },
-  histogram(place) {
-    const { edges, bars } = report.dense[place];
+  histogram(index) {
+    const { edges, bars } = report.dense[index];
     const middles = bars.map((_, bar) => (edges[bar] + edges[bar + 1]) / 2);
     return {
       data: [middles, bars],
       scales: {
-        x: { time: false, distr: LINEAR, range: apart(edges[0], edges[edges.length - 1]) },
+        x: { time: false, distr: LINEAR, range: makeRange(edges[0], edges[edges.length - 1]) },
         y: { range: [0, Math.max(1, ...bars) * 1.05] },
       },
       axes: [axis(34, "value", short), axis(52, "rows", short)],
@@ -92,23 +92,23 @@ const drawn = new Map();
 
 function draw(target) {
   drawn.get(target)?.destroy();
-  const { data, ...options } = plots[target.dataset.plot](Number(target.dataset.place));
+  const { data, ...options } = plots[target.dataset.plot](Number(target.dataset.index));
   const shape = { width: target.clientWidth, height: HEIGHT, cursor: { drag: { x: false, y: false } } };
   drawn.set(target, new uPlot({ ...shape, ...options }, data, target));
   target.dataset.points = data[0].length;
 }
 
-const seen = new IntersectionObserver((entries) => {
+const visibility = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {
     if (!isIntersecting) continue;
-    seen.unobserve(target);
+    visibility.unobserve(target);
     draw(target);
-    resized.observe(target);
+    resizing.observe(target);
   }
 }, { rootMargin: "200px" });
-const resized = new ResizeObserver((entries) => {
+const resizing = new ResizeObserver((entries) => {
   for (const { target } of entries) drawn.get(target)?.setSize({ width: target.clientWidth, height: HEIGHT });
 });
-for (const target of document.querySelectorAll(".plot")) seen.observe(target);
+for (const target of document.querySelectorAll(".plot")) visibility.observe(target);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => [...drawn.keys()].forEach(draw));
 addEventListener("beforeprint", () => document.querySelectorAll(".plot").forEach(draw));

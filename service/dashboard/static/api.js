@@ -3,7 +3,7 @@
 const POLL_MILLISECONDS = 2000;
 const NEXT_PAGE = "dlrm.next-page";
 
-/** A refusal; its message is for people. */
+/** Failed request; its message is readable text. */
 export class ApiError extends Error {
   constructor(status, problem) {
     super(problem.detail || problem.title || `the service answered ${status}`);
@@ -21,7 +21,7 @@ export async function request(method, path, body) {
   if (response.status === 401 && location.pathname !== "/signin") {
     sessionStorage.setItem(NEXT_PAGE, location.pathname);
     location.replace("/signin");
-    return new Promise(() => {}); // the page is leaving
+    return new Promise(() => {}); // the browser is leaving this page
   }
   const isJson = response.status !== 204 && (response.headers.get("Content-Type") ?? "").includes("json");
   const answer = isJson ? await response.json() : {};
@@ -31,40 +31,40 @@ export async function request(method, path, body) {
 
 export const get = (path) => request("GET", path);
 
-/** Where to go after signing in: the page that asked for it. */
+/** Return the path to open after sign-in: the page that required it. */
 export function nextPage() {
   const path = sessionStorage.getItem(NEXT_PAGE) ?? "/";
   sessionStorage.removeItem(NEXT_PAGE);
   return path;
 }
 
-/** Call `update` now and every two seconds while the page is seen, until it answers false. */
+/** Call `update` now and every two seconds while the page is visible, until it returns false. */
 export function keepUpToDate(update) {
   const trouble = document.getElementById("trouble");
-  let isAsked = false;
-  const once = async () => {
-    if (document.hidden || isAsked) return;
-    isAsked = true;
+  let isUpdating = false;
+  const updateOnce = async () => {
+    if (document.hidden || isUpdating) return;
+    isUpdating = true;
     try {
-      const goesOn = await update();
+      const mayContinue = await update();
       trouble.hidden = true;
-      if (goesOn === false) clearInterval(timer);
+      if (mayContinue === false) clearInterval(timer);
     } catch (error) {
       trouble.hidden = false;
       trouble.textContent =
-        error instanceof ApiError ? error.message : "The service does not answer; this page tries again.";
+        error instanceof ApiError ? error.message : "The service does not answer; trying again.";
       if (error instanceof ApiError && error.status < 500) clearInterval(timer);
     } finally {
-      isAsked = false;
+      isUpdating = false;
     }
   };
-  const timer = setInterval(once, POLL_MILLISECONDS);
-  document.addEventListener("visibilitychange", once);
-  once();
-  return once;
+  const timer = setInterval(updateOnce, POLL_MILLISECONDS);
+  document.addEventListener("visibilitychange", updateOnce);
+  updateOnce();
+  return updateOnce;
 }
 
-/** The parts that every signed-in page has. */
+/** Start the sign-out button, which every signed-in page has. */
 export function startHeader() {
   document.getElementById("signout").addEventListener("click", async () => {
     await request("DELETE", "/v1/session");

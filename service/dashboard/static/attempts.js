@@ -1,15 +1,15 @@
-// The attempts of a job: each with its state, why it ended, and from which step to which saved one it came.
+// The attempts of a job: state, reason of the end, first step and last saved step of each.
 import { clock, duration, element, integer, showState } from "./format.js";
 
-/** Fill `details` with a table; it opens by itself when there is a second attempt. */
+/** Fill the table of `details`, which opens by itself when there is a second attempt. */
 export function showAttempts(details, attempts) {
   const isMore = attempts.length > details.querySelectorAll("tbody tr").length;
   details.hidden = attempts.length === 0;
-  details.querySelector("tbody").replaceChildren(...attempts.map(row));
+  details.querySelector("tbody").replaceChildren(...attempts.map(makeRow));
   if (isMore && attempts.length > 1) details.open = true;
 }
 
-function row(attempt) {
+function makeRow(attempt) {
   const state = element("span");
   showState(state, attempt.state);
   return element(
@@ -21,13 +21,13 @@ function row(attempt) {
     element("td", { class: "number" }, integer(attempt.start_step)),
     element("td", { class: "number" }, integer(attempt.saved_step)),
     element("td", {}, element("time", { datetime: attempt.started_at }, clock(attempt.started_at))),
-    element("td", { class: "number" }, duration(lasted(attempt))),
+    element("td", { class: "number" }, duration(getSeconds(attempt))),
     element("td", {}, attempt.message ?? ""),
   );
 }
 
-/** What all attempts together have taken: a pause, and the wait for a restart, are in none. */
-export const secondsOf = (attempts) => attempts.reduce((seconds, attempt) => seconds + lasted(attempt), 0);
+/** Seconds of all attempts together, without pauses and waits for a restart. */
+export const sumSeconds = (attempts) => attempts.reduce((seconds, attempt) => seconds + getSeconds(attempt), 0);
 
-const lasted = (attempt) => (ended(attempt) - Date.parse(attempt.started_at)) / 1000;
-const ended = (attempt) => (attempt.finished_at ? Date.parse(attempt.finished_at) : Date.now());
+const getSeconds = (attempt) => (getEndTime(attempt) - Date.parse(attempt.started_at)) / 1000;
+const getEndTime = (attempt) => (attempt.finished_at ? Date.parse(attempt.finished_at) : Date.now());

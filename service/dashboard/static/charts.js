@@ -2,28 +2,28 @@
 import { figure, rate } from "./format.js";
 
 const HEIGHT = 230;
-const POINTS_SHOWN_BELOW = 40;
+const MAX_MARKED_POINTS = 40;
 const LOGARITHMIC = 3;
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const getColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** The axis of values; around a single value a tenth of it, where uPlot would begin at 0. */
-function valueRange(plot, min, max) {
+/** Range of the value axis; a single value gets a tenth of it on each side, where uPlot would begin at 0. */
+function getValueRange(plot, min, max) {
   if (min === null) return [0, 1];
   if (min < max) return uPlot.rangeNum(min, max, 0.1, true);
   const margin = Math.abs(min) / 10 || 1;
   return [min - margin, max + margin];
 }
 
-/** The same in whole powers of ten. */
-const tenfoldRange = (plot, min, max) => (min === null ? [1, 10] : uPlot.rangeLog(min, max, 10, true));
+/** Range of a logarithmic value axis, in whole powers of ten. */
+const getLogRange = (plot, min, max) => (min === null ? [1, 10] : uPlot.rangeLog(min, max, 10, true));
 
-const tenfoldValues = (plot, values) => values.map((value) => (value === null ? "" : power(value)));
-const power = (value) => (value < 0.001 ? value.toExponential() : rate(value));
+const formatLogTicks = (plot, values) => values.map((value) => (value === null ? "" : formatPower(value)));
+const formatPower = (value) => (value < 0.001 ? value.toExponential() : rate(value));
 
 /**
- * Curves over the step. `lines`: [{label, colour, dash}], colours as names of CSS variables.
- * isLogarithmic: values are all above 0. format: of values in the legend.
+ * Chart of curves over the step. lines: [{label, colour, dash}], colours as names of CSS variables.
+ * isLogarithmic: all values are above 0. format: function that formats values in the legend.
  */
 export class Chart {
   constructor(target, lines, { isLogarithmic = false, format = figure } = {}) {
@@ -38,8 +38,8 @@ export class Chart {
   }
 
   /**
-   * data: [steps, values of the first line, …], as uPlot takes it; the axis ends at the last step of the run.
-   * marks: steps at which a line stands, where an attempt went on.
+   * Draw `data`: [steps, values of the first line, …], as uPlot expects it. The axis ends at step `numSteps`.
+   * marks: steps with a vertical line, from which an attempt continued.
    */
   show(data, numSteps, marks = []) {
     const isFirst = this.data === null;
@@ -55,9 +55,9 @@ export class Chart {
   #draw() {
     this.plot?.destroy();
     const axis = {
-      stroke: colour("--muted"),
-      grid: { stroke: colour("--line"), width: 1 },
-      ticks: { stroke: colour("--line"), width: 1 },
+      stroke: getColour("--muted"),
+      grid: { stroke: getColour("--line"), width: 1 },
+      ticks: { stroke: getColour("--line"), width: 1 },
       font: "11px system-ui, sans-serif",
     };
     const options = {
@@ -65,11 +65,11 @@ export class Chart {
       height: HEIGHT,
       scales: {
         x: { time: false, range: () => [0, Math.max(this.numSteps ?? 0, ...this.data[0].slice(-1), 1)] },
-        y: this.isLogarithmic ? { distr: LOGARITHMIC, range: tenfoldRange } : { range: valueRange },
+        y: this.isLogarithmic ? { distr: LOGARITHMIC, range: getLogRange } : { range: getValueRange },
       },
       axes: [{ ...axis, size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6] },
-        { ...axis, size: 52, values: this.isLogarithmic ? tenfoldValues : undefined }],
-      series: [{ label: "step" }, ...this.lines.map((line) => this.#series(line))],
+        { ...axis, size: 52, values: this.isLogarithmic ? formatLogTicks : undefined }],
+      series: [{ label: "step" }, ...this.lines.map((line) => this.#makeSeries(line))],
       cursor: { drag: { x: false, y: false } },
       hooks: { drawAxes: [(plot) => this.#drawMarks(plot)] },
     };
@@ -79,7 +79,7 @@ export class Chart {
   #drawMarks(plot) {
     const { ctx, bbox } = plot;
     ctx.save();
-    ctx.strokeStyle = colour("--warn");
+    ctx.strokeStyle = getColour("--warn");
     ctx.lineWidth = devicePixelRatio;
     ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
     for (const step of this.marks) {
@@ -92,16 +92,16 @@ export class Chart {
     ctx.restore();
   }
 
-  #series(line) {
+  #makeSeries(line) {
     return {
       label: line.label,
-      stroke: colour(line.colour),
+      stroke: getColour(line.colour),
       width: line.dash ? 1.5 : 2,
       dash: line.dash,
       points: {
-        show: (plot) => plot.data[0].length < (line.dash ? 2 : POINTS_SHOWN_BELOW),
+        show: (plot) => plot.data[0].length < (line.dash ? 2 : MAX_MARKED_POINTS),
         size: 5,
-        fill: colour(line.colour),
+        fill: getColour(line.colour),
       },
       value: (plot, value) => this.format(value),
     };

@@ -1,4 +1,4 @@
-// Numbers, times and elements, the way this dashboard writes them. Text only ever goes into text nodes.
+// Numbers, times and elements as this dashboard shows them. Text goes only into text nodes.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -6,23 +6,24 @@ const times = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFra
 
 export const UNKNOWN = "–";
 
-export const known = (value) => value !== null && value !== undefined;
+export const isKnown = (value) => value !== null && value !== undefined;
 
-export const integer = (value) => (known(value) ? whole.format(value) : UNKNOWN);
-export const rate = (value) => (known(value) ? compact.format(value) : UNKNOWN);
-/** With the digits that matter: 0.6931, 0.000015. */
+export const integer = (value) => (isKnown(value) ? whole.format(value) : UNKNOWN);
+export const rate = (value) => (isKnown(value) ? compact.format(value) : UNKNOWN);
+/** Format a number with four significant digits: 0.6931, 0.000015. */
 export function figure(value) {
-  if (!known(value)) return UNKNOWN;
+  if (!isKnown(value)) return UNKNOWN;
   return value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(4) : String(Number(value.toPrecision(4)));
 }
-/** A number of samples that was estimated: 31,204, or 0.4. */
-export const samples = (value) => (known(value) && value < 10 ? String(Number(value.toPrecision(2))) : integer(value));
-/** How many times as much: 2.90, or 0.012. */
+/** Format an estimated number of samples: 31,204, or 0.4. */
+export const samples = (value) =>
+  isKnown(value) && value < 10 ? String(Number(value.toPrecision(2))) : integer(value);
+/** Format a ratio: 2.90, or 0.012. */
 export const multiple = (value) => (value < 0.1 ? String(Number(value.toPrecision(2))) : times.format(value));
-export const percent = (fraction) => (known(fraction) ? `${Math.floor(fraction * 100)} %` : "");
+export const percent = (fraction) => (isKnown(fraction) ? `${Math.floor(fraction * 100)} %` : "");
 export const bytes = (value) => `${(value / 2 ** 30).toFixed(1)} GiB`;
 
-/** The size of files, in decimal units. */
+/** Format the size of files, in decimal units. */
 export function fileSize(value) {
   const units = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"];
   const power = Math.min(Math.floor(Math.log10(Math.max(value, 1)) / 3), units.length - 1);
@@ -30,7 +31,7 @@ export function fileSize(value) {
   return new Intl.NumberFormat("en", format).format(value / 1000 ** power);
 }
 
-/** The size of memory, in units of 1,024. */
+/** Format the size of memory, in units of 1,024. */
 export function binarySize(value) {
   const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
   const power = Math.min(Math.floor(Math.log2(Math.max(value, 1)) / 10), units.length - 1);
@@ -38,7 +39,7 @@ export function binarySize(value) {
 }
 
 export function duration(seconds) {
-  if (!known(seconds)) return UNKNOWN;
+  if (!isKnown(seconds)) return UNKNOWN;
   const rounded = Math.max(0, Math.round(seconds));
   if (rounded < 60) return `${rounded} s`;
   const minutes = Math.floor(rounded / 60);
@@ -56,12 +57,12 @@ export function ago(time) {
 
 export const clock = (time) => new Date(time).toLocaleTimeString("en-GB");
 
-/** An element with attributes and children; strings become text nodes. */
+/** Create an element with attributes and children; strings become text nodes. */
 export function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
 }
 
 const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
@@ -75,7 +76,7 @@ export function showState(target, state) {
 
 const SELF_EVIDENT = new Set(["RUNNING", "SUCCEEDED"]);
 
-/** A short word such as `waiting_for_cpu`, for people; nothing where the state says it already. */
+/** Format a reason such as `waiting_for_cpu`; empty where the state is enough. */
 export function reasonText(job) {
   return job.reason && !SELF_EVIDENT.has(job.state) ? job.reason.replaceAll("_", " ") : "";
 }
@@ -85,29 +86,29 @@ function restartText(job) {
   return `attempt ${job.num_attempts + 1} starts ${seconds > 0 ? `in ${duration(seconds)}` : "now"}`;
 }
 
-/** How far a job is, in words: phase, what it says, step, what is left. */
+/** Describe the progress of a job: phase, its message, step and time left. */
 export function progressText(job) {
   const { phase, message, step, num_steps, eta_seconds } = job.progress;
   const parts = [];
   const isStarted = job.state === "STARTING" || job.state === "RUNNING";
   if (isStarted && phase !== "training") parts.push(phase ?? "starting");
   if (isStarted && phase === "preparing") return [...parts, message].filter(Boolean).join(" · ");
-  if (known(step) && num_steps) parts.push(`step ${integer(step)} of ${integer(num_steps)}`);
-  if (isStarted && known(eta_seconds)) parts.push(`${duration(eta_seconds)} left`);
-  if (known(job.restarts_at)) parts.push(restartText(job));
+  if (isKnown(step) && num_steps) parts.push(`step ${integer(step)} of ${integer(num_steps)}`);
+  if (isStarted && isKnown(eta_seconds)) parts.push(`${duration(eta_seconds)} left`);
+  if (isKnown(job.restarts_at)) parts.push(restartText(job));
   return parts.join(" · ");
 }
 
-/** Fill a <progress>: empty while a job waits, moving while how far it is is not known. */
+/** Fill a <progress>: empty while a job waits, moving while its progress is unknown. */
 export function showProgress(bar, job) {
   const fraction = job.state === "SUCCEEDED" ? 1 : job.progress.done_fraction;
   const isWaiting = ["QUEUED", "RECOVERING", "PAUSED"].includes(job.state) || hasEnded(job);
-  if (known(fraction) || isWaiting) bar.value = fraction ?? 0;
+  if (isKnown(fraction) || isWaiting) bar.value = fraction ?? 0;
   else bar.removeAttribute("value");
   bar.dataset.state = job.state;
 }
 
-/** One chip a label. */
+/** Create one chip per label. */
 export function labelChips(job) {
   return Object.entries(job.labels).map(([name, value]) => element("span", { class: "label" }, `${name}: ${value}`));
 }

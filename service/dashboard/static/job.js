@@ -1,12 +1,12 @@
-// One job: header, figures, curves, events and log, fetched again while the job goes on.
+// Page of one job: header, figures, curves, events and log, updated until the job has ended.
 import { BATCH_ADVICE, showAdvice } from "./advice.js";
-import { secondsOf, showAttempts } from "./attempts.js";
+import { showAttempts, sumSeconds } from "./attempts.js";
 import { get, keepUpToDate, request, showCapacity, startHeader } from "./api.js";
 import { Chart } from "./charts.js";
 import { Events } from "./events.js";
 import {
-  bytes, clock, duration, element, figure, fileSize, hasEnded, integer, known, labelChips, percent, progressText, rate,
-  reasonText, samples, showProgress, showState,
+  bytes, clock, duration, element, figure, fileSize, hasEnded, integer, isKnown, labelChips, percent, progressText,
+  rate, reasonText, samples, showProgress, showState,
 } from "./format.js";
 import { Log } from "./log.js";
 import { NoiseCharts } from "./noise.js";
@@ -21,7 +21,7 @@ const path = `/v1/jobs/${encodeURIComponent(page.dataset.jobId)}`;
 let lossChart = null;
 let aucChart = null;
 let log = null;
-let stepDrawn = null;
+let drawnVersion = null;
 const noiseCharts = new NoiseCharts({ scale: byId("noise-scale"), ratios: byId("gsnr"), shares: byId("shares") });
 const events = new Events(byId("events"), byId("all-events"), path);
 
@@ -46,14 +46,15 @@ function showHeader(job) {
 function showTiles(job, lastCheckpoint, attempts) {
   const { metrics, progress } = job;
   const auc = metrics.auc ?? progress.auc;
+  const ranks = job.world_size === 1 ? "1 rank" : `${integer(job.world_size)} ranks`;
   const tiles = [
     ["AUC", figure(auc), metrics.best_possible_auc ? `best possible ${figure(metrics.best_possible_auc)}` : ""],
     ["Log-loss", figure(metrics.log_loss), metrics.constant_log_loss ? `constant ${figure(metrics.constant_log_loss)}` : ""],
     ["Loss", figure(progress.loss), "of the last step"],
-    ["Samples/s", rate(metrics.samples_per_second ?? progress.samples_per_second), `${integer(job.world_size)} ranks`],
-    ["Ran for", attempts.length ? duration(secondsOf(attempts)) : "–", `attempt ${job.num_attempts || "–"}`],
+    ["Samples/s", rate(metrics.samples_per_second ?? progress.samples_per_second), ranks],
+    ["Ran for", attempts.length ? duration(sumSeconds(attempts)) : "–", `attempt ${job.num_attempts || "–"}`],
   ];
-  if (known(progress.noise_scale)) {
+  if (isKnown(progress.noise_scale)) {
     tiles.push(["Noise scale", samples(progress.noise_scale), `batch ${integer(job.spec.batch.global_size)}`]);
   }
   const saved = lastCheckpoint ? `${clock(lastCheckpoint.time)} · ${fileSize(lastCheckpoint.num_bytes)}` : "none yet";
@@ -73,28 +74,28 @@ function showFiles(job) {
   );
 }
 
-const curve = (items, value) => [items.map((item) => item.step), items.map((item) => value(item) ?? null)];
+const makeCurve = (items, value) => [items.map((item) => item.step), items.map((item) => value(item) ?? null)];
 
-/** Drawn anew as a whole whenever something moves: what a new attempt has made void is gone then. */
+/** Draw all curves again whenever something changes, so that steps that a new attempt has made void disappear. */
 async function showCurves(job) {
-  const here = `${job.num_attempts} ${job.progress.step} ${job.progress.auc} ${job.state}`;
-  if (here === stepDrawn) return;
+  const version = `${job.num_attempts} ${job.progress.step} ${job.progress.auc} ${job.state}`;
+  if (version === drawnVersion) return;
   const [steps, evaluations] = await Promise.all([
     get(`${path}/metrics?kind=step&max_points=${MAX_POINTS}`),
     get(`${path}/metrics?kind=evaluation&max_points=${MAX_POINTS}`),
   ]);
   if (steps.items.length) lossChart ??= new Chart(byId("loss-chart"), [{ label: "loss", colour: "--accent" }]);
   const marks = steps.starts.filter((start) => start.attempt > 1).map((start) => start.step);
-  lossChart?.show(curve(steps.items, (item) => item.loss), job.progress.num_steps, marks);
+  lossChart?.show(makeCurve(steps.items, (item) => item.loss), job.progress.num_steps, marks);
   noiseCharts.show(steps.items, job, marks);
   const hasBest = evaluations.items.some((item) => item.best_possible_auc !== null);
   const lines = [{ label: "AUC", colour: "--good" }];
   if (hasBest) lines.push({ label: "best possible", colour: "--muted", dash: [6, 4] });
   if (evaluations.items.length) aucChart ??= new Chart(byId("auc-chart"), lines);
-  const best = curve(evaluations.items, (item) => item.best_possible_auc);
-  const aucs = curve(evaluations.items, (item) => item.auc);
+  const best = makeCurve(evaluations.items, (item) => item.best_possible_auc);
+  const aucs = makeCurve(evaluations.items, (item) => item.auc);
   aucChart?.show(hasBest ? [...aucs, best[1]] : aucs, job.progress.num_steps);
-  stepDrawn = here;
+  drawnVersion = version;
 }
 
 function showDocument(job) {
@@ -122,15 +123,15 @@ async function update() {
   page.hidden = false;
   log ??= new Log(byId("log"), byId("rank"), path, job.world_size);
   await Promise.all([showCurves(job), events.update(), log.update(job.num_attempts), showCapacity(bytes)]);
-  showAdvice(byId("advice"), events.last(BATCH_ADVICE));
-  showPlan(byId("plan"), events.last("plan"), events.last("step_parts"));
+  showAdvice(byId("advice"), events.findLast(BATCH_ADVICE));
+  showPlan(byId("plan"), events.findLast("plan"), events.findLast("step_parts"));
   return !(hasEnded(job) && log.isComplete);
 }
 
 startHeader();
 const updateNow = keepUpToDate(update);
 
-async function ask(action) {
+async function requestAction(action) {
   try {
     await request("POST", `${path}/${action}`);
   } catch (error) {
@@ -140,9 +141,9 @@ async function ask(action) {
   updateNow();
 }
 
-byId("pause").addEventListener("click", () => ask("pause"));
-byId("resume").addEventListener("click", () => ask("resume"));
+byId("pause").addEventListener("click", () => requestAction("pause"));
+byId("resume").addEventListener("click", () => requestAction("resume"));
 byId("cancel").addEventListener("click", () => byId("confirm").showModal());
 byId("confirm").addEventListener("close", () => {
-  if (byId("confirm").returnValue === "cancel") ask("cancel");
+  if (byId("confirm").returnValue === "cancel") requestAction("cancel");
 });

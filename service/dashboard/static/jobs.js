@@ -1,4 +1,4 @@
-// The list of jobs: rows are made once and filled again at every update, so that focus and selection stay.
+// Page of all jobs. Rows are created once and refilled at every update, so that focus and selection stay.
 import { get, keepUpToDate, showCapacity, startHeader } from "./api.js";
 import {
   ago, bytes, element, figure, labelChips, progressText, rate, reasonText, showProgress, showState,

@@ -1,4 +1,4 @@
-// The end of one rank's log, growing as the rank writes.
+// The end of one rank's log, extended as the rank writes.
 import { get } from "./api.js";
 import { element } from "./format.js";
 
@@ -27,9 +27,9 @@ export class Log {
     this.target.textContent = "";
   }
 
-  /** Fetch what the log has more; the view stays at the end where it was there. numAttempts: how many have begun. */
+  /** Fetch the new part of the log; a view at its end stays there. numAttempts: number of attempts so far. */
   async update(numAttempts) {
-    if (this.attempt !== null && this.attempt < numAttempts) this.#restart(); // the log of a new attempt starts anew
+    if (this.attempt !== null && this.attempt < numAttempts) this.#restart(); // each attempt has a log of its own
     if (this.isComplete) return;
     const rank = this.select.value;
     const query = new URLSearchParams({ rank });
@@ -37,7 +37,7 @@ export class Log {
     else query.set("offset", this.offset);
     const part = await get(`${this.path}/logs?${query}`);
     if (rank !== this.select.value) return; // another log was chosen meanwhile
-    if (this.attempt !== null && part.attempt !== this.attempt) return; // one that the next update knows of
+    if (this.attempt !== null && part.attempt !== this.attempt) return; // the next update shows the newer attempt
     const { target } = this;
     const isAtEnd = target.scrollHeight - target.scrollTop - target.clientHeight < NEAR_END_PIXELS;
     if (part.text) target.textContent = (target.textContent + part.text).slice(-MAX_CHARACTERS);

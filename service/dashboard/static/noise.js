@@ -1,6 +1,6 @@
-// What the gradient's noise says: its scale beside the batch, its ratio by layer, and the factors of variance reduction.
+// Charts of the gradient's noise: scale against the batch, ratio by layer, and factors of variance reduction.
 import { Chart } from "./charts.js";
-import { figure, known, samples } from "./format.js";
+import { figure, isKnown, samples } from "./format.js";
 
 const NUM_COLOURS = 8;
 const DASH = [6, 4];
@@ -10,13 +10,13 @@ const SCALE = [
 ];
 const SHARES = [{ label: "at gamma", colour: "--accent" }, { label: "at 1", colour: "--good" }];
 
-const ofLayer = (layer, place) => ({
+const makeLayerLine = (layer, index) => ({
   label: layer,
-  colour: `--series-${1 + (place % NUM_COLOURS)}`,
-  dash: place < NUM_COLOURS ? undefined : DASH,
+  colour: `--series-${1 + (index % NUM_COLOURS)}`,
+  dash: index < NUM_COLOURS ? undefined : DASH,
 });
 
-/** Charts that come into view with the first value they have to show; a run without one shows none. */
+/** Charts that appear with their first value; a run that measures no noise shows none. */
 export class NoiseCharts {
   /** figures: {scale, ratios, shares}, hidden <figure>s with a .chart in each. */
   constructor(figures) {
@@ -24,21 +24,21 @@ export class NoiseCharts {
     this.charts = {};
   }
 
-  /** items: step reports. marks: steps at which an attempt went on. */
+  /** items: step reports. marks: steps from which an attempt continued. */
   show(items, job, marks) {
     const batch = job.spec.batch.global_size;
     const layers = Object.keys(items.findLast((item) => item.gsnr)?.gsnr ?? {});
     const draw = (name, lines, options, values) => {
       const rows = items.map(values);
-      const curves = lines.map((_, place) => rows.map((row) => row[place] ?? null));
-      const hasValues = curves.some((curve, place) => !lines[place].isReference && curve.some(known));
+      const curves = lines.map((_, index) => rows.map((row) => row[index] ?? null));
+      const hasValues = curves.some((curve, index) => !lines[index].isReference && curve.some(isKnown));
       if (!this.charts[name] && !hasValues) return;
       this.figures[name].hidden = false;
       this.charts[name] ??= new Chart(this.figures[name].querySelector(".chart"), lines, options);
       this.charts[name].show([items.map((item) => item.step), ...curves], job.progress.num_steps, marks);
     };
     draw("scale", SCALE, { isLogarithmic: true, format: samples }, (item) => [item.noise_scale, batch]);
-    draw("ratios", layers.map(ofLayer), { isLogarithmic: true, format: figure }, (item) =>
+    draw("ratios", layers.map(makeLayerLine), { isLogarithmic: true, format: figure }, (item) =>
       layers.map((layer) => item.gsnr?.[layer]),
     );
     draw("shares", SHARES, { format: figure }, (item) => [item.share_at_gamma, item.share_at_one]);

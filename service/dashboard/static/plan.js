@@ -1,70 +1,78 @@
-// Where the tables of a run are, what each rank holds of them, and where the time of a step went.
+// Plan of the tables: their ranks, the memory of each rank, and the seconds of a step by part.
 import { binarySize, element, fileSize, integer } from "./format.js";
 
-const SHOWN_TABLES = 100;
-const SHOWN_RANKS = 64;
+const MAX_TABLES = 100;
+const MAX_RANKS = 64;
 
-/** Fill `details`, hidden until there is an event that has a plan. parts: the event of measured seconds, or none. */
-export function showPlan(details, event, parts) {
+/** Fill `details` and show it; it stays hidden without a plan. stepParts: event of measured seconds, or undefined. */
+export function showPlan(details, event, stepParts) {
   const plan = event?.details;
   if (!plan?.memory_bytes) return;
   details.hidden = false;
   const [facts, hint] = details.querySelectorAll(".hint");
   const [tables, ranks, steps] = details.querySelectorAll("tbody");
-  const size = sizeAs(plan.memory_bytes);
-  facts.textContent = inWords(plan, size);
-  const planned = Object.entries(plan.tables);
+  const size = chooseSizeFormat(plan.memory_bytes);
+  facts.textContent = describePlan(plan, size);
+  const tableEntries = Object.entries(plan.tables);
   tables.replaceChildren(
-    ...planned.slice(0, SHOWN_TABLES).map(([name, of]) => row(name, of.type.replaceAll("_", " "), of.ranks.join(", "))),
+    ...tableEntries.slice(0, MAX_TABLES).map(([name, table]) =>
+      row(name, table.type.replaceAll("_", " "), table.ranks.join(", ")),
+    ),
   );
-  if (planned.length > SHOWN_TABLES) tables.append(row(`and ${integer(planned.length - SHOWN_TABLES)} more`, "", ""));
-  const held = plan.weight_bytes.map((weights, rank) => [weights, plan.optimizer_bytes[rank], plan.buffer_bytes[rank]]);
+  const numHiddenTables = tableEntries.length - MAX_TABLES;
+  if (numHiddenTables > 0) tables.append(row(`and ${integer(numHiddenTables)} more`, "", ""));
+  const rankMemory = plan.weight_bytes.map((weights, rank) => [
+    weights, plan.optimizer_bytes[rank], plan.buffer_bytes[rank],
+  ]);
   ranks.replaceChildren(
-    ...held.slice(0, SHOWN_RANKS).map((of, rank) => {
-      const all = sum(of);
-      return row(`rank ${rank}`, bar(all / plan.memory_bytes), ...[...of, all].map((bytes) => number(size(bytes))));
+    ...rankMemory.slice(0, MAX_RANKS).map((parts, rank) => {
+      const total = sum(parts);
+      const cells = [...parts, total].map((bytes) => number(size(bytes)));
+      return row(`rank ${rank}`, bar(total / plan.memory_bytes), ...cells);
     }),
   );
-  if (held.length > SHOWN_RANKS) ranks.append(row(`and ${integer(held.length - SHOWN_RANKS)} more`, "", "", "", "", ""));
-  showStep(steps, hint, plan, parts?.details.seconds ?? {});
+  const numHiddenRanks = rankMemory.length - MAX_RANKS;
+  if (numHiddenRanks > 0) ranks.append(row(`and ${integer(numHiddenRanks)} more`, "", "", "", "", ""));
+  showStep(steps, hint, plan, stepParts?.details.seconds ?? {});
 }
 
-/** What the bars of ranks are of, how even ranks are, and what travels. */
-function inWords(plan, size) {
-  const whose = plan.ranks_per_memory > 1 ? `that ${integer(plan.ranks_per_memory)} ranks share` : "of each rank";
+/** Describe the bars of the ranks, how evenly ranks are loaded, and the traffic of a step. */
+function describePlan(plan, size) {
+  const memory = plan.ranks_per_memory > 1 ? `that ${integer(plan.ranks_per_memory)} ranks share` : "of each rank";
   const traffic = sum(Object.values(plan.exchange_bytes));
   return [
-    `Bars of ranks: of the ${size(plan.memory_bytes)} ${whose}`,
-    `the slowest rank takes ${plan.imbalance_of_seconds.toFixed(2)} times the mean, the largest holds ${plan.imbalance.toFixed(2)} times the mean`,
-    traffic ? `${size(traffic)} travel in a step` : "nothing travels between ranks",
+    `Bars of ranks: fraction of the ${size(plan.memory_bytes)} ${memory}`,
+    `the slowest rank needs ${plan.imbalance_of_seconds.toFixed(2)} times the mean time`,
+    `the largest rank needs ${plan.imbalance.toFixed(2)} times the mean memory`,
+    traffic ? `a step exchanges ${size(traffic)} between ranks` : "a step exchanges nothing between ranks",
   ].join(" · ");
 }
 
-/** Seconds of a step by part, as they were estimated and, once a run is over, measured. */
+/** Show the seconds of a step by part: estimated and, once the run has ended, measured. */
 function showStep(steps, hint, plan, measured) {
   const estimated = plan.step_seconds ?? {};
   const table = steps.closest("table");
   const words = JSON.parse(table.dataset.words);
-  const inOrder = Object.keys(words).filter((name) => name in estimated || name in measured);
-  const names = [...new Set([...inOrder, ...Object.keys(estimated), ...Object.keys(measured)])];
+  const knownNames = Object.keys(words).filter((name) => name in estimated || name in measured);
+  const names = [...new Set([...knownNames, ...Object.keys(estimated), ...Object.keys(measured)])];
   const isMeasured = Object.keys(measured).length > 0;
   const shown = isMeasured ? measured : estimated;
-  const all = sum(Object.values(shown)) || 1;
+  const total = sum(Object.values(shown)) || 1;
   table.hidden = hint.hidden = !names.length;
-  const dense = plan.is_dense_known ? "" : " · the estimate is without the dense part, whose speed was not known";
-  hint.textContent = `Bars of parts: of the ${isMeasured ? "measured" : "estimated"} step${dense}`;
+  const dense = plan.is_dense_known ? "" : " · the estimate excludes the dense part, whose speed was unknown";
+  hint.textContent = `Bars of parts: fraction of the ${isMeasured ? "measured" : "estimated"} step${dense}`;
   steps.replaceChildren(
     ...names.map((name) => {
       const seconds = [estimated[name], measured[name]].map((value) => number(milliseconds(value)));
-      const line = row(name.replaceAll("_", " "), bar((shown[name] ?? 0) / all), ...seconds);
+      const line = row(name.replaceAll("_", " "), bar((shown[name] ?? 0) / total), ...seconds);
       if (name in words) line.firstChild.append(element("small", {}, words[name]));
       return line;
     }),
   );
 }
 
-/** In the units that the memory was written in, 80 GB or 8 GiB. */
-const sizeAs = (memory) => (memory % 2 ** 20 && memory % 1e6 === 0 ? fileSize : binarySize);
+/** Choose the format by the units of the memory in the document, 80 GB or 8 GiB. */
+const chooseSizeFormat = (memory) => (memory % 2 ** 20 && memory % 1e6 === 0 ? fileSize : binarySize);
 
 const milliseconds = (seconds) => (seconds === undefined ? "–" : `${(1e3 * seconds).toFixed(1)} ms`);
 

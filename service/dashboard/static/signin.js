@@ -1,13 +1,13 @@
-// The sign-in link carries its token in the fragment, which no server and no log ever sees.
+// Page of the sign-in link. Its token is in the fragment, which browsers send to no server and no log records.
 import { nextPage, request } from "./api.js";
 
 const progress = document.getElementById("progress");
 const form = document.getElementById("form");
 const field = document.getElementById("token");
 
-const tokenIn = (text) => new URLSearchParams(text.slice(text.indexOf("#") + 1)).get("token") ?? text.trim();
+const extractToken = (text) => new URLSearchParams(text.slice(text.indexOf("#") + 1)).get("token") ?? text.trim();
 
-function ask(message) {
+function showForm(message) {
   progress.textContent = message;
   form.hidden = false;
   field.focus();
@@ -18,23 +18,23 @@ async function signIn(token) {
     await request("POST", "/v1/session", { token });
     location.replace(nextPage());
   } catch (error) {
-    ask(`Not signed in: ${error.message}`);
+    showForm(`Not signed in: ${error.message}`);
   }
 }
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  signIn(tokenIn(field.value));
+  signIn(extractToken(field.value));
 });
 
-/** Use the token in the fragment, and take it out of the address and the history. */
-function useFragment() {
+/** Sign in with the token in the fragment, and remove it from the address and the history. */
+function signInWithFragment() {
   const fragment = location.hash;
   if (!fragment) return false;
   history.replaceState(null, "", location.pathname);
-  signIn(tokenIn(fragment));
+  signIn(extractToken(fragment));
   return true;
 }
 
-window.addEventListener("hashchange", useFragment);
-if (!useFragment()) ask("Open the sign-in link that the service printed, or paste it here.");
+window.addEventListener("hashchange", signInWithFragment);
+if (!signInWithFragment()) showForm("Open the sign-in link that the service printed, or paste it here.");

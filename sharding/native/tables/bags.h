@@ -1,4 +1,4 @@
-// Bags of ids, and which of the ids a shard has.
+// Bags of ids, and the rows of a table that a shard holds.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace dlrm_tables {
 
-// Those of one source: bag j holds ids[offsets[j]], ..., ids[offsets[j + 1] - 1].
+// Bags of one source: bag j holds ids[offsets[j]], ..., ids[offsets[j + 1] - 1].
 struct Bags {
   const int64_t* ids;
   const int64_t* offsets;
   int64_t num_bags;
 };
 
-// The rows of a table that a shard has.
+// Rows of a table that a shard holds.
 struct RowRange {
   int64_t first_row;
   int64_t num_rows;
 
-  // Of an id in the shard; num_rows or more where it is another shard's.
+  // Row of an id within the shard; num_rows or more where another shard holds it.
   INLINE uint64_t row_of(int64_t id) const { return static_cast<uint64_t>(id) - static_cast<uint64_t>(first_row); }
   INLINE bool has(uint64_t row) const { return row < static_cast<uint64_t>(num_rows); }
 };

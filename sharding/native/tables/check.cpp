@@ -4,7 +4,7 @@ namespace dlrm_tables {
 
 namespace {
 
-// So that rows and bags can be told in half a number each.
+// A row, and the number of a bag over all sources, each take 32 bits of an Occurrence.
 constexpr int64_t MAX_ROWS = int64_t{1} << 32;
 
 void check_on_cpu(const at::Tensor& tensor, const std::string& name) {

@@ -1,4 +1,4 @@
-// Refusals of arguments, by name.
+// Checks of arguments; errors name the argument.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,13 +9,13 @@
 
 namespace dlrm_tables {
 
-// [R, C] fp32, contiguous.
+// Raises unless `weights` is [R, C] fp32, contiguous.
 void check_weights(const at::Tensor& weights);
 
-// One row each of C numbers for `num_rows` bags, each row in one piece.
+// Raises unless `rows` is [num_rows, num_columns], the numbers of each row contiguous.
 void check_rows(const at::Tensor& rows, const std::string& name, int64_t num_rows, int64_t num_columns);
 
-// Raises too where an offset points outside of ids or before the one ahead of it.
+// Raises where an offset points outside of `ids`, or is less than the offset before it.
 Bags checked_bags(const at::Tensor& ids, const at::Tensor& offsets, const std::string& suffix);
 
 RowRange checked_range(const at::Tensor& weights, int64_t first_row);

@@ -1,4 +1,4 @@
-// Numbers of 16 bits, widened by integer arithmetic that every processor has vectors for.
+// Numbers of 16 bits, widened by integer arithmetic, for which every processor has vector instructions.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Where the rows of a shard occur in bags.
+// Occurrences of the rows of a shard in bags.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace dlrm_tables {
 
-// A row in a bag, as one number: the row of the shard in the upper half; source and bag in the lower.
+// A row in a bag as one number: the row within the shard in the upper 32 bits, source and bag in the lower ones.
 using Occurrence = uint64_t;
 
 INLINE uint32_t row_of(Occurrence occurrence) { return static_cast<uint32_t>(occurrence >> 32); }
 
 struct Sources {
   std::vector<Bags> bags;
-  // Of the lower half, that tell the bag; the others tell the source.
+  // Number of the lowest bits, which hold the bag; the other bits of the lower half hold the source.
   int num_bag_bits = 0;
 
   INLINE uint32_t source_of(Occurrence occurrence) const {
@@ -27,8 +27,8 @@ struct Sources {
   }
 };
 
-// By row; those of a row by source, by bag, by place in the bag. In memory that the calling thread keeps: the next call
-// from the same thread writes it anew.
+// Lists occurrences sorted by row, then by source, by bag, and by position in the bag. The calling thread keeps their
+// memory: its next call overwrites it.
 std::span<const Occurrence> sorted_occurrences(const Sources& sources, RowRange range);
 
 }  // namespace dlrm_tables

@@ -1,4 +1,8 @@
-// How one row moves. As FBGEMM defines them: EXACT_SGD, EXACT_ROWWISE_ADAGRAD, EXACT_ADAGRAD.
+// The update of one row, as FBGEMM defines it: EXACT_SGD, EXACT_ROWWISE_ADAGRAD, EXACT_ADAGRAD. With the gradient g of
+// C columns, learning rate lr and state s:
+//   sgd               w -= lr g
+//   rowwise_adagrad   s += sum_c g_c^2 / C,   w -= lr g / (sqrt(s) + eps)
+//   adagrad           s += g^2,               w -= lr g / (sqrt(s) + eps), element by element
 #pragma once
 
 #include <cmath>
@@ -15,12 +19,12 @@ struct Optimizer {
   float learning_rate;
   float eps;
 
-  // Numbers of state that a row has.
+  // Counts the numbers of state of a row.
   INLINE int64_t num_state(int64_t num_columns) const {
     return method == Method::sgd ? 0 : method == Method::rowwise_adagrad ? 1 : num_columns;
   }
 
-  // weights, gradient: [C]; state: as many as `num_state` says.
+  // weights, gradient: [C]. state: [num_state].
   INLINE void step(float* __restrict weights, float* __restrict state, const float* __restrict gradient,
                    int64_t num_columns) const {
     if (method == Method::adagrad) {

@@ -1,4 +1,4 @@
-// Sums of the rows that bags name. Rows lie all over memory: each is asked for well before its turn.
+// Sums of the rows that bags name. Rows are in random order in memory: each is prefetched AHEAD ids before its turn.
 #include "pool.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t AHEAD = 16;
 constexpr int64_t BAGS_PER_TASK = 256;
 
-// As wide as the processor has, or half of that. Wider ones the compiler takes apart by way of memory.
+// Vectors as wide as the processor has, or half as wide: the compiler would split wider ones by way of memory.
 #ifdef __x86_64__
 constexpr int LANES = 8;
 #else
@@ -22,7 +22,7 @@ constexpr int LANES = 4;
 #endif
 using Lanes = float __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-// A row whose length is known stays in registers until its bag is done.
+// Sum of a bag. A row whose length is known at compile time stays in registers until the bag is complete.
 template <int C>
 struct Sum {
   Lanes lanes[C / LANES];

@@ -16,7 +16,7 @@ struct Pooling {
   bool accumulates;
 };
 
-// out[j] (+)= the sum of the rows that bag j names.
+// out[j] = sum of the rows that bag j names, or += where it accumulates.
 void pool(const Pooling& pooling);
 
 }  // namespace dlrm_tables

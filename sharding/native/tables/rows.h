@@ -1,4 +1,4 @@
-// Rows of a table: those of common lengths, and how they are asked for ahead of their turn.
+// Rows of a table: bodies for common lengths, and prefetching.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace dlrm_tables {
 
 constexpr int64_t BYTES_PER_LINE = 64;
 
-// Calls `body.run<C>()` where rows are as short as they mostly are, `body.run<0>()` for any other length.
+// Calls `body.operator()<C>()` for the common lengths C, `body.operator()<0>()` for any other length.
 template <typename Body>
 INLINE void for_columns(int64_t num_columns, Body&& body) {
   switch (num_columns) {

@@ -1,4 +1,4 @@
-// Work for the threads of torch's own pool.
+// Sharing of tasks among the threads of torch's own pool.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -9,7 +9,7 @@
 
 namespace dlrm_tables {
 
-// Tasks go to whichever thread is free next, so none may depend on another.
+// Calls `task(number)` for all of [0, num_tasks), on whichever thread is free next: no task may depend on another.
 template <typename Task>
 void share(int64_t num_tasks, const Task& task) {
   std::atomic<int64_t> next{0};

@@ -1,5 +1,5 @@
-// Occurrences by row: a radix sort from the lowest digit up, whose first pass reads the bags themselves. It is stable,
-// so the order is the same however many threads share a pass.
+// Sorts occurrences by row: a radix sort from the lowest digit up, whose first pass reads the bags themselves. It is
+// stable, so that the order is the same however many threads share a pass.
 #include <algorithm>
 #include <bit>
 #include <memory>
@@ -12,11 +12,11 @@ namespace dlrm_tables {
 namespace {
 
 constexpr int MAX_DIGIT_BITS = 11;
-// So that the counters of two threads share no cache line but their ends.
+// At least 64 counters for each thread, so that the counters of two threads share a cache line only at their ends.
 constexpr int MIN_DIGIT_BITS = 6;
 constexpr int64_t MIN_IDS_PER_PART = 8192;
 
-// Bytes of its last size or more; never zeroed, never given back while the thread lives.
+// Memory that grows to the largest count so far; never zeroed, and freed when its thread ends.
 class Scratch {
  public:
   Occurrence* reach(int64_t count) {
@@ -33,7 +33,7 @@ class Scratch {
   int64_t capacity_ = 0;
 };
 
-// Bags of all sources, cut into parts of about as many ids.
+// Input of the first pass: the bags of all sources, cut into parts of about equally many ids.
 class FromBags {
  public:
   FromBags(const Sources& sources, RowRange range, int64_t num_parts) : sources_(sources), range_(range) {
@@ -77,7 +77,7 @@ class FromBags {
     int64_t bag;
   };
 
-  // A bag costs about as much as an id.
+  // Work of the bags before `bag`, in ids: a bag costs about as much as an id.
   static int64_t work_before(const Bags& bags, int64_t bag) { return bags.offsets[bag] - bags.offsets[0] + bag; }
 
   static int64_t bag_at(const Bags& bags, int64_t work) {
@@ -95,6 +95,7 @@ class FromBags {
   std::vector<Start> starts_;
 };
 
+// Input of the later passes: the output of the pass before, cut into parts of equal length.
 class FromArray {
  public:
   FromArray(std::span<const Occurrence> occurrences, int64_t num_parts)
@@ -112,13 +113,13 @@ class FromArray {
   int64_t num_parts_;
 };
 
-// Ways to make room for what comes from an input, and its order.
+// One pass: counts the digits of each part, turns counts into positions in the output, and moves every occurrence.
 class Passes {
  public:
   Passes(int num_digit_bits, int64_t num_parts)
       : num_digits_(int64_t{1} << num_digit_bits), num_parts_(num_parts), places_(num_digits_ * num_parts) {}
 
-  // From `input` to `out`, ordered by the digit that begins at bit `shift`; returns how many there are.
+  // Writes `input` to `out`, ordered by the digit that begins at bit `shift`. Returns the number of occurrences.
   template <typename Input>
   int64_t run(const Input& input, int shift, Occurrence* out) {
     const uint64_t mask = num_digits_ - 1;

@@ -1,6 +1,6 @@
-// One step of the rows that bags name: occurrences in the order of rows, the gradients of a row summed in float64, and
-// the row moved. A row that occurs very often is summed in blocks of a fixed length, which threads share, so neither the
-// result nor its accuracy depends on how the work is spread.
+// One step of the rows that bags name: sorts their occurrences by row, sums the gradients of each row in float64, and
+// updates the row once. A row that occurs very often is summed in blocks of a fixed length, which threads share:
+// neither the result nor its accuracy depends on the number of threads.
 #include "update.h"
 
 #include <algorithm>
@@ -18,13 +18,13 @@ constexpr int64_t AHEAD = 16;
 constexpr int64_t OCCURRENCES_PER_TASK = 2048;
 constexpr int64_t OCCURRENCES_PER_BLOCK = 1024;
 
-// Of one row, first to behind the last.
+// Occurrences [begin, end) of one row.
 struct Run {
   int64_t begin;
   int64_t end;
 };
 
-// For the sums of one row.
+// Buffers for the gradient of one row: its sum in float64, and scaled in fp32.
 struct Buffers {
   std::vector<double> sum;
   std::vector<float> gradient;
@@ -62,7 +62,7 @@ struct Rows {
     prefetch<Intent::write>(update.state + row * num_state, num_state);
   }
 
-  // Of one row or a block of it.
+  // Sums the gradients of one row, or of a block of its occurrences.
   INLINE void sum(Run run, double* __restrict sum) const {
     const T* __restrict first = gradient(run.begin);
     for (int64_t c = 0; c < num_columns; ++c) sum[c] = to_float(first[c]);
@@ -83,7 +83,7 @@ struct Rows {
     for (int64_t c = 0; c < num_columns; ++c) to[c] = static_cast<float>(to_float(from[c])) * update.gradient_factor;
   }
 
-  // Rows whose first occurrence lies in [begin, end); returns those too long for one thread.
+  // Updates the rows whose first occurrence is in [begin, end). Those too long for one thread go to `long_runs`.
   INLINE void move_rows(int64_t begin, int64_t end, std::vector<Run>& long_runs) const {
     Buffers buffers(num_columns);
     float* const scaled = buffers.gradient.data();
@@ -109,7 +109,7 @@ struct Rows {
     }
   }
 
-  // A long run is searched for, a short one walked.
+  // Finds the end of a long run by bisection, of a short one step by step.
   INLINE int64_t end_of_run(int64_t begin) const {
     const Occurrence* const all = work.occurrences.data();
     const uint32_t row = row_of(all[begin]);
@@ -142,7 +142,7 @@ FOR_EVERY_CPU void sum_block(const Work& work, Run block, double* sum) {
   for_rows(work, [&](const auto& rows) INLINE_LAMBDA { rows.sum(block, sum); });
 }
 
-// sums: [blocks, C]
+// Adds up the blocks of a long run and updates its row. sums: [blocks, C]
 FOR_EVERY_CPU void move_long(const Work& work, Run run, double* sums) {
   const int64_t num_columns = work.update.num_columns;
   const int64_t num_blocks = (run.end - run.begin + OCCURRENCES_PER_BLOCK - 1) / OCCURRENCES_PER_BLOCK;

@@ -8,7 +8,7 @@
 
 namespace dlrm_tables {
 
-// Of the bags of one source.
+// Gradients of the pooled embeddings of one source's bags.
 struct GradientRows {
   const void* rows;  // [m, C]
   int64_t stride;    // elements
@@ -26,7 +26,7 @@ struct Update {
   float gradient_factor;
 };
 
-// Each row that the bags name moves once.
+// Updates each row that the bags name once, by the sum of its gradients times `gradient_factor`.
 void update(const Update& update);
 
 }  // namespace dlrm_tables

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import differences, identity_of, parse_job
+from dlrm.config import list_differences, make_identity, parse_job
 
 SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic"}}
 FILES: dict[str, Any] = {"data": {"train": ["day_1.tsv"]}}
@@ -20,54 +20,54 @@ FILES: dict[str, Any] = {"data": {"train": ["day_1.tsv"]}}
     ],
 )
 def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dict[str, Any]):
-    assert identity_of(parse_job({**SYNTHETIC, **change})) == identity_of(parse_job(SYNTHETIC))
+    assert make_identity(parse_job({**SYNTHETIC, **change})) == make_identity(parse_job(SYNTHETIC))
 
 
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"batch": {"global_size": 1024}}, "batch.global_size is 1024, and was 16384"),
-        ({"run": {"seed": 1}}, "run.seed is 1, and was 0"),
-        ({"run": {"epochs": 2}}, "run.epochs is 2, and was 1"),
-        ({"precision": "bf16"}, 'precision is "bf16", and was "fp32"'),
+        ({"batch": {"global_size": 1024}}, "batch.global_size is 1024, but was 16384"),
+        ({"run": {"seed": 1}}, "run.seed is 1, but was 0"),
+        ({"run": {"epochs": 2}}, "run.epochs is 2, but was 1"),
+        ({"precision": "bf16"}, 'precision is "bf16", but was "fp32"'),
         ({"dense_optimizer": {"schedule": {"power": 3}}}, "dense_optimizer.schedule.power is 3"),
-        ({"sharding": {"exchange_dtype": "fp16"}}, 'sharding.exchange_dtype is "fp16", and was "fp32"'),
-        ({"data": {"format": "synthetic", "synthetic": {"seed": 5}}}, "data.synthetic.seed is 5, and was 0"),
+        ({"sharding": {"exchange_dtype": "fp16"}}, 'sharding.exchange_dtype is "fp16", but was "fp32"'),
+        ({"data": {"format": "synthetic", "synthetic": {"seed": 5}}}, "data.synthetic.seed is 5, but was 0"),
         ({"run": {"warm_start": {"from": "runs/a"}}}, "run.warm_start is {"),
     ],
 )
 def test_what_changes_the_weights_is_named(change: dict[str, Any], field: str):
-    found = differences(identity_of(parse_job({**SYNTHETIC, **change})), identity_of(parse_job(SYNTHETIC)))
+    found = list_differences(make_identity(parse_job({**SYNTHETIC, **change})), make_identity(parse_job(SYNTHETIC)))
     assert any(difference.startswith(field) for difference in found)
 
 
 def test_files_may_lie_elsewhere_since_their_checksum_stands_for_them():
     moved = {"data": {"train": ["/elsewhere/day_1.tsv"], "eval": ["x.tsv"]}}
-    assert identity_of(parse_job(moved)) == identity_of(parse_job(FILES))
-    assert identity_of(parse_job({"data": {**FILES["data"], "vocabulary": {"min_count": 5}}})) != identity_of(
+    assert make_identity(parse_job(moved)) == make_identity(parse_job(FILES))
+    assert make_identity(parse_job({"data": {**FILES["data"], "vocabulary": {"min_count": 5}}})) != make_identity(
         parse_job(FILES)
     )
 
 
 def test_a_field_that_an_earlier_version_did_not_have_had_its_default():
-    now = identity_of(parse_job(SYNTHETIC))
+    now = make_identity(parse_job(SYNTHETIC))
     before = {field: value for field, value in now.items() if field != "precision"}
-    assert differences(now, before) == []
-    changed = identity_of(parse_job({**SYNTHETIC, "precision": "bf16"}))
-    assert differences(changed, before) == ['precision is "bf16", and was "fp32"']
+    assert list_differences(now, before) == []
+    changed = make_identity(parse_job({**SYNTHETIC, "precision": "bf16"}))
+    assert list_differences(changed, before) == ['precision is "bf16", but was "fp32"']
 
 
 def test_moments_count_where_variance_reduction_needs_them_alone():
     without, every, auto = (
-        identity_of(parse_job({"data": {"format": "synthetic"}, **changes}))
+        make_identity(parse_job({"data": {"format": "synthetic"}, **changes}))
         for changes in (
             {"moments": {"estimator": "groups"}},
             {"variance_reduction": {}, "moments": {"every": 1}},
             {"variance_reduction": {}},
         )
     )
-    assert not differences(without, identity_of(parse_job({"data": {"format": "synthetic"}, "moments": None})))
-    assert not differences(every, auto)
-    assert not any(line.startswith("moments") for line in differences(without, auto))
-    (line,) = differences(without, auto)
-    assert line.startswith('variance_reduction is null, and was {"gamma": 0.1')
+    assert not list_differences(without, make_identity(parse_job({"data": {"format": "synthetic"}, "moments": None})))
+    assert not list_differences(every, auto)
+    assert not any(line.startswith("moments") for line in list_differences(without, auto))
+    (line,) = list_differences(without, auto)
+    assert line.startswith('variance_reduction is null, but was {"gamma": 0.1')

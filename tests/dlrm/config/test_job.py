@@ -64,7 +64,7 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({**DATA, "variance_reduction": {"gamma": None}}, "variance_reduction.gamma", "should be a number, got null"),
         ({**DATA, "batchh": {}}, "batchh", "did you mean 'batch'?"),
         ({"data": {"train": ["a"], "evall": []}}, "data.evall", "did you mean 'eval'?"),
-        ({"data": {"train": ["a", 3]}}, "data.train.1", "should be a text"),
+        ({"data": {"train": ["a", 3]}}, "data.train.1", "should be a string"),
         ({"data": {"train": "a.tsv"}}, "data.train", '(valid: ["a.tsv"])'),
         ({"data": {"train": ["a"], "synthetic": {}}}, "data.synthetic", "only with format synthetic"),
         ({"data": {"format": "synthetic", "train": ["a"]}}, "data.train", "reads no files"),
@@ -73,7 +73,7 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({"data": {"train": ["a"], "schema": {"dense": [{"name": "x"}]}}}, "data.schema", '"parquet" or "csv"'),
         ({"data": {"train": ["a"], "weight_column": "w"}}, "data.weight_column", '"parquet" or "csv"'),
         ({"data": {**CSV, "schema": {"dens": []}}}, "data.schema.dens", "did you mean 'dense'?"),
-        ({"data": {**CSV, "schema": {}}}, "data.schema.categorical", "no columns but the label"),
+        ({"data": {**CSV, "schema": {}}}, "data.schema.categorical", "no columns except the label"),
         (
             {"data": {**CSV, "schema": {"dense": [{"name": "x", "transfrom": "log"}]}}},
             "data.schema.dense.0.transfrom",
@@ -81,7 +81,11 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ),
         ({"data": {**CSV, "schema": {"dense": [{"name": "label"}]}}}, "data.schema", "names 'label' twice"),
         ({"data": {**CSV, "schema": {**XY, "columns": ["x", "label"]}}}, "data.schema.columns", "does not list 'y'"),
-        ({"data": {**CSV, "schema": {**XY, "columns": ["x", "y", "y", "label"]}}}, "data.schema.columns", "of its own"),
+        (
+            {"data": {**CSV, "schema": {**XY, "columns": ["x", "y", "y", "label"]}}},
+            "data.schema.columns",
+            "column twice",
+        ),
         ({"data": {**CSV, "schema": {**XY, "delimiter": '"'}}}, "data.schema.delimiter", "one ASCII character"),
         ({"data": {**CSV, "schema": XY, "weight_column": "x"}}, "data.weight_column", "another column"),
         (
@@ -92,14 +96,22 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         (
             {"data": {**CSV, "schema": {**LISTS, "delimiter": "|"}}},
             "data.schema.categorical.1.separator",
-            "'|' is what parts the columns",
+            "'|' is also schema.delimiter",
         ),
-        ({"data": {"train": ["a", ""]}}, "data.train.1", "names nothing"),
-        ({"data": {"train": ["a"], "eval": [" "]}}, "data.eval.0", "names nothing"),
+        ({"data": {"train": ["a", ""]}}, "data.train.1", "is empty"),
+        ({"data": {"train": ["a"], "eval": [" "]}}, "data.eval.0", "is empty"),
         ({"data": {"train": ["x" * 5000]}}, "data.train.0", "longer than 4,096 characters"),
-        ({"data": {"train": ["https://host/a.tsv"]}}, "data.train.0", "https:// is not read (valid: s3:// or gs://"),
-        ({"data": {"train": ["S3://bucket/a.tsv"]}}, "data.train.0", "in small letters"),
-        ({"data": {**CSV, "schema": XY, "vocabulary": counted("x")}}, "data.vocabulary.columns", "a pattern of y)"),
+        (
+            {"data": {"train": ["https://host/a.tsv"]}},
+            "data.train.0",
+            "https:// is not supported (valid: s3:// or gs://",
+        ),
+        ({"data": {"train": ["S3://bucket/a.tsv"]}}, "data.train.0", "in lower case"),
+        (
+            {"data": {**CSV, "schema": XY, "vocabulary": counted("x")}},
+            "data.vocabulary.columns",
+            "a pattern that matches one of y)",
+        ),
         ({"data": {"train": ["a"], "vocabulary": both("C1")}}, "data.vocabulary.columns.C1.min_count", "or hash_size"),
         ({"data": {"train": ["a", "b"], "format": "packed"}}, "data.train", "dlrm prepare"),
         ({"data": {"train": ["a"], "format": "packed", "vocabulary": {"min_count": 3}}}, "data.vocabulary", "leave it"),
@@ -207,9 +219,9 @@ def test_the_schema_describes_every_field():
 def test_columns_of_their_own_are_counted_or_hashed_otherwise_than_the_others():
     vocabulary = {"min_count": 3, "columns": {"C1": {"hash_size": 10}, "C2": {"min_count": 1}}}
     counting = parse_job({"data": {"train": ["a"], "vocabulary": vocabulary}}).data.vocabulary
-    assert [counting.of(name) for name in ("C1", "C2", "C3")] == [Hashing(10), Counting(1), Counting(3)]
+    assert [counting.get_rule(name) for name in ("C1", "C2", "C3")] == [Hashing(10), Counting(1), Counting(3)]
     hashing = VocabularyConfig(hash_size=7, columns={"C2": ColumnVocabularyConfig(min_count=1)})
-    assert [hashing.of(name) for name in ("C1", "C2")] == [Hashing(7), Counting(1)]
+    assert [hashing.get_rule(name) for name in ("C1", "C2")] == [Hashing(7), Counting(1)]
 
 
 def test_a_weight_column_of_the_job_stands_in_for_that_of_the_schema():
@@ -240,4 +252,4 @@ def test_of_very_many_errors_the_first_are_told_and_how_many_there_are_besides()
         parse_job({"data": {"format": "synthetic"}, **{f"unknown{number}": 1 for number in range(1500)}})
     *told, last = caught.value.errors
     assert len(told) == 1000
-    assert last.message == "and 500 errors more"
+    assert last.message == "and 500 more errors"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dlrm.config import ConfigError, ModelConfig, parse_job
-from dlrm.config.identity import differences, identity_of
+from dlrm.config.identity import list_differences, make_identity
 
 CSV = {"train": ["clicks.csv"], "format": "csv"}
 
@@ -49,7 +49,7 @@ def test_a_model_with_its_defaults_filled_in_is_the_same_one(model: dict[str, An
     ("model", "field", "hint"),
     [
         ({"architecture": "dcn"}, "model.architecture", "'dlrm' or 'dcn_v2'"),
-        ({"cross_layers": 3}, "model.cross_layers", "dlrm has no cross_layers (valid: leave it out, or take dcn_v2)"),
+        ({"cross_layers": 3}, "model.cross_layers", "dlrm has no cross_layers (valid: leave it out, or set"),
         ({"cross_rank": 3}, "model.cross_rank", "dlrm has no cross_rank"),
         ({"architecture": "dcn_v2", "cross_layers": 0}, "model.cross_layers", "greater than or equal to 1"),
         ({"architecture": "dcn_v2", "cross_rank": 0.5}, "model.cross_rank", "whole number"),
@@ -71,8 +71,8 @@ def test_columns_of_one_kind_are_enough(schema: dict[str, Any]):
 
 
 def test_a_run_of_before_there_was_a_choice_goes_on_as_it_was():
-    now = identity_of(parse_job(job_with()))
+    now = make_identity(parse_job(job_with()))
     before = {name: value for name, value in now.items() if name not in ("model.pooling", "model.cross_layers")}
-    assert differences(now, before) == []
-    other = identity_of(parse_job(job_with(pooling="mean")))
-    assert differences(other, before) == ['model.pooling is "mean", and was "sum"']
+    assert list_differences(now, before) == []
+    other = make_identity(parse_job(job_with(pooling="mean")))
+    assert list_differences(other, before) == ['model.pooling is "mean", but was "sum"']

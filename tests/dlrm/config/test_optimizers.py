@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, DenseOptimizerConfig, JobSpec, differences, identity_of, parse_job, resolve
+from dlrm.config import ConfigError, DenseOptimizerConfig, JobSpec, list_differences, make_identity, parse_job, resolve
 from dlrm.config.optimizers import SETTINGS
 
 DATA: dict[str, Any] = {"data": {"format": "synthetic"}}
@@ -36,11 +36,11 @@ def test_a_given_field_is_kept_and_null_takes_the_default(name: str):
 @pytest.mark.parametrize(
     ("document", "field", "hint"),
     [
-        ({"name": "sgd", "momentum": 0.9}, "momentum", "sgd has no momentum (valid: leave it out, or take momentum or"),
+        ({"name": "sgd", "momentum": 0.9}, "momentum", "sgd has no momentum (valid: leave it out, or use momentum or"),
         ({"name": "adam", "momentum": 0.9}, "momentum", "adam has no momentum"),
         ({"beta1": 1.0}, "beta1", "less than 1"),
-        ({"name": "lars", "beta1": 0.9}, "beta1", "lars has no beta1 (valid: leave it out, or take adam or adamw or"),
-        ({"name": "lamb", "trust_coefficient": 0.1}, "trust_coefficient", "or take lars"),
+        ({"name": "lars", "beta1": 0.9}, "beta1", "lars has no beta1 (valid: leave it out, or use adam or adamw or"),
+        ({"name": "lamb", "trust_coefficient": 0.1}, "trust_coefficient", "or use lars"),
         ({"name": "adagrad", "momentum_dtype": "bf16"}, "momentum_dtype", "adagrad has no momentum_dtype"),
         ({"momentum_dtype": "fp16"}, "momentum_dtype", "'fp32' or 'bf16'"),
         ({"name": "lion"}, "name", "'adagrad', 'lars' or 'lamb'"),
@@ -52,7 +52,7 @@ def test_a_given_field_is_kept_and_null_takes_the_default(name: str):
         ({"groups": [{"parameters": ""}]}, "groups.0.parameters", "at least 1 character"),
         ({"groups": [{"parameters": "*", "learning_rate_factor": -1.0}]}, "groups.0.learning_rate_factor", "or equal"),
         ({"groups": [{"parameter": "*"}]}, "groups.0.parameter", "did you mean 'parameters'?"),
-        ({"schedule": {"decay": "cosine", "power": 1.0}}, "schedule.power", 'decay "cosine" has none'),
+        ({"schedule": {"decay": "cosine", "power": 1.0}}, "schedule.power", 'decay "cosine" has no power'),
         ({"schedule": {"cooldown_fraction": 0.1}}, "schedule.cooldown_fraction", 'or decay "wsd"'),
         ({"schedule": {"decay": "wsd", "cooldown_fraction": 0.6}}, "schedule.cooldown_fraction", "equal to 0.5"),
         ({"schedule": {"warmup_fraction": 0.6}}, "schedule.warmup_fraction", "equal to 0.5"),
@@ -66,13 +66,13 @@ def test_a_bad_optimizer_names_the_field_and_what_would_be_valid(document: dict[
 
 @pytest.mark.parametrize("name", NAMES)
 def test_settings_that_an_earlier_version_did_not_have_were_the_defaults_of_its_optimizer(name: str):
-    now = identity_of(parse_job({**DATA, "dense_optimizer": {"name": name}}))
+    now = make_identity(parse_job({**DATA, "dense_optimizer": {"name": name}}))
     known = ("dense_optimizer.name", "dense_optimizer.learning_rate")
     before = {field: value for field, value in now.items() if field in known or "_optimizer" not in field}
-    assert differences(now, before) == []
-    decayed = identity_of(parse_job({**DATA, "dense_optimizer": {"name": name, "weight_decay": 0.5}}))
-    (difference,) = differences(decayed, before)
-    assert difference == f"dense_optimizer.weight_decay is 0.5, and was {SETTINGS[name]['weight_decay']}"
+    assert list_differences(now, before) == []
+    decayed = make_identity(parse_job({**DATA, "dense_optimizer": {"name": name, "weight_decay": 0.5}}))
+    (difference,) = list_differences(decayed, before)
+    assert difference == f"dense_optimizer.weight_decay is 0.5, but was {SETTINGS[name]['weight_decay']}"
 
 
 @pytest.mark.parametrize("section", ["dense", "table"])

@@ -7,17 +7,17 @@ import pytest
 from dlrm.config.patterns import (
     MAX_FILES,
     PatternError,
+    hide_credentials,
     is_remote,
-    lies_under,
-    local_files,
-    natural_order,
-    normal_uri,
-    without_credentials,
+    is_under,
+    list_local_files,
+    make_natural_sort_key,
+    normalise_uri,
 )
 
 
 def names_of(pattern: Path) -> list[str]:
-    return [path.name for path in local_files(pattern)]
+    return [path.name for path in list_local_files(pattern)]
 
 
 def test_a_directory_stands_for_all_files_below_it_but_hidden_ones(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_links_to_directories_are_followed_and_loops_end(tmp_path: Path) -> None
     (tmp_path / "near").mkdir()
     (tmp_path / "near" / "day").symlink_to(tmp_path / "far")
     (tmp_path / "near" / "loop").symlink_to(tmp_path / "near")
-    assert local_files(tmp_path / "near") == [tmp_path / "near/day/1.tsv"]
+    assert list_local_files(tmp_path / "near") == [tmp_path / "near/day/1.tsv"]
 
 
 def test_a_name_that_exists_is_no_pattern(tmp_path: Path) -> None:
@@ -52,9 +52,10 @@ def test_numbers_in_names_are_sorted_by_value(tmp_path: Path) -> None:
     assert names_of(tmp_path) == names_of(tmp_path / "day_*") == expected
     # Names that differ in zeros, or in where numbers stand, have one order too.
     names = ["1", "01", "1a", "a", "a1", "a1b", "a1/2", "a/10", "a/9", "b", ""]
-    orders = {tuple(sorted(order, key=natural_order)) for order in itertools.permutations(names[:6])}
+    orders = {tuple(sorted(order, key=make_natural_sort_key)) for order in itertools.permutations(names[:6])}
     assert len(orders) == 1
-    assert sorted(names, key=natural_order).index("a/9") < sorted(names, key=natural_order).index("a/10")
+    in_order = sorted(names, key=make_natural_sort_key)
+    assert in_order.index("a/9") < in_order.index("a/10")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_pattern_matches_as_those_of_the_standard_library_do(pattern: str, tmp
         (tmp_path / name).write_text("x")
     matches = [Path(match) for match in glob.glob(str(tmp_path / pattern), recursive=True)]  # noqa: PTH207
     files = {file for match in matches for file in (match.rglob("*") if match.is_dir() else [match]) if file.is_file()}
-    assert set(local_files(tmp_path / pattern)) == files
+    assert set(list_local_files(tmp_path / pattern)) == files
 
 
 @pytest.mark.parametrize("pattern", ["", "**/*.tsv", "**/x/**/*.tsv", "*/*/*/*/*/*/*/*/*.tsv", "**/*/**/*/**/*"])
@@ -95,7 +96,7 @@ def test_directories_that_link_to_each_other_are_looked_at_once(pattern: str, tm
     for name, other in itertools.permutations(names, 2):
         (tmp_path / name / other).symlink_to(tmp_path / other)
     entered: list[str] = []
-    found = [file.resolve() for file in local_files(tmp_path / pattern, entered.append)]
+    found = [file.resolve() for file in list_local_files(tmp_path / pattern, entered.append)]
     # Once a directory and part of the pattern, and once for all files below: links would lead there 7! ways.
     assert len(entered) <= 8 * (len(pattern.split("/")) + 1)
     assert "x" in pattern or set(found) == {tmp_path / name / f"{name}.tsv" for name in names}
@@ -109,15 +110,15 @@ def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert names_of(tmp_path / "[01].tsv") == ["0.tsv", "1.tsv"]
     for pattern in (tmp_path, tmp_path / "*"):
         with pytest.raises(PatternError, match="more than 2 files"):
-            local_files(pattern)
+            list_local_files(pattern)
 
 
 @pytest.mark.parametrize(
     "uri", ["s3://KEY:SECRET@b/x", "s3://SECRET@b/x", "gs://KEY:SE/SECRET@b", "https://u:SECRET@h"]
 )
 def test_a_secret_is_not_shown(uri: str) -> None:
-    assert "SECRET" not in without_credentials(f"['a.tsv', '{uri}']")
-    assert without_credentials("s3://b/a@b:c") == "s3://b/a@b:c"
+    assert "SECRET" not in hide_credentials(f"['a.tsv', '{uri}']")
+    assert hide_credentials("s3://b/a@b:c") == "s3://b/a@b:c"
 
 
 @pytest.mark.parametrize(
@@ -132,17 +133,17 @@ def test_a_secret_is_not_shown(uri: str) -> None:
 )
 def test_a_remote_path_is_normalised(uri: str, normal: str) -> None:
     assert is_remote(uri)
-    assert normal_uri(uri) == normal
+    assert normalise_uri(uri) == normal
 
 
 @pytest.mark.parametrize("uri", ["s3://", "s3:///key", "s3://..", "s3://bucket/..", "s3://bucket/a/../../other"])
 def test_a_remote_path_that_leaves_its_bucket_is_refused(uri: str) -> None:
     with pytest.raises(ValueError, match="bucket"):
-        normal_uri(uri)
+        normalise_uri(uri)
 
 
 def test_a_key_with_the_same_beginning_does_not_lie_under_a_root() -> None:
-    assert lies_under("s3://b/logs/day", "s3://b/logs")
-    assert lies_under("s3://b/logs", "s3://b/logs")
-    assert not lies_under("s3://b/logs_of_others", "s3://b/logs")
-    assert not lies_under("s3://bucket2/x", "s3://bucket")
+    assert is_under("s3://b/logs/day", "s3://b/logs")
+    assert is_under("s3://b/logs", "s3://b/logs")
+    assert not is_under("s3://b/logs_of_others", "s3://b/logs")
+    assert not is_under("s3://bucket2/x", "s3://bucket")

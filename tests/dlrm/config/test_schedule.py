@@ -97,7 +97,7 @@ def test_the_shape_does_not_depend_on_the_number_of_steps():
 def test_legw_warms_up_longer_with_the_batch_up_to_half_of_the_run():
     schedule = ScheduleConfig(warmup_fraction=0.02, scaling="legw")
     assert [schedule.warmup(BASE * ratio) for ratio in (1, 4, 25, 26, 256)] == [0.02, 0.08, 0.5, 0.5, 0.5]
-    assert schedule.asked_warmup(BASE * 256) == pytest.approx(5.12)
+    assert schedule.requested_warmup(BASE * 256) == pytest.approx(5.12)
     found = factors(schedule, 100, 4 * BASE)
     assert found[:8] == pytest.approx([(step + 1) / 8 for step in range(8)])
     capped = factors(schedule, 100, 256 * BASE)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, Counting, Hashing, identity_of, parse_job
+from dlrm.config import ConfigError, Counting, Hashing, make_identity, parse_job
 from dlrm.config.resources import ResourcesConfig
 
 SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic"}}
@@ -64,7 +64,7 @@ def test_what_is_no_plan_is_named(sharding: dict[str, Any], field: str, words: s
 def test_ranks_on_several_machines_or_gpus_share_no_memory():
     for resources in ({"nodes": 2}, {"gpus_per_worker": 1}):
         found = faults_of(sharding={"transport": "memory"}, resources=resources)
-        assert "no memory in common" in found["sharding.transport"]
+        assert "share no memory" in found["sharding.transport"]
 
 
 def test_plans_may_change_from_one_attempt_to_the_next():
@@ -74,7 +74,7 @@ def test_plans_may_change_from_one_attempt_to_the_next():
         "transport": "network",
         "topology": {"flops": 1e9},
     }
-    assert identity_of(parse_job({**SYNTHETIC, "sharding": sharding})) == identity_of(parse_job(SYNTHETIC))
+    assert make_identity(parse_job({**SYNTHETIC, "sharding": sharding})) == make_identity(parse_job(SYNTHETIC))
 
 
 def test_a_run_of_columns_is_written_once():
@@ -117,10 +117,10 @@ def test_as_many_columns_as_there_may_be_are_read():
 
 def test_a_run_of_columns_with_long_names_is_refused_before_it_is_written_out():
     found = faults_of(**parquet({"categorical": [{"name": "u" * 1_000_000 + "{}", "count": 10_000}]}, {}))
-    assert "makes names of 1,000,004 letters" in found["data.schema.categorical.0.name"]
+    assert "makes names of 1,000,004 characters" in found["data.schema.categorical.0.name"]
     longest = "u" * 199 + "{}"
     parse_job(parquet({"categorical": [{"name": longest, "count": 10}]}, {}))
-    assert "201 letters" in str(faults_of(**parquet({"categorical": [{"name": longest, "count": 11}]}, {})))
+    assert "201 characters" in str(faults_of(**parquet({"categorical": [{"name": longest, "count": 11}]}, {})))
 
 
 def test_what_is_wrong_with_a_run_of_columns_is_told_once():
@@ -138,32 +138,32 @@ def test_patterns_that_would_take_long_to_match_are_refused():
     names = {f"u{number}": {"hash_size": 50} for number in range(10_000)}
     parse_job(parquet(schema, {"columns": names}))
     found = faults_of(**parquet(SCHEMA, {"columns": {"*u" * 500: {"hash_size": 50}}}))
-    assert "1,000 letters" in found["data.vocabulary.columns"]
+    assert "1,000 characters" in found["data.vocabulary.columns"]
 
 
 def test_a_pattern_decides_for_the_columns_it_matches():
     columns = {"u_*": {"hash_size": 50}, "u_1": {"min_count": 7}}
     vocabulary = parse_job(parquet(SCHEMA, {"columns": columns})).data.vocabulary
-    assert [vocabulary.of(name) for name in ("u_0", "u_1", "v")] == [Hashing(50), Counting(7), Counting(2)]
+    assert [vocabulary.get_rule(name) for name in ("u_0", "u_1", "v")] == [Hashing(50), Counting(7), Counting(2)]
 
 
 def test_a_pattern_of_no_column_is_named():
     found = faults_of(**parquet(SCHEMA, {"columns": {"w_*": {"hash_size": 50}}}))
-    assert "'w_*' is no categorical column, and no pattern of any" in found["data.vocabulary.columns"]
+    assert "'w_*' matches no categorical column" in found["data.vocabulary.columns"]
 
 
 def test_of_a_pattern_that_differs_in_case_alone_the_columns_are_named():
     found = faults_of(**parquet(SCHEMA, {"columns": {"U_*": {"hash_size": 50}}}))["data.vocabulary.columns"]
-    assert "upper and lower case differ: did you mean u_0, u_1, u_2?" in found
+    assert "names are case-sensitive: did you mean u_0, u_1, u_2?" in found
 
 
 def test_of_many_columns_few_are_listed():
     schema = {"categorical": [{"name": "u{}", "count": 1000}]}
     found = faults_of(**parquet(schema, {"columns": {"w": {"hash_size": 50}}}))["data.vocabulary.columns"]
-    assert found.endswith("(valid: a name or a pattern of u0, u1, u10, u100, u101, … (1,000 in all))")
+    assert found.endswith("(valid: a name or a pattern that matches one of u0, u1, u10, u100, u101, … (1,000 in all))")
 
 
 def test_the_local_launcher_starts_jobs_on_one_machine():
-    assert ResourcesConfig().faults_of_launcher() == []
-    (fault,) = ResourcesConfig(nodes=16).faults_of_launcher()
+    assert ResourcesConfig().find_launcher_faults() == []
+    (fault,) = ResourcesConfig(nodes=16).find_launcher_faults()
     assert (fault.field, "16 machines" in fault.message) == ("resources.nodes", True)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import JobSpec, faults_of_warm_start, identity_of, parse_job, starting_from
+from dlrm.config import JobSpec, find_warm_start_faults, make_identity, parse_job, replace_warm_start_source
 
 FILES = {"train": ["day.tsv"]}
 
@@ -17,7 +17,7 @@ def warm(optimizer_state: bool = False, **sections: Any) -> JobSpec:
 
 def faults(new: JobSpec, old: JobSpec, has_checkpoint: bool = True) -> dict[str, str]:
     model, data = old.model.model_dump(mode="json"), old.data.model_dump(mode="json")
-    found = faults_of_warm_start(new, model, data, identity_of(old) if has_checkpoint else None)
+    found = find_warm_start_faults(new, model, data, make_identity(old) if has_checkpoint else None)
     return {fault.field: fault.valid for fault in found}
 
 
@@ -70,13 +70,13 @@ def test_a_synthetic_log_may_have_more_ids():
 
 
 def test_settings_that_are_none_are_a_fault_of_the_model():
-    (fault,) = faults_of_warm_start(warm(), {"embedding_dim": "wide"}, {}, None)
+    (fault,) = find_warm_start_faults(warm(), {"embedding_dim": "wide"}, {}, None)
     assert (fault.field, fault.message) == ("run.warm_start.from", "the model's settings are damaged at embedding_dim")
 
 
 def test_the_directory_takes_the_place_of_what_was_named():
     named = warm(True)
-    started = starting_from(named, "/runs/job_1").run.warm_start
+    started = replace_warm_start_source(named, "/runs/job_1").run.warm_start
     assert started is not None
     assert started.model_dump() == {"from": "/runs/job_1", "optimizer_state": True}
     assert named.run.warm_start is not None

@@ -22,8 +22,8 @@ from dlrm.data.packed.layout import (
     PackedMeta,
     Split,
     SplitMeta,
-    bag_offsets,
-    bag_values,
+    get_bag_offsets_name,
+    get_bag_values_name,
 )
 from dlrm.data.rows import Feature, Rows
 from sharding.jagged import JaggedIds
@@ -96,7 +96,7 @@ def _encoders(num_dense: int, features: Sequence[Feature]) -> Encoders:
         dense=[DenseColumn(name=f"x{number}", transform="none") for number in range(num_dense)],
         categorical=[CategoricalColumn(name=f.name, type="integer", multi_hot=f.is_multi_hot) for f in features],
     )
-    vocabularies = [HashedVocabulary.of_column(place, feature.num_ids) for place, feature in enumerate(features)]
+    vocabularies = [HashedVocabulary.for_column(place, feature.num_ids) for place, feature in enumerate(features)]
     return Encoders(schema, [DenseEncoder(column=column) for column in schema.dense], vocabularies)
 
 
@@ -112,6 +112,6 @@ def _arrays(rows: Rows, features: Sequence[Feature], id_dtype: np.dtype) -> dict
         arrays[WEIGHTS] = rows.weights
     for place, feature in enumerate(features):
         if feature.is_multi_hot:
-            arrays[bag_values(place)] = by_feature[place].astype(id_dtype)
-            arrays[bag_offsets(place)] = np.cumsum([0, *rows.ids.lengths[place]], dtype=np.int64)
+            arrays[get_bag_values_name(place)] = by_feature[place].astype(id_dtype)
+            arrays[get_bag_offsets_name(place)] = np.cumsum([0, *rows.ids.lengths[place]], dtype=np.int64)
     return arrays

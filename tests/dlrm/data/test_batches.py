@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dlrm.data.batches import Batch, TrainBatches, evaluation_batches
+from dlrm.data.batches import Batch, TrainBatches, read_evaluation_batches
 from dlrm.data.order import SampleOrder
-from dlrm.data.prefetch import prefetched
-from dlrm.data.rows import DataSchema, Feature, Rows, Runs, single_ids
+from dlrm.data.prefetch import prefetch
+from dlrm.data.rows import DataSchema, Feature, Rows, Runs, make_single_id_bags
 
 
 class NumberedRows:
@@ -29,7 +29,10 @@ class NumberedRows:
         dense = np.stack([numbers, -numbers], axis=1).astype(np.float32)
         weights = numbers.astype(np.float32)
         return Rows(
-            np.ones(len(numbers), dtype=np.float32), dense, single_ids(np.stack([numbers, 2 * numbers])), weights
+            np.ones(len(numbers), dtype=np.float32),
+            dense,
+            make_single_id_bags(np.stack([numbers, 2 * numbers])),
+            weights,
         )
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
@@ -89,7 +92,7 @@ def test_only_the_last_batch_of_a_run_is_short(num_rows: int, lengths: list[int]
         assert batches.num_full_batches == pytest.approx(2 * num_rows / 10)
 
 
-def test_a_run_whose_epochs_ended_with_short_batches_goes_on_at_its_row() -> None:
+def test_a_run_whose_epochs_ended_with_short_batches_resumes_at_its_row() -> None:
     whole = train_batches(25, 10, num_epochs=3)
     # Three batches of the first epoch, the last of 5 rows, and one of the second.
     rest = train_batches(25, 10, num_epochs=3, start_batch=4, start_row=35)
@@ -131,14 +134,14 @@ def test_a_short_last_batch_is_padded_with_masked_rows() -> None:
 
 
 @given(st.integers(0, 8))
-def test_a_run_goes_on_where_it_stopped(start_batch: int) -> None:
+def test_a_run_resumes_where_it_stopped(start_batch: int) -> None:
     whole = train_batches(30, 8)
     rest = train_batches(30, 8, start_batch=start_batch, start_row=min(8 * start_batch, 60))
     assert [batch.index for batch in rest] == list(range(start_batch, 8))
     assert global_ids([rest]) == global_ids([whole])[start_batch:]
 
 
-def test_the_number_of_batches_is_that_of_the_whole_run_wherever_it_goes_on() -> None:
+def test_the_number_of_batches_is_that_of_the_whole_run_wherever_it_resumes() -> None:
     for start in (0, 12):
         rows, options = NumberedRows(95), {"seed": 0, "num_epochs": 2, "start_batch": start, "start_row": 10 * start}
         with TrainBatches(rows, 10, 0, 1, **options) as batches:
@@ -156,7 +159,7 @@ def test_ranks_deliver_the_same_global_batches_over_many_windows_and_go_on_at_an
         options = {"start_batch": start_batch, "start_row": start, "num_epochs": start_batch // 5 + 1}
         ranks = [train_batches(num_rows, global_size, rank, world_size, **options) for rank in range(world_size)]
         delivered = global_ids(ranks)
-        expected = order.rows(start, start + global_size)
+        expected = order.find_rows(start, start + global_size)
         assert delivered[0] == (expected.row_numbers + 1).tolist()
         assert {shares[0].halves for shares in ranks} == {expected.halves}
         assert len(delivered) == 5 - start_batch % 5
@@ -186,7 +189,7 @@ def test_no_more_is_made_ahead_than_asked_for() -> None:
             made.append(number)
             yield number
 
-    results = prefetched(lambda number: number * 2, numbers(), num_ahead=2)
+    results = prefetch(lambda number: number * 2, numbers(), num_ahead=2)
     assert [next(results) for _ in range(3)] == [0, 2, 4]
     assert len(made) == 5
     results.close()
@@ -202,7 +205,7 @@ def test_every_rank_evaluates_as_many_batches_and_together_every_row_once(
     num_rows: int, batch_size: int, world_size: int
 ) -> None:
     source = NumberedRows(num_rows)
-    ranks = [list(evaluation_batches(source, batch_size, rank, world_size)) for rank in range(world_size)]
+    ranks = [list(read_evaluation_batches(source, batch_size, rank, world_size)) for rank in range(world_size)]
     assert len({len(batches) for batches in ranks}) == 1
     of_batches = [[batch.dense[batch.mask == 1, 0] for batch in shares] for shares in zip(*ranks, strict=True)]
     assert [int(n) for shares in of_batches for share in shares for n in share] == list(range(1, num_rows + 1))

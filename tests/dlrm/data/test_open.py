@@ -42,7 +42,7 @@ def test_the_synthetic_log_is_split_and_knows_its_best_probabilities() -> None:
 
 def test_a_split_of_the_synthetic_log_that_leaves_no_rows_is_an_error() -> None:
     config = DataConfig(format="synthetic", synthetic=SyntheticConfig(num_rows=10), eval_fraction=0.001)
-    with pytest.raises(DataError, match=r"data\.eval_fraction.*none is left for evaluation.*larger"):
+    with pytest.raises(DataError, match=r"data\.eval_fraction.*no row is left for evaluation.*larger"):
         open_data(config, None, None)
 
 
@@ -63,7 +63,7 @@ def test_the_real_path_of_packed_rows_must_lie_under_a_root(directory: Path, tmp
     other.mkdir()
     (other / "link").symlink_to(directory)
     for named in (directory, other / "link", "../packed", other / "none"):
-        with pytest.raises(DataError, match=r"data\.train\.0: lies outside the data roots"):
+        with pytest.raises(DataError, match=r"data\.train\.0: is outside the data roots"):
             open_data(packed(named), [str(other / "roots")], None)
 
 
@@ -71,19 +71,19 @@ def test_roots_in_a_store_and_hidden_directories_allow_no_packed_rows(directory:
     hidden = directory.parent / ".hidden"
     directory.rename(hidden)
     for named, roots in ((hidden, [str(directory.parent)]), (directory.parent / "s3:" / "b", ["s3://b"])):
-        with pytest.raises(DataError, match=r"data\.train\.0: lies outside the data roots"):
+        with pytest.raises(DataError, match=r"data\.train\.0: is outside the data roots"):
             open_data(packed(named), roots, None)
     assert open_data(packed(hidden), [str(hidden)], None).train.num_rows == 100
 
 
 @pytest.mark.parametrize(
-    ("named", "said"),
+    ("named", "message"),
     [("none", "no such directory"), ("file", "no such directory"), ("empty", "meta.json: not readable")],
 )
-def test_what_is_no_packed_directory_is_named(tmp_path: Path, named: str, said: str) -> None:
+def test_a_path_that_is_not_a_packed_directory_is_named(tmp_path: Path, named: str, message: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         open_data(packed(tmp_path / named), None, None)
     assert str(tmp_path / named) in str(caught.value)
     assert "`dlrm prepare` has written" in str(caught.value)
@@ -94,7 +94,7 @@ def test_remote_packed_rows_are_refused() -> None:
         open_data(packed("s3://bucket/rows"), None, None)
 
 
-def test_a_data_error_survives_the_way_between_processes() -> None:
+def test_a_data_error_survives_pickling() -> None:
     error = DataError("wrong", "a.tsv", 3, "I1", "digits")
     copy = pickle.loads(pickle.dumps(error))
     assert str(copy) == str(error) == "a.tsv, line 3, I1: wrong (valid: digits)"

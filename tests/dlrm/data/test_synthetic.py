@@ -84,7 +84,7 @@ def test_shares_of_missing_values_differ_up_to_two_fifths(rows: Rows) -> None:
         assert len(set(shares.round(2))) >= 4
 
 
-def test_dense_values_come_in_the_form_of_the_criteo_reader(rows: Rows) -> None:
+def test_dense_values_have_the_form_of_the_criteo_reader(rows: Rows) -> None:
     present = rows.dense[rows.dense != -1]
     assert rows.dense.dtype == np.float32
     assert present.min() >= 0
@@ -95,7 +95,7 @@ def test_dense_values_come_in_the_form_of_the_criteo_reader(rows: Rows) -> None:
 def test_a_quarter_is_positive_and_labels_are_draws_of_the_teacher(source: SyntheticRows, rows: Rows) -> None:
     probabilities = source.best_probabilities(NUMBERS)
     assert abs(rows.labels.mean() - 0.25) < 0.01
-    np.testing.assert_allclose(probabilities, source.teacher.probabilities(rows.dense, rows.id_matrix))
+    np.testing.assert_allclose(probabilities, source.teacher.compute_probabilities(rows.dense, rows.id_matrix))
     edges = np.quantile(probabilities, np.linspace(0, 1, 11)[1:-1])
     bucket = np.searchsorted(edges, probabilities)
     for number in range(10):
@@ -114,7 +114,7 @@ def test_the_best_possible_auc_is_about_four_fifths(seed: int, num_ids: int) -> 
 
 def test_no_additive_model_reaches_the_teacher(source: SyntheticRows, rows: Rows) -> None:
     """The best additive approximation of the logit, fitted to the logit itself by backfitting over all values."""
-    logits = source.teacher.logits(rows.dense, rows.id_matrix).astype(np.float64)
+    logits = source.teacher.compute_logits(rows.dense, rows.id_matrix).astype(np.float64)
     columns = [np.unique(column, return_inverse=True)[1] for column in (*rows.dense.T, *rows.id_matrix)]
     counts = [np.bincount(column) for column in columns]
     residual = logits - logits.mean()

@@ -15,7 +15,7 @@ from dlrm.data.open import open_data
 from dlrm.data.packed.layout import FileMeta
 from dlrm.exported_model.export import export_model
 from dlrm.exported_model.layout import CARD, MANIFEST, Manifest
-from dlrm.exported_model.write_whole import file_on_disk
+from dlrm.exported_model.write_whole import flush_and_hash
 from dlrm.model import PlainModel
 
 SIZES = {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]}
@@ -74,6 +74,6 @@ def signed(model: Path, /, **fields: Any) -> Path:
     files: dict[str, FileMeta] = {}
     for path in model.rglob("*"):
         if path.is_file() and path.name not in (CARD, MANIFEST):
-            files[str(path.relative_to(model))] = file_on_disk(path)
+            files[str(path.relative_to(model))] = flush_and_hash(path)
     (model / MANIFEST).write_text(Manifest(files=files).model_dump_json())
     return model

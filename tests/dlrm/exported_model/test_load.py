@@ -55,7 +55,9 @@ def test_any_flipped_byte_of_the_weights_is_noticed(copied: Path):
     content = path.read_bytes()
     for place in range(0, len(content), len(content) // 25):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
-        with pytest.raises(ModelError, match=r"model\.safetensors: is not what was written: its SHA-256 differs"):
+        with pytest.raises(
+            ModelError, match=r"model\.safetensors: has changed since it was written: its SHA-256 differs"
+        ):
             load_saved_model(copied)
 
 
@@ -72,7 +74,7 @@ def test_the_directory_of_a_run_names_its_model(made: Made):
 def test_a_directory_that_is_not_there_is_one_error(tmp_path: Path):
     with pytest.raises(ModelError, match="nowhere: no such directory"):
         load_saved_model(tmp_path / "nowhere")
-    with pytest.raises(ModelError, match=r"manifest\.json: is missing, so that this is no whole model"):
+    with pytest.raises(ModelError, match=r"manifest\.json: is missing: the model is incomplete"):
         load_saved_model(tmp_path)
 
 

@@ -20,7 +20,7 @@ from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.load import load_saved_model
-from dlrm.exported_model.score_file import score_file
+from dlrm.exported_model.score_file import open_score_file
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
 from tests.dlrm.exported_model.conftest import HEADER, Made, csv_rows, made_of_csv, write_csv
 from tests.dlrm.exported_model.full_disk import files_of_at_most
@@ -137,7 +137,7 @@ def test_prepared_rows_score_train_first_and_others_are_refused(
     )
     ran = predict(made.path, packed, "--output", tmp_path / "o.csv")
     assert ran.code == 64
-    assert "do not mean what they mean to the model" in ran.err
+    assert "are encoded differently than those of the model" in ran.err
 
 
 def test_a_model_of_prepared_rows_scores_raw_files(
@@ -232,10 +232,12 @@ def test_bytes_of_criteo_categories_that_are_not_utf_8_are_at_fault(criteo: Path
         load_saved_model(criteo).predict(rows)
 
 
-def test_a_file_of_another_format_is_told_how_to_ask_for_it(criteo: Path, made: Made, predict: Predict, tmp_path: Path):
+def test_the_error_about_a_file_of_another_format_names_the_option(
+    criteo: Path, made: Made, predict: Predict, tmp_path: Path
+):
     header, damaged = write_csv(tmp_path / "rows.csv", ["1,2"], "I1,C1"), tmp_path / "damaged"
     damaged.write_bytes(b"PAR1 and so on")
-    said = {}
+    message = {}
     for name, model, path, *options in [
         ("header", criteo, header),
         ("damaged", criteo, damaged),
@@ -243,12 +245,12 @@ def test_a_file_of_another_format_is_told_how_to_ask_for_it(criteo: Path, made: 
     ]:
         ran = predict(model, path, *options, "--output", tmp_path / "scores.csv")
         assert ran.code == 64
-        said[name] = ran.err
+        message[name] = ran.err
     trained = "; the model was trained on"
-    assert f"; or, where it is no criteo_tsv, --format parquet or csv{trained} criteo_tsv)" in said["header"]
-    assert f"; or, where it is no parquet, --format csv or criteo_tsv{trained} criteo_tsv)" in said["damaged"]
-    assert f"; or, where it is no parquet, --format csv{trained} csv)" in said["asked"]
-    with pytest.raises(DataError, match="where it is no criteo_tsv, file_format parquet or csv"):
+    assert f"; or, if it is not criteo_tsv, --format parquet or csv{trained} criteo_tsv)" in message["header"]
+    assert f"; or, if it is not parquet, --format csv or criteo_tsv{trained} criteo_tsv)" in message["damaged"]
+    assert f"; or, if it is not parquet, --format csv{trained} csv)" in message["asked"]
+    with pytest.raises(DataError, match="if it is not criteo_tsv, file_format parquet or csv"):
         list(load_saved_model(criteo).predict_files(str(header)))
 
 
@@ -256,12 +258,12 @@ def test_predict_files_calls_its_arguments_by_their_names(made: Made, tmp_path: 
     model = load_saved_model(made.path)
     with pytest.raises(DataError, match=r"nothere.csv, patterns\.0: "):
         list(model.predict_files(str(tmp_path / "nothere.csv")))
-    with pytest.raises(DataError, match=r"^file_format: criteo_tsv holds"):
+    with pytest.raises(DataError, match=r"^file_format: criteo_tsv has"):
         list(model.predict_files(str(made.rows), "criteo_tsv"))
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "the file is empty"),
         (b"age,clicks,site,user,tags\n", "line 1, items: there is no such column"),
@@ -272,33 +274,33 @@ def test_predict_files_calls_its_arguments_by_their_names(made: Made, tmp_path: 
     ],
 )
 def test_a_bad_file_is_one_error_naming_file_line_and_field_and_nothing_is_written(
-    made: Made, predict: Predict, tmp_path: Path, content: bytes, said: str
+    made: Made, predict: Predict, tmp_path: Path, content: bytes, message: str
 ):
     path = tmp_path / "bad.csv"
     path.write_bytes(content)
     ran = predict(made.path, path, "--output", tmp_path / "scores.csv")
     assert ran.code == 64
     assert ran.err.startswith(str(path))
-    assert said in ran.err
+    assert message in ran.err
     assert ran.err.count("\n") == 1
     assert {entry.name for entry in tmp_path.iterdir()} == {"bad.csv"}
 
 
 def test_other_bad_input_is_one_error(made: Made, criteo: Path, predict: Predict, tmp_path: Path):
     output = ("--output", tmp_path / "scores.csv")
-    for arguments, said in [
+    for arguments, message in [
         ((made.path, tmp_path / "nowhere.csv", *output), "nowhere.csv, DATA.0: no such file"),
         ((tmp_path, made.rows, *output), "manifest.json: is missing"),
         ((made.path, made.rows, "--output", tmp_path / "scores.txt"), "valid: a name that ends in .parquet or .csv"),
-        ((made.path, made.rows, "--output", tmp_path / "no" / "scores.csv"), "cannot be made: No such file"),
+        ((made.path, made.rows, "--output", tmp_path / "no" / "scores.csv"), "cannot be created: No such file"),
         ((made.path, made.rows, "--output", made.rows), "rows.csv, --output: exists already"),
-        ((made.path, made.rows, "--format", "criteo_tsv", *output), "--format: criteo_tsv holds the columns I1"),
-        ((made.path, made.packed, "--format", "csv", *output), "--format: has a format of its own"),
-        ((criteo, made.rows, *output), "rows.csv, line 1: has 1 tab-separated columns"),
+        ((made.path, made.rows, "--format", "criteo_tsv", *output), "--format: criteo_tsv has the columns I1"),
+        ((made.path, made.packed, "--format", "csv", *output), "--format: is not for packed directories"),
+        ((criteo, made.rows, *output), "rows.csv, line 1: has 1 tab-separated column"),
     ]:
         ran = predict(*arguments)
         assert ran.code == 64
-        assert said in ran.err
+        assert message in ran.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -343,21 +345,21 @@ def test_scores_as_lines_are_those_of_the_file(made: Made, predict: Predict, tmp
     assert (tmp_path / "scores.csv").read_text().splitlines() == ['"probability"', *lines]
 
 
-def test_progress_is_told_as_json_and_the_last_line_is_the_result(made: Made, predict: Predict, tmp_path: Path):
+def test_progress_is_reported_as_json_and_the_last_line_is_the_result(made: Made, predict: Predict, tmp_path: Path):
     ran = predict(made.path, made.rows, "--output", tmp_path / "scores.csv")
     assert [line["kind"] for line in ran.out] == ["progress", "result"]
     assert ran.result["num_rows"] == 300
     assert ran.result["peak_memory_bytes"] > 1 << 20
 
 
-def test_a_half_written_output_is_gone_after_an_error_and_taken_over_after_a_kill(tmp_path: Path):
+def test_a_half_written_output_is_removed_after_an_error_and_overwritten_after_a_kill(tmp_path: Path):
     output = tmp_path / "scores.parquet"
     (tmp_path / "scores.parquet.part").write_bytes(b"of a kill" * 1000)
-    with pytest.raises(TypeError), score_file(output, overwrite=False) as write:
+    with pytest.raises(TypeError), open_score_file(output, overwrite=False) as write:
         write("no scores")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "scores.parquet.part").write_bytes(b"of a kill" * 1000)
-    with score_file(output, overwrite=False) as write:
+    with open_score_file(output, overwrite=False) as write:
         write(np.array([0.5, np.nan], dtype=np.float32))
     assert parquet.read_table(output)["probability"].to_pylist() == [0.5, None]
     assert list(tmp_path.iterdir()) == [output]
@@ -373,20 +375,20 @@ def test_where_the_disk_is_full_the_error_names_the_output_and_nothing_is_left(
     assert f"{tmp_path / name}: cannot be written: File too large" in ran.err
 
 
-def test_an_output_that_comes_to_be_meanwhile_is_kept(tmp_path: Path):
+def test_an_output_that_appears_meanwhile_is_kept(tmp_path: Path):
     output = tmp_path / "scores.csv"
-    with pytest.raises(DataError, match="exists already"), score_file(output, overwrite=False):
+    with pytest.raises(DataError, match="exists already"), open_score_file(output, overwrite=False):
         output.write_text("of somebody else")
     assert output.read_text() == "of somebody else"
-    with score_file(output, overwrite=True) as write:
+    with open_score_file(output, overwrite=True) as write:
         write(np.array([0.25], dtype=np.float32))
     assert output.read_text() == '"probability"\n0.25\n'
 
 
 def test_two_processes_do_not_write_one_output(tmp_path: Path):
     output = tmp_path / "scores.csv"
-    with score_file(output, overwrite=False) as write:
-        with pytest.raises(DataError, match="another process is writing it"), score_file(output, overwrite=False):
+    with open_score_file(output, overwrite=False) as write:
+        with pytest.raises(DataError, match="another process is writing it"), open_score_file(output, overwrite=False):
             pytest.fail("it was opened twice")
         write(np.array([0.25], dtype=np.float32))
     assert output.read_text() == '"probability"\n0.25\n'

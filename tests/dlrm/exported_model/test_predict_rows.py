@@ -93,33 +93,33 @@ def test_no_rows_have_no_scores(model: SavedModel):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
-        ({"sites": ["a"]}, "sites: is no column of the model; did you mean 'site'"),
+        ({"sites": ["a"]}, "sites: is not a column of the model; did you mean 'site'"),
         ({"age": ["old"]}, "age: the column's type is string (valid: numbers, bool or decimals)"),
         ({"age": [math.inf]}, "age, row 0: inf is not finite"),
-        ({"age": [1, "old"]}, "age: is no list of values of one type"),
+        ({"age": [1, "old"]}, "age: is not a list of values of one type"),
         ({"age": [[1]]}, "age: the column's type is list"),
-        ({"age": 1.0}, "age: is one value, where other columns are lists of values"),
-        ({"age": [1, 2]}, "clicks: has 1 values, where age has 2"),
-        ({"age": {0: 1.0}}, "age: is a dict, whose order means nothing"),
+        ({"age": 1.0}, "age: is one value, but other columns are lists of values"),
+        ({"age": [1, 2]}, "clicks: has the length 1, but age has the length 2"),
+        ({"age": {0: 1.0}}, "age: is a dict, not a list"),
         ({"site": [3]}, 'site: the column\'s type is int64 (valid: strings; or type "integer"'),
         ({"site": ["\ud800"]}, "site: "),
         ({"site": [b"\xff"]}, "site, row 0: not UTF-8"),
         ({"user": ["7"]}, "user: the column's type is string (valid: integers"),
-        ({"user": [7.5]}, "user: is no list of values of one type: Float value 7.5"),
+        ({"user": [7.5]}, "user: is not a list of values of one type: Float value 7.5"),
         ({"user": [True]}, "user: the column's type is bool"),
         ({"user": [2**63]}, "user: "),
         ({"user": [2**70]}, "user: "),
         ({"tags": ["t1"]}, "tags: the column's type is string (valid: lists of strings"),
         ({"tags": [[1]]}, "tags: the column's type is list"),
-        ({"items": [[1.5]]}, "items: is no list of values of one type"),
+        ({"items": [[1.5]]}, "items: is not a list of values of one type"),
     ],
 )
-def test_a_fault_names_its_column(model: SavedModel, changed: dict[str, Any], said: str):
+def test_a_fault_names_its_column(model: SavedModel, changed: dict[str, Any], message: str):
     with pytest.raises(DataError) as caught:
         model.predict({**columns_of(ROW), **changed})
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_missing_column_is_named(model: SavedModel):
@@ -134,7 +134,7 @@ def test_the_row_at_fault_is_named(model: SavedModel):
         model.predict({**columns_of(ROW, ROW, ROW), "age": [1.0, math.inf, -math.inf]})
 
 
-def test_rows_that_are_no_dictionary_are_told_from_one(model: SavedModel):
+def test_rows_that_are_not_a_dictionary_are_refused(model: SavedModel):
     for rows in ([ROW], pl.DataFrame(columns_of(ROW))):
         with pytest.raises(DataError, match=r"not a dict \(valid: a dict of columns.*predict_table"):
             model.predict(rows)  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ def test_tables_of_any_library_that_speaks_arrow_are_scored(model: SavedModel):
 def test_a_model_of_a_synthetic_log_says_that_it_knows_no_raw_values(tmp_path: Path):
     data = DataConfig.model_validate({"format": "synthetic", "synthetic": {"num_rows": 1000, "num_ids": 10}})
     made_model(tmp_path / "model", data, None)
-    with pytest.raises(DataError, match="trained on a synthetic log and knows no raw values"):
+    with pytest.raises(DataError, match="trained on a synthetic log and cannot encode raw values"):
         dlrm.load_model(tmp_path / "model").predict({"C1": [1]})
 
 

@@ -31,9 +31,9 @@ from dlrm.train.evaluator import Evaluator
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote
-from tests.distributed.rank_pool import RankPools
 from tests.dlrm.exported_model.conftest import Made
 from tests.dlrm.exported_model.made_models import SIZES, job_of
+from tests.rank_pool.pool import RankPools
 
 OUTPUT_BIAS = "top.layers.1.bias"
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
 @pytest.fixture(scope="module")
 def rank_pools() -> Iterator[RankPools]:
-    pools = RankPools()
+    pools = RankPools(preload="dlrm.train.build")
     yield pools
     pools.close()
 
@@ -65,7 +65,7 @@ def trained_and_evaluated(
         for batch in batches:
             parts.step(to_device(batch, ranks.device), StepRates(0.3, 0.3), StepVote())
     dict(parts.model.named_parameters())[OUTPUT_BIAS].data += bias
-    state = {"tables": parts.tables.state(), "dense": parts.model.state_dict()}
+    state = {"tables": parts.tables.state_dict(), "dense": parts.model.state_dict()}
     save(state, storage_writer=FileSystemWriter(checkpoint), process_group=ranks.dense_group)
     evaluator = Evaluator(
         parts.model, parts.tables, dataset, ranks, resolved.share_size, resolved.chunk_size, StopRequest()
@@ -112,7 +112,7 @@ def test_scores_equal_the_trainers_evaluation(
         assert answer[name] == pytest.approx(getattr(report, name), abs=1e-6), name
 
 
-def test_rows_whose_float32_probabilities_are_all_1_are_told_apart_in_training_and_after(
+def test_rows_whose_float32_probabilities_are_all_1_are_distinguished_in_training_and_after(
     rank_pools: RankPools,
     made: Made,
     tmp_path: Path,

@@ -1,23 +1,23 @@
-"""What one step's moments say of the noise, by the own operator and in plain torch."""
+"""The noise of one step from its moments, by the native operator and in plain torch."""
 
 import pytest
 import torch
 
 from dlrm.gradient_stats.moments import Moments
-from dlrm.native import has_own_operators
+from dlrm.native import has_native_operators
 
 SIZES = [1, 20_000, 0, 17, 8192]
 """Around the operator's blocks of 8,192 and its 16 sums side by side."""
 
 
-def drawn() -> Moments:
+def draw_moments() -> Moments:
     mean, measured_mean, above = torch.randn(3, sum(SIZES), generator=torch.Generator().manual_seed(2))
     return Moments(mean, measured_mean.square() + above.square(), measured_mean, 64, 16, 16)
 
 
-def test_traces_and_squared_norms_are_the_sums_in_float64(by: str):
-    given = drawn()
-    noise = given.noise(SIZES)
+def test_traces_and_squared_norms_are_the_sums_in_float64(kernels: str):
+    given = draw_moments()
+    noise = given.estimate_noise(SIZES)
     assert noise is not None
     traces, squared_norms = noise
     parts = zip(
@@ -29,8 +29,8 @@ def test_traces_and_squared_norms_are_the_sums_in_float64(by: str):
         assert squared_norm == pytest.approx(mean.square().sum().item() - expected / 64, rel=1e-10, abs=1e-10)
 
 
-def test_the_operator_refuses_what_does_not_fit():
-    if not has_own_operators():
+def test_the_operator_refuses_wrong_arguments():
+    if not has_native_operators():
         pytest.skip("the operator is not built here")
     flat = torch.zeros(4)
     with pytest.raises(RuntimeError, match=r"mean_square must be fp32 \[4\]"):

@@ -1,4 +1,4 @@
-"""Which samples of a global batch a rank has."""
+"""The samples of a global batch that a rank has."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from dlrm.gradient_stats.estimator import Share, count_positions
 @given(st.integers(1, 9), st.integers(1, 40), st.integers(0, 400))
 def test_the_first_samples_are_spread_evenly_over_all_ranks(world_size: int, size: int, count: int):
     count = min(count, world_size * size)
-    counts = [Share(rank, world_size, size, world_size * size).num_among_first(count) for rank in range(world_size)]
+    counts = [Share(rank, world_size, size, world_size * size).count_among_first(count) for rank in range(world_size)]
     assert counts == [len([i for i in range(count) if i % world_size == rank]) for rank in range(world_size)]
     assert max(counts) - min(counts) <= 1
 

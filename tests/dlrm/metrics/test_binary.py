@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dlrm.metrics.binary import auc, binary_metrics, calibration, constant_log_loss, log_loss, normalized_entropy
+from dlrm.metrics.binary import (
+    auc,
+    calibration,
+    compute_binary_metrics,
+    constant_log_loss,
+    log_loss,
+    normalized_entropy,
+)
 
 
 def logits_of(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -42,11 +49,11 @@ def test_float32_logits_are_summed_in_float64(scored: tuple[np.ndarray, np.ndarr
     assert calibration(labels, logits) == pytest.approx(probabilities.sum() / labels.sum(dtype=np.float64), rel=1e-12)
 
 
-def test_logits_whose_float32_probabilities_are_all_1_are_told_apart() -> None:
+def test_logits_whose_float32_probabilities_are_all_1_are_distinguished() -> None:
     logits = np.array([18, 20, 24, 30, 60], dtype=np.float32)
     labels = np.array([0, 0, 1, 0, 1], dtype=np.float32)
     assert np.all(1 / (1 + np.exp(-logits)) == np.float32(1))
-    metrics = binary_metrics(labels, logits)
+    metrics = compute_binary_metrics(labels, logits)
     assert metrics.auc == pytest.approx(5 / 6)
     losses = [math.log1p(math.exp(-z)) + (0 if label else z) for z, label in zip(logits.tolist(), labels, strict=True)]
     assert metrics.log_loss == pytest.approx(math.fsum(losses) / 5, rel=1e-14)
@@ -54,13 +61,13 @@ def test_logits_whose_float32_probabilities_are_all_1_are_told_apart() -> None:
     assert metrics.calibration == pytest.approx(math.fsum(probabilities) / 2, rel=1e-14)
 
 
-def test_logits_whose_float32_probabilities_tie_with_their_neighbours_are_told_apart() -> None:
+def test_logits_whose_float32_probabilities_tie_with_their_neighbours_are_distinguished() -> None:
     """At 15 float32 has four probabilities for these 400 logits."""
     random = np.random.default_rng(2)
     logits = np.linspace(15, 16, 400, dtype=np.float32)
     labels = (random.random(400) < np.linspace(0.2, 0.8, 400)).astype(np.float32)
     won = [p > n for p in logits[labels == 1] for n in logits[labels == 0]]
-    assert binary_metrics(labels, logits).auc == pytest.approx(np.mean(won), abs=1e-12)
+    assert compute_binary_metrics(labels, logits).auc == pytest.approx(np.mean(won), abs=1e-12)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=40))
@@ -72,7 +79,7 @@ def test_auc_is_the_share_of_pairs_won(pairs: list[tuple[bool, int]]) -> None:
 
 
 def test_one_class_has_no_auc_and_no_entropy_but_a_log_loss() -> None:
-    metrics = binary_metrics(np.zeros(4), np.zeros(4))
+    metrics = compute_binary_metrics(np.zeros(4), np.zeros(4))
     assert metrics.auc is None
     assert metrics.normalized_entropy is None
     assert metrics.calibration is None
@@ -110,7 +117,7 @@ def test_weighted_metrics_are_those_of_scikit_learn(scored: tuple[np.ndarray, np
     rate = np.average(labels, weights=wide)
     constant = sklearn.metrics.log_loss(labels, np.full(len(labels), rate), sample_weight=wide)
 
-    metrics = binary_metrics(labels, logits_of(scores), weights)
+    metrics = compute_binary_metrics(labels, logits_of(scores), weights)
     assert metrics.num_rows == len(labels)
     assert metrics.auc == pytest.approx(expected_auc, abs=1e-12)
     assert metrics.log_loss == pytest.approx(expected_loss, rel=1e-12)
@@ -128,9 +135,9 @@ def test_a_row_of_weight_k_counts_as_k_rows(rows: list[tuple[bool, int, int]]) -
     given_weights = labels.astype(np.float64), scores / 10 + 0.1, weights.astype(np.float32)
     if not weights.any():
         with pytest.raises(ValueError, match="not all 0"):
-            binary_metrics(*given_weights)
+            compute_binary_metrics(*given_weights)
         return
-    expected, found = binary_metrics(*repeated), binary_metrics(*given_weights)
+    expected, found = compute_binary_metrics(*repeated), compute_binary_metrics(*given_weights)
     for name in ("auc", "log_loss", "normalized_entropy", "calibration"):
         value = getattr(expected, name)
         assert getattr(found, name) == (None if value is None else pytest.approx(value, rel=1e-12)), name
@@ -146,6 +153,6 @@ def test_what_are_no_weights_is_refused(weights: list[float]) -> None:
     ("labels", "scores"),
     [([1.0, 0.0], [0.5]), ([], []), ([2.0, 0.0], [0.5, 0.5]), ([1.0, 0.0], [math.nan, 0.5])],
 )
-def test_what_is_no_prediction_is_refused(labels: list[float], scores: list[float]) -> None:
+def test_invalid_predictions_are_refused(labels: list[float], scores: list[float]) -> None:
     with pytest.raises(ValueError, match="must"):
         auc(np.array(labels), np.array(scores))

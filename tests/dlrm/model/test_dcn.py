@@ -19,7 +19,7 @@ def layer(weights: Mapping[str, torch.Tensor], name: str, inputs: torch.Tensor) 
 
 
 @pytest.mark.parametrize(("num_dense", "num_features"), [(NUM_DENSE, NUM_FEATURES), (0, 2), (0, 1), (3, 0)], ids=str)
-def test_the_logit_is_what_the_paper_says(num_dense: int, num_features: int):
+def test_the_logit_follows_the_formulas_of_the_paper(num_dense: int, num_features: int):
     model = make_dense_part(CONFIG, num_dense, num_features, seed=1).double()
     weights = {
         # Biases of cross layers begin at 0.

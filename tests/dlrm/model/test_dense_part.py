@@ -1,4 +1,4 @@
-"""What holds of the dense part of every architecture."""
+"""Properties of the dense part of every architecture."""
 
 from collections import Counter
 

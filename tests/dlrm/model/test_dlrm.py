@@ -9,7 +9,7 @@ from dlrm.model import make_dense_part
 CONFIG = ModelConfig(embedding_dim=4, bottom_mlp=[6, 4], top_mlp=[5, 1])
 
 
-def test_the_logit_is_what_the_paper_says():
+def test_the_logit_follows_the_formulas_of_the_paper():
     model = make_dense_part(CONFIG, num_dense=3, num_features=2, seed=1).double()
     dense, pooled = torch.randn(7, 3, dtype=torch.float64), torch.randn(7, 2, 4, dtype=torch.float64)
     weights = model.state_dict()

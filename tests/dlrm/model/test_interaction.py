@@ -1,40 +1,40 @@
-"""The interaction against its definition in float64, by the own operator and in plain torch."""
+"""The interaction against its definition in float64, by the native operator and in plain torch."""
 
 import pytest
 import torch
 
 from dlrm.model.dlrm import Interaction
-from dlrm.native import has_own_operators
+from dlrm.native import has_native_operators
 
 SHAPES = [(1, 26, 64), (130, 26, 64), (7, 3, 5), (65, 1, 4), (9, 40, 33), (3, 17, 16), (4, 7, 128)]
 """c, F and D: those of Criteo, and around the operator's blocks of 8 and 16."""
 
 
-def drawn(shape: tuple[int, int, int], *, has_bottom: bool) -> tuple[torch.Tensor | None, torch.Tensor]:
+def draw_inputs(shape: tuple[int, int, int], *, has_bottom: bool) -> tuple[torch.Tensor | None, torch.Tensor]:
     c, num_features, dim = shape
     generator = torch.Generator().manual_seed(1)
     bottom = torch.randn(c, dim, generator=generator) if has_bottom else None
     return bottom, torch.randn(c, num_features, dim, generator=generator)
 
 
-def defined(bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
+def interact_by_definition(bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
     vectors = list(pooled.unbind(1)) if bottom is None else [bottom, *pooled.unbind(1)]
     pairs = [(vectors[i] * vectors[j]).sum(1, keepdim=True) for i in range(len(vectors)) for j in range(i)]
     return torch.cat([pooled.flatten(1) if bottom is None else bottom, *pairs], dim=1)
 
 
-def in_float64(bottom: torch.Tensor | None, pooled: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor]:
+def convert_to_float64(bottom: torch.Tensor | None, pooled: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor]:
     return None if bottom is None else bottom.detach().double().requires_grad_(), pooled.double().requires_grad_()
 
 
 @pytest.mark.parametrize("has_bottom", [True, False], ids=["bottom", "no bottom"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_products_and_their_gradients_are_those_of_the_definition(
-    by: str, shape: tuple[int, int, int], has_bottom: bool
+    kernels: str, shape: tuple[int, int, int], has_bottom: bool
 ):
-    bottom, pooled = drawn(shape, has_bottom=has_bottom)
-    exact_bottom, exact_pooled = in_float64(bottom, pooled)
-    expected = defined(exact_bottom, exact_pooled)
+    bottom, pooled = draw_inputs(shape, has_bottom=has_bottom)
+    exact_bottom, exact_pooled = convert_to_float64(bottom, pooled)
+    expected = interact_by_definition(exact_bottom, exact_pooled)
     gradient = torch.randn_like(expected)
     expected.backward(gradient)
 
@@ -50,13 +50,13 @@ def test_products_and_their_gradients_are_those_of_the_definition(
 
 
 @pytest.mark.parametrize("shape", SHAPES[:4], ids=str)
-def test_of_a_bf16_bottom_everything_is_within_the_rounding_of_bf16(by: str, shape: tuple[int, int, int]):
-    bottom, pooled = drawn(shape, has_bottom=True)
+def test_of_a_bf16_bottom_everything_is_within_the_rounding_of_bf16(kernels: str, shape: tuple[int, int, int]):
+    bottom, pooled = draw_inputs(shape, has_bottom=True)
     assert bottom is not None
     bottom = bottom.bfloat16().requires_grad_()
-    exact_bottom, exact_pooled = in_float64(bottom, pooled)
+    exact_bottom, exact_pooled = convert_to_float64(bottom, pooled)
     assert exact_bottom is not None
-    expected = defined(exact_bottom, exact_pooled)
+    expected = interact_by_definition(exact_bottom, exact_pooled)
     gradient = torch.randn_like(expected).bfloat16()
     expected.backward(gradient.double())
 
@@ -67,7 +67,7 @@ def test_of_a_bf16_bottom_everything_is_within_the_rounding_of_bf16(by: str, sha
     assert outputs.dtype == torch.bfloat16
     assert pooled.grad is not None
     assert pooled.grad.dtype == torch.float32
-    tolerances = {"own": {"outputs": 2**-8, "pooled": 1e-5}, "plain": {"outputs": 2**-6, "pooled": 2**-6}}[by]
+    tolerances = {"native": {"outputs": 2**-8, "pooled": 1e-5}, "plain": {"outputs": 2**-6, "pooled": 2**-6}}[kernels]
     for name, actual, exact in (
         ("outputs", outputs, expected),
         ("outputs", bottom.grad, exact_bottom.grad),
@@ -78,25 +78,25 @@ def test_of_a_bf16_bottom_everything_is_within_the_rounding_of_bf16(by: str, sha
         assert (actual.double() - exact).abs().max() <= tolerances[name] * exact.abs().max()
 
 
-def test_under_autocast_and_without_a_bottom_the_top_gets_bf16(by: str):
-    _, pooled = drawn((5, 3, 4), has_bottom=False)
+def test_under_autocast_and_without_a_bottom_the_top_gets_bf16(kernels: str):
+    _, pooled = draw_inputs((5, 3, 4), has_bottom=False)
     with torch.autocast("cpu", torch.bfloat16):
         outputs = Interaction(3)(None, pooled)
-    expected = torch.cat([pooled.flatten(1), defined(None, pooled)[:, 12:]], dim=1)
+    expected = torch.cat([pooled.flatten(1), interact_by_definition(None, pooled)[:, 12:]], dim=1)
     torch.testing.assert_close(outputs.float(), expected, rtol=0.02, atol=0.05)
-    assert (by == "own") <= (outputs.dtype == torch.bfloat16)
+    assert (kernels == "native") <= (outputs.dtype == torch.bfloat16)
 
 
-def test_no_samples_are_no_rows(by: str):
-    bottom, pooled = drawn((0, 3, 4), has_bottom=True)
+def test_no_samples_are_no_rows(kernels: str):
+    bottom, pooled = draw_inputs((0, 3, 4), has_bottom=True)
     assert Interaction(4)(bottom, pooled).shape == (0, 10)
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_the_result_does_not_depend_on_the_threads_nor_on_the_chunk(num_threads: int):
-    if not has_own_operators():
+    if not has_native_operators():
         pytest.skip("the operator is not built here")
-    bottom, pooled = drawn((300, 5, 8), has_bottom=True)
+    bottom, pooled = draw_inputs((300, 5, 8), has_bottom=True)
     assert bottom is not None
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
@@ -107,8 +107,8 @@ def test_the_result_does_not_depend_on_the_threads_nor_on_the_chunk(num_threads:
     assert torch.equal(whole[70:90], Interaction(6)(bottom[70:90], pooled[70:90]))
 
 
-def test_strided_tensors_are_taken_as_they_read(by: str):
-    bottom, pooled = drawn((6, 3, 4), has_bottom=True)
+def test_strided_tensors_are_taken_as_they_read(kernels: str):
+    bottom, pooled = draw_inputs((6, 3, 4), has_bottom=True)
     assert bottom is not None
     strided = pooled.transpose(1, 2).contiguous().transpose(1, 2), bottom.t().contiguous().t()
     assert not strided[0].is_contiguous()
@@ -124,8 +124,8 @@ def test_strided_tensors_are_taken_as_they_read(by: str):
         (torch.zeros(2, 4).half(), torch.zeros(2, 3, 4), "fp32 or bf16"),
     ],
 )
-def test_the_operator_refuses_what_it_cannot_read(bottom: torch.Tensor, pooled: torch.Tensor, message: str):
-    if not has_own_operators():
+def test_the_operator_refuses_wrong_arguments(bottom: torch.Tensor, pooled: torch.Tensor, message: str):
+    if not has_native_operators():
         pytest.skip("the operator is not built here")
     with pytest.raises(RuntimeError, match=message):
         torch.ops.dlrm_dense.interact(bottom, pooled)

@@ -1,4 +1,4 @@
-"""What the tests of optimizers train: a few matrices and vectors, on gradients that are given."""
+"""Helpers for tests of optimizers: a few matrices and vectors, and steps on random gradients."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,16 +15,16 @@ NAMES = ("sgd", "momentum", "adam", "adamw", "adagrad", "lars", "lamb")
 WITH_MOMENTUM = ("momentum", "adam", "adamw", "lars", "lamb")
 
 
-def parameters(seed: int = 0, dtype: torch.dtype = torch.float32) -> dict[str, Parameter]:
+def draw_parameters(seed: int = 0, dtype: torch.dtype = torch.float32) -> dict[str, Parameter]:
     generator = torch.Generator().manual_seed(seed)
     return {name: Parameter(torch.randn(shape, generator=generator, dtype=dtype)) for name, shape in SHAPES.items()}
 
 
-def made(named: dict[str, Parameter], **document: Any) -> Optimizer:
+def make_optimizer(named: dict[str, Parameter], **document: Any) -> Optimizer:
     return make_dense_optimizer(DenseOptimizerConfig.model_validate(document), named.items())
 
 
-def matrices(named: dict[str, Parameter]) -> list[Parameter]:
+def select_matrices(named: dict[str, Parameter]) -> list[Parameter]:
     return [parameter for parameter in named.values() if parameter.ndim > 1]
 
 

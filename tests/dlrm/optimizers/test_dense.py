@@ -6,27 +6,27 @@ from torch.nn import Parameter
 
 from dlrm.config import DenseOptimizerConfig
 from dlrm.optimizers import make_dense_optimizer, set_learning_rate
-from tests.dlrm.optimizers.steps import NAMES, assert_same, made, parameters, take_steps
+from tests.dlrm.optimizers.steps import NAMES, assert_same, draw_parameters, make_optimizer, take_steps
 
 RATES = {"sgd": 0.2, "momentum": 0.02, "adam": 0.05, "adamw": 0.05, "adagrad": 0.5, "lars": 0.1, "lamb": 0.1}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_gradients_give_the_same_weights_bit_for_bit(name: str):
-    first, second = parameters(), parameters()
+    first, second = draw_parameters(), draw_parameters()
     for named in (first, second):
-        take_steps(made(named, name=name), named.values(), 20)
+        take_steps(make_optimizer(named, name=name), named.values(), 20)
     assert_same(first, second, 0.0)
-    assert not torch.equal(first["top.0.weight"], parameters()["top.0.weight"])
+    assert not torch.equal(first["top.0.weight"], draw_parameters()["top.0.weight"])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_quadratic_is_brought_to_its_least(name: str):
-    target = {key: value.detach() for key, value in parameters(seed=3).items()}
-    named = parameters()
+    target = {key: value.detach() for key, value in draw_parameters(seed=3).items()}
+    named = draw_parameters()
     # With the default coefficient a rate that is right for matrices makes the exempt vectors diverge here.
     extra = {"trust_coefficient": 0.2} if name == "lars" else {}
-    optimizer = made(named, name=name, weight_decay=0.0, **extra)
+    optimizer = make_optimizer(named, name=name, weight_decay=0.0, **extra)
 
     def loss() -> torch.Tensor:
         return torch.stack([(value - target[key]).square().sum() for key, value in named.items()]).sum() / 2
@@ -42,12 +42,12 @@ def test_a_quadratic_is_brought_to_its_least(name: str):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_float64_parameters_stay_so_and_agree_with_float32(name: str):
-    wide, narrow = parameters(dtype=torch.float64), parameters(dtype=torch.float64)
+    wide, narrow = draw_parameters(dtype=torch.float64), draw_parameters(dtype=torch.float64)
     narrow = {key: Parameter(value.detach().float()) for key, value in narrow.items()}
     wide = {key: Parameter(value.detach().double()) for key, value in narrow.items()}
-    optimizer = made(wide, name=name)
+    optimizer = make_optimizer(wide, name=name)
     take_steps(optimizer, wide.values(), 20)
-    take_steps(made(narrow, name=name), narrow.values(), 20)
+    take_steps(make_optimizer(narrow, name=name), narrow.values(), 20)
     assert all(value.dtype == torch.float64 for value in wide.values())
     tensors = [(key, value) for state in optimizer.state.values() for key, value in state.items()]
     assert all(value.dtype == torch.float64 for key, value in tensors if key != "step")
@@ -57,7 +57,7 @@ def test_float64_parameters_stay_so_and_agree_with_float32(name: str):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rate_goes_to_every_group_times_its_factor(name: str):
     groups = [{"parameters": "top.*", "learning_rate_factor": 0.5}, {"parameters": "*"}]
-    optimizer = made(parameters(), name=name, groups=groups, learning_rate=0.4)
+    optimizer = make_optimizer(draw_parameters(), name=name, groups=groups, learning_rate=0.4)
     assert {group["lr"] for group in optimizer.param_groups} == {0.2, 0.4}
     set_learning_rate(optimizer, 3.0)
     assert {group["lr"] for group in optimizer.param_groups} == {1.5, 3.0}
@@ -66,10 +66,10 @@ def test_a_rate_goes_to_every_group_times_its_factor(name: str):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_on_zero_gradients_makes_the_state_that_any_step_makes(name: str):
     """A checkpoint is loaded into the state that such a step has made."""
-    empty, stepped = parameters(), parameters()
+    empty, stepped = draw_parameters(), draw_parameters()
     for value in empty.values():
         value.grad = torch.zeros_like(value)
-    made_empty, made_stepped = made(empty, name=name), made(stepped, name=name)
+    made_empty, made_stepped = make_optimizer(empty, name=name), make_optimizer(stepped, name=name)
     made_empty.step()
     take_steps(made_stepped, stepped.values(), 2)
 
@@ -81,7 +81,7 @@ def test_a_step_on_zero_gradients_makes_the_state_that_any_step_makes(name: str)
 
 
 def test_the_whole_step_of_a_closure_is_one_of_torch():
-    named = parameters()
+    named = draw_parameters()
     optimizer = make_dense_optimizer(DenseOptimizerConfig(name="lamb"), named.items())
 
     def closure() -> float:

@@ -1,4 +1,4 @@
-"""A job whose tables find no room is refused in words, with settings of its document that would do."""
+"""A job whose tables do not fit is refused in words, with settings of its document that make them fit."""
 
 import re
 import tomllib
@@ -14,11 +14,18 @@ from pydantic import ByteSize, TypeAdapter
 from dlrm.config import parse_job, resolve
 from dlrm.planning.machine_resources import MachineResources
 from dlrm.planning.refusal import make_plan_or_refuse
-from dlrm.planning.request import make_request
+from dlrm.planning.request import make_plan_request
 from sharding.planner import Dense, NoPlanError, PlanError, PlanRequest, Rule, Table, make_plan
-from sharding.planner.check import bytes_by_memory_domain, find_faults
+from sharding.planner.check import count_bytes_by_memory_domain, find_faults
 from sharding.planner.machine import Speeds
-from tests.sharding.planner.made_requests import TOO_MUCH, request_of, requests, tables_of, topology_of, with_memory
+from tests.sharding.planner.plan_requests import (
+    REQUEST_WITHOUT_ROOM,
+    draw_requests,
+    make_request,
+    make_tables,
+    make_topology,
+    set_memory,
+)
 
 BYTES = TypeAdapter(ByteSize)
 
@@ -100,20 +107,20 @@ def assert_adds_up(error: PlanError) -> None:
 
 
 def test_too_little_memory_names_the_table_the_bytes_and_what_would_fit():
-    error = refusal_of(TOO_MUCH)
-    assert error.table in {table.name for table in TOO_MUCH.tables}
+    error = refusal_of(REQUEST_WITHOUT_ROOM)
+    assert error.table in {table.name for table in REQUEST_WITHOUT_ROOM.tables}
     assert error.short_bytes is not None
     assert error.short_bytes > 2 * 10**9
-    assert as_proposed(TOO_MUCH, error.valid[0]).topology.memory_bytes == 10**9 + error.short_bytes
+    assert as_proposed(REQUEST_WITHOUT_ROOM, error.valid[0]).topology.memory_bytes == 10**9 + error.short_bytes
     assert re.search(r"the fullest rank needs \d\.\d+ GB and has 1 GB, \d\.\d+ GB short", error.message)
-    assert_all_do(TOO_MUCH, error)
+    assert_all_do(REQUEST_WITHOUT_ROOM, error)
 
 
 @settings(max_examples=100, deadline=None)
-@given(drawn=requests(), share=st.sampled_from([64, 4096]), part=st.floats(0.1, 0.9))
+@given(drawn=draw_requests(), share=st.sampled_from([64, 4096]), part=st.floats(0.1, 0.9))
 def test_whatever_is_proposed_does(drawn: PlanRequest, share: int, part: float):
     whole = replace(drawn, global_size=share * drawn.topology.world_size, chunk_size=min(512, share))
-    tight = with_memory(whole, int(part * max(bytes_by_memory_domain(whole, make_plan(whole)))))
+    tight = set_memory(whole, int(part * max(count_bytes_by_memory_domain(whole, make_plan(whole)))))
     try:
         make_plan_or_refuse(tight)
     except PlanError as refused:
@@ -128,13 +135,13 @@ def test_whatever_is_proposed_does(drawn: PlanRequest, share: int, part: float):
 @pytest.mark.parametrize("memory_bytes", [3_249_000_000, 3_000_000_001, 2**31 + 1, 999_999_999])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_memory_that_is_named_does_however_much_there_was(memory_bytes: int, device: str):
-    topology = topology_of(1, 2, device=device, memory_bytes=memory_bytes)
-    request = request_of(tables_of([5_000_000] * 8, 64), topology, optimizer="adagrad")
+    topology = make_topology(1, 2, device=device, memory_bytes=memory_bytes)
+    request = make_request(make_tables([5_000_000] * 8, 64), topology, optimizer="adagrad")
     error = refusal_of(request)
     assert re.fullmatch(
-        r'resources\.memory = "[\d.]+GiB" \(of memory a node\)'
+        r'resources\.memory = "[\d.]+GiB" \(memory of a node\)'
         if device == "cpu"
-        else r'sharding\.topology\.gpu_memory = "[\d.]+GB" \(of memory a GPU\)',
+        else r'sharding\.topology\.gpu_memory = "[\d.]+GB" \(memory of a GPU\)',
         error.valid[0],
     )
     assert_all_do(request, error)
@@ -142,13 +149,13 @@ def test_the_memory_that_is_named_does_however_much_there_was(memory_bytes: int,
 
 @pytest.mark.parametrize(("device", "written"), [("cpu", "3.02 GiB"), ("cpu", "512 MiB"), ("cuda", "80.3 GB")])
 def test_the_memory_that_there_is_is_told_as_it_was_written(device: str, written: str):
-    topology = topology_of(1, 2, device=device, memory_bytes=int(BYTES.validate_python(written)))
-    message = refusal_of(request_of(tables_of([50_000_000] * 80, 64), topology)).message
+    topology = make_topology(1, 2, device=device, memory_bytes=int(BYTES.validate_python(written)))
+    message = refusal_of(make_request(make_tables([50_000_000] * 80, 64), topology)).message
     assert f" and has {written}, " in message
 
 
 def test_the_number_of_nodes_that_is_named_does_and_divides_the_batch():
-    request = replace(TOO_MUCH, global_size=4 * 5 * 7 * 101, chunk_size=512)
+    request = replace(REQUEST_WITHOUT_ROOM, global_size=4 * 5 * 7 * 101, chunk_size=512)
     error = refusal_of(request)
     (named,) = (settings_of(valid) for valid in error.valid if "resources.nodes" in valid)
     make_plan(replace(request, topology=replace(request.topology, num_nodes=4)))
@@ -157,10 +164,10 @@ def test_the_number_of_nodes_that_is_named_does_and_divides_the_batch():
 
 
 def test_a_smaller_batch_is_named_with_the_chunk_that_it_allows():
-    tables = tables_of([100_000] * 4, 64)
-    wide = request_of(tables, topology_of(2, 3, device="cuda"), global_size=6 * 5 * 2**14, plan="table_wise")
-    most = max(bytes_by_memory_domain(wide, make_plan(wide)))
-    request = replace(with_memory(wide, most // 3), chunk_size=5 * 2**14)
+    tables = make_tables([100_000] * 4, 64)
+    wide = make_request(tables, make_topology(2, 3, device="cuda"), global_size=6 * 5 * 2**14, plan="table_wise")
+    most = max(count_bytes_by_memory_domain(wide, make_plan(wide)))
+    request = replace(set_memory(wide, most // 3), chunk_size=5 * 2**14)
     error = refusal_of(request)
     (named,) = (settings_of(valid) for valid in error.valid if "batch.global_size" in valid)
     assert named["batch.chunk_size"] == named["batch.global_size"] // 6 < 5 * 2**14
@@ -169,9 +176,9 @@ def test_a_smaller_batch_is_named_with_the_chunk_that_it_allows():
 
 def test_a_rule_that_no_number_of_nodes_can_keep_gets_none_proposed():
     """However many other tables there are."""
-    tables = (Table("large", 100_000_000, 128), *tables_of([500_000] * 100, 128))
-    topology = topology_of(4, 8, device="cuda", memory_bytes=16 * 10**9)
-    request = request_of(tables, topology, rules=(Rule("large", "table_wise"),), global_size=2**15)
+    tables = (Table("large", 100_000_000, 128), *make_tables([500_000] * 100, 128))
+    topology = make_topology(4, 8, device="cuda", memory_bytes=16 * 10**9)
+    request = make_request(tables, topology, rules=(Rule("large", "table_wise"),), global_size=2**15)
     error = refusal_of(request)
     assert error.table == "large"
     assert [list(settings_of(valid)) for valid in error.valid] == [
@@ -182,16 +189,16 @@ def test_a_rule_that_no_number_of_nodes_can_keep_gets_none_proposed():
 
 
 def test_another_optimizer_is_named_where_it_would_do():
-    tight = with_memory(TOO_MUCH, 2 * 10**9)
+    tight = set_memory(REQUEST_WITHOUT_ROOM, 2 * 10**9)
     error = refusal_of(tight)
     assert any(valid.startswith('table_optimizer.name = "rowwise_adagrad"') for valid in error.valid)
     assert_all_do(tight, error)
 
 
 def test_an_automatic_plan_is_named_where_a_fixed_one_has_no_room():
-    tables = tables_of([6_000_000, 10], 64)
-    request = request_of(
-        tables, topology_of(1, 4, device="cuda", memory_bytes=10**9), optimizer="sgd", plan="table_wise"
+    tables = make_tables([6_000_000, 10], 64)
+    request = make_request(
+        tables, make_topology(1, 4, device="cuda", memory_bytes=10**9), optimizer="sgd", plan="table_wise"
     )
     error = refusal_of(request)
     assert (error.table, 'sharding.plan = "auto"' in error.valid) == ("t0", True)
@@ -200,24 +207,25 @@ def test_an_automatic_plan_is_named_where_a_fixed_one_has_no_room():
 
 def test_half_the_number_format_is_named_where_it_keeps_less():
     """On GPUs what is looked up is fp32 whatever travels."""
-    request = request_of(tables_of([10] * 8, 64), topology_of(2, 2), global_size=2**20, plan="table_wise")
+    request = make_request(make_tables([10] * 8, 64), make_topology(2, 2), global_size=2**20, plan="table_wise")
     for device, would_do in (("cpu", True), ("cuda", False)):
         on_device = replace(request, topology=replace(request.topology, device=device))
         (wide, *_), (narrow, *_) = (
-            bytes_by_memory_domain(of, make_plan(of)) for of in (on_device, replace(on_device, exchange_dtype="fp16"))
+            count_bytes_by_memory_domain(of, make_plan(of))
+            for of in (on_device, replace(on_device, exchange_dtype="fp16"))
         )
         assert (narrow < wide) == would_do
-        tight = with_memory(on_device, wide - 1)
+        tight = set_memory(on_device, wide - 1)
         assert ('sharding.exchange_dtype = "fp16"' in refusal_of(tight).valid) == would_do
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_smaller_chunk_alone_is_named_first_where_it_would_do(device: str):
-    topology = topology_of(1, 2, device=device)
+    topology = make_topology(1, 2, device=device)
     activations = Dense({"activations": 4096 * 2**20, "program": 2**28})
-    wide = request_of(tables_of([100_000] * 4, 64), topology, global_size=2**14, chunk_size=4096, dense=activations)
-    most = max(bytes_by_memory_domain(wide, make_plan(wide)))
-    request = with_memory(wide, most - 5 * 2**29 * topology.ranks_per_memory_domain)
+    wide = make_request(make_tables([100_000] * 4, 64), topology, global_size=2**14, chunk_size=4096, dense=activations)
+    most = max(count_bytes_by_memory_domain(wide, make_plan(wide)))
+    request = set_memory(wide, most - 5 * 2**29 * topology.ranks_per_memory_domain)
     error = refusal_of(request)
     # Half is not enough.
     assert settings_of(error.valid[0]) == {"batch.chunk_size": 1024}
@@ -229,28 +237,28 @@ def request_of_job(**batch: Any) -> PlanRequest:
     job = parse_job({"data": {"format": "synthetic"}, "batch": {"global_size": 16_384, **batch}})
     speeds = Speeds(one_copy=1e10, all_copies=1.6e10, loopback=2e9, flops=1e11, flops_bf16=4e11)
     here = MachineResources(speeds, num_cores=2, memory_bytes=2**34, has_operators=True)
-    return make_request(resolve(job), tables_of([1000] * 20, 64), 13, here)
+    return make_plan_request(resolve(job), make_tables([1000] * 20, 64), 13, here)
 
 
 def test_a_job_with_the_chunk_that_is_named_has_a_plan():
     """What a proposal takes for its activations is what a job with such a document asks for."""
     wide = request_of_job(chunk_size=8192)
-    (needed,) = set(bytes_by_memory_domain(wide, make_plan(wide)))
+    (needed,) = set(count_bytes_by_memory_domain(wide, make_plan(wide)))
     saved = wide.dense.memory_bytes["activations"] // 2 * wide.topology.ranks_per_memory_domain
-    error = refusal_of(with_memory(wide, needed - saved + 2**20))
+    error = refusal_of(set_memory(wide, needed - saved + 2**20))
     assert settings_of(error.valid[0]) == {"batch.chunk_size": 4096}
     asked = request_of_job(chunk_size=4096)
     assert with_chunk(wide, 4096) == asked
-    make_plan(with_memory(asked, needed - saved + 2**20))
+    make_plan(set_memory(asked, needed - saved + 2**20))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 def test_a_table_that_may_be_split_is_told_whole_and_in_its_smallest_parts(optimizer: str):
-    tables = tables_of([8_000_000] * 3, 128)
-    topology = topology_of(2, 4, device="cuda", memory_bytes=10**9)
-    error = refusal_of(request_of(tables, topology, optimizer=optimizer))
+    tables = make_tables([8_000_000] * 3, 128)
+    topology = make_topology(2, 4, device="cuda", memory_bytes=10**9)
+    error = refusal_of(make_request(tables, topology, optimizer=optimizer))
     whole, part = ("4.1 GB", "512 MB") if optimizer == "sgd" else ("4.13 GB", "516 MB")
-    assert f"it may be split: {whole} whole, {part} a rank in 8 parts" in error.message
+    assert f"it may be split: {whole} as a whole, {part} per rank in 8 parts" in error.message
     assert_adds_up(error)
 
 
@@ -258,10 +266,10 @@ def test_a_table_that_may_be_split_is_told_whole_and_in_its_smallest_parts(optim
 def test_a_rule_whose_buffers_take_the_most_is_named_and_no_innocent_table(plan: str, rules: tuple[Rule, ...]):
     small = tuple(Table(f"small_{number}", 1000, 128) for number in range(200))
     tables = (Table("large", 10_000_000, 128), *small) if rules else small
-    topology = topology_of(4, 8, device="cuda", memory_bytes=20 * 10**9)
-    request = request_of(tables, topology, plan=plan, rules=rules, global_size=2**17, chunk_size=2**12)
+    topology = make_topology(4, 8, device="cuda", memory_bytes=20 * 10**9)
+    request = make_request(tables, topology, plan=plan, rules=rules, global_size=2**17, chunk_size=2**12)
     error = refusal_of(request)
-    who = "the rule 'small_*', row_wise, takes " if rules else "the plan row_wise takes "
+    who = "the rule 'small_*', row_wise, needs " if rules else "the plan row_wise needs "
     assert error.message.startswith(who)
     assert "for buffers of its tables (200, in up to 32 parts each)" in error.message
     assert error.table == "small_0"
@@ -271,8 +279,8 @@ def test_a_rule_whose_buffers_take_the_most_is_named_and_no_innocent_table(plan:
 
 def test_a_small_table_is_not_blamed_for_what_all_of_them_and_the_dense_part_take():
     wide = request_of_job(chunk_size=8192)
-    error = refusal_of(with_memory(wide, max(bytes_by_memory_domain(wide, make_plan(wide))) // 2))
-    assert error.message.startswith("the 20 tables find no room together: the fullest node needs ")
+    error = refusal_of(set_memory(wide, max(count_bytes_by_memory_domain(wide, make_plan(wide))) // 2))
+    assert error.message.startswith("the 20 tables do not fit together: the fullest node needs ")
     assert re.search(
         r"[\d.]+ MiB program, [\d.]+ MiB activations, |GiB program, [\d.]+ GiB activations, ", error.message
     )
@@ -281,10 +289,10 @@ def test_a_small_table_is_not_blamed_for_what_all_of_them_and_the_dense_part_tak
 
 def test_a_rule_that_costs_nothing_is_not_blamed():
     """In one memory gradients take as much whatever the type."""
-    tables = tables_of([10] * 8, 64)
-    request = request_of(tables, topology_of(1, 2), global_size=2**20, plan="row_wise", transport="memory")
-    (needed,) = bytes_by_memory_domain(request, make_plan(request))
-    error = refusal_of(with_memory(request, needed // 2))
+    tables = make_tables([10] * 8, 64)
+    request = make_request(tables, make_topology(1, 2), global_size=2**20, plan="row_wise", transport="memory")
+    (needed,) = count_bytes_by_memory_domain(request, make_plan(request))
+    error = refusal_of(set_memory(request, needed // 2))
     assert error.message.startswith("table t")
     assert " GiB gradients of pooled embeddings" in error.message
     assert_adds_up(error)

@@ -9,9 +9,9 @@ from dlrm.config import ModelConfig, parse_job, resolve
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.model import make_dense_part
-from dlrm.planning.dense_size import dense_size
+from dlrm.planning.dense_size import count_dense_size
 from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
-from dlrm.planning.request import UnsoundPlanError, make_checked_plan, make_request
+from dlrm.planning.request import InvalidPlanError, make_checked_plan, make_plan_request
 from dlrm.planning.sizes import UnknownSizesError, find_sizes
 from dlrm.train.build import plan_tables
 from sharding.native import load_library
@@ -28,7 +28,7 @@ def request_for(**document: Any) -> PlanRequest:
 
 
 def request_here(here: MachineResources, **document: Any) -> PlanRequest:
-    return make_request(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13, here)
+    return make_plan_request(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13, here)
 
 
 def notes_here(here: MachineResources, **document: Any) -> list[str]:
@@ -65,7 +65,7 @@ def test_another_machine_has_the_cores_and_the_memory_that_the_job_says(document
 
 def test_more_memory_than_this_machine_has_is_noted():
     (note,) = notes_here(HERE, resources={"memory": "64GiB"})
-    assert "resources.memory: 64.0 GiB are more than the 16.0 GiB of this machine" in note
+    assert "resources.memory: 64.0 GiB is more than the 16.0 GiB of this machine" in note
     assert notes_here(HERE, resources={"memory": "16GiB"}) == []
 
 
@@ -73,9 +73,9 @@ def test_more_memory_than_this_machine_has_is_noted():
     ("has_operators", "asked", "transport", "words"),
     [
         (True, "auto", "memory", ""),
-        (False, "auto", "network", "are not built here, so that tables are reached over the network"),
-        (None, "auto", "memory", "is not known without torch"),
-        (False, "memory", "memory", 'valid are "auto" and "network"'),
+        (False, "auto", "network", "are not built here, so tables are reached over the network"),
+        (None, "auto", "memory", "is unknown without torch"),
+        (False, "memory", "memory", '(valid: "auto", "network")'),
         (False, "network", "network", ""),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_plan_that_does_not_hold_is_no_plan(monkeypatch: pytest.MonkeyPatch):
         return replace(plan, tables=(*plan.tables[:-1], last))
 
     monkeypatch.setattr("dlrm.planning.request.make_plan_or_refuse", without_its_last_block)
-    with pytest.raises(UnsoundPlanError, match="b: its blocks have 0 cells"):
+    with pytest.raises(InvalidPlanError, match="b: its blocks have 0 cells"):
         make_checked_plan(resolve(parse_job({"data": {"format": "synthetic"}})), TABLES, 13, HERE)
 
 
@@ -137,7 +137,7 @@ def test_ranks_of_one_machine_without_gpus_share_memory(
 
 
 def test_gpus_that_nobody_has_told_of_are_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("hostinfo.limits.gpu_memory_bytes", lambda: ())
+    monkeypatch.setattr("hostinfo.limits.get_gpu_memory_bytes", lambda: ())
     with pytest.raises(PlanError) as caught:
         request_for(resources={"gpus_per_worker": 1})
     assert caught.value.field == "topology.gpu_memory"
@@ -158,7 +158,7 @@ def test_the_dense_part_is_counted_as_it_is_built(architecture: str, num_dense: 
     config = ModelConfig.model_validate({"architecture": architecture})
     built = make_dense_part(config, num_dense, num_features, 0)
     num_built = sum(parameter.numel() for parameter in built.parameters())
-    assert dense_size(config, num_dense, num_features).num_parameters == num_built
+    assert count_dense_size(config, num_dense, num_features).num_parameters == num_built
 
 
 def test_hashed_columns_have_known_tables():
@@ -172,7 +172,7 @@ def test_hashed_columns_have_known_tables():
         ("x", 9, 8.0),
     ]
     counted = parse_job({"data": {**data, "vocabulary": {"columns": {"c*": {"hash_size": 7}}}}})
-    with pytest.raises(UnknownSizesError, match="the tables of x get"):
+    with pytest.raises(UnknownSizesError, match="the tables of x are unknown"):
         find_sizes(resolve(counted), None)
 
 
@@ -181,7 +181,7 @@ def test_a_training_gets_tables_by_their_names_in_models():
     document = {"data": {"format": "synthetic"}, "sharding": {"tables": [{"pattern": "user.*", "type": "row_wise"}]}}
     plan = plan_tables(resolve(parse_job(document)), schema).plan
     assert [table.table.name for table in plan.tables] == ["user%2Eid", "%74ype"]
-    assert (plan.tables[0].sharding_type, plan.tables[0].reason) == ("row_wise", "as asked")
+    assert (plan.tables[0].sharding_type, plan.tables[0].reason) == ("row_wise", "set by the job")
 
 
 def test_a_training_without_a_plan_names_the_field():

@@ -11,8 +11,8 @@ from dlrm.record import (
     CheckpointFile,
     CheckpointManifest,
     RunDirectory,
-    checkpoints_in,
-    newest_checkpoint,
+    find_newest_checkpoint,
+    list_checkpoints,
 )
 
 
@@ -27,7 +27,7 @@ def write(path: Path, step: int) -> CheckpointDirectory:
         world_size=2,
         identity={"run.seed": 0},
         data_checksum=None,
-        files={"part": CheckpointFile.of(path / "part")},
+        files={"part": CheckpointFile.from_file(path / "part")},
     )
     manifest.write(path)
     return CheckpointDirectory(path, step)
@@ -40,18 +40,18 @@ def test_checkpoints_are_found_newest_first_and_nothing_else(tmp_path: Path):
     (run.checkpoints / "step-12").mkdir()
     (run.checkpoints / "notes").write_text("mine")
     run.checkpoint(50).mkdir()
-    assert [checkpoint.step for checkpoint in checkpoints_in(run.checkpoints)] == [100_000_000, 50, 20, 3]
-    assert checkpoints_in(tmp_path / "nowhere") == []
+    assert [checkpoint.step for checkpoint in list_checkpoints(run.checkpoints)] == [100_000_000, 50, 20, 3]
+    assert list_checkpoints(tmp_path / "nowhere") == []
 
 
 def test_the_newest_complete_one_is_found_behind_unfinished_ones(tmp_path: Path):
     run = RunDirectory(tmp_path)
-    assert newest_checkpoint(run.checkpoints) is None
+    assert find_newest_checkpoint(run.checkpoints) is None
     write(run.checkpoint(3), 3)
     run.checkpoint(4).mkdir()
-    found = newest_checkpoint(run.checkpoints)
+    found = find_newest_checkpoint(run.checkpoints)
     assert found is not None
-    assert (found.step, found.manifest().num_bytes) == (3, len(b"weights"))
+    assert (found.step, found.read_manifest().num_bytes) == (3, len(b"weights"))
 
 
 def test_a_manifest_damaged_in_any_byte_does_not_count(tmp_path: Path):
@@ -61,15 +61,15 @@ def test_a_manifest_damaged_in_any_byte_does_not_count(tmp_path: Path):
         damaged = bytearray(good)
         damaged[place] ^= 1
         (checkpoint.path / COMPLETE).write_bytes(damaged)
-        with pytest.raises(CheckpointFaultError, match="damaged, or of another program"):
-            checkpoint.manifest()
+        with pytest.raises(CheckpointFaultError, match="damaged, or was written by another program"):
+            checkpoint.read_manifest()
         (checkpoint.path / COMPLETE).write_bytes(good[:place])
-        with pytest.raises(CheckpointFaultError, match="damaged, or of another program"):
-            checkpoint.manifest()
+        with pytest.raises(CheckpointFaultError, match="damaged, or was written by another program"):
+            checkpoint.read_manifest()
 
 
 def test_a_checkpoint_under_another_name_does_not_count(tmp_path: Path):
     checkpoint = write(tmp_path / "step-00000003", 3)
     moved = CheckpointDirectory(checkpoint.path.rename(tmp_path / "step-00000004"), 4)
-    with pytest.raises(CheckpointFaultError, match="COMPLETE is of step 3"):
-        moved.manifest()
+    with pytest.raises(CheckpointFaultError, match="COMPLETE belongs to step 3"):
+        moved.read_manifest()

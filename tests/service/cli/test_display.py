@@ -7,15 +7,15 @@ from dlrm.gradient_stats.batch_advice import advise
 from dlrm.gradient_stats.noise import NoiseInterval
 from dlrm.record import BatchAdvice, EventReport
 from service.cli.advice import print_advice
-from service.cli.display import events_table, job_table, result_table
-from service.cli.progress import describe
+from service.cli.display import make_events_table, make_job_table, make_result_table
+from service.cli.progress import describe_progress
 from service.client import Attempt, Event, JobDetails, Progress
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def shown(result: dict[str, float | None]) -> str:
-    return printed(result_table(result))
+    return printed(make_result_table(result))
 
 
 def printed(table: Table) -> str:
@@ -39,7 +39,7 @@ def event(seconds: int, name: str, message: str) -> Event:
 
 def test_metrics_of_rows_that_all_have_one_label_are_called_undefined() -> None:
     text = shown({"auc": None, "log_loss": 0.2, "normalized_entropy": None, "calibration": 1.3})
-    assert text.count("undefined: all rows have one label") == 2
+    assert text.count("undefined: all rows have the same label") == 2
 
 
 def test_metrics_that_were_not_measured_are_left_out() -> None:
@@ -59,8 +59,8 @@ def test_a_job_ran_for_as_long_as_its_attempts_together() -> None:
         for number, (start, lasted) in enumerate(spans, start=1)
     ]
     job = JobDetails(id="job_1", name="job", state="FAILED", created_at=TIME, started_at=TIME, world_size=1)
-    assert "2 min 50 s" in printed(job_table(job, attempts))
-    assert "ran for" not in printed(job_table(job, []))
+    assert "2 min 50 s" in printed(make_job_table(job, attempts))
+    assert "ran for" not in printed(make_job_table(job, []))
 
 
 def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> None:
@@ -68,7 +68,7 @@ def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> N
         event(9, "resumed", "goes on"),
         *(event(second, "checkpoint_saved", f"step {second}") for second in (1, 2, 3, 10)),
     ]
-    lines = [line.rstrip().split(maxsplit=2)[1:] for line in printed(events_table(events)).splitlines()[1:]]
+    lines = [line.rstrip().split(maxsplit=2)[1:] for line in printed(make_events_table(events)).splitlines()[1:]]
     assert lines == [
         ["checkpoint_saved", "step 3 (the last of 3)"],
         ["resumed", "goes on"],
@@ -77,13 +77,13 @@ def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> N
 
 
 def test_a_small_loss_keeps_its_digits() -> None:
-    assert describe(Progress(loss=1.5e-5)) == "loss 1.5e-05"
-    assert describe(Progress(loss=0.69314)) == "loss 0.6931"
+    assert describe_progress(Progress(loss=1.5e-5)) == "loss 1.5e-05"
+    assert describe_progress(Progress(loss=0.69314)) == "loss 0.6931"
 
 
 def test_the_noise_scale_is_a_whole_number_of_samples_at_the_end_of_the_line() -> None:
     progress = Progress(step=2, num_steps=10, eta_seconds=8.0, noise_scale=31_204.4)
-    assert describe(progress) == "step 2/10 · 8 s left · noise scale 31,204"
+    assert describe_progress(progress) == "step 2/10 · 8 s left · noise scale 31,204"
     assert shown({"noise_scale": 31_204.4, "largest_useful_batch": 32_768.0}).splitlines() == [
         "noise scale           31,204",
         "largest useful batch  32,768",

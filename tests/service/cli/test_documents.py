@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.cli.documents import data_from_job_file, fault_of, read_job, require_data_files
+from service.cli.documents import find_pattern_fault, make_paths_absolute, read_job, require_data_files
 from service.cli.errors import BadInputError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -23,14 +23,14 @@ def test_every_example_is_a_valid_job(example: Path) -> None:
         ("a.toml", 'name = "a"\n[data\n', r"a.toml: not valid TOML: .*line 2"),
         ("a.json", '{"name": "a",\n "data" {}}', r"a.json: not valid JSON: line 2, column 9"),
         ("a.json", "[1]", r"a.json: the document should be an object"),
-        ("a.yaml", "name: a", r"a.yaml: a job document is a .toml or a .json file"),
+        ("a.yaml", "name: a", r"a.yaml: a job document must be a .toml or .json file"),
         (
             "a.json",
             '{"data": {"train": ["x"]}, "batch": {"global_sise": 8}}',
             r"a.json: batch.global_sise: .*global_size",
         ),
         ("a.toml", "name = 'a'", r"a.toml: data: required"),
-        ("a.json", '{"run": {"epochs": 1, "seed": 2, "epochs": 3}}', r"a.json: .*'epochs' stands twice"),
+        ("a.json", '{"run": {"epochs": 1, "seed": 2, "epochs": 3}}', r"a.json: .*'epochs' appears twice"),
         ("a.toml", "name = 'a'\nname = 'b'", r"a.toml: not valid TOML: Cannot overwrite"),
     ],
 )
@@ -51,7 +51,7 @@ def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 def test_relative_data_paths_count_from_the_job_file(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text('{"data": {"train": ["days/*.tsv", "/far/day.tsv", "s3://b/day.tsv"], "eval": ["last.tsv"]}}')
-    data = data_from_job_file(read_job(path)[1], path).data
+    data = make_paths_absolute(read_job(path)[1], path).data
     assert data.train == [str(tmp_path / "days/*.tsv"), "/far/day.tsv", "s3://b/day.tsv"]
     assert data.eval == [str(tmp_path / "last.tsv")]
 
@@ -63,7 +63,7 @@ def test_every_pattern_that_names_no_file_is_said_with_its_place(tmp_path: Path)
     path.write_text(
         '{"data": {"train": ["day[1].tsv", "day_?.tsv", "night_*.tsv", "s3://b/x", "."], "eval": ["far.tsv"]}}'
     )
-    job = data_from_job_file(read_job(path)[1], path)
+    job = make_paths_absolute(read_job(path)[1], path)
     with pytest.raises(BadInputError) as refused:
         require_data_files(job, path)
     assert [line.split(" (")[0] for line in refused.value.lines] == [
@@ -75,20 +75,20 @@ def test_every_pattern_that_names_no_file_is_said_with_its_place(tmp_path: Path)
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("", "an empty text names no file"),
-        ("emptiness", "the directory holds no data files"),
-        ("broken", "the link leads nowhere"),
-        ("pipe", "is not a regular file"),
+        ("", "empty path"),
+        ("emptiness", "the directory contains no data files"),
+        ("broken", "the link is broken"),
+        ("pipe", "not a regular file"),
         ("none", "no such file"),
-        ("https://host/day.tsv", "https:// is not read"),
-        ("s3://KEY:SECRET@b/x", "holds credentials"),
+        ("https://host/day.tsv", "https:// is not supported"),
+        ("s3://KEY:SECRET@b/x", "contains credentials"),
     ],
 )
 def test_what_names_no_file_is_told_by_what_it_is(tmp_path: Path, pattern: str, said: str) -> None:
     (tmp_path / "emptiness").mkdir()
     (tmp_path / "broken").symlink_to("nothing")
     os.mkfifo(tmp_path / "pipe")
-    fault = fault_of(f"{tmp_path}/{pattern}" if pattern and "://" not in pattern else pattern)
+    fault = find_pattern_fault(f"{tmp_path}/{pattern}" if pattern and "://" not in pattern else pattern)
     assert fault
     assert said in fault[0]
     assert "SECRET" not in "".join(fault)

@@ -24,7 +24,7 @@ def test_a_service_that_does_not_answer_is_one_line(dlrm: Callable[..., Any], mo
         monkeypatch.setenv("DLRM_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
         ended = dlrm("submit", EXAMPLE)
     assert ended.code == 1
-    assert ended.err.startswith("error: no answer from the service at http://127.0.0.1:")
+    assert ended.err.startswith("error: the service at http://127.0.0.1:")
     assert ended.err.count("\n") == 1
 
 
@@ -43,7 +43,7 @@ def test_an_existing_run_directory_is_not_overwritten(dlrm: Callable[..., Any], 
     (tmp_path / "model").mkdir()
     ended = dlrm("train", EXAMPLE, "--run-directory", str(tmp_path))
     assert ended.code == 2
-    assert "exists already" in ended.err
+    assert "already exists" in ended.err
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -55,7 +55,7 @@ def test_a_run_directory_that_cannot_be_written_is_named_and_not_left_half_made(
         [*limited, "train", EXAMPLE, "--run-directory", run], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 2
-    assert ended.stderr == f"error: {run}: File too large; name another with --run-directory\n"
+    assert ended.stderr == f"error: {run}: File too large; name another directory with --run-directory\n"
     assert not run.exists()
 
 

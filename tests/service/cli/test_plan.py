@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from dlrm.config import parse_job, resolve
-from dlrm.programs.plan import plan_line
-from dlrm.record import PART_WORDS, PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolWriter
-from service.cli.plan import parts_of_run
-from service.cli.plan_view import print_plan, spans
+from dlrm.programs.plan import make_plan_line
+from dlrm.record import PART_DESCRIPTIONS, PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolWriter
+from service.cli.plan import read_step_parts
+from service.cli.plan_view import format_spans, print_plan
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}}}
@@ -29,7 +29,7 @@ def test_a_plan_for_people_has_tables_memory_and_the_step(tmp_path: Path, dlrm: 
     assert ended.code == 0, ended.err
     for words in ("C12", "table_wise", "whole: balances the ranks", "weights", "lookup", "update", "samples/s"):
         assert words in ended.out
-    assert "none: all ranks read one memory" in ended.out
+    assert "none: all ranks share one memory" in ended.out
 
 
 def test_one_line_of_json_has_every_block(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
@@ -66,7 +66,7 @@ def test_no_room_is_an_error_with_what_would_do(tmp_path: Path, dlrm: Callable[.
     ended = dlrm("plan", job_in(tmp_path, document))
     assert ended.code == 2
     assert "short" in ended.err
-    assert "what would do: " in ended.err
+    assert "this would work: " in ended.err
 
 
 @pytest.mark.parametrize("name", ["demo", "dcn"])
@@ -93,13 +93,13 @@ def test_of_a_run_what_was_measured_stands_beside_the_estimate(tmp_path: Path, d
     assert ended.code == 0, ended.err
     assert "a step, measured: 375.0 ms" in ended.out
     rows = [line.split() for line in ended.out.splitlines()]
-    assert ["lookup", "62.5", "ms", "250.0", "ms", *PART_WORDS["lookup"].split()] in rows
-    assert ["agree", "-", "125.0", "ms", *PART_WORDS["agree"].split()] in rows
-    assert ["all", "62.5", "ms", "375.0", "ms"] in rows
+    assert ["lookup", "62.5", "ms", "250.0", "ms", *PART_DESCRIPTIONS["lookup"].split()] in rows
+    assert ["agree", "-", "125.0", "ms", *PART_DESCRIPTIONS["agree"].split()] in rows
+    assert ["total", "62.5", "ms", "375.0", "ms"] in rows
     # Each speed below its own block: 16,384 samples in 0.375 s.
     estimated, measured = ended.out.split("a step, measured")
     assert "the slowest rank is" in estimated
-    assert "43,691 samples/s, without what is between steps" in measured
+    assert "43,691 samples/s, excluding the time between steps" in measured
     assert "the slowest rank is" not in measured
 
 
@@ -115,17 +115,17 @@ def test_a_damaged_line_of_a_run_is_passed_over_and_named(tmp_path: Path, dlrm: 
     ended = dlrm("plan", str(directory.path))
     assert ended.code == 0, ended.err
     assert "a step, measured: 500.0 ms" in ended.out
-    assert ended.err.splitlines() == [f"warning: {events}: damaged lines that are passed over: 2"]
+    assert ended.err.splitlines() == [f"warning: {events}: 2 damaged line(s) skipped"]
 
 
 def test_an_attempt_that_told_no_estimate_has_none_beside_what_it_measured(tmp_path: Path):
     directory = RunDirectory(tmp_path / "run")
-    assert parts_of_run(directory) == ({}, None)
+    assert read_step_parts(directory) == ({}, None)
     directory.attempt(1).create()
     writer = SpoolWriter(directory.attempt(1).spool_file(0, "events"))
     writer.write(EventReport(name=STEP_PARTS, message="", details={"seconds": {"lookup": 0.5}}))
     writer.close()
-    assert parts_of_run(directory) == ({}, {"lookup": 0.5})
+    assert read_step_parts(directory) == ({}, {"lookup": 0.5})
 
 
 def test_terms_of_the_estimate_stand_beside_the_part_they_count_to(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
@@ -140,10 +140,10 @@ def test_terms_of_the_estimate_stand_beside_the_part_they_count_to(tmp_path: Pat
 
 
 def test_sizes_are_in_the_units_of_the_document(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
-    for memory, shown in (("8GiB", "8.0 GiB a machine"), ("8GB", "8.0 GB a machine")):
+    for memory, shown in (("8GiB", "8.0 GiB per machine"), ("8GB", "8.0 GB per machine")):
         ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": {"memory": memory}}))
         assert shown in ended.out
-        assert f"of {shown.removesuffix(' a machine')}" in ended.out
+        assert f"of {shown.removesuffix(' per machine')}" in ended.out
 
 
 def test_what_the_figures_depend_on_is_told(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
@@ -152,7 +152,7 @@ def test_what_the_figures_depend_on_is_told(tmp_path: Path, dlrm: Callable[..., 
     document |= {"precision": "bf16", "model": {"embedding_dim": 8, "bottom_mlp": [16, 8]}}
     ended = dlrm("plan", job_in(tmp_path, document))
     assert ended.code == 0, ended.err
-    assert "8,192 samples, 4,096 a rank, looked up in chunks of 2,048" in ended.out
+    assert "8,192 samples, 4,096 per rank, in chunks of 2,048" in ended.out
     assert "embedding dimension 8, dense part in bf16" in ended.out
     assert "pooled embeddings in fp16" in ended.out
     for figure in ("memory_bandwidth", "intra_node_bandwidth", "flops"):
@@ -165,7 +165,7 @@ def test_a_gpu_that_is_nearly_full_is_noted_with_how_to_keep_some_free() -> None
         resources = {"workers_per_node": 1, "gpus_per_worker": 1}
         sharding = {"plan": "table_wise", "topology": {"gpu_memory": gpu_memory}}
         return json.loads(
-            plan_line(resolve(parse_job({**SYNTHETIC, "resources": resources, "sharding": sharding})), None)
+            make_plan_line(resolve(parse_job({**SYNTHETIC, "resources": resources, "sharding": sharding})), None)
         )
 
     roomy = planned(80 * 10**9)
@@ -190,19 +190,19 @@ def test_figures_that_are_assumed_are_told_of_a_single_rank_too(tmp_path: Path, 
     sharding = {"topology": {"gpu_memory": "80GB", "flops": 1e13}}
     ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": resources, "sharding": sharding}))
     assert ended.code == 0, ended.err
-    figures = "memory_bandwidth 2.0 TB/s (assumed), flops 10.0 TFLOP/s (the job's); of what is known better"
-    assert f"goes by, of one rank: {figures}, set it in sharding.topology" in ended.out
+    figures = "memory_bandwidth 2.0 TB/s (assumed), flops 10.0 TFLOP/s (from the job); set figures that you know"
+    assert f"assumed speeds of one rank: {figures} better in sharding.topology" in ended.out
 
 
 def test_what_stands_against_a_run_on_this_machine_is_told(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
     ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": {"memory": "900TiB"}}))
     assert ended.code == 0, ended.err
-    assert "resources.memory: 921,600.0 GiB are more than the" in ended.out
+    assert "resources.memory: 921,600.0 GiB is more than the" in ended.out
 
 
 def test_names_of_others_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = parse_job({**SYNTHETIC, "sharding": {"topology": {"flops": 1e10}}})
-    result = json.loads(plan_line(resolve(job), None))
+    result = json.loads(make_plan_line(resolve(job), None))
     result |= {"sizes_from": "the prepared rows in /data/[old]/rows", "estimated": None, "measured": None}
     print_plan(Console(width=400), resolve(job), result)
     assert "the prepared rows in /data/[old]/rows" in capsys.readouterr().out
@@ -210,13 +210,13 @@ def test_names_of_others_are_printed_as_they_are(tmp_path: Path, capsys: pytest.
 
 def test_without_the_dense_part_a_step_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     resolved = resolve(parse_job(SYNTHETIC))
-    result = json.loads(plan_line(resolved, None)) | {"estimated": None, "measured": None}
+    result = json.loads(make_plan_line(resolved, None)) | {"estimated": None, "measured": None}
     result["plan"]["step"]["is_dense_known"] = False
     print_plan(Console(width=400), resolved, result)
     out = capsys.readouterr().out
-    assert out.count("without the dense part, whose speed is not known") == 2
-    assert "samples/s, without the dense part" in out
+    assert out.count("excluding the dense part, whose speed") == 2
+    assert "samples/s, excluding the dense part" in out
 
 
 def test_ranks_in_a_row_are_written_as_a_span():
-    assert spans([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"
+    assert format_spans([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"

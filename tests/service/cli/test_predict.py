@@ -99,7 +99,7 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
     assert json.loads(same.stdout) == json.loads(run("evaluate", made.path, made.rows, "--json").stdout)
     other = run("evaluate", made.path, made.rows, "--format", "criteo_tsv")
     assert other.returncode == 2
-    assert other.stderr.startswith("error: --format: criteo_tsv holds the columns I1 to I13")
+    assert other.stderr.startswith("error: --format: criteo_tsv has the columns I1 to I13")
     rows = write_csv(tmp_path / "rows.csv", ["0,1,old,1,s,1,t,1"])
     bad = run("evaluate", made.path, rows)
     assert bad.returncode == 2
@@ -110,10 +110,10 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nowhere", "rows.csv"], "nowhere: no such directory; a run leaves its model in model/"),
-        ([".", "rows.csv"], "the directory of a run; its model is model"),
-        (["model", "rows.csv", "--json"], "--json: only with --output"),
-        (["model", "rows.csv", "--overwrite"], "--overwrite: only with --output"),
+        (["nowhere", "rows.csv"], "nowhere: no such directory (valid: the model/ directory of a run)"),
+        ([".", "rows.csv"], "is the directory of a run; its model is model"),
+        (["model", "rows.csv", "--json"], "--json: valid only with --output"),
+        (["model", "rows.csv", "--overwrite"], "--overwrite: valid only with --output"),
     ],
 )
 def test_what_cannot_be_scored_is_said_at_once(

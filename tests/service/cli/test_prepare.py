@@ -17,8 +17,8 @@ import pytest
 
 from dlrm.config import parse_job
 from service.cli.documents import read_job
-from service.cli.infer import job_name
-from service.cli.inferred import job_document
+from service.cli.infer import derive_job_name
+from service.cli.inferred import format_job_document
 
 N = 4000
 GOOD = "1\t" + "\t".join(["1"] * 13) + "\t" + "\t".join(["0a"] * 26) + "\n"
@@ -72,7 +72,7 @@ def test_the_table_at_the_end_names_rows_tables_and_speed(here: Path, dlrm: Call
     (here / "job.json").write_text('{"data": {"train": ["day.tsv"]}}')
     ended = dlrm("prepare", "job.json", "-o", "packed")
     assert ended.code == 0, ended.err
-    for word in ("to train on", "label rate", "C26", "checksum", "rows/s", "peak memory"):
+    for word in ("for training", "label rate", "C26", "checksum", "rows/s", "peak memory"):
         assert word in ended.out
 
 
@@ -88,30 +88,30 @@ def test_bad_rows_within_the_share_are_noted_with_their_line(here: Path, dlrm: C
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["day.tsv"], "--output: name the directory"),
+        (["day.tsv"], "--output: missing (valid: the directory"),
         (["nowhere.tsv", "-o", "x"], "no such file: nowhere.tsv"),
-        (["", "-o", "x"], "an empty text names no file"),
+        (["", "-o", "x"], "empty path"),
         (["night_*.tsv", "-o", "x"], "the pattern matches no file: night_*.tsv"),
-        (["job.json", "day.tsv", "-o", "x"], "one job document alone"),
-        (["day.tsv", "job.json", "-o", "x"], "one job document alone"),
+        (["job.json", "day.tsv", "-o", "x"], "pass either one job document or data files"),
+        (["day.tsv", "job.json", "-o", "x"], "pass either one job document or data files"),
         (["nowhere.toml", "-o", "x"], "nowhere.toml: No such file"),
         (["rows.parquet", "-o", "x"], "dlrm prepare --infer rows.parquet --output job.toml"),
         (["rows.csv.gz", "-o", "x"], "dlrm prepare --infer rows.csv.gz --output job.toml"),
-        (["synthetic.json", "-o", "x"], "format synthetic is ready"),
+        (["synthetic.json", "-o", "x"], "format synthetic needs no preparation"),
         (["missing.json", "-o", "x"], "data.train.0: no such file"),
         (["bad.tsv", "-o", "x"], "bad.tsv, line 2, label"),
         (["empty.tsv", "-o", "x"], "the file is empty"),
-        (["emptiness", "-o", "x"], "the directory holds no data files: emptiness"),
+        (["emptiness", "-o", "x"], "the directory contains no data files: emptiness"),
         (["day.tsv", "-o", "day.tsv"], "day.tsv"),
         (["day.tsv", "-o", "x", "--extend", "nowhere"], "--extend nowhere: no such directory"),
         (["day.tsv", "-o", "x", "--extend", "emptiness"], "emptiness"),
-        (["day.tsv", "-o", "x", "--label", "y"], "--label: not with"),
-        (["day.tsv", "--infer", "--extend", "x"], "--extend: not with --infer"),
-        (["day.tsv", "--infer", "-o", "x.json"], "call it .toml"),
-        (["rows.csv", "--infer", "-o", "taken.toml"], "taken.toml: exists already"),
+        (["day.tsv", "-o", "x", "--label", "y"], "--label: valid only with --infer"),
+        (["day.tsv", "--infer", "--extend", "x"], "--extend: not valid with --infer"),
+        (["day.tsv", "--infer", "-o", "x.json"], "a file name that ends in .toml"),
+        (["rows.csv", "--infer", "-o", "taken.toml"], "taken.toml: already exists"),
         (["rows.csv", "--infer", "-o", "nowhere/job.toml"], "nowhere/job.toml: No such file"),
         (["rows.csv", "--infer", "--label", "clik"], "no column 'clik'"),
-        (["unclear.csv", "--infer"], "columns of 0 and 1 are: bought, seen"),
+        (["unclear.csv", "--infer"], "columns of 0 and 1 are bought, seen"),
         (["day.tsv", "--infer"], "looks like Criteo TSV"),
     ],
 )
@@ -147,7 +147,7 @@ def test_an_interrupt_leaves_what_the_next_call_goes_on_from(here: Path) -> None
     os.kill(preparing.pid, signal.SIGINT)
     _, said = preparing.communicate()
     assert preparing.returncode == 75
-    assert "the same call goes on" in said
+    assert "repeat the same command to continue" in said
     assert not (here / "packed").exists()
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -179,7 +179,7 @@ def test_an_inferred_document_prepares_as_it_stands(here: Path, dlrm: Callable[.
         "tags": ("string", True),
     }
     text = (here / "job.toml").read_text()
-    for name, why in (("request", "of its own in every row"), ("version", "constant"), ("empty", "missing")):
+    for name, why in (("request", "a different value in every"), ("version", "constant"), ("empty", "missing")):
         assert any(f'"{name}": ' in line and why in line for line in text.splitlines() if line.startswith("#"))
     prepared = dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1", "--json")
     assert prepared.code == 0, prepared.err
@@ -197,7 +197,7 @@ def test_a_document_that_cannot_be_trained_is_written_and_said_to(here: Path, dl
     ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
     assert ended.code == 0, ended.err
     assert "wrote job.toml: 10001 dense, 0 categorical" in ended.err
-    assert "cannot be trained from as it stands" in ended.err
+    assert "is not valid yet" in ended.err
     assert "data.schema.dense" in ended.err
     assert '"x10000"' in (here / "job.toml").read_text()
 
@@ -216,7 +216,7 @@ def test_columns_of_one_kind_are_enough_to_train_from(
     assert ended.code == 0, ended.err
     assert f"wrote job.toml: {counts}" in ended.err
     assert "dlrm train job.toml" in ended.err
-    assert f"{none} = []  # none was found" in (here / "job.toml").read_text()
+    assert f"{none} = []  # none found" in (here / "job.toml").read_text()
     inspected = dlrm("data", "inspect", "job.toml", "--json")
     assert inspected.code == 0, inspected.err
     assert dlrm("data", "inspect", "job.toml", "--html", "page.html").code == 0
@@ -245,7 +245,7 @@ def test_the_batch_that_is_inferred_leaves_enough_steps(num_rows: int | None, si
         "columns": None,
         "choices": [],
     }
-    document = tomllib.loads(job_document(inferred, ["a.parquet"], "a"))
+    document = tomllib.loads(format_job_document(inferred, ["a.parquet"], "a"))
     assert document.get("batch", {}).get("global_size") == size
     assert num_rows is None or size == 256 or 0.9 * num_rows / size >= 200
 
@@ -282,5 +282,5 @@ def test_without_an_output_the_document_goes_to_stdout(here: Path, dlrm: Callabl
     [("logs/day 1.csv.gz", "day-1"), ("s3://b/logs/*.parquet", "inferred"), ("x" * 99 + ".csv", "x" * 63)],
 )
 def test_a_job_is_named_after_its_files(source: str, name: str) -> None:
-    assert job_name(source) == name
+    assert derive_job_name(source) == name
     assert parse_job({"name": name, "data": {"format": "synthetic"}}).name == name

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from dlrm.record import (
-    PART_WORDS,
+    PART_DESCRIPTIONS,
     EndReason,
     OperatorTime,
     Outcome,
@@ -15,8 +15,8 @@ from dlrm.record import (
     RunDirectory,
     StepProfile,
 )
-from service.cli.profile import BETWEEN_STEPS, REST, WORDS, print_profile
-from service.cli.train import result_of
+from service.cli.profile import BETWEEN_STEPS, DESCRIPTIONS, REST, print_profile
+from service.cli.train import make_result
 
 
 @pytest.fixture
@@ -43,14 +43,14 @@ def test_parts_come_with_their_share_and_the_slowest_rank(
     directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = shown(directory, capsys)
-    assert ["lookup", "10.00", "10.0", "%", "10.00", *PART_WORDS["lookup"].split()] in lines
-    assert ["dense", "60.00", "60.0", "%", "80.00", *PART_WORDS["dense"].split()] in lines
-    assert ["between", "steps", "30.00", "30.0", "%", "30.00", *WORDS[BETWEEN_STEPS].split()] in lines
+    assert ["lookup", "10.00", "10.0", "%", "10.00", *PART_DESCRIPTIONS["lookup"].split()] in lines
+    assert ["dense", "60.00", "60.0", "%", "80.00", *PART_DESCRIPTIONS["dense"].split()] in lines
+    assert ["between", "steps", "30.00", "30.0", "%", "30.00", *DESCRIPTIONS[BETWEEN_STEPS].split()] in lines
     assert ["[kept]mm", "50.00", "50.0", "%", "1,234"] in lines
     assert [*REST.split(), "50.00", "50.0", "%", "-"] in lines
-    assert ["part", "rank", "0,", "ms", "a", "step", "share", "slowest", "rank,", "ms"] in lines
+    assert ["part", "rank", "0,", "ms", "per", "step", "share", "slowest", "rank,", "ms"] in lines
     text = " ".join(word for line in lines for word in line)
-    assert "100.0 ms, mean of steps 6 to 8, behind 5 to warm up" in text
+    assert "100.0 ms, mean of steps 6 to 8, after 5 warm-up steps" in text
     assert str(directory.trace(0)) in text
     assert str(directory.trace(1)) in text
 
@@ -61,7 +61,7 @@ def test_steps_without_others_before_them_say_so(
     for profile in directory.read():
         profile.model_copy(update={"first_step": 1}).write(directory.figures(profile.rank))
     text = " ".join(word for line in shown(directory, capsys) for word in line)
-    assert "mean of steps 1 to 3, behind none to warm up" in text
+    assert "mean of steps 1 to 3, without warm-up" in text
 
 
 def test_operators_at_the_same_time_leave_no_rest(
@@ -79,9 +79,9 @@ def test_a_run_without_a_profile_says_why(tmp_path: Path, capsys: pytest.Capture
 
 def test_the_json_line_names_the_profile_that_was_left(directory: ProfileDirectory, tmp_path: Path) -> None:
     run, outcome = RunDirectory(tmp_path / "run"), Outcome(state="succeeded", reason=EndReason.COMPLETED, message="")
-    assert result_of(run, outcome, [], directory)["profile"] == str(directory.path)
+    assert make_result(run, outcome, [], directory)["profile"] == str(directory.path)
     for nothing in (ProfileDirectory(tmp_path / "empty"), None):
-        assert result_of(run, outcome, [], nothing)["profile"] is None
+        assert make_result(run, outcome, [], nothing)["profile"] is None
 
 
 def test_the_help_teaches_where_profiles_lie(dlrm: Callable[..., object]) -> None:

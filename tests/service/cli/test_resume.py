@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dlrm.config import parse_job, resolve
-from dlrm.record import EndReason, Outcome, RunDirectory, run_lock
+from dlrm.record import EndReason, Outcome, RunDirectory, hold_run_lock
 from tests.service.cli.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -51,9 +51,9 @@ def test_settings_that_make_it_another_run_are_each_named_and_nothing_is_written
     before = (left_in(directory), directory.spec.read_bytes())
     ended = dlrm("train", str(job), "--resume", str(directory.path))
     assert ended.code == 2
-    assert f"{job}: batch.global_size is 2048, and was 1024" in ended.err
-    assert f"{job}: run.seed is 3, and was 0" in ended.err
-    assert f"{job}: run.epochs is 2, and was 1" in ended.err
+    assert f"{job}: batch.global_size is 2048, but was 1024" in ended.err
+    assert f"{job}: run.seed is 3, but was 0" in ended.err
+    assert f"{job}: run.epochs is 2, but was 1" in ended.err
     assert "checkpoint_every_seconds" not in ended.err
     assert (left_in(directory), directory.spec.read_bytes()) == before
 
@@ -63,7 +63,7 @@ def test_a_run_that_has_succeeded_says_so_and_answers_with_its_result(dlrm: Comm
     directory.model.mkdir()
     ended = dlrm("train", "--resume", str(directory.path), "--json")
     assert ended.code == 0
-    assert f"{directory.path} has succeeded before: there is nothing left to do" in ended.err
+    assert f"{directory.path}: the run has already succeeded; nothing is left to do" in ended.err
     result = json.loads(ended.out)
     assert (result["state"], result["auc"], result["model"]) == ("succeeded", 0.75, str(directory.model))
     assert not directory.attempt(2).path.exists()
@@ -74,14 +74,14 @@ def test_a_run_that_has_succeeded_says_that_it_leaves_no_profile(dlrm: Command, 
     directory.model.mkdir()
     ended = dlrm("train", "--resume", str(directory.path), "--profile")
     assert ended.code == 0
-    assert "nothing left to do; no profile, since no step is made" in ended.err
+    assert "nothing is left to do; no profile, because no step is run" in ended.err
 
 
 def test_a_run_that_another_process_works_on_is_left_alone(dlrm: Command, directory: RunDirectory) -> None:
-    with run_lock(directory):
+    with hold_run_lock(directory):
         ended = dlrm("train", "--resume", str(directory.path))
     assert ended.code == 1
-    assert f"{directory.path} is in use by process {os.getpid()}: wait for it, or stop it" in ended.err
+    assert f"{directory.path} is in use by process {os.getpid()}: wait for it to end, or stop it" in ended.err
     assert not directory.attempt(2).path.exists()
 
 
@@ -89,7 +89,7 @@ def test_a_directory_that_holds_no_run_is_refused(dlrm: Command, tmp_path: Path)
     for path in (tmp_path, tmp_path / "nowhere"):
         ended = dlrm("train", "--resume", str(path))
         assert ended.code == 2
-        assert f"{path}: not the directory of a run: there is no spec.json in it" in ended.err
+        assert f"{path}: not the directory of a run: it contains no spec.json" in ended.err
 
 
 def test_a_spec_that_is_damaged_names_its_field(dlrm: Command, directory: RunDirectory) -> None:
@@ -101,7 +101,7 @@ def test_a_spec_that_is_damaged_names_its_field(dlrm: Command, directory: RunDir
 
 def test_neither_a_job_nor_a_run_is_refused_and_so_are_two_directories(dlrm: Command, directory: RunDirectory) -> None:
     ended = dlrm("train")
-    assert (ended.code, "name a JOB, or a run to go on with: --resume" in ended.err) == (2, True)
+    assert (ended.code, "nothing to train (valid: a JOB, or --resume" in ended.err) == (2, True)
     ended = dlrm("train", "--resume", str(directory.path), "--run-directory", "elsewhere")
     assert (ended.code, "stays in its own directory" in ended.err) == (2, True)
 
@@ -111,4 +111,4 @@ def test_a_new_run_in_the_directory_of_another_hints_at_going_on(
 ) -> None:
     ended = dlrm("train", str(write_job(tmp_path / "job.json")), "--run-directory", str(directory.path))
     assert ended.code == 2
-    assert "name another with --run-directory, or go on with it: --resume" in ended.err
+    assert "name another directory with --run-directory, or resume this run with --resume" in ended.err

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.client import Client
-from service.demo.running import running_service
+from service.demo.running import run_service
 
 SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
 DOCUMENT: dict[str, Any] = {
@@ -26,7 +26,7 @@ DOCUMENT: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     directory = tmp_path_factory.mktemp("work") / ".dlrm"
-    with running_service(directory, SETTINGS):
+    with run_service(directory, SETTINGS):
         yield directory
 
 
@@ -113,7 +113,7 @@ def test_what_the_service_refuses_is_one_line_and_exit_code_2(dlrm: Callable[...
 def test_what_is_no_id_of_a_job_is_said_to_be_none(dlrm: Callable[..., Any], job_id: str) -> None:
     ended = dlrm("resume", job_id)
     assert ended.code == 2
-    assert f"JOB_ID: {job_id!r} is no id of a job" in ended.err
+    assert f"JOB_ID: {job_id!r} is not a job id" in ended.err
 
 
 def test_a_second_service_on_the_same_state_is_refused(state_directory: Path) -> None:

@@ -12,7 +12,7 @@ from dlrm.record import (
     StartReport,
     StepReport,
 )
-from service.cli.progress import describe
+from service.cli.progress import describe_progress
 from service.cli.spool import SpoolProgress
 from service.cli.text_format import MAX_WARNINGS
 
@@ -55,7 +55,7 @@ def test_progress_is_what_rank_0_has_reported_so_far(tmp_path: Path) -> None:
                 seconds=1.0,
             )
         )
-        assert describe(progress.read()) == "step 2/10 · loss 0.5000 · AUC 0.7500 · 100 samples/s · 8 s left"
+        assert describe_progress(progress.read()) == "step 2/10 · loss 0.5000 · AUC 0.7500 · 100 samples/s · 8 s left"
 
 
 def test_a_preparation_says_how_far_it_is_and_training_starts_anew(tmp_path: Path) -> None:
@@ -64,9 +64,9 @@ def test_a_preparation_says_how_far_it_is_and_training_starts_anew(tmp_path: Pat
     with closing(SpoolWriter(attempt.spool_file(0, "events"))) as events:
         events.write(ProgressReport(phase="preparing", done_fraction=0.25, message="reading: 9 rows/s"))
         seen = progress.read()
-        assert (seen.phase, seen.done_fraction, describe(seen)) == ("preparing", 0.25, "reading: 9 rows/s")
+        assert (seen.phase, seen.done_fraction, describe_progress(seen)) == ("preparing", 0.25, "reading: 9 rows/s")
         events.write(ProgressReport(phase="training"))
-        assert (progress.read().done_fraction, describe(progress.read())) == (None, "")
+        assert (progress.read().done_fraction, describe_progress(progress.read())) == (None, "")
 
 
 def test_what_people_should_see_is_kept_apart_from_what_is_merely_noted(tmp_path: Path) -> None:
@@ -87,18 +87,18 @@ def test_a_run_that_goes_on_is_shown_from_where_it_goes_on(tmp_path: Path) -> No
         closing(SpoolWriter(attempt.spool_file(0, "events"))) as events,
         closing(SpoolWriter(attempt.spool_file(0, "metrics"))) as metrics,
     ):
-        events.write(EventReport(name="checkpoint_passed_over", message="step 8 is passed over: it was not finished"))
+        events.write(EventReport(name="checkpoint_passed_over", message="step 8 is skipped: it is incomplete"))
         progress.read()
-        assert said == ["warning: step 8 is passed over: it was not finished"]
-        events.write(EventReport(name="resumed", message="goes on from step 6 of 10"))
+        assert said == ["warning: step 8 is skipped: it is incomplete"]
+        events.write(EventReport(name="resumed", message="resumes at step 6 of 10"))
         events.write(ProgressReport(phase="training"))
         metrics.write(StartReport(step=6, evaluated_step=5))
         seen = progress.read()
-        assert (seen.phase, seen.done_fraction, describe(seen)) == ("training", 0.6, "step 6/10")
+        assert (seen.phase, seen.done_fraction, describe_progress(seen)) == ("training", 0.6, "step 6/10")
         metrics.write(step(7, 100.0))
         assert progress.read().eta_seconds == pytest.approx(3.0)
-    assert progress.warnings == ["step 8 is passed over: it was not finished"]
-    assert said[1:] == ["goes on from step 6 of 10"]
+    assert progress.warnings == ["step 8 is skipped: it is incomplete"]
+    assert said[1:] == ["resumes at step 6 of 10"]
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_is_said_to_begin_from_the_start(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_said_to_begin_from_the_start
     SpoolProgress(attempt, said.append).read()
     assert said == []
     seen = SpoolProgress(attempt, said.append, num_steps=10).read()
-    assert (said, seen.step) == (["begins from the start: no checkpoint is whole"], None)
+    assert (said, seen.step) == (["starts from the beginning: no checkpoint is complete"], None)
 
 
 def test_of_many_warnings_of_one_kind_the_first_are_told_and_the_rest_counted(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_of_many_warnings_of_one_kind_the_first_are_told_and_the_rest_counted(tm
         events.write(EventReport(name="checkpoint_failed", message="no space left"))
     progress.read()
     assert said[MAX_WARNINGS - 1 :] == [f"warning: step {MAX_WARNINGS - 1} is dropped", "warning: no space left"]
-    assert progress.left_out == ["and 3 more of this kind: step_dropped"]
+    assert progress.omitted_warnings == ["and 3 more warnings of this kind: step_dropped"]
     assert len(progress.warnings) == MAX_WARNINGS + 4
 
 

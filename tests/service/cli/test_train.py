@@ -86,7 +86,7 @@ def test_a_profiled_run_says_where_its_steps_went_on_every_rank(tmp_path: Path) 
     job = write_job(tmp_path, resources={"workers_per_node": 2})
     ended = run("train", job, "--profile", "--run-directory", tmp_path / "run")
     assert ended.returncode == 0, ended.stderr
-    assert "where a step went: " in ended.stdout
+    assert "time of a step: " in ended.stdout
     for part in ("lookup", "dense", "agree", "table_update", "optimizer"):
         assert f"\n{part} " in ended.stdout
     left = {path.name for path in (tmp_path / "run" / "attempt-1" / "profile").iterdir()}
@@ -138,14 +138,14 @@ def test_a_stop_names_the_command_that_goes_on_with_the_run_to_the_same_model(tm
     job = write_job(tmp_path, run={"epochs": 60})
     said = interrupted(job, "--run-directory", tmp_path / "my run", cwd=tmp_path)
     assert "stopped (stop_requested): " in said
-    beginning = "the newest checkpoint is of step "
+    beginning = "the newest checkpoint is from step "
     (hint,) = [line for line in said.splitlines() if line.startswith(beginning)]
-    step, _, line = hint.removeprefix(beginning).partition("; to go on: ")
+    step, _, line = hint.removeprefix(beginning).partition("; to resume: ")
     assert line == "dlrm train --resume 'my run'"
     went_on = subprocess.run(command(*shlex.split(line)[1:]), cwd=tmp_path, capture_output=True, text=True, check=False)
     assert went_on.returncode == 0, went_on.stderr
-    assert f"attempt 2: the newest checkpoint is of step {step} of 1,080" in went_on.stderr
-    assert f"\ngoes on from step {step} of 1,080: " in went_on.stderr
+    assert f"attempt 2: the newest checkpoint is from step {step} of 1,080" in went_on.stderr
+    assert f"\nresumes at step {step} of 1,080: " in went_on.stderr
     alone = run("train", job, "--run-directory", tmp_path / "alone")
     assert alone.returncode == 0, alone.stderr
     weights = Path("model", "model.safetensors")
@@ -155,7 +155,7 @@ def test_a_stop_names_the_command_that_goes_on_with_the_run_to_the_same_model(tm
 def test_a_run_goes_on_with_a_changed_document(tmp_path: Path) -> None:
     epochs = {"epochs": 60}
     said = interrupted(write_job(tmp_path, run=epochs), "--run-directory", "run", cwd=tmp_path)
-    assert "; to go on: " in said
+    assert "; to resume: " in said
     changes = {"run": {**epochs, "eval_every_fraction": 0.5}, "resources": {"workers_per_node": 1}}
     changed = write_job(tmp_path, **changes, batch={"global_size": 1024, "chunk_size": 100})
     ended = run("train", changed, "--resume", tmp_path / "run", "--json")
@@ -175,7 +175,7 @@ def test_a_run_without_a_checkpoint_begins_from_the_start_and_says_so(tmp_path: 
     (tmp_path / "rows.tsv").write_text("".join(rows))
     ended = run("train", "--resume", tmp_path / "run")
     assert ended.returncode == 0, ended.stderr
-    assert f"attempt 2 begins from the start: {tmp_path / 'run'} has no checkpoint" in ended.stderr
+    assert f"attempt 2 starts from the beginning: {tmp_path / 'run'} has no checkpoint" in ended.stderr
 
 
 def test_a_damaged_checkpoint_is_warned_of_before_training_and_no_step_is_promised_from_it(tmp_path: Path) -> None:
@@ -190,8 +190,8 @@ def test_a_damaged_checkpoint_is_warned_of_before_training_and_no_step_is_promis
     assert ended.returncode == 0, ended.stderr
     lines = ended.stderr.splitlines()
     (warning,) = [number for number, line in enumerate(lines) if line.startswith("warning: ")]
-    assert f"{checkpoint} is passed over: " in lines[warning]
-    begun = lines.index("begins from the start: no checkpoint is whole")
+    assert f"{checkpoint} is skipped: " in lines[warning]
+    begun = lines.index("starts from the beginning: no checkpoint is complete")
     assert warning < begun < next(number for number, line in enumerate(lines) if " step " in line and "loss" in line)
-    assert "goes on from" not in ended.stderr
+    assert "resumes at" not in ended.stderr
     assert len(json.loads(ended.stdout)["warnings"]) == 1

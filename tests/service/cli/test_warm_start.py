@@ -8,7 +8,7 @@ import pytest
 
 from dlrm.config import DataConfig, ModelConfig
 from dlrm.record import RunDirectory
-from service.cli.documents import data_from_job_file, read_job, require_model_to_start_from
+from service.cli.documents import make_paths_absolute, read_job, require_warm_start_model
 from service.cli.errors import BadInputError
 
 
@@ -35,8 +35,8 @@ def source_of(here: Path, source: str, **sections: Any) -> str:
     path = here / "jobs" / "job.json"
     warm_start = {"from": source, **sections.pop("warm_start", {})}
     path.write_text(json.dumps({"data": {"train": ["x"]}, "run": {"warm_start": warm_start}, **sections}))
-    job = data_from_job_file(read_job(path)[1], path)
-    require_model_to_start_from(job, path)
+    job = make_paths_absolute(read_job(path)[1], path)
+    require_warm_start_model(job, path)
     assert job.run.warm_start is not None
     return job.run.warm_start.source
 
@@ -53,28 +53,28 @@ def test_a_run_or_its_model_is_named_relative_to_the_job_file_or_absolute(here: 
 def test_a_job_that_starts_from_nothing_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text('{"data": {"train": ["x"]}}')
-    job = data_from_job_file(read_job(path)[1], path)
-    require_model_to_start_from(job, path)
+    job = make_paths_absolute(read_job(path)[1], path)
+    require_warm_start_model(job, path)
     assert job.run.warm_start is None
 
 
 @pytest.mark.parametrize(
     ("source", "sections", "said"),
     [
-        ("../runs/none", {}, "runs/none is no directory (valid: the directory of a run that has succeeded"),
-        ("../runs/failed", {}, "runs/failed holds no model: a run has one once it has succeeded"),
-        ("..", {}, "holds no model"),
+        ("../runs/none", {}, "runs/none is not a directory (valid: the directory of a succeeded run"),
+        ("../runs/failed", {}, "runs/failed contains no model: a run has one once it has succeeded"),
+        ("..", {}, "contains no model"),
         (
             "job_01M81BF22JM2KW445N0SKBFFMW",
             {},
-            "is no directory (valid: the directory of a run that has succeeded, or of its model; the id",
+            "is not a directory (valid: the directory of a succeeded run, or of its model; the id",
         ),
         ("../runs/old", {"warm_start": {"optimizer_state": True}}, "run.warm_start.optimizer_state: there is no"),
-        ("../runs/old", {"data": {"format": "synthetic"}}, "data.format: is synthetic, and the model"),
+        ("../runs/old", {"data": {"format": "synthetic"}}, "data.format: is synthetic, but the model"),
         (
             "../runs/old",
             {"model": {"embedding_dim": 8, "bottom_mlp": [512, 256, 8]}},
-            "model.embedding_dim: is 8, and 64 in the model that the run starts from (valid: 64)",
+            "model.embedding_dim: is 8, but 64 in the model that the run starts from (valid: 64)",
         ),
     ],
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from service.client import Client, EvaluationMetric, ServiceError
-from service.demo.running import running_service
+from service.demo.running import run_service
 
 SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
 POLL_SECONDS = 0.1
@@ -13,11 +13,11 @@ POLL_SECONDS = 0.1
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with running_service(tmp_path_factory.mktemp("state"), SETTINGS) as client:
+    with run_service(tmp_path_factory.mktemp("state"), SETTINGS) as client:
         yield client
 
 
-def document(name: str = "first", **labels: str) -> dict[str, object]:
+def make_document(name: str = "first", **labels: str) -> dict[str, object]:
     return {
         "name": name,
         "labels": labels,
@@ -29,25 +29,25 @@ def document(name: str = "first", **labels: str) -> dict[str, object]:
 
 
 def test_a_job_is_followed_to_its_end(client: Client) -> None:
-    job = client.submit(document())
-    seen = list(client.follow(job.id, POLL_SECONDS))
-    assert seen[-1].has_ended
-    assert seen[-1].state == "FAILED"
-    assert seen[-1].spec["batch"]["global_size"] == 64
-    assert {number.name for number in seen[-1].derived} >= {"chunk_size", "world_size"}
+    job = client.submit(make_document())
+    *_, last = client.follow(job.id, POLL_SECONDS)
+    assert last.has_ended
+    assert last.state == "FAILED"
+    assert last.spec["batch"]["global_size"] == 64
+    assert {number.name for number in last.derived} >= {"chunk_size", "world_size"}
 
 
 def test_one_idempotency_key_makes_one_job(client: Client) -> None:
-    jobs = {client.submit(document(), idempotency_key="the-same").id for _ in range(2)}
+    jobs = {client.submit(make_document(), idempotency_key="the-same").id for _ in range(2)}
     assert len(jobs) == 1
     with pytest.raises(ServiceError) as refused:
-        client.submit(document("other"), idempotency_key="the-same")
+        client.submit(make_document("other"), idempotency_key="the-same")
     assert refused.value.problem.slug == "idempotency-mismatch"
 
 
 def test_a_bad_document_is_refused_field_by_field(client: Client) -> None:
     with pytest.raises(ServiceError) as refused:
-        client.submit({**document(), "precision": "fp8"})
+        client.submit({**make_document(), "precision": "fp8"})
     problem = refused.value.problem
     assert (problem.status, problem.slug) == (422, "invalid-job")
     assert [error.field for error in problem.errors] == ["precision"]
@@ -55,7 +55,7 @@ def test_a_bad_document_is_refused_field_by_field(client: Client) -> None:
 
 
 def test_events_attempts_logs_and_metrics_of_an_ended_job(client: Client) -> None:
-    job = client.submit(document())
+    job = client.submit(make_document())
     *_, ended = client.follow(job.id, POLL_SECONDS)
     changes = [event.to_state for event in client.events(job.id) if event.kind == "state"]
     assert (changes[0], changes[-1]) == ("QUEUED", "FAILED")
@@ -66,7 +66,7 @@ def test_events_attempts_logs_and_metrics_of_an_ended_job(client: Client) -> Non
 
 
 def test_an_ended_job_cannot_be_cancelled(client: Client) -> None:
-    job = client.submit(document())
+    job = client.submit(make_document())
     list(client.follow(job.id, POLL_SECONDS))
     with pytest.raises(ServiceError) as refused:
         client.cancel(job.id)
@@ -80,22 +80,22 @@ def test_capacity_is_what_the_service_was_given(client: Client) -> None:
 
 
 def test_a_key_works_with_its_role_until_it_is_removed(client: Client) -> None:
-    made = client.create_key("reader", "viewer")
-    with Client(client.url, made.key) as reader:
+    created = client.create_key("reader", "viewer")
+    with Client(client.url, created.key) as reader:
         assert reader.capacity().num_cores == 2
         with pytest.raises(ServiceError) as refused:
-            reader.submit(document())
+            reader.submit(make_document())
         assert refused.value.problem.slug == "forbidden"
         keys = list(client.keys())
-        assert made.id in {key.id for key in keys}
-        client.delete_key(made.id)
+        assert created.id in {key.id for key in keys}
+        client.delete_key(created.id)
         with pytest.raises(ServiceError) as refused:
             reader.capacity()
         assert refused.value.problem.slug == "unauthenticated"
 
 
 def test_jobs_are_found_by_label_and_name_over_all_pages(client: Client) -> None:
-    made = [client.submit(document("paged", team="pages")).id for _ in range(60)]
+    submitted = [client.submit(make_document("paged", team="pages")).id for _ in range(60)]
     found = [job.id for job in client.jobs(label="team:pages")]
-    assert found == made[::-1]
-    assert {job.id for job in client.jobs(name="paged")} == set(made)
+    assert found == submitted[::-1]
+    assert {job.id for job in client.jobs(name="paged")} == set(submitted)

@@ -5,27 +5,27 @@ from pathlib import Path
 import pytest
 
 from service.client import ServiceUnknownError, find_connection
-from service.client.connection import keep_admin_key, ready_file_in
+from service.client.connection import get_ready_file_path, save_admin_key
 
 
 @pytest.fixture(autouse=True)
-def _nothing_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("DLRM_URL", "DLRM_API_KEY", "DLRM_STATE_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
 
 
-def leave_connection(state_directory: Path, admin_key: str | None = "dlrm_left") -> None:
-    """As a service does at its start."""
+def write_ready_file(state_directory: Path, admin_key: str | None = "dlrm_saved") -> None:
+    """Write the ready file as a service does at its start."""
     state_directory.mkdir(exist_ok=True)
     content = {"url": "http://127.0.0.1:1", "admin_key": admin_key, "signin_link": "http://127.0.0.1:1/signin#token=a"}
-    ready_file_in(state_directory).write_text(json.dumps(content))
+    get_ready_file_path(state_directory).write_text(json.dumps(content))
 
 
 def test_arguments_come_before_the_environment_and_the_environment_before_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    leave_connection(tmp_path / ".dlrm")
+    write_ready_file(tmp_path / ".dlrm")
     assert find_connection().url == "http://127.0.0.1:1"
     monkeypatch.setenv("DLRM_URL", "http://127.0.0.1:2")
     monkeypatch.setenv("DLRM_API_KEY", "dlrm_environment")
@@ -35,17 +35,17 @@ def test_arguments_come_before_the_environment_and_the_environment_before_the_fi
 
 
 def test_the_nearest_state_directory_above_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    leave_connection(tmp_path / ".dlrm")
+    write_ready_file(tmp_path / ".dlrm")
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    assert find_connection().api_key == "dlrm_left"
+    assert find_connection().api_key == "dlrm_saved"
 
 
 def test_a_key_left_by_one_service_is_not_sent_to_another_service(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    leave_connection(tmp_path / ".dlrm")
+    write_ready_file(tmp_path / ".dlrm")
     monkeypatch.setenv("DLRM_URL", "http://elsewhere.example:80")
     with pytest.raises(ServiceUnknownError, match="DLRM_API_KEY"):
         find_connection()
@@ -58,12 +58,12 @@ def test_without_any_service_the_message_says_how_to_get_one() -> None:
 
 def test_the_key_of_the_first_start_outlives_a_second_start(tmp_path: Path) -> None:
     state_directory = tmp_path / ".dlrm"
-    leave_connection(state_directory)
-    keep_admin_key(state_directory)
-    leave_connection(state_directory, admin_key=None)
-    assert find_connection().api_key == "dlrm_left"
-    keep_admin_key(state_directory)
-    assert find_connection().api_key == "dlrm_left"
+    write_ready_file(state_directory)
+    save_admin_key(state_directory)
+    write_ready_file(state_directory, admin_key=None)
+    assert find_connection().api_key == "dlrm_saved"
+    save_admin_key(state_directory)
+    assert find_connection().api_key == "dlrm_saved"
     assert (state_directory / "admin-key").stat().st_mode & 0o777 == 0o600
 
 
@@ -71,14 +71,14 @@ def test_the_key_of_the_first_start_outlives_a_second_start(tmp_path: Path) -> N
 def test_the_environment_may_name_the_service_whose_key_was_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
 ) -> None:
-    leave_connection(tmp_path / ".dlrm")
+    write_ready_file(tmp_path / ".dlrm")
     monkeypatch.setenv("DLRM_URL", url)
-    assert find_connection().api_key == "dlrm_left"
+    assert find_connection().api_key == "dlrm_saved"
 
 
 @pytest.mark.parametrize("url", ["foo", "localhost:8080", "ftp://localhost", "http://", "http://host:99999"])
 def test_what_is_no_url_is_said_with_an_example(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("DLRM_URL", url)
-    message = re.escape(f"DLRM_URL: {url!r} is no URL (valid: http://host:port)")
+    message = re.escape(f"DLRM_URL: {url!r} is not a URL (valid: http://host:port)")
     with pytest.raises(ServiceUnknownError, match=message):
         find_connection()

@@ -1,4 +1,4 @@
-"""The client and the commands on a job that was started again."""
+"""The client and the commands with a job that is restarted or paused."""
 
 import os
 import subprocess
@@ -9,29 +9,27 @@ from typing import Any
 
 import pytest
 
-from service.client import Client, Job
-from service.demo.running import running_service
+from service.client import Client, Job, JobDetails
+from service.demo.running import run_service
+from tests.service.api import write_fake_python
 
-FAKE_TRAINER = Path(__file__).parents[1] / "fake_trainer"
 POLL_SECONDS = 0.1
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    python = tmp_path_factory.mktemp("trainer") / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_TRAINER}" "$@"\n')
-    python.chmod(0o755)
+    python = write_fake_python(tmp_path_factory.mktemp("trainer") / "python")
     settings = {
         "DLRM_TRAINER_PYTHON": str(python),
         "DLRM_NUM_CORES": "2",
         "DLRM_RECONCILE_INTERVAL_SECONDS": "0.1",
         "DLRM_RESTART_DELAY_SECONDS": "0.3",
     }
-    with running_service(tmp_path_factory.mktemp("state"), settings) as client:
+    with run_service(tmp_path_factory.mktemp("state"), settings) as client:
         yield client
 
 
-def submitted(client: Client, behaviour: str, **changes: Any) -> Job:
+def submit(client: Client, behaviour: str, **changes: Any) -> Job:
     return client.submit(
         {
             "labels": {"behaviour": behaviour},
@@ -44,27 +42,27 @@ def submitted(client: Client, behaviour: str, **changes: Any) -> Job:
 
 
 def test_a_followed_job_that_restarts_goes_back_to_its_checkpoint_and_on_to_its_end(client: Client) -> None:
-    job = submitted(client, "lose_two_steps_once")
-    steps: list[int] = []
-    for seen in client.follow(job.id, POLL_SECONDS):
-        if seen.state == "RECOVERING":
-            assert seen.restarts_at is not None
-            assert "attempt 2 of at most 4" in (seen.message or "")
-            Path(seen.run_directory or "", "go-on").touch()
-        steps.append(seen.progress.step or 0)
-    assert seen.state == "SUCCEEDED"
-    assert seen.restarts_at is None
-    assert steps[-1] == 5
+    job = submit(client, "lose_two_steps_once")
+    updates: list[JobDetails] = []
+    for update in client.follow(job.id, POLL_SECONDS):
+        if update.state == "RECOVERING":
+            assert update.restarts_at is not None
+            assert "attempt 2 of at most 4" in (update.message or "")
+            Path(update.run_directory or "", "go-on").touch()
+        updates.append(update)
+    assert updates[-1].state == "SUCCEEDED"
+    assert updates[-1].restarts_at is None
+    assert updates[-1].progress.step == 5
     assert [metric.step for metric in client.metrics(job.id, kind="step")] == [1, 2, 3, 4, 5]
     assert [metric.step for metric in client.metrics(job.id, kind="step", attempt=1)] == [1, 2, 3, 4]
-    assert [(a.start_step, a.saved_step) for a in client.attempts(job.id)] == [(0, 2), (2, None)]
+    assert [(attempt.start_step, attempt.saved_step) for attempt in client.attempts(job.id)] == [(0, 2), (2, None)]
     (checkpoint,) = client.checkpoints(job.id)
     assert (checkpoint.step, checkpoint.done_fraction, checkpoint.num_bytes) == (2, 0.4, 1)
     assert Path(checkpoint.path).is_dir()
 
 
-def dlrm(client: Client, *arguments: str) -> str:
-    """What the command prints, against that service."""
+def run_dlrm(client: Client, *arguments: str) -> str:
+    """Run a command against the service of `client`, and return what it prints."""
     key = client.create_key("command", "submitter").key or ""
     environment = {**os.environ, "DLRM_URL": client.url, "DLRM_API_KEY": key, "COLUMNS": "200"}
     command = [sys.executable, "-m", "service.cli", *arguments]
@@ -72,29 +70,29 @@ def dlrm(client: Client, *arguments: str) -> str:
 
 
 def test_the_command_shows_the_last_checkpoint_and_follows_the_log_of_every_attempt(client: Client) -> None:
-    job = submitted(client, "crash_further_every_time", max_restarts=1)
-    followed = dlrm(client, "logs", job.id, "--follow", "--tail", "100")
+    job = submit(client, "crash_further_every_time", max_restarts=1)
+    followed = run_dlrm(client, "logs", job.id, "--follow", "--tail", "100")
     assert client.job(job.id).state == "FAILED"
     assert followed.count("rank 0 says grüezi") == 6
-    assert dlrm(client, "logs", job.id, "--follow", "--attempt", "1").count("rank 0 says grüezi") == 1
+    assert run_dlrm(client, "logs", job.id, "--follow", "--attempt", "1").count("rank 0 says grüezi") == 1
     last = next(client.checkpoints(job.id))
-    assert f"last checkpoint  step 5, {last.time:%H:%M:%S}, 1 byte" in dlrm(client, "show", job.id)
+    assert f"last checkpoint  step 5, {last.time:%H:%M:%S}, 1 byte" in run_dlrm(client, "show", job.id)
 
 
 def test_a_job_is_paused_and_resumed(client: Client) -> None:
-    job = submitted(client, "wait")
-    until_state(client, job.id, "RUNNING")
-    assert dlrm(client, "pause", job.id).split()[0] == job.id
-    assert until_state(client, job.id, "PAUSED").reason == "user_paused"
-    assert "user_paused" in dlrm(client, "jobs", "--state", "PAUSED")
-    assert dlrm(client, "resume", job.id) == f"{job.id} QUEUED\n"
-    until_state(client, job.id, "RUNNING")
+    job = submit(client, "wait")
+    follow_until(client, job.id, "RUNNING")
+    assert run_dlrm(client, "pause", job.id).split()[0] == job.id
+    assert follow_until(client, job.id, "PAUSED").reason == "user_paused"
+    assert "user_paused" in run_dlrm(client, "jobs", "--state", "PAUSED")
+    assert run_dlrm(client, "resume", job.id) == f"{job.id} QUEUED\n"
+    follow_until(client, job.id, "RUNNING")
     assert client.pause(job.id).state == "PAUSING"
-    until_state(client, job.id, "PAUSED")
+    follow_until(client, job.id, "PAUSED")
     assert client.resume(job.id).state == "QUEUED"
     client.cancel(job.id)
-    assert until_state(client, job.id, "CANCELLED").num_attempts <= 3
+    assert follow_until(client, job.id, "CANCELLED").num_attempts <= 3
 
 
-def until_state(client: Client, job_id: str, state: str) -> Job:
-    return next(seen for seen in client.follow(job_id, POLL_SECONDS) if seen.state == state)
+def follow_until(client: Client, job_id: str, state: str) -> Job:
+    return next(job for job in client.follow(job_id, POLL_SECONDS) if job.state == state)

@@ -1,4 +1,4 @@
-"""The client against a server that fails in ways a real one does only on bad days."""
+"""The client against a server that fails in ways in which a real service fails only rarely."""
 
 import json
 import socket
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,31 +22,36 @@ JOB = {
 }
 
 
+class Request(NamedTuple):
+    method: str
+    idempotency_key: str | None
+
+
 @contextmanager
-def server(statuses: list[int], body: Any = JOB) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
-    """A server that answers with `statuses` in turn; its address, and what it was asked: method, idempotency key."""
-    asked: list[tuple[str, str | None]] = []
+def serve_statuses(statuses: list[int], body: Any = JOB) -> Iterator[tuple[str, list[Request]]]:
+    """Serve `statuses` in turn, and the last one from then on. Yield the address and the list of requests received."""
+    requests: list[Request] = []
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked.append((self.command, self.headers.get("Idempotency-Key")))
+            requests.append(Request(self.command, self.headers.get("Idempotency-Key")))
             content = json.dumps(body).encode()
-            self.send_response(statuses[min(len(asked), len(statuses)) - 1])
+            self.send_response(statuses[min(len(requests), len(statuses)) - 1])
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
         do_GET = do_POST = answer  # noqa: N815
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     http_server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{http_server.server_port}", asked
+        yield f"http://127.0.0.1:{http_server.server_port}", requests
     finally:
         http_server.shutdown()
         thread.join()
@@ -54,51 +59,51 @@ def server(statuses: list[int], body: Any = JOB) -> Iterator[tuple[str, list[tup
 
 
 def test_a_get_is_tried_again_while_the_service_is_unavailable() -> None:
-    with server([503, 502, 200]) as (url, asked), Client(url, "dlrm_key") as client:
+    with serve_statuses([503, 502, 200]) as (url, requests), Client(url, "dlrm_key") as client:
         assert client.job("job_1").state == "QUEUED"
-    assert len(asked) == 3
+    assert len(requests) == 3
 
 
 def test_a_submission_is_tried_again_under_the_same_idempotency_key() -> None:
-    with server([503, 201]) as (url, asked), Client(url, "dlrm_key") as client:
+    with serve_statuses([503, 201]) as (url, requests), Client(url, "dlrm_key") as client:
         client.submit({})
-    keys = {key for _, key in asked}
-    assert len(asked) == 2
+    keys = {request.idempotency_key for request in requests}
+    assert len(requests) == 2
     assert len(keys) == 1
     assert None not in keys
 
 
 def test_two_submissions_have_two_idempotency_keys() -> None:
-    with server([201]) as (url, asked), Client(url, "dlrm_key") as client:
+    with serve_statuses([201]) as (url, requests), Client(url, "dlrm_key") as client:
         client.submit({})
         client.submit({})
-    assert asked[0][1] != asked[1][1]
+    assert requests[0].idempotency_key != requests[1].idempotency_key
 
 
 def test_a_cancel_is_not_tried_again() -> None:
     busy = {"title": "busy", "status": 503}
     with (
-        server([503], busy) as (url, asked),
+        serve_statuses([503], busy) as (url, requests),
         Client(url, "dlrm_key") as client,
         pytest.raises(ServiceError, match="busy"),
     ):
         client.cancel("job_1")
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_an_answer_that_is_no_problem_document_names_the_address() -> None:
     with (
-        server([404], "no JSON object") as (url, _),
+        serve_statuses([404], "no JSON object") as (url, _),
         Client(url, "dlrm_key") as client,
-        pytest.raises(ServiceError) as said,
+        pytest.raises(ServiceError) as refused,
     ):
         client.job("x")
-    assert f"{url}/v1/jobs/x answered 404" in str(said.value)
+    assert f"{url}/v1/jobs/x answered 404" in str(refused.value)
 
 
 def test_a_service_that_is_not_there_is_named() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with Client(url, "dlrm_key") as client, pytest.raises(ServiceUnreachableError, match=f"{url}.*dlrm serve"):
             client.job("x")

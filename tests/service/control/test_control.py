@@ -12,31 +12,33 @@ from service.app import create_services
 from service.control.starter import Starter
 from service.jobs.models import Job
 from service.jobs.service import Submission
-from service.keys.roles import Role
-from service.keys.service import Principal
+from service.services import Services
+from service.settings import Settings
 from tests.patience import wait_until
+from tests.service.api import Api, make_document
+from tests.service.control.rounds import USER, run_until
+from tests.service.processes import is_running
 
-SOMEBODY = Principal("key_0", "somebody", Role.ADMIN)
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
-def changes_of(api: Any, job_id: str) -> list[str]:
+def list_state_changes(api: Api, job_id: str) -> list[str]:
     events = api.viewer.get(f"/v1/jobs/{job_id}/events").json()["items"]
     return [event["to_state"] for event in events if event["kind"] == "state"]
 
 
-def pid_of(job: dict[str, Any], attempt: int = 1) -> int:
+def read_pid(job: dict[str, Any], attempt: int = 1) -> int:
     record = Path(job["run_directory"]) / f"attempt-{attempt}" / "process.json"
     return json.loads(record.read_text())["pid"]
 
 
-def test_a_job_runs_to_its_end(live_api: Any) -> None:
+def test_a_job_runs_to_its_end(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(behaviour="succeed")["id"], *ENDED)
     assert (job["state"], job["reason"]) == ("SUCCEEDED", "completed"), job["message"]
     assert job["metrics"] == {"auc": 0.75}
     assert job["model_path"] == f"{job['run_directory']}/model"
     assert (job["progress"]["step"], job["progress"]["auc"], job["progress"]["done_fraction"]) == (5, 0.75, 1.0)
-    assert changes_of(live_api, job["id"])[:2] == ["QUEUED", "STARTING"]
+    assert list_state_changes(live_api, job["id"])[:2] == ["QUEUED", "STARTING"]
     path = f"/v1/jobs/{job['id']}"
     steps = live_api.viewer.get(f"{path}/metrics", params={"kind": "step"}).json()["items"]
     assert [item["step"] for item in steps] == [1, 2, 3, 4, 5]
@@ -53,7 +55,7 @@ def test_a_job_runs_to_its_end(live_api: Any) -> None:
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-def test_bad_input_fails_at_once_with_the_rank_and_its_error(live_api: Any) -> None:
+def test_bad_input_fails_at_once_with_the_rank_and_its_error(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(behaviour="bad_input")["id"], *ENDED)
     assert (job["state"], job["reason"], job["num_attempts"]) == ("FAILED", "bad_input", 1)
     assert job["message"] == "rank 1: day_0.tsv line 3: 39 columns, expected 40"
@@ -61,7 +63,7 @@ def test_bad_input_fails_at_once_with_the_rank_and_its_error(live_api: Any) -> N
     assert attempt["exit_code"] == 64
 
 
-def test_a_crashed_attempt_is_followed_by_another(live_api: Any) -> None:
+def test_a_crashed_attempt_is_followed_by_another(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(behaviour="crash_once")["id"], *ENDED)
     assert (job["state"], job["num_attempts"]) == ("SUCCEEDED", 2)
     attempts = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
@@ -69,21 +71,21 @@ def test_a_crashed_attempt_is_followed_by_another(live_api: Any) -> None:
         (1, "FAILED", "worker_crashed"),
         (2, "SUCCEEDED", "completed"),
     ]
-    assert "RECOVERING" in changes_of(live_api, job["id"])
+    assert "RECOVERING" in list_state_changes(live_api, job["id"])
     log = live_api.viewer.get(f"/v1/jobs/{job['id']}/logs", params={"attempt": 1, "rank": "launch"}).json()
     assert "a wheel came off" in log["text"]
 
 
-def test_a_job_that_goes_on_crashing_fails_after_its_last_restart(live_api: Any) -> None:
+def test_a_job_that_goes_on_crashing_fails_after_its_last_restart(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(behaviour="crash", max_restarts=1)["id"], *ENDED)
     assert (job["state"], job["reason"], job["num_attempts"]) == ("FAILED", "worker_crashed", 2)
     assert "exit code 3" in job["message"]
     assert "a wheel came off" in job["message"]
 
 
-def test_cancelling_a_running_job_stops_it_with_a_checkpoint(live_api: Any, is_running: Any) -> None:
+def test_cancelling_a_running_job_stops_it_with_a_checkpoint(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit()["id"], "RUNNING")
-    pid = pid_of(job)
+    pid = read_pid(job)
     spool = Path(job["run_directory"]) / "attempt-1/spool/rank-0.metrics.jsonl"
     wait_until(spool.exists)
     response = live_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
@@ -94,10 +96,10 @@ def test_cancelling_a_running_job_stops_it_with_a_checkpoint(live_api: Any, is_r
     assert not is_running(pid)
     (attempt,) = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
     assert (attempt["state"], attempt["exit_code"]) == ("STOPPED", 75)
-    assert changes_of(live_api, job["id"]) == ["QUEUED", "STARTING", "RUNNING", "CANCELLING", "CANCELLED"]
+    assert list_state_changes(live_api, job["id"]) == ["QUEUED", "STARTING", "RUNNING", "CANCELLING", "CANCELLED"]
 
 
-def test_a_job_that_finishes_while_it_is_cancelled_has_succeeded(live_api: Any, eventually: Any) -> None:
+def test_a_job_that_finishes_while_it_is_cancelled_has_succeeded(live_api: Api) -> None:
     job_id = live_api.submit(behaviour="finish_when_asked_to_stop")["id"]
     job = live_api.wait_for(job_id, "RUNNING")
     wait_until((Path(job["run_directory"]) / "attempt-1/logs/rank-0.log").exists)
@@ -105,26 +107,24 @@ def test_a_job_that_finishes_while_it_is_cancelled_has_succeeded(live_api: Any, 
     assert live_api.wait_for(job_id, *ENDED)["state"] == "SUCCEEDED"
 
 
-def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(
-    settings: Any, is_running: Any, eventually: Any
-) -> None:
+def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(settings: Settings) -> None:
     services = create_services(settings.model_copy(update={"grace_period_seconds": 0.3}))
     job_id = submit(services, behaviour="ignore_stop")
     services.control.run_once()
     wait_until((settings.runs_directory / job_id / "attempt-1/logs/rank-0.log").exists)
-    services.jobs.cancel(job_id, SOMEBODY)
-    job = run_until(services, job_id, ENDED, eventually)
+    services.jobs.cancel(job_id, USER)
+    job = run_until(services, job_id, *ENDED)
     assert (job.state, job.reason) == ("CANCELLED", "user_cancelled")
 
 
-def test_a_job_above_its_memory_is_killed_with_the_figures(live_api: Any) -> None:
+def test_a_job_above_its_memory_is_killed_with_the_figures(live_api: Api) -> None:
     resources = {"workers_per_node": 1, "memory": "256MiB"}
     job = live_api.wait_for(live_api.submit(behaviour="hog", resources=resources, max_restarts=0)["id"], *ENDED)
     assert (job["state"], job["reason"]) == ("FAILED", "out_of_memory")
     assert "limit of 0.25 GiB: raise resources.memory" in job["message"]
 
 
-def test_a_job_past_its_deadline_is_stopped(live_api: Any) -> None:
+def test_a_job_past_its_deadline_is_stopped(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(deadline_seconds=1)["id"], *ENDED)
     assert (job["state"], job["reason"]) == ("FAILED", "deadline_exceeded")
     assert "deadline_seconds = 1" in job["message"]
@@ -132,10 +132,10 @@ def test_a_job_past_its_deadline_is_stopped(live_api: Any) -> None:
     assert attempt["state"] == "STOPPED"
 
 
-def test_a_stop_from_elsewhere_is_followed_by_another_attempt(live_api: Any) -> None:
+def test_a_stop_from_elsewhere_is_followed_by_another_attempt(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(max_restarts=1)["id"], "RUNNING")
     wait_until((Path(job["run_directory"]) / "attempt-1/spool/rank-0.metrics.jsonl").exists)
-    os.kill(pid_of(job), signal.SIGTERM)
+    os.kill(read_pid(job), signal.SIGTERM)
     assert live_api.wait_for(job["id"], "RECOVERING", "QUEUED", "STARTING")["state"]
     assert live_api.wait_for(job["id"], "RUNNING")["num_attempts"] == 2
 
@@ -143,89 +143,75 @@ def test_a_stop_from_elsewhere_is_followed_by_another_attempt(live_api: Any) -> 
 # The scheduler, round by round.
 
 
-def submit(services: Any, behaviour: str = "wait", **changes: Any) -> str:
-    document = {
-        "data": {"train": ["day_0.tsv"]},
-        "labels": {"behaviour": behaviour},
-        "batch": {"global_size": 64},
-        "resources": {"workers_per_node": 1, "memory": "1GiB"},
-    }
-    return services.jobs.submit(Submission(document | changes, SOMEBODY))[0].id
+def submit(services: Services, behaviour: str = "wait", **changes: Any) -> str:
+    """Submit a job, and return its id."""
+    return services.jobs.submit(Submission(make_document(behaviour, **changes), USER))[0].id
 
 
-def run_until(services: Any, job_id: str, states: tuple[str, ...], eventually: Any) -> Any:
-    def look() -> Any:
-        services.control.run_once()
-        job = services.jobs.get(job_id)
-        return job if job.state in states else None
-
-    return eventually(look)
-
-
-def waiting(services: Any, job_id: str) -> tuple[str, str]:
+def get_state_and_reason(services: Services, job_id: str) -> tuple[str, str]:
     job = services.jobs.get(job_id)
     return job.state, job.reason
 
 
-def needing(cores: int, gibibytes: int = 1) -> dict[str, Any]:
+def make_resources(cores: int, gibibytes: int = 1) -> dict[str, Any]:
     return {"workers_per_node": 1, "threads_per_worker": cores, "memory": f"{gibibytes}GiB"}
 
 
-def test_jobs_wait_for_what_they_lack_and_nobody_overtakes(settings: Any, eventually: Any) -> None:
+def test_jobs_wait_for_what_they_lack_and_nobody_overtakes(settings: Settings) -> None:
     services = create_services(settings)
-    first = submit(services, resources=needing(3))
-    large = submit(services, resources=needing(2))
-    small = submit(services, resources=needing(1))
+    first = submit(services, resources=make_resources(3))
+    large = submit(services, resources=make_resources(2))
+    small = submit(services, resources=make_resources(1))
     services.control.run_once()
     assert services.jobs.get(first).state == "STARTING"
-    assert waiting(services, large) == ("QUEUED", "waiting_for_cpu")
+    assert get_state_and_reason(services, large) == ("QUEUED", "waiting_for_cpu")
     assert services.jobs.get(large).message == "needs 2 cores, 1 free"
-    assert waiting(services, small) == ("QUEUED", "behind_reservation")
-    services.jobs.cancel(first, SOMEBODY)
-    run_until(services, first, ENDED, eventually)
+    assert get_state_and_reason(services, small) == ("QUEUED", "behind_reservation")
+    services.jobs.cancel(first, USER)
+    run_until(services, first, *ENDED)
     services.control.run_once()
     assert services.jobs.get(large).state in {"STARTING", "RUNNING"}
     assert services.jobs.get(small).state in {"STARTING", "RUNNING"}
 
 
-def test_a_job_waits_for_memory(settings: Any) -> None:
+def test_a_job_waits_for_memory(settings: Settings) -> None:
     services = create_services(settings)
-    submit(services, resources=needing(1, 3))
-    second = submit(services, resources=needing(1, 2))
+    submit(services, resources=make_resources(1, 3))
+    second = submit(services, resources=make_resources(1, 2))
     services.control.run_once()
-    assert waiting(services, second) == ("QUEUED", "waiting_for_memory")
+    assert get_state_and_reason(services, second) == ("QUEUED", "waiting_for_memory")
     assert services.jobs.get(second).message == "needs 2.00 GiB, 1.00 GiB free"
 
 
-def test_higher_priority_starts_first(settings: Any) -> None:
+def test_higher_priority_starts_first(settings: Settings) -> None:
     services = create_services(settings)
-    low = submit(services, resources=needing(4))
-    high = submit(services, resources=needing(4), priority=1)
+    low = submit(services, resources=make_resources(4))
+    high = submit(services, resources=make_resources(4), priority=1)
     services.control.run_once()
     assert services.jobs.get(high).state == "STARTING"
-    assert waiting(services, low) == ("QUEUED", "waiting_for_cpu")
+    assert get_state_and_reason(services, low) == ("QUEUED", "waiting_for_cpu")
 
 
-def test_a_job_that_no_longer_fits_the_machine_fails(settings: Any) -> None:
-    job_id = submit(create_services(settings), resources=needing(4))
+def test_a_job_that_no_longer_fits_the_machine_fails(settings: Settings) -> None:
+    job_id = submit(create_services(settings), resources=make_resources(4))
     smaller = create_services(settings.model_copy(update={"num_cores": 2}))
     smaller.control.run_once()
-    assert waiting(smaller, job_id) == ("FAILED", "cannot_fit")
+    assert get_state_and_reason(smaller, job_id) == ("FAILED", "cannot_fit")
 
 
-def test_a_trainer_that_cannot_be_started_fails_the_job_after_its_restarts(settings: Any, tmp_path: Path) -> None:
+def test_a_trainer_that_cannot_be_started_fails_the_job_after_its_restarts(settings: Settings, tmp_path: Path) -> None:
     changes = {"trainer_python": tmp_path / "nothing", "restart_delay_seconds": 0.0}
     services = create_services(settings.model_copy(update=changes))
     job_id = submit(services, max_restarts=1)
     services.control.run_once()
-    assert waiting(services, job_id) == ("QUEUED", "launch_failed")
+    assert get_state_and_reason(services, job_id) == ("QUEUED", "launch_failed")
     services.control.run_once()
-    assert waiting(services, job_id) == ("FAILED", "launch_failed")
+    assert get_state_and_reason(services, job_id) == ("FAILED", "launch_failed")
     assert "No such file" in services.jobs.get(job_id).message
-    assert [attempt.state for attempt in services.jobs.attempts(job_id)] == ["FAILED", "FAILED"]
+    assert [attempt.state for attempt in services.jobs.list_attempts(job_id)] == ["FAILED", "FAILED"]
 
 
-def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(settings: Any) -> None:
+def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(settings: Settings) -> None:
     services = create_services(settings)
     job_id = submit(services)
     with services.database.read() as session:
@@ -235,11 +221,11 @@ def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(se
     restarted.control.run_once()
     restarted.control.run_once()
     assert restarted.jobs.get(job_id).state == "RUNNING"
-    assert len(restarted.jobs.attempts(job_id)) == 1
+    assert len(restarted.jobs.list_attempts(job_id)) == 1
 
 
 @pytest.mark.parametrize("state", ["STARTING", "RECOVERING"])
-def test_a_job_without_a_process_is_cancelled_too(settings: Any, state: str, eventually: Any) -> None:
+def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str) -> None:
     services = create_services(settings)
     job_id = submit(services, behaviour="wait" if state == "STARTING" else "crash")
     if state == "STARTING":
@@ -249,18 +235,18 @@ def test_a_job_without_a_process_is_cancelled_too(settings: Any, state: str, eve
     else:
         services.control.run_once()
 
-        def recovering() -> bool:
-            for job in services.control.reconciler.watched():
+        def is_recovering() -> bool:
+            for job in services.control.reconciler.list_watched():
                 services.control.reconciler.reconcile(job)
             return services.jobs.get(job_id).state == "RECOVERING"
 
-        eventually(recovering)
-    assert services.jobs.cancel(job_id, SOMEBODY).state == "CANCELLING"
+        wait_until(is_recovering)
+    assert services.jobs.cancel(job_id, USER).state == "CANCELLING"
     services.control.run_once()
-    assert waiting(services, job_id) == ("CANCELLED", "user_cancelled")
+    assert get_state_and_reason(services, job_id) == ("CANCELLED", "user_cancelled")
 
 
-def test_an_error_in_one_job_does_not_stop_the_others(settings: Any) -> None:
+def test_an_error_in_one_job_does_not_stop_the_others(settings: Settings) -> None:
     services = create_services(settings)
     broken, fine = submit(services), submit(services)
     services.control.run_once()

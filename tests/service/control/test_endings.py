@@ -27,7 +27,7 @@ DONE = Outcome(state="succeeded", reason=EndReason.COMPLETED)
 
 
 @pytest.mark.parametrize(
-    ("seen", "job_state", "reason"),
+    ("observation", "job_state", "reason"),
     [
         (replace(CRASHED, outcome=DONE), JobState.SUCCEEDED, Reason.COMPLETED),
         (replace(CRASHED, outcome=DONE, job_state=JobState.CANCELLING), JobState.SUCCEEDED, Reason.COMPLETED),
@@ -67,9 +67,9 @@ DONE = Outcome(state="succeeded", reason=EndReason.COMPLETED)
         (replace(PAUSED, outcome=STOPPED, job_state=JobState.CANCELLING), JobState.CANCELLED, Reason.USER_CANCELLED),
     ],
 )
-def test_what_an_end_means(seen: ExitObservation, job_state: JobState, reason: Reason) -> None:
-    found = decide(seen)
-    assert (found.job_state, found.reason) == (job_state, reason)
+def test_what_an_end_means(observation: ExitObservation, job_state: JobState, reason: Reason) -> None:
+    verdict = decide(observation)
+    assert (verdict.job_state, verdict.reason) == (job_state, reason)
 
 
 def test_the_message_names_the_rank_or_what_was_said_last() -> None:
@@ -77,7 +77,7 @@ def test_the_message_names_the_rank_or_what_was_said_last() -> None:
     assert "exit code 3" in decide(CRASHED).message
     assert "KeyError: 'day'" in decide(CRASHED).message
     assert "was killed by SIGKILL and left no outcome" in decide(replace(CRASHED, exit_code=-9)).message
-    assert "unseen" in decide(replace(CRASHED, exit_code=None)).message
+    assert "while the service was not running" in decide(replace(CRASHED, exit_code=None)).message
 
 
 @given(
@@ -89,7 +89,7 @@ def test_the_message_names_the_rank_or_what_was_said_last() -> None:
 def test_every_end_leads_on_and_only_what_may_go_better_is_retried(
     job_state: JobState, outcome: Outcome | None, stop_reason: Reason | None, num_restarts_left: int
 ) -> None:
-    found = decide(
+    verdict = decide(
         replace(
             CRASHED,
             job_state=job_state,
@@ -98,9 +98,9 @@ def test_every_end_leads_on_and_only_what_may_go_better_is_retried(
             num_restarts_left=num_restarts_left,
         )
     )
-    if found.job_state is JobState.RECOVERING:
-        assert found.reason in RETRIED
-        assert num_restarts_left > 0 or found.reason is Reason.STOP_REQUESTED
+    if verdict.job_state is JobState.RECOVERING:
+        assert verdict.reason in RETRIED
+        assert num_restarts_left > 0 or verdict.reason is Reason.STOP_REQUESTED
         assert job_state not in {JobState.CANCELLING, JobState.PAUSING}
     else:
-        assert found.job_state in ENDED | ({JobState.PAUSED} if job_state is JobState.PAUSING else set())
+        assert verdict.job_state in ENDED | ({JobState.PAUSED} if job_state is JobState.PAUSING else set())

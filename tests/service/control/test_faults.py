@@ -1,11 +1,11 @@
-"""A database that is full, and one that takes nothing for a while."""
+"""A database whose disk is full, and one that refuses writes for a while."""
 
 import json
 import logging
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import event, text
@@ -14,77 +14,73 @@ from dlrm.record import EventReport, RunDirectory, SpoolWriter
 from service.control.faults import Faults
 from service.observability.logs import configure_logging
 from service.observability.telemetry import Telemetry
+from tests.patience import wait_until
+from tests.service.api import Api, make_document
+from tests.service.processes import is_running
 
 
-@pytest.fixture
-def fill() -> Any:
-    """Lets SQLite take no page more, as on a full disk; call what it returns to make room again."""
+def fill_database(api: Api) -> Callable[[], None]:
+    """Forbid SQLite any further page, as on a full disk. Return a function that frees space again."""
+    database = api.services.database
 
-    def fill_database(api: Any) -> Any:
-        database = api.services.database
+    def limit_pages(connection: sqlite3.Connection, *_: object) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("PRAGMA max_page_count = 1")
 
-        def limit(connection: Any, *_: object) -> None:
-            with closing(connection.cursor()) as cursor:
-                cursor.execute("PRAGMA max_page_count = 1")
+    with closing(sqlite3.connect(api.services.settings.state_directory / "service.sqlite3")) as connection:
+        # SQLite would first use the pages that migrations have freed.
+        connection.execute("VACUUM")
+    event.listen(database.engine, "connect", limit_pages)
+    # Open connections have no limit yet.
+    database.close()
 
-        with closing(sqlite3.connect(api.services.settings.state_directory / "service.sqlite3")) as connection:
-            # What migrations left free would be used first.
-            connection.execute("VACUUM")
-        event.listen(database.engine, "connect", limit)
-        # Connections of before have no limit.
+    def free_space() -> None:
+        event.remove(database.engine, "connect", limit_pages)
         database.close()
 
-        def make_room() -> None:
-            event.remove(database.engine, "connect", limit)
-            database.close()
-
-        return make_room
-
-    return fill_database
+    return free_space
 
 
-def test_a_request_that_finds_no_room_says_so_and_where(api: Any, fill: Any, make_document: Any) -> None:
-    make_room = fill(api)
+def test_a_request_that_finds_no_room_says_so_and_where(api: Api) -> None:
+    free_space = fill_database(api)
     document = make_document(labels={f"label-{number}": "x" * 60 for number in range(32)})
     response = api.submitter.post("/v1/jobs", json=document)
     assert (response.status_code, response.json()["type"]) == (507, "urn:dlrm:problem:storage-full"), response.text
     assert str(api.services.settings.state_directory) in response.json()["detail"]
     assert api.viewer.get("/v1/jobs").json()["items"] == []
-    make_room()
+    free_space()
     assert api.submitter.post("/v1/jobs", json=document).status_code == 201
 
 
-def test_a_service_whose_rounds_fail_is_not_ready_until_they_do_not(live_api: Any, fill: Any, eventually: Any) -> None:
+def test_a_service_whose_rounds_fail_is_not_ready_until_they_do_not(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit()["id"], "RUNNING")
-    make_room = fill(live_api)
+    free_space = fill_database(live_api)
     spool = RunDirectory(Path(job["run_directory"])).attempt(1).spool_file(0, "events")
     spool.parent.mkdir(parents=True, exist_ok=True)
     SpoolWriter(spool).write(EventReport(name="long", message="x" * 100_000))
-    eventually(lambda: live_api.anonymous.get("/readyz").status_code == 503)
+    wait_until(lambda: live_api.anonymous.get("/readyz").status_code == 503)
     problem = live_api.anonymous.get("/readyz").json()
     assert problem["type"] == "urn:dlrm:problem:not-ready"
     assert "database or disk is full" in problem["detail"]
     assert live_api.anonymous.get("/healthz").status_code == 200
-    make_room()
-    eventually(lambda: live_api.anonymous.get("/readyz").status_code == 200)
+    free_space()
+    wait_until(lambda: live_api.anonymous.get("/readyz").status_code == 200)
 
 
-def test_an_end_that_the_database_could_not_take_is_booked_as_it_was(
-    api: Any, eventually: Any, is_running: Any
-) -> None:
+def test_an_end_that_the_database_could_not_take_is_booked_as_it_was(api: Api) -> None:
     control, database = api.services.control, api.services.database
     jobs = [api.submit(behaviour=behaviour, max_restarts=0) for behaviour in ("succeed", "crash")]
     control.run_once()
     for job in jobs:
         record = Path(job["run_directory"]) / "attempt-1/process.json"
         pid = json.loads(record.read_text())["pid"]
-        eventually(lambda pid=pid: not is_running(pid))
+        wait_until(lambda pid=pid: not is_running(pid))
     with database.write() as session:
         refuse = "BEFORE UPDATE OF finished_at ON attempts BEGIN SELECT RAISE(ABORT, 'no room'); END"
         session.execute(text(f"CREATE TRIGGER refuse {refuse}"))
     for _ in range(2):
         control.run_once()
-        assert "no room" in control.faults.failing
+        assert "no room" in (control.faults.last_round_error or "")
     with database.write() as session:
         session.execute(text("DROP TRIGGER refuse"))
     control.run_once()
@@ -94,8 +90,8 @@ def test_an_end_that_the_database_could_not_take_is_booked_as_it_was(
     assert "with exit code 3" in crashed["message"]
 
 
-def tracebacks(log: pytest.LogCaptureFixture) -> list[bool]:
-    """Of every record of the control loop: whether it has a traceback."""
+def find_tracebacks(log: pytest.LogCaptureFixture) -> list[bool]:
+    """Return for every log record of the control loop whether it has a traceback."""
     events = [record.msg for record in log.records if isinstance(record.msg, dict)]
     return ["exc_info" in event for event in events if event["event"] == "control_failed"]
 
@@ -107,30 +103,30 @@ def test_a_fault_that_repeats_is_told_in_full_once_until_it_is_over(
     logging.getLogger().addHandler(caplog.handler)
     faults = Faults(Telemetry())
 
-    def fail(values: str) -> None:
+    def log_full_disk(values: str) -> None:
         try:
             raise OSError(28, f"No space left\n{values}")
         except OSError as error:
-            faults.note("control_failed", error, what="job_0")
+            faults.record("control_failed", error, what="job_0")
 
     with caplog.at_level(logging.ERROR):
         for number in range(3):
-            fail(str(number))
-            fail(str(number))
+            log_full_disk(str(number))
+            log_full_disk(str(number))
             faults.end_round()
-        assert tracebacks(caplog) == [True, False, False, False, False, False]
-        assert faults.failing == "OSError: [Errno 28] No space left"
+        assert find_tracebacks(caplog) == [True, False, False, False, False, False]
+        assert faults.last_round_error == "OSError: [Errno 28] No space left"
         faults.end_round()
-        assert faults.failing is None
-        fail("again")
-    assert tracebacks(caplog)[-1]
+        assert faults.last_round_error is None
+        log_full_disk("again")
+    assert find_tracebacks(caplog)[-1]
 
 
 def test_a_fault_of_one_job_does_not_make_the_round_fail() -> None:
     faults = Faults(Telemetry())
-    faults.note("control_failed", KeyError("deadline_seconds"), what="job_0")
+    faults.record("control_failed", KeyError("deadline_seconds"), what="job_0")
     faults.end_round()
-    assert faults.failing is None
-    faults.note("control_failed", KeyError("deadline_seconds"), what="schedule", concerns_all=True)
+    assert faults.last_round_error is None
+    faults.record("control_failed", KeyError("deadline_seconds"), what="schedule", concerns_all=True)
     faults.end_round()
-    assert faults.failing == "KeyError: 'deadline_seconds'"
+    assert faults.last_round_error == "KeyError: 'deadline_seconds'"

@@ -3,47 +3,50 @@
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from service.app import create_services
 from service.jobs.service import Submission
-from service.keys.roles import Role
-from service.keys.service import Principal
+from service.settings import Settings
+from tests.patience import wait_until
+from tests.service.api import Api, make_document
+from tests.service.control.rounds import USER, run_until
 
-SOMEBODY = Principal("key_0", "somebody", Role.ADMIN)
 
-
-def post(api: Any, job_id: str, action: str) -> Any:
+def post(api: Api, job_id: str, action: str) -> httpx.Response:
     return api.submitter.post(f"/v1/jobs/{job_id}/{action}")
 
 
-def attempts_of(api: Any, job_id: str) -> list[dict[str, Any]]:
+def list_attempts(api: Api, job_id: str) -> list[dict[str, Any]]:
     return api.viewer.get(f"/v1/jobs/{job_id}/attempts").json()["items"]
 
 
-def running(api: Any, eventually: Any, **changes: Any) -> str:
-    """A job that has said where it begins, and taken a step."""
+def run_job(api: Api, **changes: Any) -> str:
+    """Submit a job, wait until it has reported its start and a step, and return its id."""
     job = api.wait_for(api.submit(**changes)["id"], "RUNNING")
-    eventually(Path(job["run_directory"], f"attempt-{job['num_attempts']}/spool/rank-0.metrics.jsonl").exists)
+    wait_until(Path(job["run_directory"], f"attempt-{job['num_attempts']}/spool/rank-0.metrics.jsonl").exists)
     return job["id"]
 
 
-def paused(api: Any, job_id: str) -> dict[str, Any]:
+def pause_job(api: Api, job_id: str) -> dict[str, Any]:
+    """Pause a job, and return it once it is paused."""
     response = post(api, job_id, "pause")
     assert (response.status_code, response.json()["state"]) == (202, "PAUSING")
     return api.wait_for(job_id, "PAUSED")
 
 
-def test_a_paused_job_has_a_checkpoint_holds_nothing_and_goes_on_from_it(live_api: Any, eventually: Any) -> None:
-    job_id = running(live_api, eventually, max_restarts=0)
-    job = paused(live_api, job_id)
+def test_a_paused_job_has_a_checkpoint_holds_nothing_and_goes_on_from_it(live_api: Api) -> None:
+    job_id = run_job(live_api, max_restarts=0)
+    job = pause_job(live_api, job_id)
     assert (job["reason"], job["message"], job["restarts_at"]) == ("user_paused", "paused by submitter", None)
     capacity = live_api.viewer.get("/v1/capacity").json()
     assert capacity["num_cores_free"] == capacity["num_cores"]
     assert [item["step"] for item in live_api.viewer.get(f"/v1/jobs/{job_id}/checkpoints").json()["items"]] == [1]
     response = post(live_api, job_id, "resume")
     assert (response.status_code, response.json()["state"], response.json()["reason"]) == (202, "QUEUED", "resumed")
-    eventually(lambda: live_api.wait_for(job_id, "RUNNING")["progress"]["step"] == 2)
-    paused(live_api, job_id)
-    first, second = attempts_of(live_api, job_id)
+    wait_until(lambda: live_api.wait_for(job_id, "RUNNING")["progress"]["step"] == 2)
+    pause_job(live_api, job_id)
+    first, second = list_attempts(live_api, job_id)
     assert (first["state"], first["reason"], first["saved_step"]) == ("STOPPED", "user_paused", 1)
     assert (second["state"], second["start_step"], second["saved_step"]) == ("STOPPED", 1, 2)
     states = [event["to_state"] for event in live_api.viewer.get(f"/v1/jobs/{job_id}/events").json()["items"]]
@@ -51,23 +54,23 @@ def test_a_paused_job_has_a_checkpoint_holds_nothing_and_goes_on_from_it(live_ap
     assert states == ran * 2
 
 
-def test_a_paused_job_is_cancelled_at_once_and_pausing_twice_is_harmless(live_api: Any, eventually: Any) -> None:
-    job_id = running(live_api, eventually)
-    paused(live_api, job_id)
+def test_a_paused_job_is_cancelled_at_once_and_pausing_twice_is_harmless(live_api: Api) -> None:
+    job_id = run_job(live_api)
+    pause_job(live_api, job_id)
     assert post(live_api, job_id, "pause").json()["state"] == "PAUSED"
     cancelled = post(live_api, job_id, "cancel").json()
     assert (cancelled["state"], cancelled["reason"]) == ("CANCELLED", "user_cancelled")
 
 
-def test_a_job_may_be_cancelled_while_it_pauses(live_api: Any, eventually: Any) -> None:
-    job_id = running(live_api, eventually)
+def test_a_job_may_be_cancelled_while_it_pauses(live_api: Api) -> None:
+    job_id = run_job(live_api)
     post(live_api, job_id, "pause")
     post(live_api, job_id, "cancel")
     job = live_api.wait_for(job_id, "CANCELLED", "PAUSED")
     assert (job["state"], job["message"]) == ("CANCELLED", "cancelled by submitter")
 
 
-def test_only_what_runs_is_paused_and_only_what_is_paused_resumed(api: Any) -> None:
+def test_only_what_runs_is_paused_and_only_what_is_paused_resumed(api: Api) -> None:
     job_id = api.submit()["id"]
     for action, state in (("pause", "RUNNING"), ("resume", "PAUSED")):
         refused = post(api, job_id, action)
@@ -77,19 +80,11 @@ def test_only_what_runs_is_paused_and_only_what_is_paused_resumed(api: Any) -> N
         assert post(api, "job_nowhere", action).status_code == 404
 
 
-def test_a_job_that_does_not_stop_is_killed_and_paused_all_the_same(
-    settings: Any, eventually: Any, make_document: Any
-) -> None:
+def test_a_job_that_does_not_stop_is_killed_and_paused_all_the_same(settings: Settings) -> None:
     services = create_services(settings.model_copy(update={"grace_period_seconds": 0.1}))
-    job_id = services.jobs.submit(Submission(make_document("ignore_stop"), SOMEBODY))[0].id
-
-    def is_in(state: str) -> bool:
-        services.control.run_once()
-        return services.jobs.get(job_id).state == state
-
-    eventually(lambda: is_in("RUNNING"))
-    eventually((settings.runs_directory / job_id / "attempt-1/logs/rank-0.log").exists)
-    services.jobs.pause(job_id, SOMEBODY)
-    eventually(lambda: is_in("PAUSED"))
-    assert services.jobs.get(job_id).reason == "user_paused"
-    assert services.jobs.attempts(job_id)[0].state == "FAILED"
+    job_id = services.jobs.submit(Submission(make_document("ignore_stop"), USER))[0].id
+    run_until(services, job_id, "RUNNING")
+    wait_until((settings.runs_directory / job_id / "attempt-1/logs/rank-0.log").exists)
+    services.jobs.pause(job_id, USER)
+    assert run_until(services, job_id, "PAUSED").reason == "user_paused"
+    assert services.jobs.list_attempts(job_id)[0].state == "FAILED"

@@ -1,9 +1,9 @@
-"""What the page of a job shows of the gradient's noise, with a trainer that reports some, or none."""
-
-from typing import Any
+"""Noise of the gradient on the page of a job, with a trainer that reports it or none."""
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from tests.service.dashboard.site import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
@@ -16,15 +16,16 @@ DOCUMENT = {
 FIGURES = ("#noise-scale", "#gsnr", "#shares", "#advice")
 
 
-def open_page_of(page: Page, site: Any, behaviour: str) -> None:
+def open_job_page(page: Page, site: Site, behaviour: str) -> None:
+    """Submit a job, open its page, and wait until it has succeeded."""
     job = site.client.submit({**DOCUMENT, "labels": {"behaviour": behaviour}})
     page.goto(f"{site.url}/jobs/{job.id}")
     expect(page.locator("#state")).to_have_text("succeeded")
     expect(page.locator("#loss-chart")).to_have_attribute("data-points", "5")
 
 
-def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured(page: Page, site: Any) -> None:
-    open_page_of(page, site, "measure_noise")
+def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured(page: Page, site: Site) -> None:
+    open_job_page(page, site, "measure_noise")
     for figure in FIGURES[:3]:
         expect(page.locator(f"{figure} .chart")).to_have_attribute("data-points", "5")
     legends = ["noise scale", "batch"], ["bottom.layers.0", "top.layers.1"], ["at gamma", "at 1"]
@@ -41,8 +42,8 @@ def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured
     expect(page.locator("#advice .hint")).to_have_text("batches are useful up to about 32")
 
 
-def test_the_noise_of_a_point_is_read_off_the_chart(page: Page, site: Any) -> None:
-    open_page_of(page, site, "measure_noise")
+def test_the_noise_of_a_point_is_read_off_the_chart(page: Page, site: Site) -> None:
+    open_job_page(page, site, "measure_noise")
     chart = page.locator("#noise-scale .u-over")
     box = chart.bounding_box()
     assert box is not None
@@ -50,8 +51,8 @@ def test_the_noise_of_a_point_is_read_off_the_chart(page: Page, site: Any) -> No
     expect(page.locator("#noise-scale .u-value")).to_have_text(["5", "30", "64"])
 
 
-def test_a_run_that_measures_no_noise_has_no_empty_charts_of_it(page: Page, site: Any) -> None:
-    open_page_of(page, site, "succeed")
+def test_a_run_that_measures_no_noise_has_no_empty_charts_of_it(page: Page, site: Site) -> None:
+    open_job_page(page, site, "succeed")
     for figure in FIGURES:
         expect(page.locator(figure)).to_be_hidden()
     expect(page.locator("#tiles")).not_to_contain_text("Noise scale")

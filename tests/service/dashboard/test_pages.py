@@ -1,10 +1,11 @@
 """The pages in a real browser, against a real service whose trainer fails at once."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+
+from tests.service.dashboard.site import Site
 
 pytestmark = pytest.mark.browser
 
@@ -20,13 +21,13 @@ DOCUMENT = {
 }
 
 
-def test_without_jobs_the_list_says_how_to_submit_one(page: Page, site: Any) -> None:
+def test_without_jobs_the_list_says_how_to_submit_one(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/")
     expect(page.locator("#empty pre")).to_contain_text("dlrm submit")
     expect(page.locator("#capacity")).to_contain_text("of 2 cores free")
 
 
-def test_a_page_without_a_session_leads_to_sign_in(browser: Browser, site: Any) -> None:
+def test_a_page_without_a_session_leads_to_sign_in(browser: Browser, site: Site) -> None:
     page = browser.new_page()
     page.goto(f"{site.url}/jobs/job_1")
     page.wait_for_url(f"{site.url}/signin")
@@ -34,8 +35,10 @@ def test_a_page_without_a_session_leads_to_sign_in(browser: Browser, site: Any) 
     page.close()
 
 
-def test_the_sign_in_link_leaves_no_token_behind_and_works_once(browser: Browser, site: Any, session: Path) -> None:
-    assert session.exists()
+def test_the_sign_in_link_leaves_no_token_behind_and_works_once(
+    browser: Browser, site: Site, cookie_file: Path
+) -> None:
+    assert cookie_file.exists()
     page = browser.new_page()
     page.goto(site.signin_link)
     expect(page.locator("#progress")).to_contain_text("Not signed in")
@@ -43,7 +46,7 @@ def test_the_sign_in_link_leaves_no_token_behind_and_works_once(browser: Browser
     page.close()
 
 
-def test_a_failed_job_shows_its_reason_and_the_list_escapes_what_users_wrote(page: Page, site: Any) -> None:
+def test_a_failed_job_shows_its_reason_and_the_list_escapes_what_users_wrote(page: Page, site: Site) -> None:
     job = site.client.submit(DOCUMENT)
     page.goto(f"{site.url}/")
     row = page.locator("#jobs tbody tr", has_text=job.id)
@@ -53,7 +56,7 @@ def test_a_failed_job_shows_its_reason_and_the_list_escapes_what_users_wrote(pag
     assert page.locator("main img").count() == 0
 
 
-def test_the_page_of_a_job_follows_it_to_its_end(page: Page, site: Any) -> None:
+def test_the_page_of_a_job_follows_it_to_its_end(page: Page, site: Site) -> None:
     job = site.client.submit(DOCUMENT)
     page.goto(f"{site.url}/jobs/{job.id}")
     expect(page.locator("#state")).to_have_text("failed")
@@ -65,7 +68,7 @@ def test_the_page_of_a_job_follows_it_to_its_end(page: Page, site: Any) -> None:
     expect(page.locator("#document")).to_contain_text('"global_size": 64')
 
 
-def test_a_filter_shows_jobs_of_one_state(page: Page, site: Any) -> None:
+def test_a_filter_shows_jobs_of_one_state(page: Page, site: Site) -> None:
     job = site.client.submit(DOCUMENT)
     page.goto(f"{site.url}/")
     row = page.locator("#jobs tbody tr", has_text=job.id)
@@ -77,7 +80,7 @@ def test_a_filter_shows_jobs_of_one_state(page: Page, site: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs/{id}"])
-def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, site: Any, path: str) -> None:
+def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, site: Site, path: str) -> None:
     job = site.client.submit(DOCUMENT)
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(site.url + path.format(id=job.id))
@@ -85,14 +88,14 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, site: Any, path
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_job_that_is_not_there_is_said(browser: Browser, site: Any, session: Path) -> None:
-    page = browser.new_context(storage_state=session).new_page()
+def test_a_job_that_is_not_there_is_said(browser: Browser, site: Site, cookie_file: Path) -> None:
+    page = browser.new_context(storage_state=cookie_file).new_page()
     page.goto(f"{site.url}/jobs/job_nowhere")
     expect(page.locator("#trouble")).to_contain_text("job_nowhere")
     page.close()
 
 
-def test_signing_out_ends_the_session(page: Page, site: Any) -> None:
+def test_signing_out_ends_the_session(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/")
     expect(page.locator("#capacity")).not_to_be_empty()
     page.click("#signout")

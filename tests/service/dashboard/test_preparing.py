@@ -1,9 +1,9 @@
-"""The pages while a job prepares its data, with a trainer that gets no further."""
-
-from typing import Any
+"""The pages while a job prepares its data, with a trainer that never finishes that."""
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from tests.service.dashboard.site import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
@@ -16,7 +16,7 @@ DOCUMENT = {
 }
 
 
-def test_how_far_a_preparation_is_and_how_fast_stands_on_both_pages(page: Page, site: Any) -> None:
+def test_how_far_a_preparation_is_and_how_fast_stands_on_both_pages(page: Page, site: Site) -> None:
     job = site.client.submit(DOCUMENT)
     words = "preparing · reading: 1,200,000 rows, 310,000 rows/s, 12 s left"
     page.goto(f"{site.url}/jobs/{job.id}")

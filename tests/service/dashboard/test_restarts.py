@@ -1,12 +1,13 @@
-"""The page of a job that is started again, with a trainer that loses two steps once."""
+"""The page of a job that is restarted, with a trainer that loses two steps once."""
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from tests.service.dashboard.site import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
@@ -24,14 +25,14 @@ DOCUMENT = {
 }
 
 
-def bring_forward(run_directory: Path) -> None:
-    """End the wait of a job, in the service's database."""
+def end_wait(run_directory: Path) -> None:
+    """End a job's wait for its next attempt, in the service's database."""
     with closing(sqlite3.connect(run_directory.parents[1] / "service.sqlite3")) as connection, connection:
         connection.execute("UPDATE jobs SET restarts_at = '2026-01-01 00:00:00' WHERE id = ?", [run_directory.name])
 
 
 def report_checkpoints(run_directory: Path) -> None:
-    """Three, as if a rank had reported them long before the job came to be."""
+    """Add three checkpoint events, as if a rank had reported them long before the job was created."""
     with closing(sqlite3.connect(run_directory.parents[1] / "service.sqlite3")) as connection, connection:
         connection.executemany(
             "INSERT INTO events (job_id, attempt, time, actor, kind, message, name, rank, details)"
@@ -41,14 +42,14 @@ def report_checkpoints(run_directory: Path) -> None:
 
 
 def test_events_are_by_time_with_checkpoints_in_a_row_as_one_and_no_phase_is_shown_between_attempts(
-    page: Page, site: Any
+    page: Page, site: Site
 ) -> None:
     job = site.client.submit(DOCUMENT)
     page.goto(f"{site.url}/jobs/{job.id}")
     expect(page.locator("#state")).to_have_text("recovering")
     progress = site.client.job(job.id).progress
     assert (progress.step, progress.phase, progress.message, progress.eta_seconds) == (4, None, None, None)
-    report_checkpoints(Path(site.client.job(job.id).run_directory))
+    report_checkpoints(Path(site.client.job(job.id).run_directory or ""))
     page.reload()
     checkpoints = page.locator('#events li[data-what="checkpoint_saved"]')
     expect(checkpoints).to_have_count(1)
@@ -59,13 +60,13 @@ def test_events_are_by_time_with_checkpoints_in_a_row_as_one_and_no_phase_is_sho
     site.client.cancel(job.id)
 
 
-def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: Any) -> None:
+def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: Site) -> None:
     job = site.client.submit(DOCUMENT)
     page.goto(f"{site.url}/jobs/{job.id}")
     expect(page.locator("#state")).to_have_text("recovering")
     expect(page.locator("#progress-text")).to_contain_text("step 4 of 5 · attempt 2 starts in 49 min")
     expect(page.locator("#message")).to_contain_text(
-        "attempt 2 of at most 4, if none gets further, starts 3000 s later"
+        "attempt 2 of at most 4 (if none makes progress) starts 3000 s later"
     )
     expect(page.locator("#loss-chart")).to_have_attribute("data-points", "4")
     expect(page.locator("#auc-chart")).to_have_attribute("data-points", "2")
@@ -81,7 +82,7 @@ def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: A
     expect(page.locator("#loss-chart")).to_have_attribute("data-points", "4")
 
     run_directory = Path(saved.path).parents[1]
-    bring_forward(run_directory)
+    end_wait(run_directory)
     expect(page.locator("#loss-chart")).to_have_attribute("data-points", "2")
     expect(page.locator("#auc-chart")).to_have_attribute("data-points", "1")
     expect(page.locator("#loss-chart")).to_have_attribute("data-marks", "2")
@@ -101,7 +102,7 @@ def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: A
     page.wait_for_function("document.documentElement.scrollWidth <= 360")
 
 
-def test_a_job_is_paused_and_resumed_with_buttons(page: Page, site: Any) -> None:
+def test_a_job_is_paused_and_resumed_with_buttons(page: Page, site: Site) -> None:
     job = site.client.submit({**DOCUMENT, "labels": {"behaviour": "wait"}})
     page.goto(f"{site.url}/jobs/{job.id}")
     expect(page.locator("#resume")).to_be_hidden()

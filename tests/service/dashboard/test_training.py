@@ -1,11 +1,10 @@
 """The page of a job while it really trains."""
 
-from typing import Any
-
 import pytest
 from playwright.sync_api import Page, expect
 
-from dlrm.record import PART_WORDS
+from dlrm.record import PART_DESCRIPTIONS
+from tests.service.dashboard.site import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -20,7 +19,7 @@ DOCUMENT = {
 }
 
 
-def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Page, site: Any) -> None:
+def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Page, site: Site) -> None:
     job = site.client.submit(DOCUMENT)
     page.goto(f"{site.url}/jobs/{job.id}")
     expect(page.locator("#state")).to_have_text("succeeded")
@@ -40,21 +39,21 @@ def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Pa
     expect(tables.locator("tr")).to_have_count(26)
     expect(tables.locator("tr").first).to_contain_text("C1table wise")
     expect(page.locator("#plan .hint").first).to_contain_text("of the 4.0 GiB that 2 ranks share")
-    expect(page.locator("#plan .hint").first).to_contain_text("nothing travels")
+    expect(page.locator("#plan .hint").first).to_contain_text("a step exchanges nothing between ranks")
     expect(ranks.locator("tr").first.locator("td.number")).to_have_count(4)
-    expect(parts.locator("tr", has_text="give back").locator("small")).to_have_text(PART_WORDS["give_back"])
-    expect(page.locator("#plan .hint").last).to_have_text("Bars of parts: of the measured step")
+    expect(parts.locator("tr", has_text="give back").locator("small")).to_have_text(PART_DESCRIPTIONS["give_back"])
+    expect(page.locator("#plan .hint").last).to_have_text("Bars of parts: fraction of the measured step")
     expect(ranks.locator("progress").first).to_have_js_property("max", 1)
     for bars in (ranks.locator("progress"), parts.locator("progress")):
         widths = bars.evaluate_all("bars => bars.map(bar => bar.getBoundingClientRect().width)")
         assert min(widths) > 50
     names = parts.locator("th").evaluate_all("cells => cells.map(cell => cell.firstChild.textContent)")
-    assert names == [name.replace("_", " ") for name in PART_WORDS]
+    assert names == [name.replace("_", " ") for name in PART_DESCRIPTIONS]
     # Estimated, then measured.
     expect(parts.locator("tr", has_text="table update").locator("td", has_text="ms")).to_have_count(2)
 
 
-def test_the_cancel_button_asks_and_then_cancels(page: Page, site: Any) -> None:
+def test_the_cancel_button_asks_and_then_cancels(page: Page, site: Site) -> None:
     long_run = {"epochs": 1000, "eval_every_fraction": 1.0}
     job = site.client.submit({**DOCUMENT, "run": long_run})
     page.goto(f"{site.url}/jobs/{job.id}")

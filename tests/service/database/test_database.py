@@ -20,12 +20,12 @@ from service.keys.models import ApiKey
 MODELS = (service.jobs.models, service.keys.models, service.reports.models)
 
 
-def opened(directory: Path) -> Database:
+def open_database(directory: Path) -> Database:
     return Database(f"sqlite:///{directory / 'service.sqlite3'}")
 
 
 def test_migrations_make_exactly_the_tables_of_the_models(tmp_path: Path) -> None:
-    database = opened(tmp_path)
+    database = open_database(tmp_path)
     migrate(database)
     with database.engine.connect() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
@@ -37,14 +37,14 @@ def test_services_that_start_at_once_migrate_once(tmp_path: Path) -> None:
     together = threading.Barrier(4)
 
     def start(_: int) -> None:
-        database = opened(tmp_path)
+        database = open_database(tmp_path)
         together.wait()
         migrate(database)
         migrate(database)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(start, range(4)))
-    with opened(tmp_path).read() as session:
+    with open_database(tmp_path).read() as session:
         assert session.execute(text("SELECT version_num FROM alembic_version")).all() == [("0002",)]
 
 
@@ -53,14 +53,14 @@ def test_a_migration_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE metrics (id INTEGER)")
     with pytest.raises(Exception, match="already exists"):
-        migrate(opened(tmp_path))
+        migrate(open_database(tmp_path))
     with sqlite3.connect(path) as connection:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert "jobs" not in tables
 
 
 def test_sqlite_writes_ahead_and_minds_foreign_keys(tmp_path: Path) -> None:
-    database = opened(tmp_path)
+    database = open_database(tmp_path)
     migrate(database)
     with database.read() as session:
         assert session.execute(text("PRAGMA journal_mode")).scalar() == "wal"
@@ -69,7 +69,7 @@ def test_sqlite_writes_ahead_and_minds_foreign_keys(tmp_path: Path) -> None:
 
 
 def test_a_block_that_raises_changes_nothing(tmp_path: Path) -> None:
-    database = opened(tmp_path)
+    database = open_database(tmp_path)
     migrate(database)
 
     def add_and_fail() -> None:
@@ -85,7 +85,7 @@ def test_a_block_that_raises_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_two_writers_that_read_first_wait_for_each_other(tmp_path: Path) -> None:
-    database = opened(tmp_path)
+    database = open_database(tmp_path)
     migrate(database)
     with database.write() as session:
         session.execute(text("CREATE TABLE counter (n INTEGER)"))
@@ -103,7 +103,7 @@ def test_two_writers_that_read_first_wait_for_each_other(tmp_path: Path) -> None
 
 
 def test_times_come_back_in_utc(tmp_path: Path) -> None:
-    database = opened(tmp_path)
+    database = open_database(tmp_path)
     migrate(database)
     elsewhere = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))
     with database.write() as session:

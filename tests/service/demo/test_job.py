@@ -5,7 +5,7 @@ import pytest
 
 from dlrm.config import parse_job
 from service.cli.errors import BadInputError
-from service.demo.job import criteo_job
+from service.demo.job import make_criteo_job
 
 
 def test_rows_of_a_compressed_file_are_counted_as_those_of_a_plain_one(tmp_path: Path) -> None:
@@ -13,7 +13,7 @@ def test_rows_of_a_compressed_file_are_counted_as_those_of_a_plain_one(tmp_path:
     (tmp_path / "day.tsv").write_bytes(rows)
     # gzip files may be joined.
     (tmp_path / "day.gz").write_bytes(gzip.compress(rows[:6000]) + gzip.compress(rows[6000:]))
-    plain, compressed = (parse_job(criteo_job(tmp_path / name)) for name in ("day.tsv", "day.gz"))
+    plain, compressed = (parse_job(make_criteo_job(tmp_path / name)) for name in ("day.tsv", "day.gz"))
     assert plain.batch.global_size == compressed.batch.global_size == 256
     assert compressed.data.train == ["day.gz"]
 
@@ -23,4 +23,4 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: object) -> None:
     assert callable(damage)
     (tmp_path / "day.gz").write_bytes(damage(gzip.compress(bytes(range(256)) * 200)))
     with pytest.raises(BadInputError, match=r"day\.gz: not a complete gzip file"):
-        criteo_job(tmp_path / "day.gz")
+        make_criteo_job(tmp_path / "day.gz")

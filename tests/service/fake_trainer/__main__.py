@@ -1,7 +1,7 @@
 """A trainer that keeps the contract of `dlrm.launch` and trains nothing: `-m dlrm.launch RUN_DIRECTORY --attempt N`.
 
-The job's label `behaviour` says what happens. Like the real one it goes on from the newest checkpoint, and says where
-it begins. Nothing here outlives LIFETIME_SECONDS.
+The job's label `behaviour` names the function below that runs. Like the real trainer it resumes from the newest
+checkpoint and reports the step at which it begins. No process of it lives longer than LIFETIME_SECONDS.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from dlrm.record import (
     SpoolWriter,
     StartReport,
     StepReport,
-    newest_checkpoint,
+    find_newest_checkpoint,
 )
 from dlrm.reporting.push import Pusher
 
@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--attempt", type=int, required=True)
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, request_stop)
-    # A launch process begins with it held back.
+    # The service starts a launch process with stop signals blocked.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     signal.alarm(LIFETIME_SECONDS)
     directory = RunDirectory(arguments.run_directory)
@@ -67,18 +67,18 @@ def succeed(directory: RunDirectory, attempt: AttemptDirectory) -> int:
 
 
 def measure_noise(directory: RunDirectory, attempt: AttemptDirectory) -> int:
-    """Step by step: noise alone, a noise scale that falls below the batch of 64, and what follows from the last one."""
+    """Report noise alone, then noise scales that fall below the batch of 64, then the advice that follows."""
     metrics = SpoolWriter(attempt.spool_file(0, "metrics"))
     metrics.write(StartReport(step=0, evaluated_step=0))
     scales = (None, 1000.0, 300.0, 90.0, 30.0)
     for number, scale in enumerate(scales, start=1):
-        said = {
+        noise = {
             "noise_scale": scale,
             "gsnr": {"bottom.layers.0": scale and 1 / scale, "top.layers.1": 1e-5 * number},
             "share_at_gamma": 0.5,
             "share_at_one": 0.125,
         }
-        metrics.write(step_report(number).model_copy(update=said))
+        metrics.write(make_step_report(number).model_copy(update=noise))
     details = advise(64, NoiseInterval(0.8 * scales[-1], scales[-1], 1.3 * scales[-1])).model_dump()
     SpoolWriter(attempt.spool_file(0, "events")).write(
         EventReport(name=BATCH_ADVICE, message="batches are useful up to about 32", details=details)
@@ -128,7 +128,7 @@ def crash_once(directory: RunDirectory, attempt: AttemptDirectory) -> int:
 
 
 def lose_two_steps_once(directory: RunDirectory, attempt: AttemptDirectory) -> int:
-    """The first attempt is killed at step 4, with a checkpoint of step 2; the next one waits at its beginning."""
+    """Kill the first attempt at step 4, with a checkpoint of step 2; let the next one wait before it trains."""
     training = Training(directory, attempt)
     if training.step == 0:
         training.train_to(2)
@@ -143,7 +143,7 @@ def lose_two_steps_once(directory: RunDirectory, attempt: AttemptDirectory) -> i
 
 
 def crash_further_every_time(directory: RunDirectory, attempt: AttemptDirectory) -> int:
-    """As far as there are steps."""
+    """Save a checkpoint of one more step, as long as there are steps, and crash."""
     training = Training(directory, attempt)
     training.train_to(min(training.step + 1, NUM_STEPS))
     training.save()
@@ -156,8 +156,8 @@ def bad_input(_: RunDirectory, attempt: AttemptDirectory) -> int:
 
 
 def hog(directory: RunDirectory, attempt: AttemptDirectory) -> int:
-    held = bytearray(os.urandom(2**20) * 400)
-    return wait(directory, attempt) if held else EXIT_FAILED
+    memory = bytearray(os.urandom(2**20) * 400)
+    return wait(directory, attempt) if memory else EXIT_FAILED
 
 
 def die_leaving_a_rank(_: RunDirectory, attempt: AttemptDirectory) -> int:
@@ -189,10 +189,10 @@ BEHAVIOURS = {
 
 
 class Training:
-    """One attempt's share of the run, from the newest checkpoint on."""
+    """Training of one attempt, from the newest checkpoint on."""
 
     def __init__(self, directory: RunDirectory, attempt: AttemptDirectory) -> None:
-        newest = newest_checkpoint(directory.checkpoints)
+        newest = find_newest_checkpoint(directory.checkpoints)
         self.step = newest.step if newest else 0
         self.evaluated_step = int((newest.path / "evaluated_step").read_text()) if newest else 0
         self._directory = directory
@@ -202,14 +202,14 @@ class Training:
     def train_to(self, step: int) -> None:
         while self.step < step:
             self.step += 1
-            self._metrics.write(step_report(self.step))
+            self._metrics.write(make_step_report(self.step))
 
     def evaluate(self) -> None:
-        self._metrics.write(evaluation_report(self.step))
+        self._metrics.write(make_evaluation_report(self.step))
         self.evaluated_step = self.step
 
     def save(self) -> None:
-        """A checkpoint whose files are what `COMPLETE` says of them."""
+        """Write a complete checkpoint."""
         path = self._directory.checkpoint(self.step)
         path.mkdir(parents=True, exist_ok=True)
         (path / "evaluated_step").write_text(str(self.evaluated_step))
@@ -221,7 +221,7 @@ class Training:
             world_size=1,
             identity={},
             data_checksum=None,
-            files={"evaluated_step": CheckpointFile.of(path / "evaluated_step")},
+            files={"evaluated_step": CheckpointFile.from_file(path / "evaluated_step")},
         )
         manifest.write(path)
 
@@ -239,7 +239,7 @@ def write_events(attempt: AttemptDirectory) -> None:
     events.write(EventReport(name="plan", message="2 tables", details={"tables": 2}))
 
 
-def evaluation_report(step: int) -> EvaluationReport:
+def make_evaluation_report(step: int) -> EvaluationReport:
     return EvaluationReport(
         step=step,
         num_rows=10,
@@ -252,7 +252,7 @@ def evaluation_report(step: int) -> EvaluationReport:
     )
 
 
-def step_report(step: int) -> StepReport:
+def make_step_report(step: int) -> StepReport:
     return StepReport(
         step=step,
         num_steps=NUM_STEPS,

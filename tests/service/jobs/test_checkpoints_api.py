@@ -2,9 +2,10 @@ from pathlib import Path
 from typing import Any
 
 from dlrm.record import COMPLETE, CheckpointFile, CheckpointManifest, RunDirectory
+from tests.service.api import Api
 
 
-def save(job: dict[str, Any], step: int, num_bytes: int) -> Path:
+def save_checkpoint(job: dict[str, Any], step: int, num_bytes: int) -> Path:
     path = RunDirectory(Path(job["run_directory"])).checkpoint(step)
     path.mkdir(parents=True)
     (path / "weights").write_bytes(b"w" * num_bytes)
@@ -16,18 +17,18 @@ def save(job: dict[str, Any], step: int, num_bytes: int) -> Path:
         world_size=2,
         identity={},
         data_checksum=None,
-        files={"weights": CheckpointFile.of(path / "weights")},
+        files={"weights": CheckpointFile.from_file(path / "weights")},
     ).write(path)
     return path
 
 
-def test_complete_checkpoints_are_listed_newest_first(api: Any) -> None:
+def test_complete_checkpoints_are_listed_newest_first(api: Api) -> None:
     job = api.submit()
     assert api.viewer.get(f"/v1/jobs/{job['id']}/checkpoints").json() == {"items": []}
-    paths = {step: save(job, step, num_bytes=10 * step) for step in (5, 25)}
-    unfinished = save(job, 30, num_bytes=1)
+    paths = {step: save_checkpoint(job, step, num_bytes=10 * step) for step in (5, 25)}
+    unfinished = save_checkpoint(job, 30, num_bytes=1)
     (unfinished / COMPLETE).unlink()
-    (save(job, 40, num_bytes=1) / COMPLETE).write_text("{}")
+    (save_checkpoint(job, 40, num_bytes=1) / COMPLETE).write_text("{}")
     items = api.viewer.get(f"/v1/jobs/{job['id']}/checkpoints").json()["items"]
     assert items == [
         {
@@ -43,6 +44,6 @@ def test_complete_checkpoints_are_listed_newest_first(api: Any) -> None:
     ]
 
 
-def test_checkpoints_of_a_job_that_is_not_there(api: Any) -> None:
+def test_checkpoints_of_a_job_that_is_not_there(api: Api) -> None:
     assert api.viewer.get("/v1/jobs/job_nowhere/checkpoints").status_code == 404
     assert api.anonymous.get("/v1/jobs/job_nowhere/checkpoints").status_code == 401

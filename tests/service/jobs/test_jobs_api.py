@@ -1,13 +1,17 @@
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from service.control.verdict import RETRIED
 from service.jobs.reasons import Reason
+from tests.service.api import Api, make_document
 
 
-def problem_of(response: Any, status: int, slug: str) -> dict[str, Any]:
+def check_problem(response: httpx.Response, status: int, slug: str) -> dict[str, Any]:
+    """Check that `response` is a problem document of this kind, and return it."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     body = response.json()
@@ -16,7 +20,7 @@ def problem_of(response: Any, status: int, slug: str) -> dict[str, Any]:
     return body
 
 
-def test_a_submitted_job_waits_and_is_shown_as_submitted(shared_api: Any, make_document: Any) -> None:
+def test_a_submitted_job_waits_and_is_shown_as_submitted(shared_api: Api) -> None:
     created = shared_api.submit(name="ads", priority=3, labels={"team": "ads"})
     shown = shared_api.viewer.get(f"/v1/jobs/{created['id']}").json()
     assert created == {name: value for name, value in shown.items() if name not in {"spec", "derived"}}
@@ -30,36 +34,38 @@ def test_a_submitted_job_waits_and_is_shown_as_submitted(shared_api: Any, make_d
     assert shown["model_path"] is None
 
 
-def test_the_answer_to_a_submission_says_where_the_job_is(shared_api: Any, make_document: Any) -> None:
+def test_the_answer_to_a_submission_says_where_the_job_is(shared_api: Api) -> None:
     response = shared_api.submitter.post("/v1/jobs", json=make_document())
     assert response.headers["location"] == f"/v1/jobs/{response.json()['id']}"
 
 
-def test_an_invalid_document_names_every_field_at_fault(shared_api: Any, make_document: Any) -> None:
+def test_an_invalid_document_names_every_field_at_fault(shared_api: Api) -> None:
     document = make_document(batch={"global_sise": 64}, precision="fp64")
-    body = problem_of(shared_api.submitter.post("/v1/jobs", json=document), 422, "invalid-job")
+    body = check_problem(shared_api.submitter.post("/v1/jobs", json=document), 422, "invalid-job")
     faults = {error["field"]: error for error in body["errors"]}
     assert set(faults) == {"batch.global_sise", "precision"}
     assert "global_size" in faults["batch.global_sise"]["message"]
     assert "fp32" in faults["precision"]["valid"]
 
 
-def test_a_missing_data_file_is_an_error_in_its_field(api: Any, make_document: Any, data_root: Any) -> None:
+def test_a_missing_data_file_is_an_error_in_its_field(api: Api, data_root: Path) -> None:
     document = make_document(data={"train": ["day_7.tsv"]})
-    body = problem_of(api.submitter.post("/v1/jobs", json=document), 422, "invalid-job")
+    body = check_problem(api.submitter.post("/v1/jobs", json=document), 422, "invalid-job")
     assert body["errors"][0]["field"] == "data.train.0"
     assert str(data_root) in body["errors"][0]["valid"]
 
 
-def test_a_job_of_several_machines_is_refused(shared_api: Any, make_document: Any) -> None:
+def test_a_job_of_several_machines_is_refused(shared_api: Api) -> None:
     resources = {"nodes": 2, "workers_per_node": 1, "memory": "1GiB"}
-    body = problem_of(shared_api.submitter.post("/v1/jobs", json=make_document(resources=resources)), 422, "cannot-fit")
+    response = shared_api.submitter.post("/v1/jobs", json=make_document(resources=resources))
+    body = check_problem(response, 422, "cannot-fit")
     assert [error["field"] for error in body["errors"]] == ["resources.nodes"]
 
 
-def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Any, make_document: Any) -> None:
+def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Api) -> None:
     resources = {"workers_per_node": 4, "threads_per_worker": 2, "memory": "5GiB", "gpus_per_worker": 1}
-    body = problem_of(shared_api.submitter.post("/v1/jobs", json=make_document(resources=resources)), 422, "cannot-fit")
+    response = shared_api.submitter.post("/v1/jobs", json=make_document(resources=resources))
+    body = check_problem(response, 422, "cannot-fit")
     valid = {error["field"]: error["valid"] for error in body["errors"]}
     assert set(valid) == {"resources.workers_per_node", "resources.memory", "resources.gpus_per_worker"}
     assert "4 cores" in valid["resources.workers_per_node"]
@@ -84,9 +90,9 @@ def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Any,
     ],
 )
 def test_a_body_that_is_no_document_is_told_so(
-    shared_api: Any, body: bytes, content_type: str, status: int, slug: str
+    shared_api: Api, body: bytes, content_type: str, status: int, slug: str
 ) -> None:
-    problem_of(
+    check_problem(
         shared_api.submitter.post("/v1/jobs", content=body, headers={"content-type": content_type}), status, slug
     )
 
@@ -99,36 +105,36 @@ def test_a_body_that_is_no_document_is_told_so(
         (b'{"priority": ' + b"1" * 5000 + b"}", "4300 digits"),
     ],
 )
-def test_json_that_cannot_be_read_is_told_what_is_wrong(shared_api: Any, body: bytes, wrong: str) -> None:
+def test_json_that_cannot_be_read_is_told_what_is_wrong(shared_api: Api, body: bytes, wrong: str) -> None:
     response = shared_api.submitter.post("/v1/jobs", content=body, headers={"content-type": "application/json"})
-    problem = problem_of(response, 400, "malformed-json")
+    problem = check_problem(response, 400, "malformed-json")
     assert wrong in problem["detail"]
     assert problem["title"] == "The body cannot be read as JSON"
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/{job_id}/events", "/v1/jobs/{job_id}/metrics"])
-def test_a_cursor_that_is_none_is_named(shared_api: Any, path: str) -> None:
+def test_a_cursor_that_is_none_is_named(shared_api: Api, path: str) -> None:
     job_id = shared_api.submit()["id"]
     for cursor in ("", "nonsense", "job_0", f"{job_id}x"):
         response = shared_api.viewer.get(path.format(job_id=job_id), params={"cursor": cursor})
-        assert problem_of(response, 422, "invalid-request")["errors"][0]["field"] == "cursor"
+        assert check_problem(response, 422, "invalid-request")["errors"][0]["field"] == "cursor"
 
 
-def test_a_state_that_is_none_is_told_with_the_valid_ones_once(shared_api: Any) -> None:
+def test_a_state_that_is_none_is_told_with_the_valid_ones_once(shared_api: Api) -> None:
     response = shared_api.viewer.get("/v1/jobs", params={"state": ["QUEUED", "foo"]})
-    problem = problem_of(response, 422, "invalid-request")
+    problem = check_problem(response, 422, "invalid-request")
     (fault,) = problem["errors"]
-    assert (fault["field"], fault["message"]) == ("state", "'foo' is none of the valid values")
+    assert (fault["field"], fault["message"]) == ("state", "'foo' is not one of the valid values")
     assert problem["detail"].count("CANCELLED") == 1
 
 
-def test_a_large_body_without_a_length_is_refused(shared_api: Any) -> None:
+def test_a_large_body_without_a_length_is_refused(shared_api: Api) -> None:
     chunks = (b" " * 2**16 for _ in range(32))
     response = shared_api.submitter.post("/v1/jobs", content=chunks, headers={"content-type": "application/json"})
-    problem_of(response, 413, "too-large")
+    check_problem(response, 413, "too-large")
 
 
-def test_the_same_key_and_document_make_one_job(api: Any, make_document: Any) -> None:
+def test_the_same_key_and_document_make_one_job(api: Api) -> None:
     first, second = (
         api.submitter.post("/v1/jobs", json=make_document(), headers={"Idempotency-Key": "k"}) for _ in range(2)
     )
@@ -139,10 +145,10 @@ def test_the_same_key_and_document_make_one_job(api: Any, make_document: Any) ->
     assert other.json()["id"] != first.json()["id"]
 
 
-def test_the_same_key_with_another_document_is_refused(shared_api: Any, make_document: Any) -> None:
+def test_the_same_key_with_another_document_is_refused(shared_api: Api) -> None:
     headers = {"Idempotency-Key": "k"}
     first = shared_api.submitter.post("/v1/jobs", json=make_document(), headers=headers).json()
-    body = problem_of(
+    body = check_problem(
         shared_api.submitter.post("/v1/jobs", json=make_document(name="other"), headers=headers),
         422,
         "idempotency-mismatch",
@@ -150,8 +156,8 @@ def test_the_same_key_with_another_document_is_refused(shared_api: Any, make_doc
     assert first["id"] in body["detail"]
 
 
-def test_submissions_with_one_key_at_the_same_time_make_one_job(api: Any, make_document: Any) -> None:
-    def submit(_: int) -> Any:
+def test_submissions_with_one_key_at_the_same_time_make_one_job(api: Api) -> None:
+    def submit(_: int) -> httpx.Response:
         return api.submitter.post("/v1/jobs", json=make_document(), headers={"Idempotency-Key": "race"})
 
     with ThreadPoolExecutor(8) as pool:
@@ -161,31 +167,31 @@ def test_submissions_with_one_key_at_the_same_time_make_one_job(api: Any, make_d
     assert len(api.viewer.get("/v1/jobs").json()["items"]) == 1
 
 
-def test_pages_stay_where_they_are_while_jobs_are_added(api: Any) -> None:
+def test_pages_stay_where_they_are_while_jobs_are_added(api: Api) -> None:
     ids = [api.submit()["id"] for _ in range(5)]
     first = api.viewer.get("/v1/jobs", params={"limit": 2}).json()
     api.submit()
     second = api.viewer.get("/v1/jobs", params={"limit": 2, "cursor": first["next_cursor"]}).json()
     third = api.viewer.get("/v1/jobs", params={"limit": 2, "cursor": second["next_cursor"]}).json()
-    seen = [job["id"] for page in (first, second, third) for job in page["items"]]
-    assert seen == sorted(ids, reverse=True)
+    listed = [job["id"] for page in (first, second, third) for job in page["items"]]
+    assert listed == sorted(ids, reverse=True)
     assert third["next_cursor"] is None
 
 
-def test_jobs_are_found_by_state_label_and_name(api: Any) -> None:
+def test_jobs_are_found_by_state_label_and_name(api: Api) -> None:
     ads = api.submit(name="a", labels={"team": "ads", "tier": "1"})["id"]
     feed = api.submit(name="b", labels={"team": "feed", "tier": "1"})["id"]
     api.submitter.post(f"/v1/jobs/{feed}/cancel")
 
-    def found(**params: Any) -> list[str]:
+    def find(**params: Any) -> list[str]:
         return [job["id"] for job in api.viewer.get("/v1/jobs", params=params).json()["items"]]
 
-    assert found(label="team:ads") == [ads]
-    assert found(label=["tier:1", "team:feed"]) == [feed]
-    assert found(label="team:search") == []
-    assert found(name="b") == [feed]
-    assert found(state="QUEUED") == [ads]
-    assert found(state=["QUEUED", "CANCELLED"]) == [feed, ads]
+    assert find(label="team:ads") == [ads]
+    assert find(label=["tier:1", "team:feed"]) == [feed]
+    assert find(label="team:search") == []
+    assert find(name="b") == [feed]
+    assert find(state="QUEUED") == [ads]
+    assert find(state=["QUEUED", "CANCELLED"]) == [feed, ads]
 
 
 @pytest.mark.parametrize(
@@ -201,43 +207,43 @@ def test_jobs_are_found_by_state_label_and_name(api: Any) -> None:
         ("/v1/jobs/{id}/logs?rank=1", "rank"),
     ],
 )
-def test_a_wrong_parameter_is_named(shared_api: Any, path: str, field: str) -> None:
+def test_a_wrong_parameter_is_named(shared_api: Api, path: str, field: str) -> None:
     job_id = shared_api.submit()["id"]
-    body = problem_of(shared_api.viewer.get(path.format(id=job_id)), 422, "invalid-request")
+    body = check_problem(shared_api.viewer.get(path.format(id=job_id)), 422, "invalid-request")
     assert field in {error["field"].removesuffix(".int") for error in body["errors"]}
 
 
 @pytest.mark.parametrize("what", ["", "/events", "/attempts", "/metrics", "/logs"])
-def test_a_job_that_is_not_there_is_not_found(shared_api: Any, what: str) -> None:
-    problem_of(shared_api.viewer.get(f"/v1/jobs/job_0{what}"), 404, "not-found")
+def test_a_job_that_is_not_there_is_not_found(shared_api: Api, what: str) -> None:
+    check_problem(shared_api.viewer.get(f"/v1/jobs/job_0{what}"), 404, "not-found")
 
 
-def test_cancelling_a_job_that_is_not_there_is_not_found(shared_api: Any) -> None:
-    problem_of(shared_api.submitter.post("/v1/jobs/job_0/cancel"), 404, "not-found")
+def test_cancelling_a_job_that_is_not_there_is_not_found(shared_api: Api) -> None:
+    check_problem(shared_api.submitter.post("/v1/jobs/job_0/cancel"), 404, "not-found")
 
 
-def test_unknown_paths_and_methods_answer_with_problems(shared_api: Any) -> None:
-    problem_of(shared_api.viewer.get("/v1/nothing"), 404, "not-found")
-    body = problem_of(shared_api.admin.put("/v1/jobs", json={}), 405, "method-not-allowed")
+def test_unknown_paths_and_methods_answer_with_problems(shared_api: Api) -> None:
+    check_problem(shared_api.viewer.get("/v1/nothing"), 404, "not-found")
+    body = check_problem(shared_api.admin.put("/v1/jobs", json={}), 405, "method-not-allowed")
     assert "allowed here" in body["detail"]
 
 
-def test_a_failure_of_the_service_tells_nothing_of_its_inside(api: Any) -> None:
+def test_a_failure_of_the_service_tells_nothing_of_its_inside(api: Api) -> None:
     api.submit()
     with api.services.database.write() as session:
         session.connection().exec_driver_sql("UPDATE jobs SET state = 'BROKEN'")
-    body = problem_of(api.viewer.get("/v1/jobs"), 500, "internal-error")
+    body = check_problem(api.viewer.get("/v1/jobs"), 500, "internal-error")
     assert "BROKEN" not in str(body)
 
 
-def test_a_waiting_job_is_cancelled_at_once_and_only_once(shared_api: Any) -> None:
+def test_a_waiting_job_is_cancelled_at_once_and_only_once(shared_api: Api) -> None:
     job_id = shared_api.submit()["id"]
     cancelled = shared_api.submitter.post(f"/v1/jobs/{job_id}/cancel")
     assert cancelled.status_code == 202
     body = cancelled.json()
     assert (body["state"], body["reason"]) == ("CANCELLED", "user_cancelled")
     assert body["finished_at"] is not None
-    again = problem_of(shared_api.submitter.post(f"/v1/jobs/{job_id}/cancel"), 409, "conflict")
+    again = check_problem(shared_api.submitter.post(f"/v1/jobs/{job_id}/cancel"), 409, "conflict")
     assert again["state"] == "CANCELLED"
     events = shared_api.viewer.get(f"/v1/jobs/{job_id}/events").json()["items"]
     changes = [(event["from_state"], event["to_state"], event["actor"], event["reason"]) for event in events]
@@ -247,7 +253,7 @@ def test_a_waiting_job_is_cancelled_at_once_and_only_once(shared_api: Any) -> No
     ]
 
 
-def test_events_come_in_pages_oldest_first(shared_api: Any) -> None:
+def test_events_come_in_pages_oldest_first(shared_api: Api) -> None:
     job_id = shared_api.submit()["id"]
     shared_api.submitter.post(f"/v1/jobs/{job_id}/cancel")
     first = shared_api.viewer.get(f"/v1/jobs/{job_id}/events", params={"limit": 1}).json()
@@ -257,7 +263,7 @@ def test_events_come_in_pages_oldest_first(shared_api: Any) -> None:
     assert second["next_cursor"] is None
 
 
-def test_a_job_without_attempts_has_an_empty_log_that_is_not_complete(shared_api: Any) -> None:
+def test_a_job_without_attempts_has_an_empty_log_that_is_not_complete(shared_api: Api) -> None:
     job_id = shared_api.submit()["id"]
     assert shared_api.viewer.get(f"/v1/jobs/{job_id}/attempts").json() == {"items": []}
     log = shared_api.viewer.get(f"/v1/jobs/{job_id}/logs").json()

@@ -5,21 +5,21 @@ import pytest
 
 from dlrm.config import ConfigError, JobSpec, parse_job
 from service.jobs import paths
-from service.jobs.paths import real_roots
+from service.jobs.paths import resolve_roots
 
 
-def with_absolute_paths(job: JobSpec, roots: list[str], private: Sequence[Path] = ()) -> JobSpec:
-    return paths.with_absolute_paths(job, roots, private)
+def resolve_paths(job: JobSpec, roots: list[str], private: Sequence[Path] = ()) -> JobSpec:
+    return paths.resolve_paths(job, roots, private)
 
 
-def job_of(*patterns: str, **data: object) -> JobSpec:
+def make_job(*patterns: str, **data: object) -> JobSpec:
     return parse_job({"data": {"train": list(patterns), **data}})
 
 
 def test_a_relative_pattern_counts_from_the_root_that_has_its_files(data_root: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    resolved = with_absolute_paths(job_of("day_*.tsv", "day_0.tsv"), [str(empty), str(data_root)])
+    resolved = resolve_paths(make_job("day_*.tsv", "day_0.tsv"), [str(empty), str(data_root)])
     assert resolved.data.train == [f"{data_root}/day_*.tsv", f"{data_root}/day_0.tsv"]
 
 
@@ -30,11 +30,11 @@ def test_an_absolute_path_under_a_root_stays_and_one_through_a_linked_root_becom
     link.symlink_to(data_root)
     for root in (data_root, link):
         for path in (data_root / "day_0.tsv", root / "day_0.tsv"):
-            assert with_absolute_paths(job_of(str(path)), [str(root)]).data.train == [str(data_root / "day_0.tsv")]
+            assert resolve_paths(make_job(str(path)), [str(root)]).data.train == [str(data_root / "day_0.tsv")]
 
 
 def test_evaluation_files_are_resolved_too(data_root: Path) -> None:
-    resolved = with_absolute_paths(job_of("day_0.tsv", eval=["day_1.tsv"]), [str(data_root)])
+    resolved = resolve_paths(make_job("day_0.tsv", eval=["day_1.tsv"]), [str(data_root)])
     assert resolved.data.eval == [str(data_root / "day_1.tsv")]
 
 
@@ -42,12 +42,12 @@ def test_a_directory_is_one_path_and_so_is_one_of_prepared_data(data_root: Path)
     (data_root / "packed").mkdir()
     (data_root / "packed" / "meta.json").write_text("{}")
     roots = [str(data_root)]
-    assert with_absolute_paths(job_of("."), roots).data.train == [str(data_root)]
-    packed = with_absolute_paths(job_of("packed", format="packed"), roots)
+    assert resolve_paths(make_job("."), roots).data.train == [str(data_root)]
+    packed = resolve_paths(make_job("packed", format="packed"), roots)
     assert packed.data.train == [str(data_root / "packed")]
-    for pattern, fault in ((".", "no directory with a meta.json"), ("s3://bucket/packed", "is remote")):
+    for pattern, fault in ((".", "not a directory with a meta.json"), ("s3://bucket/packed", "is remote")):
         with pytest.raises(ConfigError, match=fault):
-            with_absolute_paths(job_of(pattern, format="packed"), [*roots, "s3://bucket"])
+            resolve_paths(make_job(pattern, format="packed"), [*roots, "s3://bucket"])
 
 
 @pytest.mark.parametrize(
@@ -66,28 +66,28 @@ def test_a_directory_is_one_path_and_so_is_one_of_prepared_data(data_root: Path)
 def test_a_remote_path_must_lie_under_a_remote_root(pattern: str, expected: str | None, data_root: Path) -> None:
     roots = [str(data_root), "s3://bucket/logs", "gs://other"]
     if expected:
-        assert with_absolute_paths(job_of(pattern), roots).data.train == [expected]
+        assert resolve_paths(make_job(pattern), roots).data.train == [expected]
         return
     with pytest.raises(ConfigError) as caught:
-        with_absolute_paths(job_of(pattern), roots)
+        resolve_paths(make_job(pattern), roots)
     assert "s3://bucket/logs" in caught.value.errors[0].valid
 
 
 def test_a_trainer_gets_the_real_roots(data_root: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(data_root)
-    assert real_roots([str(link), "s3://bucket/logs"]) == [str(data_root), "s3://bucket/logs"]
+    assert resolve_roots([str(link), "s3://bucket/logs"]) == [str(data_root), "s3://bucket/logs"]
 
 
 @pytest.mark.parametrize(
     ("pattern", "fault"),
     [
-        ("day_9.tsv", "is no file"),
+        ("day_9.tsv", "is neither a file"),
         ("night_*.tsv", "matches no file"),
         ("../python", "outside"),
         ("/etc/passwd", "outside"),
-        ("empty", "is no file, and no directory with files"),
-        ("a\0b", "is no path"),
+        ("empty", "is neither a file nor a directory with files"),
+        ("a\0b", "is not a path"),
         ("escape/*", "leads outside"),
         ("escape/none_*", "leads outside"),
         ("escape/secret.tsv", "leads outside"),
@@ -96,14 +96,14 @@ def test_a_trainer_gets_the_real_roots(data_root: Path, tmp_path: Path) -> None:
         ("esc*/none.tsv", "leads outside"),
         ("escape", "leads outside"),
         (".", "leads outside"),
-        ("loop", "is no file"),
+        ("loop", "is neither a file"),
         (".hidden/key.json", "starts with a dot"),
         (".hid*/key.json", "starts with a dot"),
         (".none/key.json", "starts with a dot"),
         ("seen/key.json", "into a hidden directory"),
-        ("broken.tsv", "is no file"),
+        ("broken.tsv", "is neither a file"),
         ("x" * 300, "File name too long"),
-        ("s3://bucket/day.tsv", "lies outside"),
+        ("s3://bucket/day.tsv", "is outside"),
         ("s3://", "names no bucket"),
     ],
 )
@@ -121,10 +121,10 @@ def test_every_path_at_fault_is_named_with_what_would_be_valid(
     (data_root / ".hidden" / "key.json").write_text("{}")
     (data_root / "seen").symlink_to(".hidden")
     with pytest.raises(ConfigError) as caught:
-        with_absolute_paths(job_of("day_0.tsv", pattern, eval=[pattern]), [str(data_root)])
+        resolve_paths(make_job("day_0.tsv", pattern, eval=[pattern]), [str(data_root)])
     assert [error.field for error in caught.value.errors] == ["data.train.1", "data.eval.0"]
     assert all(fault in error.message and str(data_root) in error.valid for error in caught.value.errors)
-    # Nothing of what lies outside is told: neither what a link leads to nor what is there.
+    # The messages reveal nothing about what is outside: neither the target of a link nor what exists there.
     assert not any(str(outside) in error.message.replace(repr(pattern), "") for error in caught.value.errors)
 
 
@@ -138,19 +138,19 @@ def test_files_of_the_service_itself_are_no_data(pattern: str, data_root: Path) 
     (data_root / "link").symlink_to(state)
     (data_root / "ready_link.json").symlink_to(state / "ready.json")
     with pytest.raises(ConfigError, match="a directory of the service itself"):
-        with_absolute_paths(job_of(pattern), [str(data_root)], [state])
-    assert with_absolute_paths(job_of("day_*.tsv"), [str(data_root)], [state])
+        resolve_paths(make_job(pattern), [str(data_root)], [state])
+    assert resolve_paths(make_job("day_*.tsv"), [str(data_root)], [state])
 
 
 def test_all_paths_of_a_job_together_are_bounded(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "MAX_FILES", 20)
-    with_absolute_paths(job_of(*["day_*.tsv"] * 5), [str(data_root)])
+    resolve_paths(make_job(*["day_*.tsv"] * 5), [str(data_root)])
     with pytest.raises(ConfigError, match="one path too many"):
-        with_absolute_paths(job_of(*["day_*.tsv"] * 50), [str(data_root)])
+        resolve_paths(make_job(*["day_*.tsv"] * 50), [str(data_root)])
 
 
 def test_a_root_may_itself_be_hidden(tmp_path: Path) -> None:
     root = tmp_path / ".data"
     root.mkdir()
     (root / "day.tsv").write_text("x")
-    assert with_absolute_paths(job_of("day.tsv"), [str(root)]).data.train == [str(root / "day.tsv")]
+    assert resolve_paths(make_job("day.tsv"), [str(root)]).data.train == [str(root / "day.tsv")]

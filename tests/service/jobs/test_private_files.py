@@ -1,13 +1,12 @@
-from typing import Any
-
 import pytest
 
 from service.settings import Settings
+from tests.service.api import Api, make_document
 
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """The state directory lies under the data root, as it does where neither is set."""
+    """Settings whose data root contains the state directory, as it does where neither is set."""
     hidden = settings.state_directory.parent / ".dlrm"
     hidden.mkdir()
     (hidden / "ready.json").write_text('{"key": "secret"}')
@@ -16,7 +15,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.mark.parametrize("pattern", [".dlrm/ready.json", ".d*/*", "state/*", "state", "*/service.sqlite3"])
 @pytest.mark.parametrize("name", ["train", "eval"])
-def test_a_job_cannot_name_files_of_the_service(api: Any, make_document: Any, pattern: str, name: str) -> None:
+def test_a_job_cannot_name_files_of_the_service(api: Api, pattern: str, name: str) -> None:
     data = {"train": ["data/day_0.tsv"], name: [pattern]}
     response = api.submitter.post("/v1/jobs", json=make_document(data=data))
     assert response.status_code == 422, response.text
@@ -25,7 +24,7 @@ def test_a_job_cannot_name_files_of_the_service(api: Any, make_document: Any, pa
     assert "of the service itself" in fault["message"] or "starts with a dot" in fault["message"]
 
 
-def test_a_secret_in_a_path_is_not_answered(api: Any, make_document: Any) -> None:
+def test_a_secret_in_a_path_is_not_answered(api: Api) -> None:
     for train in (["s3://KEY:SECRET@bucket/x"], "s3://KEY:SECRET@bucket/x"):
         response = api.submitter.post("/v1/jobs", json=make_document(data={"train": train}))
         assert response.status_code == 422

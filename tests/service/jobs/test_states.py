@@ -27,7 +27,7 @@ def test_any_walk_from_queued_can_still_reach_an_end(data: st.DataObject) -> Non
         state = data.draw(st.sampled_from(sorted(TRANSITIONS[state])))
     reachable = {state}
     while True:
-        further = reachable.union(*(TRANSITIONS[found] for found in reachable))
+        further = reachable.union(*(TRANSITIONS[following] for following in reachable))
         if further == reachable:
             break
         reachable = further

@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import DataConfig, ModelConfig, identity_of, parse_job
+from dlrm.config import DataConfig, ModelConfig, make_identity, parse_job
 from dlrm.record import CheckpointManifest, RunDirectory
 from service.ids import new_id
-from service.jobs.paths import PathError, directory_under_roots
+from service.jobs.paths import PathError, find_directory_under_roots
 from service.jobs.repository import JobRepository
+from service.settings import Settings
+from tests.service.api import Api, make_document
 
 Document = dict[str, Any]
 
 
 def write_model(directory: Path, **changes: Any) -> Path:
-    """What the service reads of a model."""
+    """Write the files of a model that the service reads."""
     config = {
         "model": ModelConfig().model_dump(mode="json"),
         "data": DataConfig(train=["/far/day.tsv"]).model_dump(mode="json"),
@@ -32,7 +34,7 @@ def write_model(directory: Path, **changes: Any) -> Path:
 def write_checkpoint(directory: Path, document: Document) -> None:
     path = RunDirectory(directory).checkpoint(5)
     path.mkdir(parents=True)
-    identity = identity_of(parse_job(document))
+    identity = make_identity(parse_job(document))
     manifest = CheckpointManifest(
         step=5,
         num_steps=5,
@@ -46,82 +48,84 @@ def write_checkpoint(directory: Path, document: Document) -> None:
     manifest.write(path)
 
 
-def warm(document: Document, source: str | Path, **changes: Any) -> Document:
+def add_warm_start(document: Document, source: str | Path, **changes: Any) -> Document:
     return {**document, "run": {"warm_start": {"from": str(source), **changes}}}
 
 
-def refused(api: Any, document: Document) -> dict[str, str]:
-    """The one field at fault."""
+def submit_refused(api: Api, document: Document) -> dict[str, str]:
+    """Submit a document that the service refuses, and return the one error."""
     response = api.submitter.post("/v1/jobs", json=document)
     assert response.status_code == 422, response.text
     (fault,) = response.json()["errors"]
     return fault
 
 
-def resolved_source(api: Any, job_id: str) -> str:
-    """What the trainer is told."""
+def get_resolved_source(api: Api, job_id: str) -> str:
+    """Return the source of the warm start as the trainer gets it."""
     with api.services.database.read() as session:
         job = JobRepository(session).get(job_id)
         assert job is not None
         return job.resolved["job"]["run"]["warm_start"]["from"]
 
 
-def accepted(api: Any, document: Document) -> dict[str, Any]:
+def submit_accepted(api: Api, document: Document) -> dict[str, Any]:
+    """Submit a document that the service accepts, and return the job."""
     response = api.submitter.post("/v1/jobs", json=document)
     assert response.status_code == 201, response.text
     return response.json()
 
 
-def test_the_id_of_a_job_that_has_succeeded_leads_to_its_run(live_api: Any, make_document: Any) -> None:
+def test_the_id_of_a_job_that_has_succeeded_leads_to_its_run(live_api: Api) -> None:
     done = live_api.submit(behaviour="succeed")
     live_api.wait_for(done["id"], "SUCCEEDED")
     run = Path(done["run_directory"])
-    no_model = refused(live_api, warm(make_document(), done["id"]))
+    no_model = submit_refused(live_api, add_warm_start(make_document(), done["id"]))
     assert no_model["field"] == "run.warm_start.from"
-    assert no_model["message"] == f"'{done['id']}' holds no model: a run has one once it has succeeded"
+    assert no_model["message"] == f"'{done['id']}' contains no model: a run has one once it has succeeded"
     write_model(run / "model")
-    created = accepted(live_api, warm(make_document(), done["id"]))
-    assert resolved_source(live_api, created["id"]) == str(run.resolve())
+    created = submit_accepted(live_api, add_warm_start(make_document(), done["id"]))
+    assert get_resolved_source(live_api, created["id"]) == str(run.resolve())
     shown = live_api.viewer.get(f"/v1/jobs/{created['id']}").json()
     assert shown["spec"]["run"]["warm_start"] == {"from": done["id"], "optimizer_state": False}
 
-    with_state = warm(make_document(), done["id"], optimizer_state=True)
-    assert refused(live_api, with_state)["field"] == "run.warm_start.optimizer_state"
+    with_state = add_warm_start(make_document(), done["id"], optimizer_state=True)
+    assert submit_refused(live_api, with_state)["field"] == "run.warm_start.optimizer_state"
     write_checkpoint(run, make_document())
-    accepted(live_api, with_state)
+    submit_accepted(live_api, with_state)
     other = {**with_state, "dense_optimizer": {"name": "sgd"}, "table_optimizer": {"name": "sgd"}}
     errors = live_api.submitter.post("/v1/jobs", json=other).json()["errors"]
     assert {error["field"] for error in errors} == {"dense_optimizer.name", "table_optimizer.name"}
     assert errors[0]["valid"] == "'adam', or run.warm_start.optimizer_state = false"
 
 
-def test_other_jobs_are_refused_with_their_state_and_what_would_be_valid(shared_api: Any, make_document: Any) -> None:
+def test_other_jobs_are_refused_with_their_state_and_what_would_be_valid(shared_api: Api) -> None:
     waiting = shared_api.submit()["id"]
-    fault = refused(shared_api, warm(make_document(), waiting))
+    fault = submit_refused(shared_api, add_warm_start(make_document(), waiting))
     assert fault["field"] == "run.warm_start.from"
-    assert fault["message"] == f"'{waiting}' is QUEUED, and only a job that has SUCCEEDED leaves a model"
+    assert fault["message"] == f"'{waiting}' is QUEUED, but only a job that has SUCCEEDED has a model"
     assert "the id of a job that has SUCCEEDED, or the directory of a run or of its model under" in fault["valid"]
     unknown = new_id("job")
-    assert refused(shared_api, warm(make_document(), unknown))["message"] == f"'{unknown}' is no job of this service"
+    assert (
+        submit_refused(shared_api, add_warm_start(make_document(), unknown))["message"]
+        == f"'{unknown}' is not a job of this service"
+    )
 
 
 @pytest.mark.parametrize("name", ["model", "run"])
 def test_a_directory_under_the_data_roots_is_taken_whichever_way_it_is_named(
-    shared_api: Any, make_document: Any, tmp_path: Path, name: str
+    shared_api: Api, tmp_path: Path, name: str
 ) -> None:
     root = Path(shared_api.services.settings.data_roots[0])
     directory = root / tmp_path.name
     write_model(directory if name == "model" else directory / "model")
     (root / f"link-{name}").symlink_to(directory)
     for named in (tmp_path.name, str(directory), f"link-{name}", f"{tmp_path.name}/../{tmp_path.name}"):
-        created = accepted(shared_api, warm(make_document(), named))
-        assert resolved_source(shared_api, created["id"]) == str(directory)
+        created = submit_accepted(shared_api, add_warm_start(make_document(), named))
+        assert get_resolved_source(shared_api, created["id"]) == str(directory)
         assert created["state"] == "QUEUED"
 
 
-def test_paths_that_are_not_to_be_read_are_refused_telling_nothing_of_them(
-    shared_api: Any, make_document: Any, tmp_path: Path
-) -> None:
+def test_paths_that_are_not_to_be_read_are_refused_telling_nothing_of_them(shared_api: Api, tmp_path: Path) -> None:
     settings = shared_api.services.settings
     root = Path(settings.data_roots[0])
     outside = write_model(tmp_path / "outside")
@@ -137,58 +141,56 @@ def test_paths_that_are_not_to_be_read_are_refused_telling_nothing_of_them(
     (root / "damaged").mkdir()
     (root / "damaged" / "config.json").write_text('{"model": 1}')
     faults = {
-        "../outside": "lies outside of the data roots",
-        str(outside): "lies outside of the data roots",
-        str(run_of_another): "lies outside of the data roots",
-        "escape": "leads outside of the data roots",
-        "into_state": "leads outside of the data roots",
+        "../outside": "is outside the data roots",
+        str(outside): "is outside the data roots",
+        str(run_of_another): "is outside the data roots",
+        "escape": "leads outside the data roots",
+        "into_state": "leads outside the data roots",
         ".hidden/model": "starts with a dot",
-        "seen": "leads outside of the data roots, or into a hidden directory",
-        "linked": "leads outside of the data roots",
-        "empty": "holds no model",
-        "nowhere": "is no directory",
-        "day_0.tsv": "is no directory",
+        "seen": "leads outside the data roots, or into a hidden directory",
+        "linked": "leads outside the data roots",
+        "empty": "contains no model",
+        "nowhere": "is not a directory",
+        "day_0.tsv": "is not a directory",
         "damaged": "its config.json is damaged at model",
         "s3://bucket/model": "is remote",
-        "a\0b": "is no path",
+        "a\0b": "is not a path",
     }
     for named, message in faults.items():
-        fault = refused(shared_api, warm(make_document(), named))
+        fault = submit_refused(shared_api, add_warm_start(make_document(), named))
         assert fault["field"] == "run.warm_start.from"
         assert fault["message"].startswith(repr(named)), fault
         assert message in fault["message"], fault
         assert str(root) in fault["valid"]
 
 
-def test_runs_of_the_service_are_private_where_they_lie_under_a_root(
-    settings: Any, data_root: Path, make_document: Any
-) -> None:
+def test_runs_of_the_service_are_private_where_they_lie_under_a_root(settings: Settings, data_root: Path) -> None:
     run = write_model(data_root / "runs" / "job" / "model").parent
     with pytest.raises(PathError, match="a directory of the service itself"):
-        directory_under_roots(str(run), [str(data_root)], [data_root / "runs"])
+        find_directory_under_roots(str(run), [str(data_root)], [data_root / "runs"])
 
 
-def test_checkpoints_of_others_are_not_read(shared_api: Any, make_document: Any) -> None:
+def test_checkpoints_of_others_are_not_read(shared_api: Api) -> None:
     directory = Path(shared_api.services.settings.data_roots[0]) / "with_checkpoint"
     write_model(directory / "model")
     write_checkpoint(directory, make_document())
-    fault = refused(shared_api, warm(make_document(), "with_checkpoint", optimizer_state=True))
+    fault = submit_refused(shared_api, add_warm_start(make_document(), "with_checkpoint", optimizer_state=True))
     assert fault["field"] == "run.warm_start.optimizer_state"
-    assert fault["message"] == "'with_checkpoint' is no job of this service, and checkpoints of others are not read"
-    assert fault["valid"] == "false, or `from` the id of a job that has SUCCEEDED"
+    assert fault["message"] == "'with_checkpoint' is not a job of this service, and other checkpoints are not read"
+    assert fault["valid"] == "false, or the id of a job that has SUCCEEDED in `from`"
 
 
-def test_a_model_of_another_shape_is_refused_when_the_job_is_submitted(shared_api: Any, make_document: Any) -> None:
+def test_a_model_of_another_shape_is_refused_when_the_job_is_submitted(shared_api: Api) -> None:
     root = Path(shared_api.services.settings.data_roots[0])
     model = {"embedding_dim": 16, "bottom_mlp": [32, 16], "top_mlp": [64, 1]}
     write_model(root / "small", model=ModelConfig.model_validate(model).model_dump(mode="json"))
-    response = shared_api.submitter.post("/v1/jobs", json=warm(make_document(), "small"))
+    response = shared_api.submitter.post("/v1/jobs", json=add_warm_start(make_document(), "small"))
     assert {error["field"] for error in response.json()["errors"]} == {
         "model.embedding_dim",
         "model.bottom_mlp",
         "model.top_mlp",
     }
-    accepted(shared_api, {**warm(make_document(), "small"), "model": model})
+    submit_accepted(shared_api, {**add_warm_start(make_document(), "small"), "model": model})
     synthetic = {"format": "synthetic"}
-    fault = refused(shared_api, {**warm(make_document(data=synthetic), "small"), "model": model})
+    fault = submit_refused(shared_api, {**add_warm_start(make_document(data=synthetic), "small"), "model": model})
     assert (fault["field"], fault["valid"]) == ("data.format", '"criteo_tsv"')

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.launchers.log_files import last_line, read_log
+from service.launchers.log_files import read_last_line, read_log
 from service.launchers.protocol import LogRange
 
 
@@ -43,10 +43,10 @@ def test_the_last_lines_are_those_that_fit(tmp_path: Path) -> None:
 def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     part = read_log(tmp_path / "log", LogRange(offset=5))
     assert (part.text, part.next_offset, part.is_at_end) == ("", 5, True)
-    assert last_line(tmp_path / "log") == ""
+    assert read_last_line(tmp_path / "log") == ""
 
 
 def test_the_last_line_that_says_anything(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("one\nKeyError: 'two'\n\n  \n")
-    assert last_line(path) == "KeyError: 'two'"
+    assert read_last_line(path) == "KeyError: 'two'"

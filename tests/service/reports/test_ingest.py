@@ -1,24 +1,24 @@
-"""Pushed reports: each taken in once, whoever brings it."""
+"""Pushed reports: each is stored once, whoever delivers it."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlrm.record import EvaluationReport, EventReport, ProgressReport, SpoolWriter, StepReport
-from service.control.starter import Starter, launch_of
-from service.jobs.attempts import AttemptRepository
-from service.jobs.models import Attempt, Job
+from service.control.starter import make_launch
+from service.jobs.models import Attempt
 from service.keys.secret import hash_secret
 from service.reports.tail import SpoolTail
+from tests.service.api import Api
+from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
 
-TOKEN = "attempt-token"
 
-
-def step_line(seq: int, **changes: Any) -> str:
+def make_step_line(seq: int, **changes: Any) -> str:
     report = StepReport(
         seq=seq,
         time=1e9 + seq,
@@ -34,37 +34,30 @@ def step_line(seq: int, **changes: Any) -> str:
 
 
 @pytest.fixture
-def api(shared_api: Any) -> Any:
-    """One service for all: every test has a job of its own."""
+def api(shared_api: Api) -> Api:
+    """Service of all tests of this file; each test has a job of its own."""
     return shared_api
 
 
 @pytest.fixture
-def attempt(api: Any) -> Attempt:
-    """The first attempt of a job, whose reports are pushed with TOKEN."""
-    return begun(api)
+def attempt(api: Api) -> Attempt:
+    """First attempt of a job of two ranks."""
+    return begin_attempt(api)
 
 
-def begun(api: Any) -> Attempt:
-    services = api.services
-    job = _job(api, api.submit(resources={"workers_per_node": 2, "memory": "1GiB"})["id"])
-    made = Starter(services.database, services.launcher, services.settings.url).begin(job)
-    with services.database.write() as session:
-        AttemptRepository(session).set_token(made.id, hash_secret(TOKEN))
-    return made
+def begin_attempt(api: Api) -> Attempt:
+    job = api.submit(resources={"workers_per_node": 2, "memory": "1GiB"})
+    return begin_next_attempt(api, job["id"])
 
 
-def _job(api: Any, job_id: str) -> Job:
-    with api.services.database.read() as session:
-        return session.get_one(Job, job_id)
-
-
-def push(api: Any, attempt: Attempt, first_seq: int, lines: list[str], /, token: str = TOKEN, **changes: Any) -> Any:
+def push(
+    api: Api, attempt: Attempt, first_seq: int, lines: list[str], /, token: str = TOKEN, **changes: Any
+) -> httpx.Response:
     body = {"rank": 0, "stream": "metrics", "first_seq": first_seq, "lines": lines} | changes
     return api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers={"Authorization": f"Bearer {token}"})
 
 
-def acknowledged(api: Any, attempt: Attempt, rank: int = 0, stream: str = "metrics") -> int:
+def get_acknowledged_seq(api: Api, attempt: Attempt, rank: int = 0, stream: str = "metrics") -> int:
     response = api.anonymous.get(
         f"/v1/ingest/{attempt.id}",
         params={"rank": rank, "stream": stream},
@@ -73,26 +66,26 @@ def acknowledged(api: Any, attempt: Attempt, rank: int = 0, stream: str = "metri
     return response.json()["acknowledged_seq"]
 
 
-def known_seqs(api: Any, attempt: Attempt) -> list[int]:
+def list_known_seqs(api: Api, attempt: Attempt) -> list[int]:
     items = api.viewer.get(f"/v1/jobs/{attempt.job_id}/metrics").json()["items"]
     return [item["seq"] for item in items]
 
 
-def test_lines_already_known_are_skipped(api: Any, attempt: Attempt) -> None:
-    assert push(api, attempt, 1, [step_line(1), step_line(2)]).json() == {"acknowledged_seq": 2}
-    assert push(api, attempt, 2, [step_line(2), step_line(3)]).json() == {"acknowledged_seq": 3}
-    assert push(api, attempt, 1, [step_line(1)]).json() == {"acknowledged_seq": 3}
-    assert known_seqs(api, attempt) == [1, 2, 3]
-    assert acknowledged(api, attempt) == 3
-    assert acknowledged(api, attempt, rank=1) == 0
+def test_lines_already_known_are_skipped(api: Api, attempt: Attempt) -> None:
+    assert push(api, attempt, 1, [make_step_line(1), make_step_line(2)]).json() == {"acknowledged_seq": 2}
+    assert push(api, attempt, 2, [make_step_line(2), make_step_line(3)]).json() == {"acknowledged_seq": 3}
+    assert push(api, attempt, 1, [make_step_line(1)]).json() == {"acknowledged_seq": 3}
+    assert list_known_seqs(api, attempt) == [1, 2, 3]
+    assert get_acknowledged_seq(api, attempt) == 3
+    assert get_acknowledged_seq(api, attempt, rank=1) == 0
 
 
-def test_a_gap_is_refused_with_the_number_to_go_on_behind(api: Any, attempt: Attempt) -> None:
-    push(api, attempt, 1, [step_line(1)])
-    response = push(api, attempt, 3, [step_line(3)])
+def test_a_gap_is_refused_with_the_number_to_go_on_behind(api: Api, attempt: Attempt) -> None:
+    push(api, attempt, 1, [make_step_line(1)])
+    response = push(api, attempt, 3, [make_step_line(3)])
     assert response.status_code == 409
     assert response.json()["acknowledged_seq"] == 1
-    assert known_seqs(api, attempt) == [1]
+    assert list_known_seqs(api, attempt) == [1]
 
 
 @pytest.mark.parametrize(
@@ -101,20 +94,20 @@ def test_a_gap_is_refused_with_the_number_to_go_on_behind(api: Any, attempt: Att
         "{",
         "{}",
         '{"kind": "step"}',
-        step_line(7),
-        step_line(2, time=1e300),
-        step_line(2).replace('"step":2', '"step":"x"'),
+        make_step_line(7),
+        make_step_line(2, time=1e300),
+        make_step_line(2).replace('"step":2', '"step":"x"'),
     ],
 )
-def test_a_bad_line_is_named_and_nothing_of_its_batch_is_taken_in(api: Any, attempt: Attempt, line: str) -> None:
-    response = push(api, attempt, 1, [step_line(1), line])
+def test_a_bad_line_is_named_and_nothing_of_its_batch_is_taken_in(api: Api, attempt: Attempt, line: str) -> None:
+    response = push(api, attempt, 1, [make_step_line(1), line])
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "lines.1"
-    assert acknowledged(api, attempt) == 0
+    assert get_acknowledged_seq(api, attempt) == 0
 
 
-def test_only_the_token_of_the_attempt_opens_it(api: Any, attempt: Attempt) -> None:
-    assert push(api, attempt, 1, [step_line(1)], token="another").status_code == 401
+def test_only_the_token_of_the_attempt_opens_it(api: Api, attempt: Attempt) -> None:
+    assert push(api, attempt, 1, [make_step_line(1)], token="another").status_code == 401
     assert (
         api.admin.post(
             "/v1/ingest/att_0", json={"rank": 0, "stream": "events", "first_seq": 1, "lines": []}
@@ -125,13 +118,13 @@ def test_only_the_token_of_the_attempt_opens_it(api: Any, attempt: Attempt) -> N
 
 
 @pytest.mark.parametrize("changes", [{"rank": 2}, {"rank": -1}, {"stream": "songs"}, {"first_seq": 0}])
-def test_a_rank_or_stream_that_is_not_there_is_named(api: Any, attempt: Attempt, changes: dict[str, Any]) -> None:
-    response = push(api, attempt, 1, [step_line(1)], **changes)
+def test_a_rank_or_stream_that_is_not_there_is_named(api: Api, attempt: Attempt, changes: dict[str, Any]) -> None:
+    response = push(api, attempt, 1, [make_step_line(1)], **changes)
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] in changes
 
 
-def test_reports_become_progress_metrics_and_events(api: Any, attempt: Attempt) -> None:
+def test_reports_become_progress_metrics_and_events(api: Api, attempt: Attempt) -> None:
     events = [
         ProgressReport(seq=1, phase="loading", done_fraction=0.25).model_dump_json(),
         EventReport(
@@ -151,7 +144,7 @@ def test_reports_become_progress_metrics_and_events(api: Any, attempt: Attempt) 
         constant_log_loss=0.6,
         seconds=0.1,
     )
-    push(api, attempt, 1, [step_line(1), step_line(2, loss=None), evaluation.model_dump_json()])
+    push(api, attempt, 1, [make_step_line(1), make_step_line(2, loss=None), evaluation.model_dump_json()])
     progress = api.viewer.get(f"/v1/jobs/{attempt.job_id}").json()["progress"]
     assert progress == {
         "phase": "training",
@@ -173,23 +166,24 @@ def test_reports_become_progress_metrics_and_events(api: Any, attempt: Attempt) 
     assert [(item["attempt"], item["auc"]) for item in evaluations] == [(1, 0.7)]
 
 
-def test_the_noise_of_a_step_is_served_as_it_was_reported(api: Any, attempt: Attempt) -> None:
+def test_the_noise_of_a_step_is_served_as_it_was_reported(api: Api, attempt: Attempt) -> None:
     noise = {
         "noise_scale": 900.0,
         "gsnr": {"bottom.layers.0": 0.01, "top.layers.1": None},
         "share_at_gamma": 0.5,
         "share_at_one": 0.25,
     }
-    old_trainer = json.dumps({name: value for name, value in json.loads(step_line(2)).items() if name not in noise})
-    push(api, attempt, 1, [step_line(1, **noise), old_trainer])
+    fields = json.loads(make_step_line(2))
+    line_of_old_trainer = json.dumps({name: value for name, value in fields.items() if name not in noise})
+    push(api, attempt, 1, [make_step_line(1, **noise), line_of_old_trainer])
     assert api.viewer.get(f"/v1/jobs/{attempt.job_id}").json()["progress"]["noise_scale"] is None
     first, second = api.viewer.get(f"/v1/jobs/{attempt.job_id}/metrics").json()["items"]
     assert {name: first[name] for name in noise} == noise
     assert {name: second[name] for name in noise} == dict.fromkeys(noise)
 
 
-def test_metrics_come_in_pages_or_thinned_evenly_with_the_last_one(api: Any, attempt: Attempt) -> None:
-    push(api, attempt, 1, [step_line(seq) for seq in range(1, 101)])
+def test_metrics_come_in_pages_or_thinned_evenly_with_the_last_one(api: Api, attempt: Attempt) -> None:
+    push(api, attempt, 1, [make_step_line(seq) for seq in range(1, 101)])
     path = f"/v1/jobs/{attempt.job_id}/metrics"
     first = api.viewer.get(path, params={"limit": 60}).json()
     second = api.viewer.get(path, params={"limit": 60, "cursor": first["next_cursor"]}).json()
@@ -206,25 +200,25 @@ def test_metrics_come_in_pages_or_thinned_evenly_with_the_last_one(api: Any, att
 
 @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pushes=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=1, max_size=8))
-def test_any_pushes_leave_every_line_up_to_the_acknowledged_one_once(api: Any, pushes: list[tuple[int, int]]) -> None:
-    attempt = begun(api)
-    known = 0
+def test_any_pushes_leave_every_line_up_to_the_acknowledged_one_once(api: Api, pushes: list[tuple[int, int]]) -> None:
+    attempt = begin_attempt(api)
+    num_known = 0
     for first, num_lines in pushes:
-        response = push(api, attempt, first, [step_line(seq) for seq in range(first, first + num_lines)])
-        if first <= known + 1:
-            known = max(known, first + num_lines - 1)
-            assert response.json() == {"acknowledged_seq": known}
+        response = push(api, attempt, first, [make_step_line(seq) for seq in range(first, first + num_lines)])
+        if first <= num_known + 1:
+            num_known = max(num_known, first + num_lines - 1)
+            assert response.json() == {"acknowledged_seq": num_known}
         else:
             assert response.status_code == 409
-    assert known_seqs(api, attempt) == list(range(1, known + 1))
+    assert list_known_seqs(api, attempt) == list(range(1, num_known + 1))
 
 
-def test_both_feeders_at_once_double_and_lose_nothing(api: Any, attempt: Attempt) -> None:
-    job = _job(api, attempt.job_id)
-    launch = launch_of(job, attempt)
+def test_both_feeders_at_once_double_and_lose_nothing(api: Api, attempt: Attempt) -> None:
+    job = get_job(api, attempt.job_id)
+    launch = make_launch(job, attempt)
     spool = launch.run_directory.attempt(1).spool_file(0, "metrics")
     writer = SpoolWriter(spool)
-    lines = [step_line(seq) for seq in range(1, 201)]
+    lines = [make_step_line(seq) for seq in range(1, 201)]
     for line in lines:
         writer.write(StepReport.model_validate_json(line))
 
@@ -238,27 +232,27 @@ def test_both_feeders_at_once_double_and_lose_nothing(api: Any, attempt: Attempt
         pushed = pool.map(push_from, range(1, 200, 10))
         list(pool.map(tail, range(4)))
         assert set(pushed) <= {200, 409}
-    assert known_seqs(api, attempt) == list(range(1, 201))
+    assert list_known_seqs(api, attempt) == list(range(1, 201))
 
 
-def test_an_unreadable_line_in_the_spool_becomes_an_event_and_holds_nothing_up(api: Any, attempt: Attempt) -> None:
-    job = _job(api, attempt.job_id)
-    launch = launch_of(job, attempt)
+def test_an_unreadable_line_in_the_spool_becomes_an_event_and_holds_nothing_up(api: Api, attempt: Attempt) -> None:
+    job = get_job(api, attempt.job_id)
+    launch = make_launch(job, attempt)
     spool = launch.run_directory.attempt(1).spool_file(1, "metrics")
     spool.parent.mkdir(parents=True)
-    spool.write_text(f"{step_line(1)}\nnonsense\n{step_line(3)}\n")
+    spool.write_text(f"{make_step_line(1)}\nnonsense\n{make_step_line(3)}\n")
     tail = SpoolTail(api.services.database)
     tail.ingest_new_lines(job, attempt, launch)
-    assert known_seqs(api, attempt) == [1, 3]
+    assert list_known_seqs(api, attempt) == [1, 3]
     with spool.open("a") as file:
-        file.write(f"{step_line(4)}\n{step_line(5)[:20]}")
+        file.write(f"{make_step_line(4)}\n{make_step_line(5)[:20]}")
     tail.ingest_new_lines(job, attempt, launch)
-    assert known_seqs(api, attempt) == [1, 3, 4]
+    assert list_known_seqs(api, attempt) == [1, 3, 4]
     events = api.viewer.get(f"/v1/jobs/{attempt.job_id}/events").json()["items"]
     assert next(e["message"] for e in events if e["name"] == "unreadable_report").startswith("line 2 of the metrics")
 
 
-def test_a_token_is_stored_as_a_hash_alone(api: Any, attempt: Attempt) -> None:
+def test_a_token_is_stored_as_a_hash_alone(api: Api, attempt: Attempt) -> None:
     with api.services.database.read() as session:
         stored = session.get_one(Attempt, attempt.id).token_hash
     assert stored == hash_secret(TOKEN)

@@ -21,41 +21,41 @@ def test_streams_in_any_order_give_the_same_progress() -> None:
     for order in permutations([LOADING, STEP, SAVING]):
         progress = ReportedProgress()
         for report in order:
-            progress = progress.after(report)
+            progress = progress.apply(report)
         assert (progress.phase, progress.step, progress.done_fraction) == ("saving", 3, 0.75)
 
 
 def test_the_time_left_follows_the_smoothed_speed() -> None:
-    progress = ReportedProgress().after(STEP)
+    progress = ReportedProgress().apply(STEP)
     assert progress.eta_seconds == 100 / 50.0
     faster = STEP.model_copy(update={"samples_per_second": 150.0})
-    assert progress.after(faster).samples_per_second == 0.9 * 50 + 0.1 * 150.0
+    assert progress.apply(faster).samples_per_second == 0.9 * 50 + 0.1 * 150.0
 
 
 def test_a_step_without_a_loss_keeps_the_last_one() -> None:
     dropped = STEP.model_copy(update={"loss": None, "dropped": True})
-    assert ReportedProgress().after(STEP).after(dropped).loss == 0.5
+    assert ReportedProgress().apply(STEP).apply(dropped).loss == 0.5
 
 
 def test_a_preparation_says_how_far_it_is_and_training_starts_anew() -> None:
     preparing = ProgressReport(time=1.0, phase="preparing", done_fraction=0.25, message="reading: 9 rows/s")
-    progress = ReportedProgress().after(preparing)
+    progress = ReportedProgress().apply(preparing)
     assert (progress.phase, progress.done_fraction, progress.message) == ("preparing", 0.25, "reading: 9 rows/s")
-    progress = progress.after(ProgressReport(time=2.0, phase="training"))
+    progress = progress.apply(ProgressReport(time=2.0, phase="training"))
     assert (progress.phase, progress.done_fraction, progress.message) == ("training", None, None)
-    assert progress.after(STEP.model_copy(update={"time": 3.0})).done_fraction == 0.75
+    assert progress.apply(STEP.model_copy(update={"time": 3.0})).done_fraction == 0.75
 
 
 def test_the_noise_scale_is_that_of_the_last_step_and_none_where_the_noise_hides_the_gradient() -> None:
-    progress = ReportedProgress().after(STEP.model_copy(update={"noise_scale": 900.0}))
+    progress = ReportedProgress().apply(STEP.model_copy(update={"noise_scale": 900.0}))
     assert progress.noise_scale == 900.0
-    assert progress.kept_by_the_next().noise_scale == 900.0
-    assert progress.after(STEP).noise_scale is None
+    assert progress.carry_over().noise_scale == 900.0
+    assert progress.apply(STEP).noise_scale is None
 
 
 def test_an_attempt_that_goes_back_has_the_noise_scale_of_the_last_step_that_stands() -> None:
-    progress = ReportedProgress().after(STEP.model_copy(update={"noise_scale": 900.0}))
+    progress = ReportedProgress().apply(STEP.model_copy(update={"noise_scale": 900.0}))
     start = StartReport(step=1, evaluated_step=0)
-    assert progress.from_start(start, {"num_steps": 4, "loss": 0.6, "noise_scale": 500.0}, None).noise_scale == 500.0
-    # Of a trainer that measured none.
-    assert progress.from_start(start, {"num_steps": 4, "loss": 0.6}, None).noise_scale is None
+    assert progress.apply_start(start, {"num_steps": 4, "loss": 0.6, "noise_scale": 500.0}, None).noise_scale == 500.0
+    # A trainer that does not measure the noise scale omits it.
+    assert progress.apply_start(start, {"num_steps": 4, "loss": 0.6}, None).noise_scale is None

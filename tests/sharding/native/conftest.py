@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from sharding.native import why_not
+from sharding.native import find_load_error
 
 
 @pytest.fixture(scope="session", autouse=True)
 def operators() -> None:
     """Where there is a compiler a library that is missing is an error, not something to pass over."""
-    reason = why_not("tables")
+    reason = find_load_error("tables")
     if reason is None:
         return
     if shutil.which(os.environ.get("CXX", "c++")) is None:

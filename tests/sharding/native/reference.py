@@ -1,4 +1,4 @@
-"""What the operators do, plainly and in float64; and what to give them."""
+"""Reference of the operators in float64, and their arguments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class Source:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def bags(self) -> torch.Tensor:
+    def list_bags(self) -> torch.Tensor:
         """[offsets[-1] - offsets[0]], the bag of each id."""
         return torch.repeat_interleave(torch.arange(len(self)), self.offsets.diff())
 
-    def used_ids(self) -> torch.Tensor:
+    def get_used_ids(self) -> torch.Tensor:
         return self.ids[self.offsets[0] : self.offsets[-1]]
 
 
@@ -34,21 +34,21 @@ def make_source(ids: torch.Tensor, lengths: torch.Tensor, num_columns: int, seed
     return Source(ids, offsets, torch.randn(len(lengths), num_columns, generator=generator))
 
 
-def state_of(optimizer: str, num_rows: int, num_columns: int) -> torch.Tensor:
+def draw_state(optimizer: str, num_rows: int, num_columns: int) -> torch.Tensor:
     """Not zero, so that what is added to it shows."""
     shape = {"sgd": (0,), "rowwise_adagrad": (num_rows,), "adagrad": (num_rows, num_columns)}[optimizer]
     return torch.rand(shape, generator=torch.Generator().manual_seed(1))
 
 
-def pooled(weights: torch.Tensor, source: Source, first_row: int) -> torch.Tensor:
+def pool_in_float64(weights: torch.Tensor, source: Source, first_row: int) -> torch.Tensor:
     """[m, C] float64"""
-    rows = source.used_ids() - first_row
+    rows = source.get_used_ids() - first_row
     kept = (rows >= 0) & (rows < len(weights))
     out = torch.zeros(len(source), weights.shape[1], dtype=torch.float64)
-    return out.index_add_(0, source.bags()[kept], weights.double()[rows[kept]])
+    return out.index_add_(0, source.list_bags()[kept], weights.double()[rows[kept]])
 
 
-def updated(
+def update_in_float64(
     weights: torch.Tensor,
     state: torch.Tensor,
     sources: Sequence[Source],
@@ -61,9 +61,9 @@ def updated(
     """Weights and state after one step, float64."""
     weights, state, gradient = weights.double(), state.double(), torch.zeros(weights.shape, dtype=torch.float64)
     for source in sources:
-        rows = source.used_ids() - first_row
+        rows = source.get_used_ids() - first_row
         kept = (rows >= 0) & (rows < len(weights))
-        gradient.index_add_(0, rows[kept], source.gradients.double()[source.bags()[kept]])
+        gradient.index_add_(0, rows[kept], source.gradients.double()[source.list_bags()[kept]])
     gradient *= gradient_factor
     if optimizer == "sgd":
         return weights - learning_rate * gradient, state
@@ -99,7 +99,7 @@ def update(
     )
 
 
-def after(
+def update_copies(
     weights: torch.Tensor, state: torch.Tensor, sources: Sequence[Source], **terms: float | str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The operator, on copies."""
@@ -108,7 +108,7 @@ def after(
     return weights, state
 
 
-def zipf_ids(num_ids: int, num_rows: int, seed: int = 0) -> torch.Tensor:
+def draw_zipf_ids(num_ids: int, num_rows: int, seed: int = 0) -> torch.Tensor:
     """Few rows very often, most rarely or never; the most frequent one is somewhere in the middle."""
     generator = torch.Generator().manual_seed(seed)
     share = torch.arange(1, num_rows + 1, dtype=torch.float64).pow(-1.2)

@@ -9,7 +9,16 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import ComputeDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sharding.native.reference import EPS, Source, after, make_source, state_of, update, updated, zipf_ids
+from tests.sharding.native.reference import (
+    EPS,
+    Source,
+    draw_state,
+    draw_zipf_ids,
+    make_source,
+    update,
+    update_copies,
+    update_in_float64,
+)
 
 OPTIMIZERS = ["sgd", "rowwise_adagrad", "adagrad"]
 COLUMNS = [1, 3, 8, 16, 32, 64, 100, 128]
@@ -19,15 +28,15 @@ def assert_as_reference(
     weights: torch.Tensor, sources: list[Source], optimizer: str, first_row: int = 0, gradient_factor: float = 1.0
 ) -> None:
     """Weights and state within 1e-6, relative or of 1."""
-    state = state_of(optimizer, *weights.shape)
+    state = draw_state(optimizer, *weights.shape)
     terms = {"first_row": first_row, "optimizer": optimizer, "learning_rate": 0.5, "gradient_factor": gradient_factor}
-    expected = updated(weights, state, sources, **terms)  # pyright: ignore[reportArgumentType]
-    for got, wanted in zip(after(weights, state, sources, **terms), expected, strict=True):
+    expected = update_in_float64(weights, state, sources, **terms)  # pyright: ignore[reportArgumentType]
+    for got, wanted in zip(update_copies(weights, state, sources, **terms), expected, strict=True):
         torch.testing.assert_close(got.double(), wanted, rtol=1e-6, atol=1e-6)
 
 
 @st.composite
-def several_sources(draw: st.DrawFn) -> tuple[list[list[list[int]]], int, int]:
+def draw_sources(draw: st.DrawFn) -> tuple[list[list[list[int]]], int, int]:
     """Of each source the bags; rows; first row."""
     num_rows, first_row = draw(st.integers(1, 9)), draw(st.integers(0, 5))
     bags = st.lists(st.lists(st.integers(-2, first_row + num_rows + 3), max_size=5), max_size=8)
@@ -35,7 +44,7 @@ def several_sources(draw: st.DrawFn) -> tuple[list[list[list[int]]], int, int]:
 
 
 @settings(max_examples=50, deadline=None)
-@given(several_sources(), st.sampled_from(COLUMNS), st.sampled_from(OPTIMIZERS), st.booleans())
+@given(draw_sources(), st.sampled_from(COLUMNS), st.sampled_from(OPTIMIZERS), st.booleans())
 def test_rows_move_once_by_the_sum_of_their_gradients(
     drawn: tuple[list[list[list[int]]], int, int], columns: int, optimizer: str, is_half: bool
 ) -> None:
@@ -53,12 +62,12 @@ def test_rows_move_once_by_the_sum_of_their_gradients(
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("columns", [3, 64])
 def test_some_rows_very_often_and_most_never(optimizer: str, columns: int) -> None:
-    source = make_source(zipf_ids(20_000, 10_000), torch.ones(20_000), columns)
+    source = make_source(draw_zipf_ids(20_000, 10_000), torch.ones(20_000), columns)
     weights = torch.randn(10_000, columns)
     assert_as_reference(weights, [source], optimizer)
     never = torch.ones(10_000, dtype=torch.bool)
     never[source.ids] = False
-    assert torch.equal(after(weights, torch.empty(0), [source])[0][never], weights[never])
+    assert torch.equal(update_copies(weights, torch.empty(0), [source])[0][never], weights[never])
 
 
 @pytest.mark.parametrize("num_rows", [1, 3])
@@ -69,7 +78,7 @@ def test_a_row_that_every_sample_names_is_summed_as_in_float64(num_rows: int) ->
     source = Source(source.ids, source.offsets, source.gradients.abs())
     weights = torch.zeros(num_rows, 8)
     exact = torch.zeros(num_rows, 8, dtype=torch.float64).index_add_(0, source.ids, source.gradients.double())
-    (moved, _) = after(weights, torch.empty(0), [source], learning_rate=1.0)
+    (moved, _) = update_copies(weights, torch.empty(0), [source], learning_rate=1.0)
     torch.testing.assert_close(-moved.double(), exact, rtol=1e-7, atol=0)
 
 
@@ -84,36 +93,36 @@ def test_tables_of_any_length_up_to_their_last_row(num_rows: int) -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("num_rows", [3, 5000])
 def test_the_number_of_threads_does_not_change_a_bit(optimizer: str, num_rows: int) -> None:
-    source = make_source(zipf_ids(60_000, num_rows), torch.full((20_000,), 3), 16)
-    weights, state = torch.randn(num_rows, 16), state_of(optimizer, num_rows, 16)
+    source = make_source(draw_zipf_ids(60_000, num_rows), torch.full((20_000,), 3), 16)
+    weights, state = torch.randn(num_rows, 16), draw_state(optimizer, num_rows, 16)
     torch.set_num_threads(1)
-    alone = after(weights, state, [source], optimizer=optimizer)
+    alone = update_copies(weights, state, [source], optimizer=optimizer)
     for threads in (2, 3):
         torch.set_num_threads(threads)
-        together = after(weights, state, [source], optimizer=optimizer)
+        together = update_copies(weights, state, [source], optimizer=optimizer)
         assert all(torch.equal(one, other) for one, other in zip(together, alone, strict=True))
 
 
 @pytest.mark.parametrize("cuts", [[0, 9000, 18_000], [0, 0, 1, 17_000, 17_000, 18_000], list(range(0, 18_001, 1000))])
 def test_how_bags_are_cut_into_sources_does_not_change_a_bit(cuts: list[int]) -> None:
-    source = make_source(zipf_ids(54_000, 4000), torch.full((18_000,), 3), 16)
-    pieces = [
+    source = make_source(draw_zipf_ids(54_000, 4000), torch.full((18_000,), 3), 16)
+    parts = [
         Source(source.ids, source.offsets[begin : end + 1], source.gradients[begin:end])
         for begin, end in pairwise(cuts)
     ]
     weights = torch.randn(4000, 16)
-    whole = after(weights, torch.zeros(4000), [source], optimizer="rowwise_adagrad")
+    whole = update_copies(weights, torch.zeros(4000), [source], optimizer="rowwise_adagrad")
     torch.set_num_threads(2)
-    cut = after(weights, torch.zeros(4000), pieces, optimizer="rowwise_adagrad")
+    cut = update_copies(weights, torch.zeros(4000), parts, optimizer="rowwise_adagrad")
     assert all(torch.equal(one, other) for one, other in zip(cut, whole, strict=True))
 
 
 def test_two_shards_by_rows_are_the_whole_table() -> None:
     source = make_source(torch.randint(0, 500, (6000,)), torch.full((2000,), 3), 64)
     weights, state = torch.randn(500, 64), torch.zeros(500)
-    whole = after(weights, state, [source], optimizer="rowwise_adagrad")
+    whole = update_copies(weights, state, [source], optimizer="rowwise_adagrad")
     shards = [
-        after(weights[rows], state[rows], [source], first_row=rows.start, optimizer="rowwise_adagrad")
+        update_copies(weights[rows], state[rows], [source], first_row=rows.start, optimizer="rowwise_adagrad")
         for rows in (slice(0, 123), slice(123, 500))
     ]
     assert torch.equal(torch.cat([shard[0] for shard in shards]), whole[0])
@@ -126,14 +135,16 @@ def test_gradients_may_be_some_columns_of_a_wider_block() -> None:
     block[:, 1] = source.gradients
     weights = torch.randn(50, 8)
     apart = Source(source.ids, source.offsets, block[:, 1])
-    assert torch.equal(after(weights, torch.empty(0), [apart])[0], after(weights, torch.empty(0), [source])[0])
+    assert torch.equal(
+        update_copies(weights, torch.empty(0), [apart])[0], update_copies(weights, torch.empty(0), [source])[0]
+    )
 
 
 def test_half_precision_gradients_of_every_size_are_read_exactly() -> None:
     """Subnormal ones, the largest, infinities and no numbers."""
     every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16).view(-1, 64)
     source = Source(torch.arange(len(every)), torch.arange(len(every) + 1), every)
-    (moved, _) = after(torch.zeros(len(every), 64), torch.empty(0), [source], learning_rate=1.0)
+    (moved, _) = update_copies(torch.zeros(len(every), 64), torch.empty(0), [source], learning_rate=1.0)
     torch.testing.assert_close(-moved, every.float(), rtol=0, atol=0, equal_nan=True)
 
 
@@ -153,9 +164,9 @@ def test_three_steps_are_those_of_fbgemm(optimizer: str) -> None:
     )
     theirs.init_embedding_weights_uniform(-1, 1)
     weights = theirs.split_embedding_weights()[0].detach().clone()
-    state = torch.zeros_like(state_of(optimizer, num_rows, columns))
+    state = torch.zeros_like(draw_state(optimizer, num_rows, columns))
     for step in range(3):
-        source = make_source(zipf_ids(900, num_rows, seed=step), torch.full((300,), 3), columns, seed=step)
+        source = make_source(draw_zipf_ids(900, num_rows, seed=step), torch.full((300,), 3), columns, seed=step)
         source = Source(source.ids, source.offsets, source.gradients * 1e-3)
         theirs(source.ids, source.offsets).backward(source.gradients)
         update(weights, state, [source], optimizer=optimizer, learning_rate=0.05)
@@ -169,10 +180,10 @@ def test_no_sources_and_no_bags_move_nothing() -> None:
     weights = torch.randn(5, 4)
     nothing = Source(torch.empty(0, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), torch.empty(0, 4))
     for sources in ([], [nothing], [nothing, nothing]):
-        assert torch.equal(after(weights, torch.empty(0), sources)[0], weights)
+        assert torch.equal(update_copies(weights, torch.empty(0), sources)[0], weights)
 
 
-def places(*values: int) -> list[torch.Tensor]:
+def make_indices(*values: int) -> list[torch.Tensor]:
     return [torch.tensor(values, dtype=torch.int64)]
 
 
@@ -188,28 +199,28 @@ REFUSED: dict[str, dict[str, Any]] = {
     "offsets: 0 tensors, must be 1, one for each of ids": {"offsets": []},
     "gradients: 2 tensors, must be 1, one for each of ids": {"gradients": [torch.zeros(2, 2)] * 2},
     "ids[0]: Float, must be int64": {"ids": [torch.zeros(3)]},
-    "offsets[0]: the last is 4, but there are 3 ids": {"offsets": places(0, 1, 4)},
-    "offsets[0]: some offset is less than the one before": {"offsets": places(0, 3, 2)},
-    "offsets[0]: the first is -2, must not be negative": {"offsets": places(-2, 3, 3)},
+    "offsets[0]: the last is 4, but there are 3 ids": {"offsets": make_indices(0, 1, 4)},
+    "offsets[0]: some offset is less than the one before": {"offsets": make_indices(0, 3, 2)},
+    "offsets[0]: the first is -2, must not be negative": {"offsets": make_indices(-2, 3, 3)},
     "gradients[0]: shape [3, 2], must be [2, 2]": {"gradients": [torch.zeros(3, 2)]},
     "gradients[0]: BFloat16, must be float32 or float16": {"gradients": [torch.zeros(2, 2, dtype=torch.bfloat16)]},
     "gradients[0]: the numbers of a row must lie side by side": {"gradients": [torch.zeros(2, 2).T]},
     "first_row: -3, must not be negative": {"first_row": -3},
     "gradients[1]: Half, must be as gradients[0], Float": {
-        "ids": places(0, 1, 2) * 2,
-        "offsets": places(0, 1, 3) * 2,
+        "ids": make_indices(0, 1, 2) * 2,
+        "offsets": make_indices(0, 1, 3) * 2,
         "gradients": [torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.float16)],
     },
 }
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_does_not_fit_is_refused_by_name_and_nothing_moves(message: str) -> None:
+def test_wrong_arguments_are_refused_by_name_and_nothing_changes(message: str) -> None:
     arguments: dict[str, Any] = {
         "weights": torch.zeros(4, 2),
         "state": torch.zeros(4),
-        "ids": places(0, 1, 2),
-        "offsets": places(0, 1, 3),
+        "ids": make_indices(0, 1, 2),
+        "offsets": make_indices(0, 1, 3),
         "gradients": [torch.ones(2, 2)],
         "first_row": 0,
         "optimizer": "rowwise_adagrad",

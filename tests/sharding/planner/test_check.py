@@ -1,18 +1,18 @@
-"""The check finds what is wrong with a plan."""
+"""The check finds the faults of a plan."""
 
 from dataclasses import replace
 
 import pytest
 
 from sharding.planner import Block, Plan, PlanRequest, TablePlan, make_plan
-from sharding.planner.check import bytes_by_memory_domain, find_faults
+from sharding.planner.check import count_bytes_by_memory_domain, find_faults
 from sharding.planner.memory_estimator import MemoryEstimator
-from tests.sharding.planner.made_requests import request_of, tables_of, topology_of
+from tests.sharding.planner.plan_requests import make_request, make_tables, make_topology
 
-REQUEST = request_of(tables_of([100, 40], 8), topology_of(2, 2, device="cuda"), optimizer="sgd", plan="row_wise")
+REQUEST = make_request(make_tables([100, 40], 8), make_topology(2, 2, device="cuda"), optimizer="sgd", plan="row_wise")
 
 
-def with_blocks(*blocks: Block, kind: str = "row_wise") -> Plan:
+def make_plan_of_blocks(*blocks: Block, kind: str = "row_wise") -> Plan:
     """A sound plan but for its first table."""
     plan = make_plan(REQUEST)
     changed = TablePlan(plan.tables[0].table, kind, blocks)  # pyright: ignore[reportArgumentType]
@@ -22,28 +22,28 @@ def with_blocks(*blocks: Block, kind: str = "row_wise") -> Plan:
 @pytest.mark.parametrize(
     ("plan", "fault"),
     [
-        (with_blocks(Block(0, 0, 99, 0, 8)), "792 cells"),
-        (with_blocks(Block(0, 0, 50, 0, 8), Block(1, 49, 50, 0, 8)), "share cells"),
-        (with_blocks(Block(0, 0, 50, 0, 8), Block(1, 51, 50, 0, 8)), "not within the table"),
-        (with_blocks(Block(0, 0, 100, 0, 4), Block(1, 0, 100, 3, 4)), "share cells"),
-        (with_blocks(Block(0, 0, 50, 0, 8), Block(1, 0, 100, 2, 4)), "share cells"),
-        (with_blocks(Block(4, 0, 100, 0, 8)), "there is no rank 4"),
-        (with_blocks(Block(0, 0, 100, 0, 8), kind="data_parallel"), "not one whole copy on every rank"),
+        (make_plan_of_blocks(Block(0, 0, 99, 0, 8)), "792 cells"),
+        (make_plan_of_blocks(Block(0, 0, 50, 0, 8), Block(1, 49, 50, 0, 8)), "share cells"),
+        (make_plan_of_blocks(Block(0, 0, 50, 0, 8), Block(1, 51, 50, 0, 8)), "not within the table"),
+        (make_plan_of_blocks(Block(0, 0, 100, 0, 4), Block(1, 0, 100, 3, 4)), "share cells"),
+        (make_plan_of_blocks(Block(0, 0, 50, 0, 8), Block(1, 0, 100, 2, 4)), "share cells"),
+        (make_plan_of_blocks(Block(4, 0, 100, 0, 8)), "there is no rank 4"),
+        (make_plan_of_blocks(Block(0, 0, 100, 0, 8), kind="data_parallel"), "one whole copy on every rank"),
         (Plan(4, ()), "other tables"),
     ],
 )
-def test_a_plan_that_is_not_sound_is_told(plan: Plan, fault: str):
+def test_a_plan_that_is_not_sound_has_faults(plan: Plan, fault: str):
     assert any(fault in found for found in find_faults(REQUEST, plan))
 
 
 def test_blocks_of_other_columns_in_other_rows_share_nothing():
     """A pinwheel: no cut goes from one side of the table to the other."""
     blocks = [(0, 40, 0, 6), (0, 70, 6, 2), (70, 30, 2, 6), (40, 60, 0, 2), (40, 30, 2, 4)]
-    assert find_faults(REQUEST, with_blocks(*(Block(0, *of) for of in blocks), kind="table_wise")) == []
+    assert find_faults(REQUEST, make_plan_of_blocks(*(Block(0, *of) for of in blocks), kind="table_wise")) == []
 
 
 def test_a_table_in_very_many_blocks_is_checked():
-    request = request_of(tables_of([2**20] * 20, 8), topology_of(512, 8), plan="row_wise", global_size=2**13)
+    request = make_request(make_tables([2**20] * 20, 8), make_topology(512, 8), plan="row_wise", global_size=2**13)
     assert find_faults(request, make_plan(request)) == []
 
 
@@ -51,26 +51,27 @@ def test_a_table_in_very_many_blocks_is_checked():
 def test_weights_and_state_are_counted_whatever_the_placement_went_by(
     optimizer: str, of_row: int, monkeypatch: pytest.MonkeyPatch
 ):
-    request = request_of(tables_of([1000], 8), topology_of(1, 1), optimizer=optimizer, plan="table_wise")
+    request = make_request(make_tables([1000], 8), make_topology(1, 1), optimizer=optimizer, plan="table_wise")
     plan = make_plan(request)
-    (counted,) = bytes_by_memory_domain(request, plan)
-    monkeypatch.setattr(MemoryEstimator, "shard_buffer_bytes", lambda *_: 0)
-    monkeypatch.setattr(MemoryEstimator, "shard_bytes", lambda *_: 0)
-    (without,) = bytes_by_memory_domain(request, plan)
+    (counted,) = count_bytes_by_memory_domain(request, plan)
+    monkeypatch.setattr(MemoryEstimator, "estimate_shard_buffer_bytes", lambda *_: 0)
+    monkeypatch.setattr(MemoryEstimator, "estimate_shard_bytes", lambda *_: 0)
+    (without,) = count_bytes_by_memory_domain(request, plan)
     more_rows = replace(plan.tables[0], blocks=(Block(0, 0, 1001, 0, 8),))
-    (one_more,) = bytes_by_memory_domain(request, replace(plan, tables=(more_rows,)))
+    (one_more,) = count_bytes_by_memory_domain(request, replace(plan, tables=(more_rows,)))
     assert one_more - without == of_row
     assert counted > without >= 1000 * of_row
 
 
-def test_a_rank_without_room_is_told():
+def test_a_rank_without_room_is_a_fault():
     plan = make_plan(REQUEST)
     small = replace(REQUEST, topology=replace(REQUEST.topology, memory_bytes=100_000))
     assert any(found.startswith("rank 0 needs") for found in find_faults(small, plan))
 
 
-def test_split_rows_under_an_optimizer_of_whole_rows_are_told():
+def test_split_rows_under_an_optimizer_of_whole_rows_are_a_fault():
     request: PlanRequest = replace(REQUEST, plan="column_wise")
     plan = make_plan(request)
     assert find_faults(request, plan) == []
-    assert any("goes not with" in found for found in find_faults(replace(request, optimizer="rowwise_adagrad"), plan))
+    faults = find_faults(replace(request, optimizer="rowwise_adagrad"), plan)
+    assert any("does not work with" in fault for fault in faults)

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from sharding.planner import PlanRequest, Table, Topology, make_plan
-from sharding.planner.check import bytes_by_memory_domain, find_faults
+from sharding.planner.check import count_bytes_by_memory_domain, find_faults
 from sharding.planner.report import make_plan_report
 
 NUM_CASES = 20
 SHARE = 4096
 
 
-def random_request(seed: int) -> PlanRequest:
+def draw_request(seed: int) -> PlanRequest:
     draw = random.Random(seed)
     world_size, num_tables = draw.choice([2, 4, 8]), draw.randint(5, 15)
     tables = tuple(
@@ -35,17 +35,17 @@ def test_steps_are_within_a_tenth_of_those_of_the_better_plan():
 
     ratios: list[float] = []
     for seed in range(NUM_CASES):
-        request = random_request(seed)
-        theirs = TorchRecPlanner(request).plan()
+        request = draw_request(seed)
+        theirs = TorchRecPlanner(request).make_plan()
         assert find_faults(request, theirs) == []
         seconds, others = (make_plan_report(request, plan).step.seconds for plan in (make_plan(request), theirs))
         ratios.append(seconds / others)
     assert max(ratios) <= 1.1, ratios
 
 
-def with_little_memory(request: PlanRequest) -> PlanRequest | None:
+def lower_memory(request: PlanRequest) -> PlanRequest | None:
     """Half as much again as a rank needs on average; None where the best plan is within that."""
-    needed = bytes_by_memory_domain(request, make_plan(request))
+    needed = count_bytes_by_memory_domain(request, make_plan(request))
     memory_bytes = int(1.5 * sum(needed) / len(needed))
     if max(needed) <= memory_bytes:
         return None
@@ -58,11 +58,11 @@ def test_steps_are_within_a_tenth_where_memory_stands_in_the_way_of_the_best_pla
     from tests.sharding.planner.torchrec_planner import TorchRecPlanner
 
     ratios: list[float] = []
-    for request in filter(None, map(with_little_memory, map(random_request, range(NUM_CASES)))):
+    for request in filter(None, map(lower_memory, map(draw_request, range(NUM_CASES)))):
         plan = make_plan(request)
         assert find_faults(request, plan) == []
         seconds, others = (
-            make_plan_report(request, found).step.seconds for found in (plan, TorchRecPlanner(request).plan())
+            make_plan_report(request, found).step.seconds for found in (plan, TorchRecPlanner(request).make_plan())
         )
         ratios.append(seconds / others)
     assert len(ratios) >= NUM_CASES // 3
@@ -75,8 +75,8 @@ def test_plans_are_as_good_as_torchrecs_by_its_own_estimate_on_the_whole():
 
     ours = theirs = 0.0
     for seed in range(NUM_CASES):
-        request = random_request(seed)
+        request = draw_request(seed)
         planner = TorchRecPlanner(request)
-        ours += planner.seconds(make_plan(request))
-        theirs += planner.seconds(planner.plan())
+        ours += planner.estimate_seconds(make_plan(request))
+        theirs += planner.estimate_seconds(planner.make_plan())
     assert ours <= 1.1 * theirs, (ours, theirs)

@@ -59,17 +59,19 @@ class TorchRecPlanner:
         )
         self._sharders: list[Any] = [EmbeddingBagCollectionSharder()]
 
-    def plan(self) -> Plan:
+    def make_plan(self) -> Plan:
         planner = EmbeddingShardingPlanner(
             topology=self._topology, batch_size=self._batch, constraints=self._constraints
         )
         (found,) = planner.plan(self._tables, self._sharders).plan.values()
         return Plan(
             self._request.topology.world_size,
-            tuple(self._table_plan(number, found[table.name]) for number, table in enumerate(self._request.tables)),
+            tuple(
+                self._make_table_plan(number, found[table.name]) for number, table in enumerate(self._request.tables)
+            ),
         )
 
-    def _table_plan(self, number: int, sharding: Any) -> TablePlan:
+    def _make_table_plan(self, number: int, sharding: Any) -> TablePlan:
         table, world_size = self._request.tables[number], self._request.topology.world_size
         if sharding.sharding_type == "data_parallel":
             whole = (0, table.num_rows, 0, table.embedding_dim)
@@ -87,7 +89,7 @@ class TorchRecPlanner:
         )
         return TablePlan(table, sharding.sharding_type, blocks)
 
-    def seconds(self, plan: Plan) -> float:
+    def estimate_seconds(self, plan: Plan) -> float:
         """What TorchRec estimates for the tables of the slowest rank."""
         enumerator = EmbeddingEnumerator(self._topology, self._batch, self._constraints)
         options = enumerator.enumerate(self._tables, self._sharders)
@@ -95,7 +97,7 @@ class TorchRecPlanner:
         sharders = build_sharder_data_map({sharder_name(EmbeddingBagCollection): self._sharders[0]})
         loads = [0.0] * plan.world_size
         for table in plan.tables:
-            option = copy.deepcopy(self._alike(options, table))
+            option = copy.deepcopy(self._find_option(options, table))
             option.shards = [
                 Shard(
                     size=[block.num_rows, block.num_columns],
@@ -111,7 +113,7 @@ class TorchRecPlanner:
                 loads[shard.rank] += shard.perf.total
         return max(loads)
 
-    def _alike(self, options: list[ShardingOption], table: TablePlan) -> ShardingOption:
+    def _find_option(self, options: list[ShardingOption], table: TablePlan) -> ShardingOption:
         kernel = DENSE if table.is_replicated else FUSED
         return next(
             option

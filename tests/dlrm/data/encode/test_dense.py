@@ -16,7 +16,7 @@ def test_counts_are_delivered_as_logarithms_and_missing_ones_as_minus_one() -> N
     assert encoder.names == ["x"]
 
 
-def test_missing_values_are_delivered_as_the_mean_and_told_by_a_feature_of_their_own() -> None:
+def test_missing_values_become_the_mean_and_have_an_indicator_feature() -> None:
     encoder = DenseEncoder(column=DenseColumn(name="x"), mean=2.0, standard_deviation=4.0, has_indicator=True)
     delivered, is_missing = encoder.encode(np.array([2.0, 6.0, np.nan]))
     assert delivered.tolist() == [0, 1, 0]
@@ -33,9 +33,7 @@ def test_without_a_transform_values_are_delivered_as_they_are() -> None:
 @pytest.mark.parametrize("transform", ["standardise", "log", "none"])
 @settings(deadline=None)
 @given(values=st.lists(FLOATS), mean=st.floats(-1e38, 1e38), standard_deviation=st.floats(1e-300, 1e38))
-def test_whatever_is_delivered_is_finite(
-    transform: str, values: list[float], mean: float, standard_deviation: float
-) -> None:
+def test_all_features_are_finite(transform: str, values: list[float], mean: float, standard_deviation: float) -> None:
     column = DenseColumn.model_validate({"name": "x", "transform": transform})
     encoder = DenseEncoder(column=column, mean=mean, standard_deviation=standard_deviation, has_indicator=True)
     for delivered in encoder.encode(np.array(values, dtype=np.float64)):

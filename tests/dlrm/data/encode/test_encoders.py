@@ -28,7 +28,7 @@ def encoders() -> Encoders:
         DenseEncoder(column=SCHEMA.dense[0], mean=1.0, standard_deviation=2.0, has_indicator=True),
         DenseEncoder(column=SCHEMA.dense[1]),
     ]
-    return Encoders(SCHEMA, dense, [tags, ids, HashedVocabulary.of_column(2, 10)])
+    return Encoders(SCHEMA, dense, [tags, ids, HashedVocabulary.for_column(2, 10)])
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_table_becomes_rows_feature_by_feature(encoders: Encoders, table: RawT
     assert rows.weights.tolist() == [1, 2, 0]
 
 
-def test_what_the_model_takes_is_told_from_the_encoders(encoders: Encoders) -> None:
+def test_the_schema_of_the_model_follows_from_the_encoders(encoders: Encoders) -> None:
     assert encoders.dense_names == ["x", "x missing", "n"]
     schema = encoders.schema_of_rows
     assert schema.num_dense == 3
@@ -88,8 +88,8 @@ def test_empty_vocabularies_keep_their_type(tmp_path: Path) -> None:
     Encoders(SchemaConfig(categorical=columns), [], none).save(tmp_path)
     loaded = Encoders.load(tmp_path).vocabularies
     extended = [
-        loaded[0].extended(pl.Series(["x"]), np.array([1]), 1),  # type: ignore[attr-defined]
-        loaded[1].extended(pl.Series([4]), np.array([1]), 1),  # type: ignore[attr-defined]
+        loaded[0].extend(pl.Series(["x"]), np.array([1]), 1),  # type: ignore[attr-defined]
+        loaded[1].extend(pl.Series([4]), np.array([1]), 1),  # type: ignore[attr-defined]
     ]
     assert [vocabulary.num_ids for vocabulary in extended] == [3, 3]
 
@@ -100,7 +100,7 @@ def test_a_table_without_dense_or_categorical_columns_is_encoded() -> None:
     rows = dense_only.encode(RawTable(labels, None, [np.zeros(2)], []))
     assert (rows.dense.shape, rows.id_matrix.shape) == ((2, 1), (0, 2))
     ids_only = Encoders(
-        SchemaConfig(categorical=[SCHEMA.categorical[2]]), [], [HashedVocabulary.of_column(0, hash_size=4)]
+        SchemaConfig(categorical=[SCHEMA.categorical[2]]), [], [HashedVocabulary.for_column(0, hash_size=4)]
     )
     column = CategoricalValues(np.array([-1, -1], np.int32), pl.Series([], dtype=pl.String))
     rows = ids_only.encode(RawTable(labels, None, [], [column]))

@@ -78,7 +78,7 @@ def test_an_extension_adds_frequent_new_values_and_moves_no_old_one(
     old = counted(old_values or ["x"], min_count)
     counts = Counter(new_values)
     distinct = sorted(counts)
-    extended = old.extended(series(distinct), np.array([counts[v] for v in distinct], dtype=np.int64), min_count)
+    extended = old.extend(series(distinct), np.array([counts[v] for v in distinct], dtype=np.int64), min_count)
     known = old.distinct.to_list()
     assert extended.distinct.to_list()[: len(known)] == known
     added = extended.distinct.to_list()[len(known) :]
@@ -92,7 +92,7 @@ def test_an_extension_adds_frequent_new_values_and_moves_no_old_one(
 def test_hashed_values_stay_within_the_table_and_off_the_row_of_the_missing(
     values: list[int] | list[str], hash_size: int
 ) -> None:
-    vocabulary = HashedVocabulary.of_column(0, hash_size)
+    vocabulary = HashedVocabulary.for_column(0, hash_size)
     rows = vocabulary.encode(series(values))
     assert ((rows >= 1) & (rows < hash_size)).all()
     np.testing.assert_array_equal(vocabulary.encode(series(values[::-1])), rows[::-1])
@@ -102,12 +102,12 @@ def test_hashed_values_stay_within_the_table_and_off_the_row_of_the_missing(
 @pytest.mark.parametrize("kind", [int, str])
 def test_hashed_values_fill_the_table_evenly_and_differently_in_each_column(kind: type) -> None:
     values = series([kind(number) for number in range(100_000)])
-    first, second = (HashedVocabulary.of_column(column, 101).encode(values) for column in range(2))
+    first, second = (HashedVocabulary.for_column(column, 101).encode(values) for column in range(2))
     assert np.abs(np.bincount(first)[1:] - 1000).max() < 5.5 * np.sqrt(1000)
     assert np.mean(first == second) < 0.02
 
 
 def test_a_hash_is_the_same_in_every_version() -> None:
-    vocabulary = HashedVocabulary.of_column(3, 1_000_000)
+    vocabulary = HashedVocabulary.for_column(3, 1_000_000)
     assert vocabulary.encode(series([-1, 0, 7])).tolist() == [43327, 440052, 922273]
     assert vocabulary.encode(series(["", "7", "é"])).tolist() == [904932, 293036, 666308]

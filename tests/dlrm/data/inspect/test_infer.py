@@ -40,24 +40,24 @@ def write(path: Path, columns: dict[str, object]) -> Path:
         ({"click": [3, 4], "target": [True, False], "x": [5, 7]}, "target"),
     ],
 )
-def test_the_label_is_known_by_its_name_where_it_holds_0_and_1(columns: dict[str, list[object]], label: str) -> None:
+def test_the_label_is_found_by_its_name_where_it_contains_0_and_1(columns: dict[str, list[object]], label: str) -> None:
     assert infer(sample_of(columns)).label == label
 
 
 def test_where_the_label_is_not_clear_the_candidates_are_named() -> None:
     sample = sample_of({"bought": [0, 1], "seen": [1, 0], "x": [5, 7]})
-    with pytest.raises(DataError, match=r"columns of 0 and 1 are: bought, seen .*--label bought"):
+    with pytest.raises(DataError, match=r"columns of 0 and 1 are bought, seen .*--label bought"):
         infer(sample)
     assert infer(sample, "seen").label == "seen"
     with pytest.raises(DataError, match=r"no column 'boght' .*bought"):
         infer(sample, "boght")
-    with pytest.raises(DataError, match=r"'x' holds 5, 7"):
+    with pytest.raises(DataError, match=r"'x' contains 5, 7"):
         infer(sample, "x")
-    with pytest.raises(DataError, match="none holds 0 and 1"):
+    with pytest.raises(DataError, match="no column contains only 0 and 1"):
         infer(sample_of({"x": [5, 7]}))
 
 
-def test_a_weight_is_known_by_its_name_where_it_can_be_one() -> None:
+def test_a_weight_is_found_by_its_name_where_it_can_be_one() -> None:
     assert infer(sample_of({"y": [0, 1], "Weight": [0.5, 2.0], "x": [5, 7]})).weight == "Weight"
     assert infer(sample_of({"y": [0, 1], "weight": [-0.5, 2.0], "x": [5, 7]})).weight is None
 
@@ -67,7 +67,7 @@ def test_files_with_nothing_to_learn_from_are_refused() -> None:
         infer(sample_of({"y": [0, 1], "x": [5, 5]}))
 
 
-def test_parquet_rows_come_from_everywhere_and_keep_their_types(tmp_path: Path) -> None:
+def test_parquet_rows_are_sampled_everywhere_and_keep_their_types(tmp_path: Path) -> None:
     table = pa.table({"row": range(300_000), "tag": pa.array(["a", "b"] * 150_000).dictionary_encode()})
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=50_000)
     sample = sample_parquet(files(tmp_path / "a.parquet"))
@@ -104,7 +104,7 @@ def test_csv_types_are_those_of_the_values(tmp_path: Path, delimiter: str) -> No
     assert sample.rows["price"].to_list() == [0.5, None]
 
 
-def test_csv_rows_come_from_all_of_a_large_file(tmp_path: Path) -> None:
+def test_csv_rows_are_sampled_from_all_of_a_large_file(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("y,x\n" + "".join(f"{row % 2},{row}{'x' if row > 390_000 else ''}\n" for row in range(400_000)))
     sample = sample_csv(files(path))
@@ -146,7 +146,7 @@ def test_csv_columns_that_a_later_file_lacks_are_left_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.csv", b"y,x,x\n0,1,2\n", r"a\.csv, line 1, x: two columns have this name"),
         ("a.csv", b"y,x\n", r"a\.csv: there are no rows"),
@@ -154,18 +154,18 @@ def test_csv_columns_that_a_later_file_lacks_are_left_out(tmp_path: Path) -> Non
         ("a.csv", b"PAR1\x15\x04", r"a\.csv: is a Parquet file"),
         ("a.csv", bytes(range(128, 256)) * 20, r"a\.csv, line 1: not UTF-8"),
         ("a.csv", b"y,x\n0,\0\n1,\0\n", r"a\.csv, line 2: holds a NUL byte"),
-        ("a.csv", b"y,x\n1\n0\n", r"a\.csv, line 2: has 1 columns"),
+        ("a.csv", b"y,x\n1\n0\n", r"a\.csv, line 2: has 1 column"),
     ],
 )
-def test_csv_that_cannot_be_taken_is_refused_with_the_file(
-    tmp_path: Path, name: str, content: bytes, said: str
+def test_unusable_csv_is_refused_with_the_name_of_the_file(
+    tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         sample_csv(files(tmp_path / name))
 
 
-def test_what_is_no_parquet_is_refused_with_the_file(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_refused_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("no")
     with pytest.raises(DataError, match=r"a\.parquet: not readable"):
         sample_parquet(files(tmp_path / "a.parquet"))
@@ -207,7 +207,7 @@ def test_a_parquet_file_with_a_damaged_page_is_refused_with_its_name(tmp_path: P
         sample_parquet(files(path))
 
 
-def test_long_rows_of_parquet_are_taken_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_rows_of_parquet_are_sampled_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.parquet", {"label": [0, 1] * 500, "text": [f"{row:01000}" for row in range(1000)]})
     monkeypatch.setattr("dlrm.data.inspect.sample_parquet._MAX_BYTES", 100_000)
     monkeypatch.setattr("dlrm.data.inspect.sample_parquet._BATCH_BYTES", 10_000)

@@ -29,13 +29,13 @@ def test_values_are_ranked_by_their_rates_and_ties_count_half() -> None:
     labels = np.concatenate([[m, *f] for m, f in zip([0, 1, 0, 1], fitted, strict=True)]).astype(np.float32)
     pairs = [(p, n) for p in (0.4, 0.8) for n in (0.1, 0.4)]
     expected = sum(1.0 if p > n else 0.5 if p == n else 0.0 for p, n in pairs) / len(pairs)
-    assert Halves(labels, is_fitted_on).auc_of_codes(values, 4) == expected
+    assert Halves(labels, is_fitted_on).measure_codes(values, 4) == expected
 
 
 def test_rows_of_one_class_tell_nothing() -> None:
     halves = Halves(np.ones(4, dtype=np.float32), np.array([True, False, True, False]))
-    assert halves.auc_of_codes(np.arange(4), 4) == 0.5
-    assert halves.auc_of_scores(np.arange(4.0), np.zeros(4, dtype=np.bool_)) == 0.5
+    assert halves.measure_codes(np.arange(4), 4) == 0.5
+    assert halves.measure_scores(np.arange(4.0), np.zeros(4, dtype=np.bool_)) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_rows_of_one_class_tell_nothing() -> None:
         (np.where(LABELS == 1, 0.0, DRAW.choice([-1.0, 1.0], N)), "ranges of its values"),
     ],
 )
-def test_a_dense_column_that_gives_the_label_away_is_told_in_whichever_way(values: object, by: str) -> None:
-    tells = measure_dense(dense(values), HALVES)
-    assert tells.auc > 0.95
-    assert tells.by == by
+def test_a_dense_column_that_leaks_the_label_in_any_way_is_found(values: object, by: str) -> None:
+    prediction = measure_dense(dense(values), HALVES)
+    assert prediction.auc > 0.95
+    assert prediction.by == by
 
 
-def test_a_categorical_column_that_gives_the_label_away_is_told() -> None:
+def test_a_categorical_column_that_leaks_the_label_is_found() -> None:
     codes = 2 * DRAW.integers(0, 50, N) + LABELS.astype(np.int64)
     assert measure_categorical(categorical(codes), HALVES).auc > 0.99
     missing = np.where(LABELS == 1, -1, DRAW.integers(0, 50, N))
     assert measure_categorical(categorical(missing), HALVES).auc > 0.99
 
 
-def test_a_list_that_holds_the_label_is_told() -> None:
+def test_a_list_that_contains_the_label_is_found() -> None:
     lengths = DRAW.integers(0, 4, N) + 1
     codes = DRAW.integers(2, 50, lengths.sum())
     codes[np.cumsum(lengths) - 1] = LABELS.astype(np.int64)
@@ -71,7 +71,7 @@ def test_a_list_that_holds_the_label_is_told() -> None:
 
 
 @pytest.mark.parametrize("num_values", [3, 1000, N])
-def test_a_column_of_noise_tells_nothing_however_many_values_it_has(num_values: int) -> None:
+def test_a_column_of_noise_predicts_nothing_however_many_values_it_has(num_values: int) -> None:
     codes = DRAW.permutation(N) if num_values == N else DRAW.integers(0, num_values, N)
     assert measure_categorical(categorical(codes), HALVES).auc == pytest.approx(0.5, abs=0.03)
     assert measure_dense(dense(codes), HALVES).auc == pytest.approx(0.5, abs=0.03)

@@ -59,7 +59,7 @@ def report(path: Path) -> Report:
     return make_report(gathered(path), embedding_dim=16, min_count=3)
 
 
-def test_what_is_wrong_is_warned_about_and_nothing_else(report: Report) -> None:
+def test_faults_are_warned_about_and_nothing_else(report: Report) -> None:
     assert {(warned.kind, warned.column) for warned in report.warnings} == {
         ("leak", "refund"),
         ("constant", "version"),
@@ -165,7 +165,7 @@ def test_bad_rows_are_counted_once_however_often_the_data_is_read(
     assert (found.num_bad_rows, len(found.faults)) == (1, 1)
 
 
-def test_bad_rows_are_left_out_and_told(tmp_path: Path) -> None:
+def test_bad_rows_are_left_out_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "day.tsv"
     good = "1" + "\t1" * 39 + "\n"
     path.write_text(good * 50 + "2" + "\t1" * 39 + "\n" + good * 50)

@@ -64,20 +64,20 @@ def test_texts_with_separators_are_lists_in_text_files_alone() -> None:
     [
         ("version", [3] * N, "constant: 3"),
         ("nothing", [None] * N, "all values are missing"),
-        ("request", [f"r{number}" for number in range(N)], "of its own in every row"),
-        ("request_id", np.arange(N) * 7 % 1009, "of its own in every row"),
-        ("row", np.arange(N), "of its own in every row"),
+        ("request", [f"r{number}" for number in range(N)], "a different value in every"),
+        ("request_id", np.arange(N) * 7 % 1009, "a different value in every"),
+        ("row", np.arange(N), "a different value in every"),
         ("clicked_at", [datetime(2026, 1, 1) + timedelta(hours=h) for h in range(N)], "a time"),
         ("day", [f"2026-01-{day % 28 + 1:02}" for day in range(N)], "a time"),
         ("timestamp", 1_700_000_000 + DRAW.integers(0, 10**6, N), "a time"),
         ("event_time", (1_700_000_000 + DRAW.integers(0, 10**6, N)) * 1000, "a time"),
-        ("embedding", [[0.1, 0.2], [0.3]], "lists of something"),
+        ("embedding", [[0.1, 0.2], [0.3]], "lists of values"),
         ("user_id", DRAW.integers(0, 300, N).astype(np.float64), "written as integers"),
         ("hash", pl.Series([2**63 + 1, 5] * 50, dtype=pl.UInt64), "beyond int64"),
         (" ", [1, 2], "no name"),
     ],
 )
-def test_columns_that_tell_nothing_or_cannot_be_taken_are_left_out(name: str, values: object, why: str) -> None:
+def test_columns_that_are_useless_or_unusable_are_left_out(name: str, values: object, why: str) -> None:
     choice = chosen(name, values)
     assert choice.role == "left_out"
     assert why in choice.why
@@ -87,7 +87,7 @@ def test_integers_of_their_own_in_every_row_that_neither_ascend_nor_are_called_i
     assert chosen("salary", DRAW.permutation(5000)[:N]).role == "dense"
 
 
-def test_numbers_with_a_few_words_between_are_said_to_be_numbers() -> None:
+def test_numbers_with_a_few_words_between_are_reported_as_numbers() -> None:
     choice = chosen("age", ["17", "35", "NA", "8", "12", "99"])
     assert choice.settings == {"type": "string"}
     assert "'NA'" in choice.why

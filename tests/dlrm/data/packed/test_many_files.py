@@ -36,7 +36,7 @@ def few_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("few_files")
-def test_rows_of_many_columns_are_prepared_and_read_whatever_the_limit_of_open_files(tmp_path: Path) -> None:
+def test_rows_of_many_columns_are_prepared_and_read_with_any_limit_of_open_files(tmp_path: Path) -> None:
     columns = [CategoricalColumn(name=feature.name, multi_hot=True) for feature in LISTS]
     schema = SchemaConfig(dense=[{"name": "d"}], categorical=columns)  # pyright: ignore[reportArgumentType]
     values = {"label": [0, 1] * 50, "d": [1.0] * 100} | {feature.name: [["a", "b"]] * 100 for feature in LISTS}
@@ -51,4 +51,4 @@ def test_more_files_than_may_ever_be_open_are_one_error(tmp_path: Path) -> None:
     write_packed(tmp_path, random_rows(20, LISTS), random_rows(20, LISTS), LISTS)
     ended = subprocess.run([sys.executable, "-c", OPENING, str(tmp_path)], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert "cannot be opened beside the others: too many files are open (valid: fewer" in ended.stderr
+    assert "cannot be opened in addition to the others: too many files are open (valid: fewer" in ended.stderr

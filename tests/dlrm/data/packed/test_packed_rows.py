@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dlrm.data.batches import TrainBatches
 from dlrm.data.errors import DataError
 from dlrm.data.packed import rows as packed_rows
-from dlrm.data.packed.layout import META, bag_offsets, bag_values
+from dlrm.data.packed.layout import META, get_bag_offsets_name, get_bag_values_name
 from dlrm.data.packed.open import is_packed, open_packed
 from dlrm.data.packed.rows import PackedRows
 from dlrm.data.rows import Feature, Rows, Runs
@@ -78,7 +78,7 @@ def test_a_read_of_many_pieces_is_whole(directory: Path, train: Rows) -> None:
         ((Feature("big", 2**40),), "int64"),
     ],
 )
-def test_features_of_one_id_and_of_many_come_alone_too(tmp_path: Path, features: tuple, id_type: str) -> None:
+def test_single_and_multi_hot_features_also_work_alone(tmp_path: Path, features: tuple, id_type: str) -> None:
     rows = random_rows(300, features, weighted=False)
     write_packed(tmp_path, rows, rows, features, id_type)
     data = open_packed(tmp_path)
@@ -96,7 +96,7 @@ def test_rows_without_dense_or_without_categorical_features_are_rows(
     assert (data.schema.num_dense, data.schema.features) == (num_dense, features)
     numbers = np.random.default_rng(0).permutation(300)
     assert_rows(data.train.read(numbers), rows, numbers)
-    pieces = list(data.train.read(np.arange(300)).pieces(128))
+    pieces = list(data.train.read(np.arange(300)).split(128))
     for start, piece in zip((0, 128, 256), pieces, strict=True):
         assert_rows(piece, rows, np.arange(start, start + piece.num_rows))
     for rank in range(2):
@@ -156,7 +156,7 @@ def resident_bytes(directory: Path) -> int:
     return total
 
 
-def test_pages_that_become_too_many_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_pages_are_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = random_rows(400_000, (ONE_ID, OTHER_ID), num_dense=8)
     write_packed(tmp_path, rows, random_rows(10, (ONE_ID, OTHER_ID), num_dense=8), (ONE_ID, OTHER_ID))
     source = open_packed(tmp_path).train
@@ -172,18 +172,18 @@ def test_pages_that_become_too_many_are_let_go(tmp_path: Path, monkeypatch: pyte
 
 
 def test_batches_tell_of_their_windows_and_the_next_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[int, int]] = []
+    announced: list[tuple[int, int]] = []
     look_ahead = PackedRows.look_ahead
 
     def noted(source: PackedRows, now: Runs, soon: Runs) -> None:
-        told.append((int(now.stops.max()), int(soon.stops.max())))
+        announced.append((int(now.ends.max()), int(soon.ends.max())))
         look_ahead(source, now, soon)
 
     monkeypatch.setattr(PackedRows, "look_ahead", noted)
     with TrainBatches(open_packed(directory).train, 1000, 0, 1, seed=0, num_epochs=3) as batches:
         assert [batch.num_valid for batch in batches] == [1000] * 30
     # A window is an epoch here, and the last one has none behind it.
-    assert told == [(NUM_ROWS, NUM_ROWS)] * 3
+    assert announced == [(NUM_ROWS, NUM_ROWS)] * 3
 
 
 def cut(path: Path) -> None:
@@ -202,7 +202,8 @@ def edit_meta(path: Path, **changes: object) -> None:
 
 @pytest.mark.parametrize("damage", [cut, lengthen, Path.unlink])
 @pytest.mark.parametrize(
-    "name", ["train/labels.bin", "eval/weights.bin", "train/dense.bin", "train/ids.bin", f"eval/{bag_values(0)}"]
+    "name",
+    ["train/labels.bin", "eval/weights.bin", "train/dense.bin", "train/ids.bin", f"eval/{get_bag_values_name(0)}"],
 )
 def test_a_file_that_is_cut_foreign_or_gone_is_named(copy: Path, name: str, damage: Callable[[Path], None]) -> None:
     damage(copy / name)
@@ -213,7 +214,7 @@ def test_a_file_that_is_cut_foreign_or_gone_is_named(copy: Path, name: str, dama
 
 
 def test_offsets_that_do_not_end_where_the_values_do_are_an_error(copy: Path) -> None:
-    path = copy / "train" / bag_offsets(0)
+    path = copy / "train" / get_bag_offsets_name(0)
     offsets = np.fromfile(path, dtype=np.int64)
     offsets[-1] += 1
     offsets.tofile(path)
@@ -224,7 +225,7 @@ def test_offsets_that_do_not_end_where_the_values_do_are_an_error(copy: Path) ->
 @pytest.mark.parametrize("id_type", ["int32", "int64"])
 @pytest.mark.parametrize(
     ("name", "wrong", "place"),
-    [("ids.bin", 1000, 1), ("ids.bin", -1, 1), (bag_values(0), 50, 0), (bag_values(0), -7, 0)],
+    [("ids.bin", 1000, 1), ("ids.bin", -1, 1), (get_bag_values_name(0), 50, 0), (get_bag_values_name(0), -7, 0)],
 )
 def test_an_id_that_is_no_row_of_its_table_is_named(
     tmp_path: Path, id_type: str, name: str, wrong: int, place: int
@@ -241,13 +242,13 @@ def test_an_id_that_is_no_row_of_its_table_is_named(
     ):
         next(batches)
     assert str(caught.value) == (
-        f"{path}, {feature.name}: holds the id {wrong}, and its table has {feature.num_ids} rows "
+        f"{path}, {feature.name}: contains the id {wrong}, but its table has {feature.num_ids:,} rows "
         f"(valid: 0 to {feature.num_ids - 1}, as its meta.json says; prepare the data again)"
     )
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"format_version": 99}, "format_version: is 99"),
         ({"num_bad_rows": "x"}, "num_bad_rows"),
@@ -255,11 +256,11 @@ def test_an_id_that_is_no_row_of_its_table_is_named(
         ({"splits": {"train": ONE_SPLIT}}, "no rows in eval/"),
     ],
 )
-def test_a_directory_that_nothing_can_be_trained_on_says_why(copy: Path, changes: dict, said: str) -> None:
+def test_a_directory_that_nothing_can_be_trained_on_says_why(copy: Path, changes: dict, message: str) -> None:
     edit_meta(copy / META, **changes)
     with pytest.raises(DataError) as caught:
         open_packed(copy)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(copy) in str(caught.value)
 
 

@@ -19,15 +19,15 @@ def packed(tmp_path: Path) -> Path:
     return tmp_path / "packed"
 
 
-def told_by(directory: Path, meta: PackedMeta) -> list[float]:
-    told: list[float] = []
-    verify(directory, meta, 2, told.append)
-    return told
+def report_shares(directory: Path, meta: PackedMeta) -> list[float]:
+    shares: list[float] = []
+    verify(directory, meta, 2, shares.append)
+    return shares
 
 
 def test_what_was_written_is_found_whole(packed: Path) -> None:
-    told = told_by(packed, read_meta(packed))
-    assert max(told) == pytest.approx(1.0)
+    shares = report_shares(packed, read_meta(packed))
+    assert max(shares) == pytest.approx(1.0)
 
 
 def test_one_changed_byte_is_found(packed: Path) -> None:
@@ -35,8 +35,8 @@ def test_one_changed_byte_is_found(packed: Path) -> None:
     content = bytearray(path.read_bytes())
     content[5] ^= 1
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"labels\.bin: is not what was written.*prepare the data again"):
-        told_by(packed, read_meta(packed))
+    with pytest.raises(DataError, match=r"labels\.bin: has changed since it was written.*prepare the data again"):
+        report_shares(packed, read_meta(packed))
 
 
 @pytest.mark.parametrize("name", ["eval/labels.bin", "encoders/encoders.json"])
@@ -44,4 +44,4 @@ def test_a_file_that_is_gone_is_named(packed: Path, name: str) -> None:
     (packed / name).unlink()
     assert (packed / META).exists()
     with pytest.raises(DataError, match=f"{name}: not readable"):
-        told_by(packed, read_meta(packed))
+        report_shares(packed, read_meta(packed))

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
-from dlrm.data.packed.layout import DENSE, IDS, LABELS, WEIGHTS, PackedMeta, Split, bag_offsets, bag_values
+from dlrm.data.packed.layout import (
+    DENSE,
+    IDS,
+    LABELS,
+    WEIGHTS,
+    PackedMeta,
+    Split,
+    get_bag_offsets_name,
+    get_bag_values_name,
+)
 from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.files import find_files
@@ -81,18 +90,18 @@ def made_tables(draw: st.DrawFn, max_rows: int = 40) -> MadeTable:
     return MadeTable(schema, columns)
 
 
-class Told:
-    """Remembers what a preparation said."""
+class EventRecorder:
+    """Recorder of the events of a preparation."""
 
     def __init__(self) -> None:
         self.all: list[ProgressEvent | NoteEvent] = []
 
-    def __call__(self, told: ProgressEvent | NoteEvent) -> None:
-        self.all.append(told)
+    def __call__(self, event: ProgressEvent | NoteEvent) -> None:
+        self.all.append(event)
 
     @property
     def notes(self) -> list[str]:
-        return [told.message for told in self.all if isinstance(told, NoteEvent)]
+        return [event.message for event in self.all if isinstance(event, NoteEvent)]
 
 
 def data_config(schema: SchemaConfig | None, train: Sequence[Path], **fields: Any) -> DataConfig:
@@ -106,7 +115,9 @@ def data_config(schema: SchemaConfig | None, train: Sequence[Path], **fields: An
 def prepare_all(config: DataConfig, output: Path, *, num_threads: int = 2, **others: Any) -> PackedMeta:
     train = find_files(config.train, "data.train", None, Path())
     evaluation = find_files(config.eval or [], "data.eval", None, Path())
-    return prepare(config, train, evaluation, output, **{"num_threads": num_threads, "tell": Told(), **others})
+    return prepare(
+        config, train, evaluation, output, **{"num_threads": num_threads, "on_event": EventRecorder(), **others}
+    )
 
 
 @dataclass(frozen=True)
@@ -121,20 +132,23 @@ class PackedColumns:
 
 
 def read_split(directory: Path, meta: PackedMeta, split: Split) -> PackedColumns:
-    place = directory / split
+    split_directory = directory / split
     num_rows = meta.splits[split].num_rows
 
     def array(name: str, kind: Any) -> np.ndarray:
-        return np.fromfile(place / name, dtype=kind)
+        return np.fromfile(split_directory / name, dtype=kind)
 
     ids = array(IDS, meta.id_dtype).reshape(num_rows, len(meta.single_features))
     bags: list[list[list[int]]] = []
-    for feature, told in enumerate(meta.features):
-        if told.is_multi_hot:
-            values, offsets = array(bag_values(feature), meta.id_dtype), array(bag_offsets(feature), np.int64)
+    for feature, feature_meta in enumerate(meta.features):
+        if feature_meta.is_multi_hot:
+            values, offsets = (
+                array(get_bag_values_name(feature), meta.id_dtype),
+                array(get_bag_offsets_name(feature), np.int64),
+            )
             assert offsets[0] == 0
             assert offsets[-1] == len(values)
-            bags.append([values[start:stop].tolist() for start, stop in pairwise(offsets)])
+            bags.append([values[start:end].tolist() for start, end in pairwise(offsets)])
         else:
             bags.append([[row_id] for row_id in ids[:, meta.single_features.index(feature)].tolist()])
     weights = array(WEIGHTS, np.float32) if meta.has_weights else None
@@ -154,9 +168,9 @@ def expected_ids(values: list[Any], is_training: Sequence[bool], min_count: int,
     )
     frequent = [value for value, count in counts.items() if count >= min_count]
     frequent.sort(key=lambda value: (-counts[value], value.encode() if isinstance(value, str) else value))
-    known: dict[Any, int] = {value: place + 2 for place, value in enumerate(frequent)}
-    known[None] = 1
-    return [[known.get(value, 0) for value in row] for row in rows]
+    ids: dict[Any, int] = {value: index + 2 for index, value in enumerate(frequent)}
+    ids[None] = 1
+    return [[ids.get(value, 0) for value in row] for row in rows]
 
 
 def expected_dense(values: list[float | None], is_training: Sequence[bool], transform: str) -> list[list[float]]:

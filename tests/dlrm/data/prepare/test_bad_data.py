@@ -83,24 +83,24 @@ def _make_link_out(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (Path.touch, "the file is empty"),
-        (_make_directory, "holds no"),
+        (_make_directory, "contains no"),
         (os.mkfifo, "not a regular file"),
-        (_make_link_out, "the link leads nowhere"),
+        (_make_link_out, "the link is broken"),
         (_make_nothing, "no such file"),
     ],
     ids=["empty", "directory", "pipe", "dangling link", "absent"],
 )
-def test_what_is_no_file_of_rows_is_named(
-    make: Callable[[Path], None], said: str, tmp_path: Path, refused: Callable[[DataConfig], str]
+def test_a_path_that_is_not_a_file_of_rows_is_named(
+    make: Callable[[Path], None], message: str, tmp_path: Path, refused: Callable[[DataConfig], str]
 ) -> None:
     (tmp_path / "good").write_bytes(GOOD_FILES["criteo_tsv"])
     make(tmp_path / "bad")
     line = refused(CRITEO_DATA)
     assert "bad, data.train.1" in line
-    assert said in line
+    assert message in line
 
 
 @pytest.mark.parametrize("fraction", [0.001, 0.999])
@@ -109,7 +109,7 @@ def test_a_split_that_leaves_no_rows_is_refused(
 ) -> None:
     (tmp_path / "good").write_bytes(tsv(criteo_line()))
     line = refused(DataConfig(train=["good"], eval_fraction=fraction))
-    assert line.startswith("data.eval_fraction: of 9 rows none is left")
+    assert line.startswith("data.eval_fraction: no row is left")
 
 
 def test_more_bad_rows_than_allowed_leave_nothing(tmp_path: Path, refused: Callable[[DataConfig], str]) -> None:

@@ -8,10 +8,10 @@ import pytest
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import ENCODERS, read_meta, rows_checksum
+from dlrm.data.packed.layout import ENCODERS, compute_rows_checksum, read_meta
 from dlrm.data.prepare.base import check_base, check_extends, open_base
 from dlrm.data.prepare.cache import find_or_prepare
-from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config, prepare_all
+from tests.dlrm.data.prepare.made_tables import EventRecorder, MadeTable, data_config, prepare_all
 
 D, E = DenseColumn(name="d"), DenseColumn(name="e", transform="log")
 B, C = CategoricalColumn(name="b"), CategoricalColumn(name="c", type="integer")
@@ -43,29 +43,29 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
-        (SchemaConfig(dense=[D], categorical=[B, C]), r"data\.schema\.dense: lacks e, which is in what is extended"),
+        (SchemaConfig(dense=[D], categorical=[B, C]), r"data\.schema\.dense: lacks e, which the base has"),
         (SchemaConfig(dense=[D, E], categorical=[B]), r"data\.schema\.categorical: lacks c"),
-        (SchemaConfig(dense=[D, E, DenseColumn(name="f")], categorical=[B, C]), "has f, which is not in what is"),
-        (SchemaConfig(dense=[E, D], categorical=[B, C]), "has e where what is extended has d: the order is another"),
+        (SchemaConfig(dense=[D, E, DenseColumn(name="f")], categorical=[B, C]), "has f, which the base does not have"),
+        (SchemaConfig(dense=[E, D], categorical=[B, C]), "has e where the base has d: the order differs"),
         (
             SchemaConfig(dense=[D, DenseColumn(name="e", transform="none")], categorical=[B, C]),
-            "e is none, and log in what is extended",
+            "e is none here and log in the base",
         ),
         (
             SchemaConfig(dense=[D, E], categorical=[B, CategoricalColumn(name="c")]),
-            "c is string, and integer in what is extended",
+            "c is string here and integer in the base",
         ),
         (
             SchemaConfig(dense=[D, E], categorical=[CategoricalColumn(name="b", multi_hot=True), C]),
-            "b is string, multi-hot, and string in what is extended",
+            "b is string, multi-hot here and string in the base",
         ),
     ],
 )
-def test_other_columns_are_named_with_what_is_wrong(old: Path, schema: SchemaConfig, said: str) -> None:
+def test_other_columns_are_named_with_their_fault(old: Path, schema: SchemaConfig, message: str) -> None:
     config = DataConfig(train=["rows.parquet"], format="parquet", schema=schema)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         check_base(config, open_base(old))
 
 
@@ -75,13 +75,13 @@ def test_an_extension_extends_what_it_was_made_from_and_what_that_was_made_from(
     for directory in (old, newer, newest):
         check_extends(open_base(directory), open_base(old), directory, "")
     check_extends(open_base(newest), open_base(newer), newest, "")
-    with pytest.raises(DataError, match=f"{newer}, categorical: b has other ids than in what it should extend"):
+    with pytest.raises(DataError, match=f"{newer}, categorical: b has other ids than in the base that it must extend"):
         check_extends(open_base(newer), open_base(newest), newer, "")
 
 
 def test_rows_prepared_alone_extend_nothing(old: Path, tmp_path: Path) -> None:
     alone = packed(tmp_path / "alone", 30)
-    with pytest.raises(DataError, match=rf"{alone}, dense: d is measured by other statistics .*\(valid: this\)"):
+    with pytest.raises(DataError, match=rf"{alone}, dense: d is encoded with other statistics .*\(valid: this\)"):
         check_extends(open_base(alone), open_base(old), alone, "this")
 
 
@@ -93,28 +93,30 @@ def test_hashed_values_extend_the_same_table_alone(old: Path, tmp_path: Path, vo
         check_extends(open_base(hashed), open_base(old), hashed, "")
 
 
-def test_what_jobs_share_is_told_apart_by_what_it_extends(old: Path, tmp_path: Path) -> None:
+def test_cache_entries_differ_by_their_base(old: Path, tmp_path: Path) -> None:
     rows = table(30).write(tmp_path / "rows")
 
     def entry(base: Encoders | None) -> Path:
         config = data_config(SCHEMA, [rows])
         cache = tmp_path / "cache"
-        return find_or_prepare(config, None, cache, base_directory=Path(), num_threads=1, on_event=Told(), base=base)
+        return find_or_prepare(
+            config, None, cache, base_directory=Path(), num_threads=1, on_event=EventRecorder(), base=base
+        )
 
     alone, extended = entry(None), entry(open_base(old))
     assert alone != extended
     assert entry(open_base(old)) == extended
     check_extends(Encoders.load(extended / ENCODERS), open_base(old), extended, "")
     by_hand = packed(tmp_path / "by_hand", 30, open_base(old))
-    assert rows_checksum(read_meta(extended)) == rows_checksum(read_meta(by_hand))
+    assert compute_rows_checksum(read_meta(extended)) == compute_rows_checksum(read_meta(by_hand))
     assert entry(open_base(extended)) != extended
 
 
-def test_encoders_that_lead_to_files_elsewhere_are_none(old: Path, tmp_path: Path) -> None:
+def test_encoders_that_name_files_elsewhere_are_refused(old: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(old / ENCODERS, tmp_path / "copy" / ENCODERS))
     secret = shutil.move(copy / "vocabulary-0.parquet", tmp_path / "vocabulary-0.parquet")
     text = (copy / "encoders.json").read_text()
     for name in (str(secret), "../../vocabulary-0.parquet"):
         (copy / "encoders.json").write_text(text.replace("vocabulary-0.parquet", name))
-        with pytest.raises(DataError, match="holds no encoders to extend"):
+        with pytest.raises(DataError, match="contains no encoders to extend"):
             open_base(tmp_path / "copy")

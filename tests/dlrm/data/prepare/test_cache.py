@@ -11,13 +11,13 @@ import pytest
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data import digest
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import read_meta, rows_checksum
+from dlrm.data.packed.layout import compute_rows_checksum, read_meta
 from dlrm.data.prepare import cache as cache_module
 from dlrm.data.prepare import fingerprint
 from dlrm.data.prepare.cache import find_or_prepare, find_prepared
 from dlrm.data.prepare.events import NoteEvent, ProgressEvent
-from dlrm.data.prepare.versions import library_versions
-from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config
+from dlrm.data.prepare.versions import get_library_versions
+from tests.dlrm.data.prepare.made_tables import EventRecorder, MadeTable, data_config
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])
 TABLE = MadeTable(SCHEMA, {"label": [0, 1] * 50, "d": [float(i) for i in range(100)], "c": ["a", "b"] * 50})
@@ -36,17 +36,19 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def entry_of(file: Path, cache: Path, told: Told | None = None, **fields: object) -> Path:
+def entry_of(file: Path, cache: Path, recorder: EventRecorder | None = None, **fields: object) -> Path:
     config = data_config(SCHEMA, [file], **fields)
-    return find_or_prepare(config, None, cache, base_directory=Path(), num_threads=2, on_event=told or Told())
+    return find_or_prepare(
+        config, None, cache, base_directory=Path(), num_threads=2, on_event=recorder or EventRecorder()
+    )
 
 
-def was_read(told: Told) -> bool:
-    return any(each.message.startswith("reading") for each in told.all)
+def was_read(recorder: EventRecorder) -> bool:
+    return any(each.message.startswith("reading") for each in recorder.all)
 
 
 def test_the_second_job_finds_what_the_first_has_prepared(rows: Path, cache: Path) -> None:
-    first, second = Told(), Told()
+    first, second = EventRecorder(), EventRecorder()
     entry = entry_of(rows, cache, first)
     assert read_meta(entry).splits["train"].num_rows > 0
     assert entry_of(rows, cache, second) == entry
@@ -66,16 +68,16 @@ def test_what_was_prepared_before_is_found_without_reading_a_file(
     assert find_prepared(config, None, cache, base_directory=Path()) is None
 
 
-def test_names_places_and_dates_of_files_do_not_matter(rows: Path, cache: Path, tmp_path: Path) -> None:
+def test_names_directories_and_dates_of_files_do_not_matter(rows: Path, cache: Path, tmp_path: Path) -> None:
     entry = entry_of(rows, cache)
     rows.touch()
     (tmp_path / "elsewhere").mkdir()
     moved = rows.rename(tmp_path / "elsewhere" / "renamed")
     copied = Path(shutil.copy(moved, tmp_path / "copied"))
     for file in (moved, copied):
-        told = Told()
-        assert entry_of(file, cache, told) == entry
-        assert not was_read(told)
+        recorder = EventRecorder()
+        assert entry_of(file, cache, recorder) == entry
+        assert not was_read(recorder)
 
 
 def test_other_contents_and_other_settings_have_entries_of_their_own(rows: Path, cache: Path) -> None:
@@ -97,7 +99,7 @@ def test_a_share_that_evaluation_files_make_useless_does_not_matter(rows: Path, 
     assert entry_of(rows, cache, eval=evaluation) == entry_of(rows, cache, eval=evaluation, eval_fraction=0.3)
 
 
-def test_a_file_that_was_changed_a_moment_ago_is_not_taken_for_what_it_was(rows: Path, cache: Path) -> None:
+def test_a_file_that_was_changed_a_moment_ago_is_hashed_again(rows: Path, cache: Path) -> None:
     rows.touch()
     status = rows.stat()
     before = entry_of(rows, cache)
@@ -128,37 +130,37 @@ def test_other_versions_of_the_libraries_have_entries_of_their_own(
     rows: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = entry_of(rows, cache)
-    monkeypatch.setattr(fingerprint, "library_versions", lambda: {**library_versions(), "pyarrow": "0.1"})
+    monkeypatch.setattr(fingerprint, "get_library_versions", lambda: {**get_library_versions(), "pyarrow": "0.1"})
     after = entry_of(rows, cache)
     assert after != before
-    assert rows_checksum(read_meta(after)) == rows_checksum(read_meta(before))
+    assert compute_rows_checksum(read_meta(after)) == compute_rows_checksum(read_meta(before))
 
 
-def test_parts_of_what_a_file_held_for_a_while_are_not_gone_on_with(rows: Path, cache: Path, tmp_path: Path) -> None:
+def test_parts_of_an_intermediate_version_of_a_file_are_not_reused(rows: Path, cache: Path, tmp_path: Path) -> None:
     content = rows.read_bytes()
     columns = TABLE.columns | {"label": [1, 0] * 30 + [7] + [1] * 39}
 
-    def tell(said: ProgressEvent | NoteEvent) -> None:
-        if said.message.startswith("reading"):
+    def on_event(event: ProgressEvent | NoteEvent) -> None:
+        if event.message.startswith("reading"):
             MadeTable(SCHEMA, columns).write(rows, row_group_size=10)
-        if isinstance(said, NoteEvent):
+        if isinstance(event, NoteEvent):
             raise KeyboardInterrupt
 
     config = data_config(SCHEMA, [rows], max_bad_fraction=0.5)
     with pytest.raises(KeyboardInterrupt):
-        find_or_prepare(config, None, cache, base_directory=Path(), num_threads=1, on_event=tell)
+        find_or_prepare(config, None, cache, base_directory=Path(), num_threads=1, on_event=on_event)
     assert list(cache.glob("*.part/stage/*.arrow"))
     rows.write_bytes(content)
     entry = entry_of(rows, cache, max_bad_fraction=0.5)
     assert read_meta(entry) == read_meta(entry_of(rows, tmp_path / "undisturbed", max_bad_fraction=0.5))
 
 
-def test_the_hashing_of_one_file_is_told_as_it_goes(rows: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "_TELL_LOOKED_SECONDS", 0.0)
+def test_the_hashing_of_one_file_reports_progress(rows: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "_REPORT_SECONDS", 0.0)
     monkeypatch.setattr(digest, "_PIECE_BYTES", 100)
-    told = Told()
-    entry_of(rows, cache, told)
-    checking = [each.message for each in told.all if each.message.startswith("checking the files: ")]
+    recorder = EventRecorder()
+    entry_of(rows, cache, recorder)
+    checking = [each.message for each in recorder.all if each.message.startswith("checking the files: ")]
     assert len(set(checking)) > 5
     assert checking[-1] == "checking the files: 100%"
 
@@ -175,18 +177,18 @@ def test_unchanged_files_are_not_hashed_again(rows: Path, cache: Path) -> None:
 def test_a_second_job_waits_for_the_first(rows: Path, cache: Path, tmp_path: Path, is_prepared_meanwhile: bool) -> None:
     entry = entry_of(rows, cache)
     aside = entry.rename(tmp_path / "aside")
-    told = Told()
+    recorder = EventRecorder()
     found: list[Path] = []
     waits = threading.Event()
 
-    def tell(said: ProgressEvent | NoteEvent) -> None:
-        told(said)
-        if said.message.startswith("waiting for another process"):
+    def on_event(event: ProgressEvent | NoteEvent) -> None:
+        recorder(event)
+        if event.message.startswith("waiting for another process"):
             waits.set()
 
     def second() -> None:
         config = data_config(SCHEMA, [rows])
-        found.append(find_or_prepare(config, None, cache, base_directory=Path(), num_threads=2, on_event=tell))
+        found.append(find_or_prepare(config, None, cache, base_directory=Path(), num_threads=2, on_event=on_event))
 
     with (cache / f"{entry.name}.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -198,14 +200,12 @@ def test_a_second_job_waits_for_the_first(rows: Path, cache: Path, tmp_path: Pat
             aside.rename(entry)
     thread.join(timeout=60)
     assert found == [entry]
-    assert was_read(told) != is_prepared_meanwhile
+    assert was_read(recorder) != is_prepared_meanwhile
 
 
-def test_an_interrupted_entry_is_gone_on_with_though_the_file_was_moved(
-    rows: Path, cache: Path, tmp_path: Path
-) -> None:
-    def interrupt(said: ProgressEvent | NoteEvent) -> None:
-        if said.message.startswith("writing"):
+def test_an_interrupted_entry_is_resumed_although_the_file_was_moved(rows: Path, cache: Path, tmp_path: Path) -> None:
+    def interrupt(event: ProgressEvent | NoteEvent) -> None:
+        if event.message.startswith("writing"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -222,9 +222,7 @@ def test_an_interrupted_entry_is_gone_on_with_though_the_file_was_moved(
 
 @pytest.mark.parametrize("name", ["meta.json", "train/labels.bin", "encoders/vocabulary-0.parquet"])
 @pytest.mark.parametrize("is_cut", [True, False])
-def test_an_entry_that_somebody_has_deleted_a_part_of_is_made_anew(
-    rows: Path, cache: Path, name: str, is_cut: bool
-) -> None:
+def test_an_entry_with_a_deleted_file_is_prepared_again(rows: Path, cache: Path, name: str, is_cut: bool) -> None:
     entry = entry_of(rows, cache)
     before = (entry / name).read_bytes()
     if is_cut:
@@ -246,10 +244,10 @@ def test_files_outside_the_roots_are_refused_though_they_were_prepared_before(ro
     entry_of(rows, cache)
     config = data_config(SCHEMA, [rows])
     with pytest.raises(DataError, match="outside the data roots"):
-        find_or_prepare(config, [str(cache)], cache, base_directory=Path(), num_threads=1, on_event=Told())
+        find_or_prepare(config, [str(cache)], cache, base_directory=Path(), num_threads=1, on_event=EventRecorder())
 
 
 def test_a_file_to_train_on_cannot_be_measured_on(rows: Path, cache: Path) -> None:
     (cache.parent / "link").symlink_to(rows)
-    with pytest.raises(DataError, match=rf"{rows}, data\.eval: is named by data\.train"):
+    with pytest.raises(DataError, match=rf"{rows}, data\.eval: is also in data\.train"):
         entry_of(rows, cache, eval=[str(cache.parent / "link")])

@@ -28,12 +28,12 @@ def test_passes_within_any_bound_count_every_value_once(parts: list[list[int]] |
         for part in parts:
             tally.add(counts_of(part))
             shrink([tally], bound)
-        tally.merge_runs()
+        tally.merge_pending()
         if tally.total is not None:
             found += zip(tally.total.values.to_list(), tally.total.counts.tolist(), strict=True)
-        if tally.stop is None:
+        if tally.end is None:
             break
-        start = tally.stop
+        start = tally.end
     assert dict(found) == Counter(value for part in parts for value in part)
     values = [value.encode() if isinstance(value, str) else value for value, _ in found]
     assert values == sorted(values)  # type: ignore[type-var]
@@ -45,10 +45,10 @@ def test_the_largest_columns_are_halved_until_all_are_within_the_bound() -> None
     few.add(counts_of(list(range(10))))
     many.add(counts_of(list(range(10_000))))
     shrink([few, many], 10_000)
-    assert few.stop is None
+    assert few.end is None
     assert few.num_bytes + many.num_bytes <= 10_000
     assert many.total is not None
-    assert many.stop == len(many.total)
+    assert many.end == len(many.total)
 
 
 def test_memory_of_a_pass_does_not_grow_with_values_that_are_let_go() -> None:

@@ -14,9 +14,9 @@ from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import HashedVocabulary
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import ENCODERS, PackedMeta, checksum, read_meta
+from dlrm.data.packed.layout import ENCODERS, PackedMeta, compute_checksum, read_meta
 from dlrm.data.raw.files import find_files
-from dlrm.data.split import hash_split
+from dlrm.data.split import split_by_hash
 from tests.dlrm.data.prepare.made_tables import (
     MadeTable,
     data_config,
@@ -30,7 +30,7 @@ from tests.dlrm.data.raw.plain import tables_of
 
 
 def held_out(num_rows: int, fraction: float) -> set[int]:
-    return set(hash_split(num_rows, fraction)[1].tolist())
+    return set(split_by_hash(num_rows, fraction)[1].tolist())
 
 
 def tail(num_rows: int, fraction: float) -> set[int]:
@@ -122,9 +122,7 @@ def test_neither_threads_nor_the_size_of_blocks_change_ids(table: MadeTable, row
 
 @settings(max_examples=10, deadline=None)
 @given(table=made_tables(), row_group_size=st.integers(1, 9))
-def test_the_same_files_lead_to_the_same_bytes_with_any_number_of_threads(
-    table: MadeTable, row_group_size: int
-) -> None:
+def test_the_same_files_give_the_same_bytes_with_any_number_of_threads(table: MadeTable, row_group_size: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = table.write(Path(directory) / "rows", row_group_size)
         config = data_config(table.schema, [path], split="tail", eval_fraction=0.5)
@@ -159,7 +157,7 @@ def test_columns_may_count_and_hash_otherwise_than_the_others(tmp_path: Path) ->
     meta = prepare_all(config, tmp_path / "packed")
     assert [feature.num_ids for feature in meta.features] == [4, 2, 50]
     packed = read_split(tmp_path / "packed", meta, "train")
-    hashed = HashedVocabulary.of_column(2, 50)
+    hashed = HashedVocabulary.for_column(2, 50)
     table = next(tables_of(config, find_files(config.train, "", None, Path())))
     assert [row[0] for row in packed.bags[2]] == hashed.encode(table.categorical[2].distinct)[:16].tolist()
 
@@ -202,17 +200,17 @@ def test_a_column_of_one_value_is_standardised_to_zero(tmp_path: Path) -> None:
     assert not read_split(tmp_path / "packed", meta, "train").dense.any()
 
 
-def test_what_is_told_of_the_files_is_so(tmp_path: Path) -> None:
+def test_meta_json_describes_the_files_correctly(tmp_path: Path) -> None:
     meta = prepare_all(data_config(COUNTS.schema, [COUNTS.write(tmp_path / "rows")]), tmp_path / "packed")
     assert read_meta(tmp_path / "packed") == meta
     present = {str(p.relative_to(tmp_path / "packed")) for p in (tmp_path / "packed").rglob("*") if p.is_file()}
     assert present == {*meta.files, "meta.json"}
-    for name, told in meta.files.items():
-        assert (tmp_path / "packed" / name).stat().st_size == told.num_bytes
-    before = checksum(meta)
+    for name, file_meta in meta.files.items():
+        assert (tmp_path / "packed" / name).stat().st_size == file_meta.num_bytes
+    before = compute_checksum(meta)
     (tmp_path / "packed").rename(tmp_path / "elsewhere")
     again = prepare_all(data_config(COUNTS.schema, [tmp_path / "rows"]), tmp_path / "packed")
-    assert checksum(again) == before
+    assert compute_checksum(again) == before
 
 
 @pytest.mark.parametrize(("num_rows", "id_type"), [(2**31, "int32"), (2**31 + 1, "int64")])
@@ -220,7 +218,7 @@ def test_ids_take_eight_bytes_where_four_do_not_hold_them(tmp_path: Path, num_ro
     file = COUNTS.write(tmp_path / "rows")
     meta = prepare_all(data_config(COUNTS.schema, [file], vocabulary={"hash_size": num_rows}), tmp_path / "packed")
     assert meta.id_type == id_type
-    hashed = HashedVocabulary.of_column(0, num_rows).encode(pl.Series(["x", "y"])).tolist()
+    hashed = HashedVocabulary.for_column(0, num_rows).encode(pl.Series(["x", "y"])).tolist()
     for split in ("train", "eval"):
         bags = read_split(tmp_path / "packed", meta, split).bags
         assert {row[0] for row in bags[0]} <= set(hashed)

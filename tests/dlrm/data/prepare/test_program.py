@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.data.packed.layout import checksum, read_meta
+from dlrm.data.packed.layout import compute_checksum, read_meta
 from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, write_lines
 
 Document = dict[str, Any]
@@ -33,8 +33,8 @@ def started(output: Path, document: Document, *arguments: str) -> "subprocess.Po
 def ended(output: Path, document: Document, *arguments: str) -> tuple[int, list[Document], str]:
     """Exit code, lines of standard output, and standard error."""
     process = started(output, document, *arguments)
-    told, errors = process.communicate(timeout=120)
-    return process.returncode, [json.loads(line) for line in told.splitlines()], errors.decode()
+    output, errors = process.communicate(timeout=120)
+    return process.returncode, [json.loads(line) for line in output.splitlines()], errors.decode()
 
 
 @pytest.fixture(scope="module")
@@ -51,29 +51,29 @@ def many_rows(tmp_path_factory: pytest.TempPathFactory) -> Document:
 @pytest.fixture(scope="module")
 def undisturbed(many_rows: Document, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, float]:
     """Checksum of the outcome, and seconds from the first word to the last."""
-    code, told, errors = ended(tmp_path_factory.mktemp("undisturbed") / "packed", many_rows)
+    code, lines, errors = ended(tmp_path_factory.mktemp("undisturbed") / "packed", many_rows)
     assert code == 0, errors
-    return told[-1]["checksum"], told[-1]["seconds"]
+    return lines[-1]["checksum"], lines[-1]["seconds"]
 
 
-def test_it_tells_how_it_goes_and_what_came_out(tmp_path: Path) -> None:
+def test_it_reports_progress_and_the_result(tmp_path: Path) -> None:
     rows = write_lines(tmp_path / "rows.tsv", [*criteo_lines(300), criteo_line(label="x")])
     document = {"train": [str(rows)], "max_bad_fraction": 0.01, "vocabulary": {"columns": {"C1": {"hash_size": 7}}}}
-    code, told, errors = ended(tmp_path / "packed", document)
+    code, lines, errors = ended(tmp_path / "packed", document)
     assert (code, errors) == (0, "")
-    kinds = [line["kind"] for line in told]
+    kinds = [line["kind"] for line in lines]
     assert kinds[-1] == "result"
     assert set(kinds[:-1]) == {"progress", "note"}
-    (note,) = [line for line in told if line["kind"] == "note"]
+    (note,) = [line for line in lines if line["kind"] == "note"]
     assert note["name"] == "bad_row"
     assert note["message"].startswith(f"{rows}, line 301, label: ")
     meta = read_meta(tmp_path / "packed")
-    result = told[-1]
+    result = lines[-1]
     assert result["num_rows"] == {split: rows.num_rows for split, rows in meta.splits.items()}
     assert result["num_bad_rows"] == 1
     assert result["table_sizes"] == {feature.name: feature.num_ids for feature in meta.features}
     assert result["table_sizes"]["C1"] == 7
-    assert result["checksum"] == checksum(meta)
+    assert result["checksum"] == compute_checksum(meta)
     assert result["rows_per_second"] == pytest.approx(300 / result["seconds"])
     assert result["peak_memory_bytes"] > 1 << 20
 
@@ -82,27 +82,27 @@ def test_an_extension_takes_a_packed_directory(tmp_path: Path) -> None:
     old = write_lines(tmp_path / "old.tsv", criteo_lines(100))
     new = write_lines(tmp_path / "new.tsv", criteo_lines(200))
     assert ended(tmp_path / "old", {"train": [str(old)]})[0] == 0
-    code, told, errors = ended(tmp_path / "new", {"train": [str(new)]}, "--extend", str(tmp_path / "old"))
+    code, lines, errors = ended(tmp_path / "new", {"train": [str(new)]}, "--extend", str(tmp_path / "old"))
     assert code == 0, errors
     before = {feature.name: feature.num_ids for feature in read_meta(tmp_path / "old").features}
-    sizes = told[-1]["table_sizes"]
-    assert told[-1]["num_added"] == {name: sizes[name] - size for name, size in before.items()}
-    assert sum(told[-1]["num_added"].values()) > 0
+    sizes = lines[-1]["table_sizes"]
+    assert lines[-1]["num_added"] == {name: sizes[name] - size for name, size in before.items()}
+    assert sum(lines[-1]["num_added"].values()) > 0
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
         ({"train": ["nowhere.tsv"]}, "nowhere.tsv, data.train.0: no such file"),
-        ({"train": [__file__], "eval": [__file__]}, f"{__file__}, data.eval: is named by data.train"),
+        ({"train": [__file__], "eval": [__file__]}, f"{__file__}, data.eval: is also in data.train"),
         ({"train": []}, "data.train: names no files"),
         ({"format": "synthetic"}, "data.format: synthetic needs no preparation"),
         ({"train": ["x"], "eval_fraction": 2}, "data.eval_fraction: "),
     ],
 )
 def test_bad_input_is_one_line_of_standard_error(tmp_path: Path, document: Document, message: str) -> None:
-    code, told, errors = ended(tmp_path / "packed", document)
-    assert (code, told) == (64, [])
+    code, lines, errors = ended(tmp_path / "packed", document)
+    assert (code, lines) == (64, [])
     assert errors.count("\n") == 1
     assert message in errors
     assert list(tmp_path.iterdir()) == []
@@ -119,9 +119,9 @@ def test_a_stop_keeps_what_is_done(
     process.communicate(timeout=60)
     assert process.returncode == 75
     assert {path.name for path in tmp_path.iterdir()} == {"packed.part"}
-    code, told, errors = ended(tmp_path / "packed", many_rows)
+    code, lines, errors = ended(tmp_path / "packed", many_rows)
     assert code == 0, errors
-    assert told[-1]["checksum"] == undisturbed[0]
+    assert lines[-1]["checksum"] == undisturbed[0]
 
 
 def kill_after(process: "subprocess.Popen[bytes]", seconds: float) -> None:
@@ -141,14 +141,14 @@ def test_kills_at_random_moments_change_nothing(
     for _ in range(3):
         kill_after(started(tmp_path / "packed", many_rows), random.uniform(0, seconds))
         shutil.rmtree(tmp_path / "packed", ignore_errors=True)
-    code, told, errors = ended(tmp_path / "packed", many_rows)
+    code, lines, errors = ended(tmp_path / "packed", many_rows)
     assert code == 0, errors
-    assert told[-1]["checksum"] == known
+    assert lines[-1]["checksum"] == known
     assert {path.name for path in (tmp_path / "packed").iterdir()} == {"meta.json", "encoders", "train", "eval"}
 
 
 @pytest.mark.slow
-def test_twenty_kills_each_lead_to_the_same_checksum(
+def test_twenty_kills_each_give_the_same_checksum(
     many_rows: Document, undisturbed: tuple[str, float], tmp_path: Path
 ) -> None:
     known, seconds = undisturbed
@@ -159,10 +159,10 @@ def test_twenty_kills_each_lead_to_the_same_checksum(
         kill_after(process, random.uniform(0, seconds))
         num_killed += process.returncode == -signal.SIGKILL
         if not output.exists():
-            code, told, errors = ended(output, many_rows)
+            code, lines, errors = ended(output, many_rows)
             assert code == 0, errors
-            assert told[-1]["checksum"] == known
-        assert checksum(read_meta(output)) == known
+            assert lines[-1]["checksum"] == known
+        assert compute_checksum(read_meta(output)) == known
         shutil.rmtree(output)
     assert num_killed > 10
 
@@ -176,8 +176,8 @@ def test_of_two_at_once_one_is_refused(many_rows: Document, undisturbed: tuple[s
     os.kill(first.pid, signal.SIGCONT)
     assert code == 64
     assert errors.startswith(f"{tmp_path}/packed: another process is preparing it")
-    told, _ = first.communicate(timeout=120)
-    assert json.loads(told.splitlines()[-1])["checksum"] == undisturbed[0]
+    output, _ = first.communicate(timeout=120)
+    assert json.loads(output.splitlines()[-1])["checksum"] == undisturbed[0]
 
 
 @pytest.fixture
@@ -193,20 +193,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(("megabytes", "phase"), [(1, "reading"), (4, "writing")])
-def test_a_full_disk_is_told_and_gone_on_from(tmp_path: Path, small_disk: Path, megabytes: int, phase: str) -> None:
+def test_a_full_disk_is_reported_and_the_preparation_resumes(
+    tmp_path: Path, small_disk: Path, megabytes: int, phase: str
+) -> None:
     rows = write_lines(tmp_path / "rows.tsv", criteo_lines(1500) * 15)
     grow(small_disk, megabytes)
     document = {"train": [str(rows)]}
-    code, told, errors = ended(small_disk / "packed", document)
+    code, lines, errors = ended(small_disk / "packed", document)
     assert code == 64
     assert errors.startswith(f"{small_disk}/packed: the disk is full: ")
     assert "more are needed" in errors
-    assert told[-1]["message"].startswith(phase)
+    assert lines[-1]["message"].startswith(phase)
     assert {path.name for path in small_disk.iterdir()} == {"packed.part"}
     grow(small_disk, 64)
-    code, told, errors = ended(small_disk / "packed", document)
+    code, lines, errors = ended(small_disk / "packed", document)
     assert code == 0, errors
-    assert told[-1]["checksum"] == ended(tmp_path / "packed", document)[1][-1]["checksum"]
+    assert lines[-1]["checksum"] == ended(tmp_path / "packed", document)[1][-1]["checksum"]
 
 
 def grow(disk: Path, megabytes: int) -> None:

@@ -9,11 +9,11 @@ import pytest
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.packed.layout import ENCODERS, checksum
+from dlrm.data.packed.layout import ENCODERS, compute_checksum
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.data.prepare.unfinished import lock_unfinished
-from tests.dlrm.data.prepare.made_tables import MadeTable, Told, data_config, prepare_all
+from tests.dlrm.data.prepare.made_tables import EventRecorder, MadeTable, data_config, prepare_all
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])
 TABLE = MadeTable(SCHEMA, {"label": [0, 1] * 50, "d": [float(i) for i in range(100)], "c": ["a", "b"] * 50})
@@ -29,13 +29,13 @@ def entries(directory: Path) -> set[str]:
 
 
 class Interruption:
-    """Interrupts the preparation at the first thing said that begins with `text`."""
+    """Interrupts the preparation at the first message that begins with `text`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def __call__(self, told: ProgressEvent | NoteEvent) -> None:
-        if told.message.startswith(self._text):
+    def __call__(self, event: ProgressEvent | NoteEvent) -> None:
+        if event.message.startswith(self._text):
             raise KeyboardInterrupt
 
 
@@ -50,28 +50,28 @@ def test_what_exists_is_not_overwritten(rows: Path, tmp_path: Path) -> None:
     assert entries(tmp_path) == {"rows", "directory", "file"}
 
 
-def test_a_place_that_cannot_be_written_is_told(rows: Path) -> None:
-    with pytest.raises(DataError, match="/packed: cannot be made: a part of its path is a file"):
+def test_an_output_that_cannot_be_written_is_named(rows: Path) -> None:
+    with pytest.raises(DataError, match="/packed: cannot be created: a part of its path is a file"):
         prepare_all(data_config(SCHEMA, [rows]), rows / "packed")
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         ("/", "exists already"),
-        ("nowhere/..", "names no directory of its own"),
-        ("n" * 256, "cannot be made: File name too long"),
-        ("n" * 255, "cannot be made: File name too long"),
-        ("/proc/packed", "cannot be made: No such file or directory"),
+        ("nowhere/..", "is not the name of a new directory"),
+        ("n" * 256, "cannot be created: File name too long"),
+        ("n" * 255, "cannot be created: File name too long"),
+        ("/proc/packed", "cannot be created: No such file or directory"),
     ],
 )
-def test_a_place_where_no_directory_can_be_is_told(rows: Path, tmp_path: Path, output: str, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_an_output_that_cannot_be_a_directory_is_named(rows: Path, tmp_path: Path, output: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         prepare_all(data_config(SCHEMA, [rows]), tmp_path / output)
     assert entries(tmp_path) == {"rows"}
 
 
-def test_directories_made_on_the_way_go_where_the_data_is_at_fault(tmp_path: Path) -> None:
+def test_created_parent_directories_are_removed_where_the_data_is_invalid(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     bad = MadeTable(SCHEMA, TABLE.columns | {"label": [2] * 100}).write(tmp_path / "bad")
     for output in (tmp_path / "a" / "b" / "packed", tmp_path / "kept" / "c" / "packed"):
@@ -81,13 +81,13 @@ def test_directories_made_on_the_way_go_where_the_data_is_at_fault(tmp_path: Pat
     assert not entries(tmp_path / "kept")
 
 
-def test_directories_made_on_the_way_stay_where_somebody_else_uses_them(tmp_path: Path) -> None:
-    def use(told: ProgressEvent | NoteEvent) -> None:
+def test_created_parent_directories_stay_where_another_process_uses_them(tmp_path: Path) -> None:
+    def use(event: ProgressEvent | NoteEvent) -> None:
         (tmp_path / "a" / "letter.txt").write_text("mine")
 
     bad = MadeTable(SCHEMA, TABLE.columns | {"label": [2] * 100}).write(tmp_path / "bad")
     with pytest.raises(DataError, match="label"):
-        prepare_all(data_config(SCHEMA, [bad]), tmp_path / "a" / "b" / "packed", tell=use)
+        prepare_all(data_config(SCHEMA, [bad]), tmp_path / "a" / "b" / "packed", on_event=use)
     assert entries(tmp_path / "a") == {"letter.txt"}
 
 
@@ -106,8 +106,8 @@ def test_of_several_that_begin_at_the_same_moment_one_is_let_in(tmp_path: Path) 
 
     with ThreadPoolExecutor(4) as threads:
         for number in range(50):
-            said = list(threads.map(begin, [tmp_path / "deep" / str(number)] * 4))
-            assert sorted(said) == [*["another process is preparing it"] * 3, "let in"]
+            messages = list(threads.map(begin, [tmp_path / "deep" / str(number)] * 4))
+            assert sorted(messages) == [*["another process is preparing it"] * 3, "let in"]
 
 
 def test_two_at_once_do_not_meet(rows: Path, tmp_path: Path) -> None:
@@ -120,13 +120,13 @@ def test_two_at_once_do_not_meet(rows: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("message", ["reading", "measuring", "counting values", "writing", "checksums"])
-def test_an_interrupted_preparation_is_gone_on_with(rows: Path, tmp_path: Path, message: str) -> None:
+def test_an_interrupted_preparation_is_resumed(rows: Path, tmp_path: Path, message: str) -> None:
     config = data_config(SCHEMA, [rows])
     undisturbed = prepare_all(config, tmp_path / "undisturbed")
     with pytest.raises(KeyboardInterrupt):
-        prepare_all(config, tmp_path / "packed", tell=Interruption(message))
+        prepare_all(config, tmp_path / "packed", on_event=Interruption(message))
     assert entries(tmp_path) == {"rows", "undisturbed", "packed.part"}
-    assert checksum(prepare_all(config, tmp_path / "packed")) == checksum(undisturbed)
+    assert compute_checksum(prepare_all(config, tmp_path / "packed")) == compute_checksum(undisturbed)
     assert entries(tmp_path) == {"rows", "undisturbed", "packed"}
     assert entries(tmp_path / "packed") == {"meta.json", "encoders", "train", "eval"}
 
@@ -135,13 +135,13 @@ def test_parts_that_are_staged_are_not_parsed_again(tmp_path: Path) -> None:
     table = MadeTable(SCHEMA, {**TABLE.columns, "label": [0, 1] * 30 + [7] + [1] * 39})
     config = data_config(SCHEMA, [table.write(tmp_path / "rows", row_group_size=10)], max_bad_fraction=0.5)
     with pytest.raises(KeyboardInterrupt):
-        prepare_all(config, tmp_path / "packed", tell=Interruption(f"{tmp_path}/rows, line 61"))
+        prepare_all(config, tmp_path / "packed", on_event=Interruption(f"{tmp_path}/rows, line 61"))
     stage = tmp_path / "packed.part" / "stage"
     staged = {path.name: path.stat().st_mtime_ns for path in stage.glob("*.arrow")}
     assert "part-000006.arrow" in staged
     assert not (stage / "parts.json").exists()
     with pytest.raises(KeyboardInterrupt):
-        prepare_all(config, tmp_path / "packed", tell=Interruption("measuring"))
+        prepare_all(config, tmp_path / "packed", on_event=Interruption("measuring"))
     again = {path.name: path.stat().st_mtime_ns for path in stage.glob("*.arrow")}
     assert len(again) == 10
     assert again.items() >= staged.items()
@@ -150,11 +150,11 @@ def test_parts_that_are_staged_are_not_parsed_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["settings", "data"])
 def test_an_interrupted_preparation_of_something_else_is_left_alone(rows: Path, tmp_path: Path, change: str) -> None:
     with pytest.raises(KeyboardInterrupt):
-        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", tell=Interruption("writing"))
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=Interruption("writing"))
     if change == "data":
         TABLE.rows(0, 50).write(rows)
     config = data_config(SCHEMA, [rows], eval_fraction=0.2 if change == "settings" else 0.1)
-    with pytest.raises(DataError, match=r"packed\.part: holds an unfinished preparation of other data.*remove it"):
+    with pytest.raises(DataError, match=r"packed\.part: contains an unfinished preparation of other data.*remove it"):
         prepare_all(config, tmp_path / "packed")
     assert (tmp_path / "packed.part" / "stage").exists()
 
@@ -162,7 +162,7 @@ def test_an_interrupted_preparation_of_something_else_is_left_alone(rows: Path, 
 def test_a_directory_that_is_no_preparation_is_left_alone(rows: Path, tmp_path: Path) -> None:
     (tmp_path / "packed.part").mkdir()
     (tmp_path / "packed.part" / "letter.txt").write_text("mine")
-    with pytest.raises(DataError, match=r"packed\.part: holds something else"):
+    with pytest.raises(DataError, match=r"packed\.part: contains something other"):
         prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed")
     assert entries(tmp_path / "packed.part") == {"letter.txt"}
 
@@ -170,34 +170,34 @@ def test_a_directory_that_is_no_preparation_is_left_alone(rows: Path, tmp_path: 
 def test_parts_from_before_the_machine_went_down_are_not_trusted(rows: Path, tmp_path: Path) -> None:
     config = data_config(SCHEMA, [rows])
     with pytest.raises(KeyboardInterrupt):
-        prepare_all(config, tmp_path / "packed", tell=Interruption("writing"))
+        prepare_all(config, tmp_path / "packed", on_event=Interruption("writing"))
     state = tmp_path / "packed.part" / "preparing.json"
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     state.write_text(state.read_text().replace(boot_id, "another"))
     for part in (tmp_path / "packed.part" / "stage").glob("*.arrow"):
         part.write_bytes(bytes(part.stat().st_size))
     meta = prepare_all(config, tmp_path / "packed")
-    assert checksum(meta) == checksum(prepare_all(config, tmp_path / "undisturbed"))
+    assert compute_checksum(meta) == compute_checksum(prepare_all(config, tmp_path / "undisturbed"))
 
 
 def test_a_file_that_changes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
-    def change(told: ProgressEvent | NoteEvent) -> None:
-        if told.message.startswith("reading"):
+    def change(event: ProgressEvent | NoteEvent) -> None:
+        if event.message.startswith("reading"):
             with rows.open("ab") as file:
                 file.write(b"more")
 
     with pytest.raises(DataError, match=f"{rows}: "):
-        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", tell=change)
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=change)
     assert entries(tmp_path) == {"rows"}
 
 
 def test_a_file_that_goes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
-    def remove(told: ProgressEvent | NoteEvent) -> None:
-        if told.message.startswith("reading"):
+    def remove(event: ProgressEvent | NoteEvent) -> None:
+        if event.message.startswith("reading"):
             rows.rename(tmp_path / "moved")
 
     with pytest.raises(DataError, match=f"{rows}: "):
-        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", tell=remove)
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=remove)
     assert entries(tmp_path) == {"moved"}
 
 
@@ -243,7 +243,7 @@ def test_evaluation_rows_may_have_weights_of_any_scale(tmp_path: Path) -> None:
 def test_files_without_rows_are_named(rows: Path, tmp_path: Path, field: str) -> None:
     empty = [TABLE.rows(0, 0).write(tmp_path / name) for name in ("empty", "also")]
     files = {"train": [rows], "eval": [rows], field: empty}
-    with pytest.raises(DataError, match=rf"{empty[0]}, data\.{field}: holds no rows, and neither do 1 others"):
+    with pytest.raises(DataError, match=rf"{empty[0]}, data\.{field}: holds no rows; none of the 2 files does"):
         prepare_all(data_config(SCHEMA, files["train"], eval=[str(file) for file in files["eval"]]), tmp_path / "out")
     assert entries(tmp_path) == {"rows", "empty", "also"}
 
@@ -267,14 +267,14 @@ def test_an_extension_keeps_old_ids_and_dense_features(rows: Path, tmp_path: Pat
         (
             SchemaConfig(dense=[DenseColumn(name="d", transform="log")], categorical=SCHEMA.categorical),
             {},
-            r"data\.schema\.dense: d is log, and standardise in what is extended",
+            r"data\.schema\.dense: d is log here and standardise in the base",
         ),
         (
             SchemaConfig(dense=SCHEMA.dense, categorical=[]),
             {},
-            r"data\.schema\.categorical: lacks c, which is in what is extended",
+            r"data\.schema\.categorical: lacks c, which the base has",
         ),
-        (SCHEMA, {"hash_size": 10}, r"data\.vocabulary: c has counted values in what is extended"),
+        (SCHEMA, {"hash_size": 10}, r"data\.vocabulary: c has counted values in the base"),
     ],
 )
 def test_other_columns_cannot_extend(
@@ -293,23 +293,23 @@ def test_hashed_columns_extend_into_the_same_table_only(rows: Path, tmp_path: Pa
     base = open_base(tmp_path / "old")
     same = prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 50}), tmp_path / "same", base=base)
     assert same.features[0].num_ids == 50
-    with pytest.raises(DataError, match="c has values hashed into 50 rows in what is extended"):
+    with pytest.raises(DataError, match="c has values hashed into 50 rows in the base"):
         prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 51}), tmp_path / "other", base=base)
 
 
 def test_a_directory_without_encoders_cannot_be_extended(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"{tmp_path}: holds no encoders to extend: No such file"):
+    with pytest.raises(DataError, match=rf"{tmp_path}: contains no encoders to extend: No such file"):
         open_base(tmp_path)
     (tmp_path / "encoders").mkdir()
     (tmp_path / "encoders" / "encoders.json").write_text("{}")
-    with pytest.raises(DataError, match="holds no encoders to extend: "):
+    with pytest.raises(DataError, match="contains no encoders to extend: "):
         open_base(tmp_path)
 
 
 def test_progress_goes_from_nothing_to_all_in_order(rows: Path, tmp_path: Path) -> None:
-    told = Told()
-    prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", tell=told)
-    moved = [each for each in told.all if isinstance(each, ProgressEvent)]
+    recorder = EventRecorder()
+    prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=recorder)
+    moved = [each for each in recorder.all if isinstance(each, ProgressEvent)]
     fractions = [each.done_fraction for each in moved]
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1

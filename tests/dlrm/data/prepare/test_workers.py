@@ -7,7 +7,7 @@ import pytest
 from dlrm.data.prepare.workers import Workers, start_workers
 
 
-def test_results_come_in_the_order_of_the_items() -> None:
+def test_results_are_in_the_order_of_the_items() -> None:
     may_end = threading.Event()
 
     def work(item: int) -> int:

@@ -13,7 +13,7 @@ from dlrm.config import DataConfig
 from dlrm.data.raw.block import Block
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.open import blocks_of
+from dlrm.data.raw.open import cut_blocks
 from dlrm.data.raw.table import CategoricalValues, RawTable
 
 Value = int | str | None
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 def tables_of(config: DataConfig, files: Sequence[DataFile]) -> Iterator[RawTable]:
     """The rows of all files, in order, a block at a time."""
-    for block in blocks_of(config, files):
+    for block in cut_blocks(config, files):
         yield block.parse(False).table
 
 

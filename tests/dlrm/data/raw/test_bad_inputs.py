@@ -14,8 +14,8 @@ from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.open import blocks_of
-from dlrm.data.raw.parquet import parquet_blocks
+from dlrm.data.raw.open import cut_blocks
+from dlrm.data.raw.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_line, with_value
 from tests.dlrm.data.raw.plain import compressed, found, rows_of
 
@@ -41,7 +41,7 @@ class Bad:
     content: bytes
     line: int | None
     field: str | None
-    said: str
+    message: str
     valid: str
 
 
@@ -50,10 +50,10 @@ def check(bad: Bad, config: DataConfig, directory: Path, good: bytes) -> None:
     path = directory / "bad"
     path.write_bytes(bad.content)
     with pytest.raises(DataError) as caught:
-        rows_of(blocks_of(config, find_files(["good", "bad"], "data.train", None, directory)))
+        rows_of(cut_blocks(config, find_files(["good", "bad"], "data.train", None, directory)))
     error = caught.value
     assert (error.file, error.line, error.field) == (str(path), bad.line, bad.field)
-    assert bad.said in error.message
+    assert bad.message in error.message
     assert bad.valid in error.valid
     assert "\n" not in str(error)
 
@@ -68,8 +68,8 @@ def tsv(line: str, number: int = 7, end: str = "\n") -> bytes:
 CRITEO = [
     Bad("a column too few", tsv(criteo_line().rpartition("\t")[0]), 7, None, "has 39 tab-separated columns", "40: "),
     Bad("a column too many", tsv(criteo_line() + "\t"), 7, None, "has 41 tab-separated columns", "40: "),
-    Bad("another separator", tsv(criteo_line().replace("\t", ","), 1), 1, None, "has 1 tab-separated columns", "40: "),
-    Bad("a blank line", tsv(""), 7, None, "the line is blank", "one row a line"),
+    Bad("another separator", tsv(criteo_line().replace("\t", ","), 1), 1, None, "has 1 tab-separated column", "40: "),
+    Bad("a blank line", tsv(""), 7, None, "the line is blank", "one row per line"),
     Bad("label 2", tsv(with_value(0, "2")), 7, "label", "'2' is not a label", "0 or 1"),
     Bad("label nan", tsv(with_value(0, "nan")), 7, "label", "'nan' is not a label", "0 or 1"),
     Bad("blank label", tsv(with_value(0, "")), 7, "label", "the label is missing", "0 or 1"),
@@ -100,8 +100,8 @@ NUMBER = "a finite number"
 CSV = [
     Bad("a column too few", csv_of("0,1,a,7,p"), 7, None, "has 5 columns", "6, as the header has, with ',' between"),
     Bad("a column too many", csv_of("0,1,a,7,p,1,1"), 7, None, "has 7 columns", "6, as the header has"),
-    Bad("another delimiter", csv_of(GOOD.replace(",", ";")), 7, None, "has 1 columns", "6, as the header has"),
-    Bad("a blank line", csv_of(""), 7, None, "the line is blank", "one row a line"),
+    Bad("another delimiter", csv_of(GOOD.replace(",", ";")), 7, None, "has 1 column", "6, as the header has"),
+    Bad("a blank line", csv_of(""), 7, None, "the line is blank", "one row per line"),
     Bad(
         "a quoted newline", csv_of('0,1,"a\nb",7,p,1'), 7, None, "quoted value does not end on its line", "line breaks"
     ),
@@ -149,7 +149,9 @@ CSV = [
         "there is no such column; the first line has a0, a1, a2, a3, a4 and 4 more",
         "`columns`",
     ),
-    Bad("a name twice", csv_of(GOOD + ",1", HEADER + ",x"), 1, "x", "the header has this name twice", "of its own"),
+    Bad(
+        "a name twice", csv_of(GOOD + ",1", HEADER + ",x"), 1, "x", "the header has this name twice", "a different name"
+    ),
     Bad("a header that is no text", b"\xff\xfa\n", 1, None, "the header cannot be read", "column names"),
     Bad("truncated gzip", compressed(csv_of(GOOD), "gzip")[:-3], None, None, "truncated", "a complete file"),
 ]
@@ -168,7 +170,7 @@ def test_an_error_does_not_show_text_of_a_file_that_is_no_csv(tmp_path: Path, li
     path.write_text(f"{line}\n{line}\n")
     config = DataConfig(train=["a"], format="csv", schema=SCHEMA)
     with pytest.raises(DataError) as caught:
-        rows_of(blocks_of(config, [found(path)]))
+        rows_of(cut_blocks(config, [found(path)]))
     assert "there is no such column; the first line does not look like a header" in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
@@ -178,7 +180,7 @@ def test_a_value_at_fault_is_shown_in_part(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text(f"{HEADER}\n0,{'k' * 16 + 'l' * 16},a,7,p,1\n")
     with pytest.raises(DataError, match=r"line 2, x: 'k{16}l{0,4}\.\.\. is not a number"):
-        rows_of(blocks_of(DataConfig(train=["a"], format="csv", schema=SCHEMA), [found(path)]))
+        rows_of(cut_blocks(DataConfig(train=["a"], format="csv", schema=SCHEMA), [found(path)]))
 
 
 @pytest.mark.parametrize("format", ["csv", "criteo_tsv"])
@@ -191,13 +193,13 @@ def test_the_first_of_many_bad_lines_ends_the_reading(
     added: list[int] = []
     add_one = BadRows.add_one
 
-    def count(self: BadRows, row: int, field: str | None, told: tuple[str, str]) -> None:
+    def count(self: BadRows, row: int, field: str | None, description: tuple[str, str]) -> None:
         added.append(row)
-        add_one(self, row, field, told)
+        add_one(self, row, field, description)
 
     monkeypatch.setattr(BadRows, "add_one", count)
     config = DataConfig(train=["a"], format=format, schema=SCHEMA if format == "csv" else None)
-    (block,) = blocks_of(config, [found(path)])
+    (block,) = cut_blocks(config, [found(path)])
     with pytest.raises(DataError, match=f"line {4 + bool(first)}: the line is blank"):
         block.parse(False)
     assert len(added) == 1
@@ -211,7 +213,7 @@ def test_a_bad_value_before_a_bad_line_is_the_first_fault(tmp_path: Path) -> Non
     path = tmp_path / "a"
     path.write_text(f"{HEADER}\n{GOOD}\n2,1,a,7,p|q,1\n\n{GOOD}\n")
     with pytest.raises(DataError, match="line 3, label: '2' is not a label"):
-        rows_of(blocks_of(DataConfig(train=["a"], format="csv", schema=SCHEMA), [found(path)]))
+        rows_of(cut_blocks(DataConfig(train=["a"], format="csv", schema=SCHEMA), [found(path)]))
 
 
 def test_a_header_where_none_is_declared(tmp_path: Path) -> None:
@@ -276,7 +278,7 @@ PARQUET = [
         3,
         "id",
         "is beyond int64",
-        "stores the ids as text",
+        "ids stored as text",
     ),
     Bad("not UTF-8", table_of(c=NOT_UTF_8), 3, "c", "not UTF-8", "UTF-8 text"),
     Bad(
@@ -305,7 +307,7 @@ def test_parquet_with_a_damaged_byte_is_either_rows_or_a_data_error(
     path = tmp_path_factory.mktemp("damaged") / "a.parquet"
     path.write_bytes(content)
     try:
-        num_rows, message = len(rows_of(parquet_blocks(found(path), SCHEMA))), ""
+        num_rows, message = len(rows_of(cut_parquet_blocks(found(path), SCHEMA))), ""
     except DataError as error:
         num_rows, message = 0, str(error)
     assert num_rows or str(path) in message
@@ -315,5 +317,5 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([*COLUMNS.values(), COLUMNS["x"]], names=[*COLUMNS, "x"])
     parquet.write_table(table, tmp_path / "a.parquet")
     config = DataConfig(train=["x"], format="parquet", schema=SCHEMA)
-    with pytest.raises(DataError, match=r"a\.parquet, x: there are two columns of this name"):
-        rows_of(blocks_of(config, find_files(["a.parquet"], "data.train", None, tmp_path)))
+    with pytest.raises(DataError, match=r"a\.parquet, x: two columns have this name"):
+        rows_of(cut_blocks(config, find_files(["a.parquet"], "data.train", None, tmp_path)))

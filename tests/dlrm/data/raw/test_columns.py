@@ -9,11 +9,11 @@ from pyarrow import parquet
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Block
-from dlrm.data.raw.csv import csv_blocks
-from dlrm.data.raw.distinct import distinct_values
+from dlrm.data.raw.csv import cut_csv_blocks
+from dlrm.data.raw.distinct import encode_distinct_values
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.open import blocks_of
-from dlrm.data.raw.parquet import parquet_blocks
+from dlrm.data.raw.open import cut_blocks
+from dlrm.data.raw.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
 from tests.dlrm.data.raw.plain import Row, check_distinct, found, good_rows_of, plain_rows, rows_of, tables_of
 
@@ -21,7 +21,7 @@ SCHEMA = SchemaConfig(dense=[DenseColumn(name="x")], categorical=[CategoricalCol
 
 
 def of_csv(path: Path, lines: list[str], schema: SchemaConfig = SCHEMA) -> list[Row]:
-    return rows_of(csv_blocks(found(write_lines(path / "a.csv", lines)), schema, 16))
+    return rows_of(cut_csv_blocks(found(write_lines(path / "a.csv", lines)), schema, 16))
 
 
 def of_parquet(path: Path, columns: dict[str, object], schema: SchemaConfig = SCHEMA) -> list[Row]:
@@ -30,7 +30,7 @@ def of_parquet(path: Path, columns: dict[str, object], schema: SchemaConfig = SC
 
 def blocks_of_parquet(path: Path, columns: dict[str, object], schema: SchemaConfig = SCHEMA) -> list[Block]:
     parquet.write_table(pa.table(columns), path / "a.parquet")
-    return list(parquet_blocks(found(path / "a.parquet"), schema, 3))
+    return list(cut_parquet_blocks(found(path / "a.parquet"), schema, 3))
 
 
 def test_blank_and_nan_are_missing_numbers_and_text_stays_as_it_is(tmp_path: Path) -> None:
@@ -100,7 +100,9 @@ def test_strings_of_any_type_are_categories(tmp_path: Path, values: pa.Array) ->
 
 
 def test_a_dictionary_with_nulls_and_repeated_values_is_cleaned() -> None:
-    column = distinct_values(pa.DictionaryArray.from_arrays([1, 3, 2, 4, None], pa.array(["z", "b", "a", None, "b"])))
+    column = encode_distinct_values(
+        pa.DictionaryArray.from_arrays([1, 3, 2, 4, None], pa.array(["z", "b", "a", None, "b"]))
+    )
     check_distinct(column)
     assert column.distinct.to_list() == ["a", "b"]
     assert column.codes.tolist() == [1, -1, 0, 1, -1]
@@ -129,7 +131,7 @@ def test_a_missing_list_is_one_missing_value_and_an_empty_one_is_none(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
-def test_bad_rows_beside_strings_of_any_type_are_left_out(tmp_path: Path, kind: pa.DataType) -> None:
+def test_bad_rows_next_to_strings_of_any_type_are_left_out(tmp_path: Path, kind: pa.DataType) -> None:
     columns = {"label": [0, 2, 1], "x": [1, 1, 1], "c": pa.array(["a", "bad", "b"], pa.string()).cast(kind)}
     rows, good = good_rows_of(blocks_of_parquet(tmp_path, columns))
     assert [row.categorical[0] for row in rows] == ["a", "b"]
@@ -153,7 +155,7 @@ def test_a_dictionary_entry_that_no_good_row_has_is_not_among_the_distinct_value
 
 def test_several_faults_of_one_row_are_one_bad_row(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.csv", ["label,x,c", "2,inf,a", "0,1,b", "0,y,a"])
-    (block,) = csv_blocks(found(path), SCHEMA)
+    (block,) = cut_csv_blocks(found(path), SCHEMA)
     parsed = block.parse(True)
     assert [(fault.line, fault.field) for fault in parsed.faults] == [(2, "label"), (4, "x")]
     assert parsed.good is not None
@@ -162,7 +164,7 @@ def test_several_faults_of_one_row_are_one_bad_row(tmp_path: Path) -> None:
 
 def test_parsing_stops_at_the_first_bad_row_whatever_its_column(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.csv", ["label,x,c", "0,1,a", "0,inf,a", "2,1,a", "too,few"])
-    (block,) = csv_blocks(found(path), SCHEMA)
+    (block,) = cut_csv_blocks(found(path), SCHEMA)
     with pytest.raises(DataError, match=r"line 3, x: 'inf' is not finite"):
         block.parse(False)
 
@@ -175,7 +177,7 @@ def test_files_of_every_format_follow_each_other(tmp_path: Path) -> None:
     config = DataConfig(train=["b.tsv", "a.tsv"])
     files = find_files(config.train, "data.train", None, tmp_path)
     rows = [row for table in tables_of(config, files) for row in plain_rows(table)]
-    assert rows == rows_of(blocks_of(config, find_files(["all.tsv"], "data.train", None, tmp_path)))
+    assert rows == rows_of(cut_blocks(config, find_files(["all.tsv"], "data.train", None, tmp_path)))
     assert len(rows) == 30
 
 

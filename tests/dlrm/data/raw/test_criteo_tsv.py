@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.errors import DataError
-from dlrm.data.raw.criteo import criteo_blocks
+from dlrm.data.raw.criteo import cut_criteo_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, with_value, write_lines
 from tests.dlrm.data.raw.plain import COMPRESSIONS, Row, compressed, found, good_rows_of, rows_of
 
@@ -27,28 +27,28 @@ def test_rows_are_read_as_they_are_written(tmp_path: Path, compression: str, blo
     lines = criteo_lines(50)
     path = tmp_path / "a.tsv"
     path.write_bytes(compressed("\n".join(lines).encode(), compression))
-    blocks = list(criteo_blocks(found(path), block_bytes))
+    blocks = list(cut_criteo_blocks(found(path), block_bytes))
     assert rows_of(blocks) == [plainly(line) for line in lines]
     assert sum(block.num_bytes for block in blocks) == path.stat().st_size
 
 
 def test_missing_is_not_zero(tmp_path: Path) -> None:
     lines = [criteo_line(dense=["", "-3", "0", "007"] + ["5"] * 9, ids=["", "0", "00000000", "FFFFFFFF"] + ["a"] * 22)]
-    (row,) = rows_of(criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines))))
+    (row,) = rows_of(cut_criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines))))
     assert row.dense[:4] == (None, -3.0, 0.0, 7.0)
     assert row.categorical[:4] == (None, 0, 0, 2**32 - 1)
 
 
 def test_a_column_without_any_value_is_all_missing(tmp_path: Path) -> None:
     lines = [criteo_line(dense=[""] * 13, ids=[""] * 26)] * 3
-    rows = rows_of(criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines))))
+    rows = rows_of(cut_criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines))))
     assert rows == [plainly(lines[0])] * 3
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"\xef\xbb\xbf" + criteo_line("1").encode() + b"\n")
-    assert rows_of(criteo_blocks(found(path))) == [plainly(criteo_line("1"))]
+    assert rows_of(cut_criteo_blocks(found(path))) == [plainly(criteo_line("1"))]
 
 
 BAD = [
@@ -88,28 +88,30 @@ def test_a_bad_line_is_named_and_the_others_are_kept(tmp_path: Path, line: str) 
     lines[6:6] = [line]
     file = found(write_lines(tmp_path / "bad.tsv", lines))
     with pytest.raises(DataError, match="line 7"):
-        rows_of(criteo_blocks(file))
+        rows_of(cut_criteo_blocks(file))
     for block_bytes in (1, 1 << 20):
-        rows, good = good_rows_of(criteo_blocks(file, block_bytes))
+        rows, good = good_rows_of(cut_criteo_blocks(file, block_bytes))
         assert good == [row != 6 for row in range(10)]
         assert rows == [plainly(other) for other in lines if other != line]
 
 
 def test_a_negative_zero_and_leading_zeros_are_numbers(tmp_path: Path) -> None:
     lines = [with_value(1, "-0"), with_value(2, "0" * 30 + "5")]
-    assert rows_of(criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines)))) == [plainly(line) for line in lines]
+    assert rows_of(cut_criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines)))) == [
+        plainly(line) for line in lines
+    ]
 
 
-def test_a_missing_column_is_not_made_up_for_by_another_line(tmp_path: Path) -> None:
+def test_a_missing_column_is_not_compensated_by_another_line(tmp_path: Path) -> None:
     lines = [criteo_line(), criteo_line().rpartition("\t")[0], criteo_line() + "\t0a"]
-    rows, good = good_rows_of(criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines))))
+    rows, good = good_rows_of(cut_criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines))))
     assert good == [True, False, False]
     assert rows == [plainly(lines[0])]
 
 
 def test_the_first_ten_of_many_bad_rows_are_shown(tmp_path: Path) -> None:
     lines = [line for number in range(25) for line in (criteo_line(), with_value(0, str(number + 2)))]
-    (block,) = criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines)))
+    (block,) = cut_criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines)))
     parsed = block.parse(True)
     assert [fault.line for fault in parsed.faults] == list(range(2, 22, 2))
     assert "'2' is not a label" in str(parsed.faults[0])
@@ -134,7 +136,7 @@ def test_good_lines_are_kept_and_bad_ones_left_out_however_the_file_is_cut(
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "any"
     path.write_bytes(compressed("".join(f"{line}\n" for line in lines).encode(), compression))
-    rows, good = good_rows_of(criteo_blocks(found(path), block_bytes))
+    rows, good = good_rows_of(cut_criteo_blocks(found(path), block_bytes))
     assert good == [line not in BAD for line in lines]
     assert rows == [plainly(line) for line in lines if line not in BAD]
 
@@ -145,7 +147,7 @@ def test_any_bytes_are_either_rows_or_a_data_error(tmp_path_factory: pytest.Temp
     path = tmp_path_factory.mktemp("any") / "any.tsv"
     path.write_bytes(content)
     with pytest.raises(DataError) as caught:
-        rows_of(criteo_blocks(found(path)))
+        rows_of(cut_criteo_blocks(found(path)))
     assert str(path) in str(caught.value)
 
 
@@ -156,13 +158,13 @@ def test_no_character_is_overlooked(tmp_path: Path, column: int, allowed: str, p
         if character not in "\t\n":
             value = pattern.format(character)
             path = write_lines(tmp_path / "a.tsv", [criteo_line(), with_value(column, value)])
-            _, good = good_rows_of(criteo_blocks(found(path)))
+            _, good = good_rows_of(cut_criteo_blocks(found(path)))
             assert good == [True, character in allowed or (column == 7 and value == "-7")], value
 
 
 @pytest.mark.skipif(not REAL.exists(), reason=f"real Criteo rows are not at {REAL}")
 def test_real_rows_are_read() -> None:
-    rows = rows_of(criteo_blocks(found(REAL), 1 << 20))
+    rows = rows_of(cut_criteo_blocks(found(REAL), 1 << 20))
     assert rows == [plainly(line) for line in REAL.read_text().splitlines()]
     assert len(rows) == 10_000
     num_values = sum(len({row.categorical[f] for row in rows} - {None}) for f in range(len(CRITEO_SCHEMA.categorical)))

@@ -25,7 +25,7 @@ def write(path: Path, content: str = "1\n") -> Path:
     return path
 
 
-def test_files_come_in_the_order_given_and_sorted_within_a_pattern_each_once(tmp_path: Path) -> None:
+def test_files_are_in_the_given_order_and_sorted_within_a_pattern_each_once(tmp_path: Path) -> None:
     for name in ("b.tsv", "a.tsv", "c.tsv", "d.csv"):
         write(tmp_path / name)
     (tmp_path / "link.tsv").symlink_to(tmp_path / "a.tsv")
@@ -57,7 +57,7 @@ def test_the_identity_changes_with_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv")
 
     def identity() -> dict[str, str | int | None]:
-        return find_files(["a.tsv"], "data.train", None, tmp_path)[0].identity()
+        return find_files(["a.tsv"], "data.train", None, tmp_path)[0].get_identity()
 
     first = identity()
     assert identity() == first
@@ -71,35 +71,35 @@ def test_the_identity_changes_with_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [
         ("none.tsv", "no such file"),
         ("none_*.tsv", "the pattern matches no file"),
-        ("folder", "the directory holds no data files"),
+        ("folder", "the directory contains no data files"),
         ("empty.tsv", "the file is empty"),
         ("empt*", "the file is empty"),
         ("pipe", "is not a regular file"),
-        ("broken", "the link leads nowhere"),
+        ("broken", "the link is broken"),
         ("loop", "not readable"),
         ("a.tsv/b.tsv", "no such file"),
         ("n" * 300, "not readable: File name too long"),
-        ("../outside.tsv", "lies outside the data roots (valid: a file under "),
-        ("../*.tsv", "lies outside the data roots"),
-        ("../none.tsv", "lies outside the data roots"),
-        ("/etc/*", "lies outside the data roots"),
-        ("out.tsv", "lies outside the data roots"),
-        ("out_folder", "lies outside the data roots"),
-        ("out_folder/*.tsv", "lies outside the data roots"),
-        ("out.*", "lies outside the data roots"),
-        ("out_f*/x.tsv", "lies outside the data roots"),
-        ("out_f*/none.tsv", "lies outside the data roots"),
-        (".state/ready.json", "lies outside the data roots"),
-        (".st*/ready.json", "lies outside the data roots"),
-        ("state/ready.json", "lies outside the data roots"),
-        ("state", "lies outside the data roots"),
+        ("../outside.tsv", "is outside the data roots (valid: a file under "),
+        ("../*.tsv", "is outside the data roots"),
+        ("../none.tsv", "is outside the data roots"),
+        ("/etc/*", "is outside the data roots"),
+        ("out.tsv", "is outside the data roots"),
+        ("out_folder", "is outside the data roots"),
+        ("out_folder/*.tsv", "is outside the data roots"),
+        ("out.*", "is outside the data roots"),
+        ("out_f*/x.tsv", "is outside the data roots"),
+        ("out_f*/none.tsv", "is outside the data roots"),
+        (".state/ready.json", "is outside the data roots"),
+        (".st*/ready.json", "is outside the data roots"),
+        ("state/ready.json", "is outside the data roots"),
+        ("state", "is outside the data roots"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_field(tmp_path: Path, pattern: str, said: str) -> None:
+def test_what_cannot_be_read_is_named_with_its_field(tmp_path: Path, pattern: str, message: str) -> None:
     root = tmp_path / "root"
     write(tmp_path / "outside.tsv")
     write(tmp_path / "outside" / "x.tsv")
@@ -115,7 +115,7 @@ def test_what_cannot_be_read_is_named_with_its_field(tmp_path: Path, pattern: st
     (root / "state").symlink_to(root / ".state")
     with pytest.raises(DataError) as caught:
         find_files(["a.tsv", pattern], "data.train", [str(root)], root)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "data.train.1" in str(caught.value)
     assert caught.value.valid
     assert caught.value.file
@@ -128,7 +128,7 @@ def test_a_file_is_not_both_trained_on_and_measured_on(tmp_path: Path, evaluatio
         write(tmp_path / name)
     (tmp_path / "link.tsv").symlink_to("b.tsv")
     config = DataConfig(train=["a.tsv", "b.tsv"], eval=["c.tsv", evaluation])
-    with pytest.raises(DataError, match=r"[ab]\.tsv, data\.eval: is named by data\.train as well"):
+    with pytest.raises(DataError, match=r"[ab]\.tsv, data\.eval: is also in data\.train"):
         find_splits(config, None, tmp_path)
     apart = DataConfig(train=["a.tsv", "b.tsv"], eval=["c.tsv"])
     assert [names(files) for files in find_splits(apart, None, tmp_path)] == [["a.tsv", "b.tsv"], ["c.tsv"]]

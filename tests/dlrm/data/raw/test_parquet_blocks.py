@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
-from dlrm.data.raw.parquet import parquet_blocks
+from dlrm.data.raw.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import found, plain_rows, rows_of
 
 MIB = 1 << 20
@@ -54,7 +54,7 @@ def test_memory_does_not_grow_with_the_row_group(
     num_bytes = table.nbytes
     del table
     before, most, num_rows = pa.total_allocated_bytes(), 0, 0
-    for block in parquet_blocks(found(path), schema, block_bytes=MIB):
+    for block in cut_parquet_blocks(found(path), schema, block_bytes=MIB):
         most = max(most, pa.total_allocated_bytes() - before)
         num_rows += block.num_rows
     assert num_rows == NUM_ROWS
@@ -72,7 +72,7 @@ def test_a_block_has_fewer_rows_where_rows_are_large(
     table, schema = case()
     path = tmp_path / "a.parquet"
     parquet.write_table(table, path)
-    sizes = [block.num_rows for block in parquet_blocks(found(path), schema, block_bytes=MIB)]
+    sizes = [block.num_rows for block in cut_parquet_blocks(found(path), schema, block_bytes=MIB)]
     assert sum(sizes) == NUM_ROWS
     assert MIB / row_bytes / 2 < max(sizes) <= MIB / row_bytes
     assert {len(sizes)} == {-(-NUM_ROWS // max(sizes))}
@@ -81,7 +81,10 @@ def test_a_block_has_fewer_rows_where_rows_are_large(
 def test_a_row_larger_than_a_block_is_a_block(tmp_path: Path) -> None:
     table, schema = one_category(pa.array(["a" * 100, "b" * 100]), CategoricalColumn(name="c"))
     parquet.write_table(table, tmp_path / "a.parquet")
-    assert [block.num_rows for block in parquet_blocks(found(tmp_path / "a.parquet"), schema, block_bytes=1)] == [1, 1]
+    assert [block.num_rows for block in cut_parquet_blocks(found(tmp_path / "a.parquet"), schema, block_bytes=1)] == [
+        1,
+        1,
+    ]
 
 
 def test_texts_are_the_same_whether_the_file_writes_them_once_or_not(tmp_path: Path) -> None:
@@ -91,7 +94,7 @@ def test_texts_are_the_same_whether_the_file_writes_them_once_or_not(tmp_path: P
     found_rows = []
     for dictionary_bytes in (1, 1 << 20):
         parquet.write_table(table, path, row_group_size=600, dictionary_pagesize_limit=dictionary_bytes)
-        found_rows.append(rows_of(parquet_blocks(found(path), schema, block_bytes=2000)))
+        found_rows.append(rows_of(cut_parquet_blocks(found(path), schema, block_bytes=2000)))
     assert found_rows[0] == found_rows[1]
     assert [row.categorical[0] for row in found_rows[0]] == values.to_pylist()
 
@@ -100,7 +103,7 @@ def test_names_with_dots_are_counted_in_a_row(tmp_path: Path) -> None:
     texts = pa.array(["a" * 1000, "b" * 1000] * 10)
     table, schema = one_category(texts, CategoricalColumn(name="c.d"))
     parquet.write_table(table.rename_columns(["label", "x", "c.d"]), tmp_path / "a.parquet", use_dictionary=False)
-    (first, *others) = list(parquet_blocks(found(tmp_path / "a.parquet"), schema, block_bytes=2500))
+    (first, *others) = list(cut_parquet_blocks(found(tmp_path / "a.parquet"), schema, block_bytes=2500))
     assert first.num_rows == 2
     assert len(others) == 9
     assert [row.categorical for row in plain_rows(first.parse(False).table)] == [("a" * 1000,), ("b" * 1000,)]

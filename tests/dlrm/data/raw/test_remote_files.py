@@ -12,7 +12,7 @@ from dlrm.config import CategoricalColumn, DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw import stores
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.open import blocks_of
+from dlrm.data.raw.open import cut_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_lines
 from tests.dlrm.data.raw.plain import compressed, plain_rows, rows_of, tables_of
 
@@ -40,9 +40,9 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
         if name.startswith(VARIABLES):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    stores.forget()
+    stores.clear_store_cache()
     yield
-    stores.forget()
+    stores.clear_store_cache()
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_objects_prefixes_and_patterns_are_found(pattern: str, found: list[str])
 
 @pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize(
-    ("uri", "said"),
+    ("uri", "message"),
     [
         ("s3://bucket/none.tsv", "no such object"),
         ("s3://bucket/none*", "the pattern matches no object"),
@@ -118,10 +118,10 @@ def test_objects_prefixes_and_patterns_are_found(pattern: str, found: list[str])
         ("s3://", "not the name of an object"),
     ],
 )
-def test_what_is_not_there_is_named(uri: str, said: str) -> None:
+def test_a_missing_object_is_named(uri: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         keys(uri)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "data.train.0" in str(caught.value)
     assert ":secret@" not in str(caught.value)
 
@@ -144,9 +144,9 @@ def test_rows_of_objects_are_those_of_files(tmp_path: Path) -> None:
     config = DataConfig(train=["x"])
     remote = find_files(["s3://bucket/data/day_*"], "data.train", None, tmp_path)
     assert all(file.is_remote for file in remote)
-    assert remote[1].identity()["num_bytes"] == len(OBJECTS["data/day_1.tsv"])
+    assert remote[1].get_identity()["num_bytes"] == len(OBJECTS["data/day_1.tsv"])
     local = find_files(["a.tsv"], "data.train", None, tmp_path)
-    assert rows_of(blocks_of(config, remote)) == rows_of(blocks_of(config, local))
+    assert rows_of(cut_blocks(config, remote)) == rows_of(cut_blocks(config, local))
 
 
 @pytest.mark.usefixtures("configured")

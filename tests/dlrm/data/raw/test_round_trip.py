@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
-from dlrm.data.raw.csv import csv_blocks
-from dlrm.data.raw.parquet import parquet_blocks
+from dlrm.data.raw.csv import cut_csv_blocks
+from dlrm.data.raw.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import COMPRESSIONS, Row, compressed, found, good_rows_of, rows_of
 
 SCHEMA = SchemaConfig(
@@ -96,7 +96,7 @@ def test_csv(
     path = tmp_path_factory.mktemp("csv") / "rows"
     path.write_bytes(compressed(as_csv(table, names, delimiter, newline, has_header), compression))
     schema = SCHEMA.model_copy(update={"delimiter": delimiter, "columns": None if has_header else names})
-    assert rows_of(csv_blocks(found(path), schema, block_bytes)) == [expected(row) for row in table]
+    assert rows_of(cut_csv_blocks(found(path), schema, block_bytes)) == [expected(row) for row in table]
 
 
 def as_parquet(table: list[Raw], is_large: bool) -> pa.Table:
@@ -132,7 +132,7 @@ def test_parquet(
 ) -> None:
     path = tmp_path_factory.mktemp("parquet") / "rows"
     parquet.write_table(as_parquet(table, is_large), path, row_group_size=group_rows, use_dictionary=use_dictionary)
-    blocks = list(parquet_blocks(found(path), SCHEMA, block_rows))
+    blocks = list(cut_parquet_blocks(found(path), SCHEMA, block_rows))
     assert rows_of(blocks) == [expected(row) for row in table]
     assert max(block.num_rows for block in blocks) <= min(block_rows, group_rows)
     assert sum(block.num_bytes for block in blocks) == path.stat().st_size
@@ -175,7 +175,7 @@ def test_csv_rows_at_fault_are_left_out_and_no_other(
     path = tmp_path_factory.mktemp("csv") / "rows"
     path.write_bytes(b"\n".join(lines) + b"\n")
     schema = SCHEMA.model_copy(update={"columns": NAMES})
-    read, good = good_rows_of(csv_blocks(found(path), schema, block_bytes))
+    read, good = good_rows_of(cut_csv_blocks(found(path), schema, block_bytes))
     assert good == is_good
     assert read == [expected(row) for row, good in zip(table, is_good, strict=True) if good]
 
@@ -191,4 +191,4 @@ def test_a_line_means_the_same_alone_and_among_others(
         categorical=[CategoricalColumn(name="a"), CategoricalColumn(name="b")], columns=["label", "a", "b"]
     )
     file = found(path)
-    assert good_rows_of(csv_blocks(file, schema, 1)) == good_rows_of(csv_blocks(file, schema))
+    assert good_rows_of(cut_csv_blocks(file, schema, 1)) == good_rows_of(cut_csv_blocks(file, schema))

@@ -4,7 +4,7 @@ import pytest
 
 from dlrm.data.errors import DataError
 from dlrm.data.raw import text
-from dlrm.data.raw.text import lines_of
+from dlrm.data.raw.text import read_lines
 from tests.dlrm.data.raw.plain import COMPRESSIONS, compressed, found
 
 
@@ -13,18 +13,18 @@ from tests.dlrm.data.raw.plain import COMPRESSIONS, compressed, found
 def test_small_files_are_no_exception(tmp_path: Path, content: str, block_bytes: int) -> None:
     path = tmp_path / "a.tsv"
     path.write_text(content)
-    runs = list(lines_of(found(path), block_bytes))
+    runs = list(read_lines(found(path), block_bytes))
     assert b"".join(run.data for run in runs).decode() == content.removesuffix("\n") + "\n"
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 20])
 @pytest.mark.parametrize("end", ["", "\n"])
-def test_every_line_comes_once_with_its_number(tmp_path: Path, compression: str, block_bytes: int, end: str) -> None:
+def test_every_line_is_read_once_with_its_number(tmp_path: Path, compression: str, block_bytes: int, end: str) -> None:
     lines = [f"{'x' * (number % 11)}{number}" for number in range(100)]
     path = tmp_path / "a.tsv"
     path.write_bytes(compressed(("\n".join(lines) + end).encode(), compression))
-    runs = list(lines_of(found(path), block_bytes))
+    runs = list(read_lines(found(path), block_bytes))
     assert b"".join(run.data for run in runs).decode() == "".join(f"{line}\n" for line in lines)
     number = 1
     for run in runs:
@@ -40,7 +40,7 @@ def test_cuts_depend_on_the_text_alone(tmp_path: Path) -> None:
     for compression in COMPRESSIONS:
         path = tmp_path / compression
         path.write_bytes(compressed(content, compression))
-        cuts.append([run.data for run in lines_of(found(path), 100)])
+        cuts.append([run.data for run in read_lines(found(path), 100)])
     assert all(others == cuts[0] for others in cuts)
     assert len(cuts[0]) > 10
 
@@ -49,7 +49,7 @@ def test_a_byte_order_mark_is_skipped_once(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"\xef\xbb\xbf\xef\xbb\xbfa\n")
     for block_bytes in (1, 2, 100):
-        assert b"".join(run.data for run in lines_of(found(path), block_bytes)) == b"\xef\xbb\xbfa\n"
+        assert b"".join(run.data for run in read_lines(found(path), block_bytes)) == b"\xef\xbb\xbfa\n"
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,11 +57,11 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch
     path = tmp_path / "a.tsv"
     path.write_bytes(b"a\nb\n" + b"x" * 5000)
     with pytest.raises(DataError, match=r"line 3: the line is too long \(valid: lines of at most 1,000 bytes\)"):
-        list(lines_of(found(path), 100))
+        list(read_lines(found(path), 100))
     with path.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(DataError, match="line 1: the line is too long"):
-        list(lines_of(found(path), 100))
+        list(read_lines(found(path), 100))
 
 
 @pytest.mark.parametrize("compression", ["gzip", "gzip members", "zstd"])
@@ -72,16 +72,16 @@ def test_a_truncated_stream_is_one_error(tmp_path: Path, compression: str, lost_
     path.write_bytes(whole[: -int(len(whole) * lost_fraction)])
     name = compression.partition(" ")[0]
     with pytest.raises(DataError, match=f"a.tsv: the {name} stream ends early: the file is truncated"):
-        list(lines_of(found(path), 1000))
+        list(read_lines(found(path), 1000))
 
 
 def test_zeros_after_the_end_of_gzip_are_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(compressed(b"a\nb\n", "gzip members") + bytes(100_000))
-    assert b"".join(run.data for run in lines_of(found(path))) == b"a\nb\n"
+    assert b"".join(run.data for run in read_lines(found(path))) == b"a\nb\n"
     path.write_bytes(compressed(b"a\nb\n", "gzip") + b"\0\0c")
     with pytest.raises(DataError, match=r"a\.tsv: the gzip stream is damaged"):
-        list(lines_of(found(path)))
+        list(read_lines(found(path)))
 
 
 @pytest.mark.parametrize("kind", [0x50, 0x5F])
@@ -89,7 +89,7 @@ def test_zstd_may_start_with_a_frame_without_text(tmp_path: Path, kind: int) -> 
     path = tmp_path / "a.tsv"
     skipped = bytes([kind, 0x2A, 0x4D, 0x18]) + (3).to_bytes(4, "little") + b"abc"
     path.write_bytes(skipped + compressed(b"a\nb\n", "zstd") + skipped)
-    assert b"".join(run.data for run in lines_of(found(path))) == b"a\nb\n"
+    assert b"".join(run.data for run in read_lines(found(path))) == b"a\nb\n"
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
@@ -101,11 +101,11 @@ def test_a_damaged_stream_is_one_error(tmp_path: Path, compression: str) -> None
     path = tmp_path / "a.tsv"
     path.write_bytes(whole)
     with pytest.raises(DataError, match=f"a.tsv: the {compression} stream"):
-        list(lines_of(found(path), 1000))
+        list(read_lines(found(path), 1000))
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"BZh91AY&SY", "is compressed with bzip2"),
         (b"\xfd7zXZ\0", "is compressed with xz"),
@@ -118,8 +118,8 @@ def test_a_damaged_stream_is_one_error(tmp_path: Path, compression: str) -> None
     ],
     ids=["bzip2", "xz", "zip", "UTF-16", "Parquet", "empty gzip", "empty zstd", "byte order mark alone"],
 )
-def test_what_is_no_text_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_not_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=f"a.tsv: {said}"):
-        list(lines_of(found(path)))
+    with pytest.raises(DataError, match=f"a.tsv: {message}"):
+        list(read_lines(found(path)))

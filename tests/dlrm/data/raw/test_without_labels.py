@@ -10,9 +10,9 @@ from pyarrow import parquet
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Block
-from dlrm.data.raw.criteo import criteo_blocks
-from dlrm.data.raw.csv import csv_blocks
-from dlrm.data.raw.parquet import parquet_blocks
+from dlrm.data.raw.criteo import cut_criteo_blocks
+from dlrm.data.raw.csv import cut_csv_blocks
+from dlrm.data.raw.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, with_value, write_lines
 from tests.dlrm.data.raw.plain import Row, found, good_rows_of, rows_of
 
@@ -29,13 +29,13 @@ def features_of(rows: list[Row]) -> list[tuple[object, object]]:
 def test_criteo_lines_of_39_and_of_40_columns_hold_the_same_features(tmp_path: Path) -> None:
     lines = criteo_lines(50)
     labelled = [
-        (row.dense, row.categorical) for row in rows_of(criteo_blocks(found(write_lines(tmp_path / "a", lines))))
+        (row.dense, row.categorical) for row in rows_of(cut_criteo_blocks(found(write_lines(tmp_path / "a", lines))))
     ]
     bare = [line.partition("\t")[2] for line in lines]
     for others in (bare, lines, [f"\t{line}" for line in bare], [f"maybe\t{line}" for line in bare]):
         file = found(write_lines(tmp_path / "b", others))
         for block_bytes in (1000, 1 << 20):
-            assert features_of(rows_of(criteo_blocks(file, block_bytes, with_labels=False))) == labelled
+            assert features_of(rows_of(cut_criteo_blocks(file, block_bytes, with_labels=False))) == labelled
 
 
 BARE = criteo_line().partition("\t")[2]
@@ -57,15 +57,15 @@ BARE = criteo_line().partition("\t")[2]
 def test_a_bad_criteo_line_without_a_label_is_named(tmp_path: Path, line: str, field: str | None) -> None:
     file = found(write_lines(tmp_path / "bad", [BARE, BARE, line, BARE]))
     with pytest.raises(DataError) as caught:
-        rows_of(criteo_blocks(file, with_labels=False))
+        rows_of(cut_criteo_blocks(file, with_labels=False))
     assert (caught.value.line, caught.value.field) == (3, field)
-    assert good_rows_of(criteo_blocks(file, with_labels=False))[1] == [True, True, False, True]
+    assert good_rows_of(cut_criteo_blocks(file, with_labels=False))[1] == [True, True, False, True]
 
 
 def test_a_first_criteo_line_of_neither_length_says_which_there_are(tmp_path: Path) -> None:
     file = found(write_lines(tmp_path / "bad", [BARE.rpartition("\t")[0]]))
     with pytest.raises(DataError, match=r"line 1: has 38 tab-separated columns .*; or 39, without the label"):
-        rows_of(criteo_blocks(file, with_labels=False))
+        rows_of(cut_criteo_blocks(file, with_labels=False))
 
 
 @pytest.mark.parametrize(
@@ -82,25 +82,25 @@ def test_csv_with_and_without_labels_and_headers(tmp_path: Path, lines: list[str
     schema = SCHEMA.model_copy(update={"columns": columns})
     file = found(write_lines(tmp_path / "rows.csv", lines))
     expected = [((1.5,), ("a",)), ((None,), ("b",))]
-    assert features_of(rows_of(csv_blocks(file, schema, with_labels=False))) == expected
+    assert features_of(rows_of(cut_csv_blocks(file, schema, with_labels=False))) == expected
 
 
 def test_csv_lines_of_another_length_than_the_first_are_named(tmp_path: Path) -> None:
     schema = SCHEMA.model_copy(update={"columns": ["click", "x", "c", "worth"]})
-    for lines, said in [
+    for lines, message in [
         (["1.5,a", "1,1.5,a,1"], "line 2: has 4 columns .valid: 2, as the first line has, without the label"),
         (["1,1.5,a"], "line 1: has 3 columns .valid: 4, as the schema lists"),
         (["1,1.5,a,1", "1.5,a"], "line 2: has 2 columns .valid: 4"),
     ]:
         file = found(write_lines(tmp_path / "rows.csv", lines))
-        with pytest.raises(DataError, match=said):
-            rows_of(csv_blocks(file, schema, with_labels=False))
+        with pytest.raises(DataError, match=message):
+            rows_of(cut_csv_blocks(file, schema, with_labels=False))
 
 
 def test_parquet_without_labels(tmp_path: Path) -> None:
     def blocks(**columns: list[object]) -> list[Block]:
         parquet.write_table(pa.table(columns), tmp_path / "rows")
-        return list(parquet_blocks(found(tmp_path / "rows"), SCHEMA, with_labels=False))
+        return list(cut_parquet_blocks(found(tmp_path / "rows"), SCHEMA, with_labels=False))
 
     expected = [((1.5,), ("a",)), ((None,), ("b",))]
     assert features_of(rows_of(blocks(c=["a", "b"], x=[1.5, None]))) == expected
@@ -112,8 +112,8 @@ def test_parquet_without_labels(tmp_path: Path) -> None:
 def test_a_file_of_one_column_has_quoted_blanks_for_missing_values(tmp_path: Path) -> None:
     schema = SchemaConfig(categorical=[CategoricalColumn(name="c")])
     file = found(write_lines(tmp_path / "rows.csv", ["c", "a", '""', "b"]))
-    rows = rows_of(csv_blocks(file, schema, with_labels=False))
+    rows = rows_of(cut_csv_blocks(file, schema, with_labels=False))
     assert [row.categorical for row in rows] == [("a",), (None,), ("b",)]
     file = found(write_lines(tmp_path / "rows.csv", ["c", "a", "", "b"]))
     with pytest.raises(DataError, match=r'line 3: the line is blank .*"" is a missing value'):
-        rows_of(csv_blocks(file, schema, with_labels=False))
+        rows_of(cut_csv_blocks(file, schema, with_labels=False))

@@ -1,4 +1,4 @@
-"""Factors from moments: the own operator and plain torch, against the formulas in float64."""
+"""Factors from moments: the native operator and plain torch, against the formulas in float64."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import torch
 
 from dlrm.gradient_stats.moments import Moments
 from dlrm.gradient_stats.variance_reduction import ClippedShares, Factors
-from dlrm.native import has_own_operators
+from dlrm.native import has_native_operators
 
 SIZES = [5, 20_000, 0, 16, 8192, 1]
 """Around the operator's blocks of 8,192 and its 16 sums side by side."""
@@ -15,11 +15,11 @@ NUM_ELEMENTS = sum(SIZES)
 GAMMA = 0.1
 
 
-def of_zeros(beta: float = 0.0, gamma: float = GAMMA, dtype: torch.dtype = torch.float32) -> Factors:
+def make_factors(beta: float = 0.0, gamma: float = GAMMA, dtype: torch.dtype = torch.float32) -> Factors:
     return Factors(torch.zeros(NUM_ELEMENTS, dtype=dtype), SIZES, gamma, beta)
 
 
-def drawn(seed: int, *, num_measured: int = 64) -> Moments:
+def draw_moments(seed: int, *, num_measured: int = 64) -> Moments:
     """Of elements of many sizes, a tenth of them not seen by the samples that were measured."""
     generator = torch.Generator().manual_seed(seed)
     size, mean, around, spread = torch.randn(4, NUM_ELEMENTS, generator=generator)
@@ -30,7 +30,7 @@ def drawn(seed: int, *, num_measured: int = 64) -> Moments:
     return Moments(size * mean, mean_square, measured_mean, 64, num_measured, num_measured)
 
 
-def in_float64(moments: Moments) -> Moments:
+def convert_to_float64(moments: Moments) -> Moments:
     return replace(
         moments,
         mean=moments.mean.double(),
@@ -39,7 +39,7 @@ def in_float64(moments: Moments) -> Moments:
     )
 
 
-def by_the_formulas(factors: Factors, moments: Moments, share: float) -> torch.Tensor:
+def update_by_formulas(factors: Factors, moments: Moments, share: float) -> torch.Tensor:
     """r [P] of one step, whose variance it moves; one element after another as the contract words it."""
     variance = factors.variance.double()
     mean, mean_square, measured_mean = moments.mean, moments.mean_square, moments.measured_mean
@@ -53,10 +53,10 @@ def by_the_formulas(factors: Factors, moments: Moments, share: float) -> torch.T
     is_alive = (variance > 0) & ((mean_square > 0) | (mean != 0))
     ratio = mean.square() / torch.maximum(variance, mean.square() * 2.0**-20)
     parts = zip(ratio.split(SIZES), is_alive.split(SIZES), strict=True)
-    return torch.cat([clipped(*part, GAMMA) for part in parts])
+    return torch.cat([clip(*part, GAMMA) for part in parts])
 
 
-def clipped(ratio: torch.Tensor, is_alive: torch.Tensor, gamma: float) -> torch.Tensor:
+def clip(ratio: torch.Tensor, is_alive: torch.Tensor, gamma: float) -> torch.Tensor:
     mean = ratio[is_alive].mean()
     if not mean > 0:
         return torch.ones_like(ratio)
@@ -64,13 +64,13 @@ def clipped(ratio: torch.Tensor, is_alive: torch.Tensor, gamma: float) -> torch.
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.9])
-def test_over_steps_factors_and_variances_are_those_of_the_formulas(by: str, beta: float):
-    found, expected = of_zeros(beta), of_zeros(beta, dtype=torch.float64)
+def test_over_steps_factors_and_variances_are_those_of_the_formulas(kernels: str, beta: float):
+    found, expected = make_factors(beta), make_factors(beta, dtype=torch.float64)
     for step, share in enumerate([1.0, 0.125, 0.75, 1.0]):
-        moments = drawn(step, num_measured=int(64 * share))
+        moments = draw_moments(step, num_measured=int(64 * share))
         clipped = found.update(moments)
         assert clipped is not None
-        of_step = by_the_formulas(expected, in_float64(moments), share)
+        of_step = update_by_formulas(expected, convert_to_float64(moments), share)
         expected.smoothed.mul_(beta).add_(of_step, alpha=1 - beta)
         torch.testing.assert_close(found.variance.double(), expected.variance, rtol=1e-3, atol=0)
         torch.testing.assert_close(found.smoothed.double(), expected.smoothed, rtol=1e-4, atol=1e-6)
@@ -79,49 +79,49 @@ def test_over_steps_factors_and_variances_are_those_of_the_formulas(by: str, bet
         assert 0 < clipped.at_one < clipped.at_gamma < 0.99
 
 
-def test_with_gamma_one_factors_are_one_to_the_bit(by: str):
-    found = of_zeros(gamma=1.0)
+def test_with_gamma_one_factors_are_one_to_the_bit(kernels: str):
+    found = make_factors(gamma=1.0)
     for step in range(3):
-        assert found.update(drawn(step, num_measured=32)) == ClippedShares(1.0, 1.0)
+        assert found.update(draw_moments(step, num_measured=32)) == ClippedShares(1.0, 1.0)
         assert torch.equal(found.smoothed, torch.ones(NUM_ELEMENTS))
 
 
-def test_a_tensor_without_gradient_is_left_alone(by: str):
-    moments = drawn(1)
+def test_a_tensor_without_gradient_is_left_alone(kernels: str):
+    moments = draw_moments(1)
     for flat in (moments.mean, moments.mean_square, moments.measured_mean):
         flat[5:20_005] = 0.0
-    found = of_zeros()
+    found = make_factors()
     found.update(moments)
     assert torch.equal(found.smoothed[5:20_005], torch.ones(20_000))
     assert not found.variance[5:20_005].any()
 
 
-def test_a_mean_ratio_of_zero_says_nothing(by: str):
-    moments = drawn(1)
+def test_a_mean_ratio_of_zero_says_nothing(kernels: str):
+    moments = draw_moments(1)
     moments.mean[5:20_005] = 0.0
-    found = of_zeros()
+    found = make_factors()
     found.update(moments)
     assert torch.equal(found.smoothed[5:20_005], torch.ones(20_000))
     assert found.variance[5:20_005].any()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
-def test_what_is_no_number_is_so_for_its_element_alone(by: str, value: float):
+def test_a_ratio_that_is_not_finite_affects_its_element_only(kernels: str, value: float):
     """Rank by rank gradients are finite; their sums may be too large all the same."""
-    moments, with_one = drawn(1), drawn(1)
+    moments, with_one = draw_moments(1), draw_moments(1)
     with_one.mean[7] = value
     moments.mean[7] = 0.0
-    found, expected = of_zeros(), of_zeros()
+    found, expected = make_factors(), make_factors()
     found.update(with_one)
     expected.update(moments)
     others = torch.arange(NUM_ELEMENTS) != 7
     torch.testing.assert_close(found.smoothed[others], expected.smoothed[others], rtol=1e-3, atol=0)
 
 
-def test_elements_that_were_not_seen_keep_their_variance(by: str):
-    found = of_zeros()
-    found.update(drawn(1))
-    before, unseen = found.variance.clone(), drawn(2, num_measured=32)
+def test_elements_that_were_not_seen_keep_their_variance(kernels: str):
+    found = make_factors()
+    found.update(draw_moments(1))
+    before, unseen = found.variance.clone(), draw_moments(2, num_measured=32)
     is_unseen = unseen.mean_square == 0
     found.update(unseen)
     assert torch.equal(found.variance[is_unseen], before[is_unseen])
@@ -129,24 +129,24 @@ def test_elements_that_were_not_seen_keep_their_variance(by: str):
 
 
 def test_the_result_does_not_depend_on_the_threads():
-    if not has_own_operators():
+    if not has_native_operators():
         pytest.skip("the operator is not built here")
     results: list[Factors] = []
     before = torch.get_num_threads()
     try:
         for num_threads in (1, 2):
             torch.set_num_threads(num_threads)
-            results.append(of_zeros(0.9))
-            results[-1].update(drawn(1))
-            results[-1].update(drawn(2, num_measured=16))
+            results.append(make_factors(0.9))
+            results[-1].update(draw_moments(1))
+            results[-1].update(draw_moments(2, num_measured=16))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(results[0].variance, results[1].variance)
     assert torch.equal(results[0].smoothed, results[1].smoothed)
 
 
-def test_the_operator_refuses_what_does_not_fit():
-    if not has_own_operators():
+def test_the_operator_refuses_wrong_arguments():
+    if not has_native_operators():
         pytest.skip("the operator is not built here")
     flat = torch.zeros(4)
     rest = ([4], 1.0, 2.0**-20, 1.0, GAMMA, 1.0)

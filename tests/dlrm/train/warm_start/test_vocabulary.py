@@ -13,7 +13,7 @@ from dlrm.data.encode.vocabulary import CountedVocabulary
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.record import RunDirectory
-from dlrm.train.warm_start.vocabulary import known_encoders
+from dlrm.train.warm_start.vocabulary import load_base_encoders
 from tests.dlrm.exported_model.made_models import SIZES, made_model
 
 SCHEMA = {"dense": [{"name": "age"}], "categorical": [{"name": "site"}, {"name": "user", "type": "integer"}]}
@@ -60,32 +60,32 @@ def empty_all_files(kept: Path) -> None:
 
 def test_it_is_kept_and_the_model_needed_no_more(model: Path, directory: RunDirectory) -> None:
     resolved = job_from(model)
-    first = sites_of(known_encoders(resolved, directory))
+    first = sites_of(load_base_encoders(resolved, directory))
     assert sorted(first) == sorted(f"s{number}" for number in range(12))
     shutil.rmtree(model)
-    assert sites_of(known_encoders(resolved, directory)) == first
+    assert sites_of(load_base_encoders(resolved, directory)) == first
     assert [path.name for path in directory.path.iterdir()] == ["base"]
 
 
 def test_one_that_cannot_be_read_is_made_anew_from_the_model(model: Path, directory: RunDirectory) -> None:
     resolved = job_from(model)
-    first = sites_of(known_encoders(resolved, directory))
+    first = sites_of(load_base_encoders(resolved, directory))
     empty_all_files(directory.base)
-    assert sites_of(known_encoders(resolved, directory)) == first
+    assert sites_of(load_base_encoders(resolved, directory)) == first
     shutil.rmtree(model)
-    assert sites_of(known_encoders(resolved, directory)) == first
+    assert sites_of(load_base_encoders(resolved, directory)) == first
 
 
 def test_one_that_cannot_be_read_and_whose_model_is_gone_names_both(model: Path, directory: RunDirectory) -> None:
     resolved = job_from(model)
-    known_encoders(resolved, directory)
+    load_base_encoders(resolved, directory)
     empty_all_files(directory.base)
     shutil.rmtree(model)
     with pytest.raises(DataError) as error:
-        known_encoders(resolved, directory)
+        load_base_encoders(resolved, directory)
     said = str(error.value)
-    assert said.startswith(f"{directory.base}, run.warm_start.from: holds no encoders to extend: ")
-    assert f"nor can they be taken from the model again: {model}, run.warm_start.from: is no directory" in said
+    assert said.startswith(f"{directory.base}, run.warm_start.from: contains no encoders to extend: ")
+    assert f"nor can they be read from the model again: {model}, run.warm_start.from: is not a directory" in said
 
 
 def test_all_of_it_is_on_disk_before_it_has_its_name(
@@ -101,7 +101,7 @@ def test_all_of_it_is_on_disk_before_it_has_its_name(
 
     resolved = job_from(model)
     monkeypatch.setattr(os, "fsync", noted)
-    known_encoders(resolved, directory)
+    load_base_encoders(resolved, directory)
     files = [path.relative_to(directory.base) for path in directory.base.rglob("*")]
     assert set(synced[:-1]) == {(str(Path("base.part") / file), False) for file in [Path(), *files]}
     assert synced[-1] == (".", True)

@@ -1,10 +1,12 @@
 """Imports what every rank needs once, then forks the ranks that the tests ask for.
 
-Run as a program: its argument is the address of the pool's listener. Lines on its standard input say how many ranks to
-start and over which rendezvous file; each rank connects to the listener and runs what it is sent.
+Run as a program. Its arguments are the address of the pool's listener and the module to import. Each line on its
+standard input has the number of ranks to start and their rendezvous file; each rank connects to the listener and runs
+the functions that it is sent.
 """
 
 import ctypes
+import importlib
 import os
 import signal
 import sys
@@ -25,18 +27,18 @@ def serve(connection: Connection, rank: int, world_size: int, rendezvous_file: s
     ranks = make_ranks(torch.device("cpu"))
     while True:
         try:
-            function, arguments = cloudpickle.loads(connection.recv_bytes())
+            function, arguments, named = cloudpickle.loads(connection.recv_bytes())
         except (EOFError, OSError):
             return
         try:
-            answer = (True, function(ranks, *arguments))
+            answer = (True, function(ranks, *arguments, **named))
         except Exception:
             answer = (False, traceback.format_exc())
         connection.send_bytes(cloudpickle.dumps(answer))
 
 
 def _end_with(parent: int) -> None:
-    """End when the server does, also out of a collective that never returns."""
+    """End when the server does, also in a collective that never returns."""
     set_death_signal = 1
     ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
     if os.getppid() != parent:
@@ -44,10 +46,9 @@ def _end_with(parent: int) -> None:
 
 
 def main() -> None:
-    # Nothing that starts threads: polars does, and they would be missing in the ranks.
-    import dlrm.train.build  # noqa: F401
-
-    address = sys.argv[1]
+    address, preload = sys.argv[1:]
+    # It must not start threads, as polars does: they would be missing in the ranks.
+    importlib.import_module(preload)
     for line in sys.stdin:
         world_size, rendezvous_file = line.split()
         server = os.getpid()

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 CHECK = "from dlrm.launch.environment import *; check_environment()"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def check_with(directory: Path, **versions: str) -> str:
@@ -32,7 +32,7 @@ def test_torchrec_beside_them_is_fine(tmp_path: Path):
     assert check_with(tmp_path, torch="2.13.0+cpu", torchrec="1.8.0", fbgemm_gpu_cpu="1.8.0") == ""
 
 
-def test_both_builds_at_once_are_named_with_the_command_that_mends_it(tmp_path: Path):
+def test_both_builds_at_once_are_named_with_the_command_that_repairs_it(tmp_path: Path):
     said = check_with(tmp_path, torch="2.13.0+cpu", fbgemm_gpu_cpu="1.8.0", fbgemm_gpu="1.8.0")
     assert "both installed" in said
     assert "pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && pip install --no-deps -r requirements/cpu.txt" in said
@@ -43,14 +43,14 @@ def test_torchrec_is_named_where_it_may_have_brought_the_other_build(tmp_path: P
     (tmp_path / "both").mkdir()
     versions = {"torch": "2.13.0+cpu", "torchrec": "1.8.0", "fbgemm_gpu": "1.8.0"}
     both = check_with(tmp_path / "both", **versions, fbgemm_gpu_cpu="1.8.0")
-    assert "overwrite each other (torchrec asks for fbgemm-gpu: install it with --no-deps" in both
+    assert "overwrite each other (torchrec requires fbgemm-gpu: install torchrec with --no-deps" in both
     (tmp_path / "cuda").mkdir()
-    assert "(torchrec asks for fbgemm-gpu" in check_with(tmp_path / "cuda", **versions)
+    assert "(torchrec requires fbgemm-gpu" in check_with(tmp_path / "cuda", **versions)
 
 
 def test_cuda_tables_beside_a_cpu_torch_are_named(tmp_path: Path):
     said = check_with(tmp_path, torch="2.13.0+cpu", fbgemm_gpu="1.8.0")
-    assert "fbgemm-gpu is built for CUDA and torch 2.13.0+cpu is not; mend it" in said
+    assert "fbgemm-gpu is built for CUDA, but torch 2.13.0+cpu is not; to repair" in said
 
 
 def test_missing_packages_are_named(tmp_path: Path):

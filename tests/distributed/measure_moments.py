@@ -1,4 +1,4 @@
-"""Functions that ranks run: the moments of one batch as a step measures them; and the same by single samples."""
+"""Functions that ranks run: measure the moments of one batch as a step does, and sample by sample."""
 
 from dataclasses import dataclass
 
@@ -22,8 +22,8 @@ NUM_DENSE, NUM_FEATURES = 5, 3
 
 
 @dataclass(frozen=True)
-class Given:
-    """A model, and a whole global batch whose last rows only fill it."""
+class MomentsSetting:
+    """A model, and a global batch whose last rows are padding."""
 
     model: ModelConfig
     moments: MomentsConfig
@@ -35,11 +35,11 @@ class Given:
     is_bf16: bool = False
     has_bf16_squares: bool = False
 
-    def build(self) -> nn.Module:
+    def build_model(self) -> nn.Module:
         return make_dense_part(self.model, NUM_DENSE, NUM_FEATURES, seed=3).to(self.dtype)
 
-    def rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """dense [B, N], pooled [B, F, D], labels [B], weights [B]; zeros but for the first where rows only fill."""
+    def draw_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Draw dense [B, N], pooled [B, F, D], labels [B] and weights [B]; padding rows have weight 0."""
         generator = torch.Generator().manual_seed(11)
         dense = torch.randn(self.global_size, NUM_DENSE, generator=generator, dtype=torch.float64)
         shape = (self.global_size, NUM_FEATURES, self.model.embedding_dim)
@@ -48,13 +48,15 @@ class Given:
         weights = 3 * torch.rand(self.global_size, generator=generator, dtype=torch.float64)
         weights = weights * (weights > 0.5) if self.is_weighted else torch.ones_like(weights)
         weights[self.num_valid :] = 0.0
-        # What the reference computes in float64 are the numbers that the model is given.
+        # The reference computes in float64 with exactly the numbers that the model gets.
         dense, pooled, weights = (tensor.float().to(self.dtype) for tensor in (dense, pooled, weights))
         return dense, pooled, labels.to(self.dtype), weights
 
-    def positions(self, ranks: Ranks) -> list[int]:
-        """Positions in the global batch of this rank's share, valid ones first; group after group where there are
-        groups: sample i is of rank i mod W, and of group i mod num_groups."""
+    def list_positions(self, ranks: Ranks) -> list[int]:
+        """List the positions of this rank's share in the global batch: valid ones first, then by group.
+
+        Sample i belongs to rank i mod W and to group i mod num_groups.
+        """
         own = range(ranks.rank, self.global_size, ranks.world_size)
         num_groups = self.moments.num_groups if self.moments.estimator == "groups" else 1
         return sorted(own, key=lambda i: (i >= self.num_valid, i % num_groups, i))
@@ -65,7 +67,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredMoments:
     mean: list[torch.Tensor]
     mean_square: list[torch.Tensor]
     """By parameter."""
@@ -76,8 +78,8 @@ class Measured:
     noise: tuple[list[float], list[float]]
 
 
-class PlainBlock:
-    """Pooled embeddings that were never looked up."""
+class FixedEmbeddings:
+    """Pooled embeddings without a lookup."""
 
     scale = 1.0
 
@@ -92,45 +94,47 @@ class PlainBlock:
         return torch.zeros(())
 
 
-def measure(ranks: Ranks, given: Given) -> Measured:
-    model = given.build()
+def measure_moments(ranks: Ranks, setting: MomentsSetting) -> MeasuredMoments:
+    model = setting.build_model()
     parameters = list(model.parameters())
-    sums = GradientBuffer(parameters, ranks, num_extra_sums=given.moments.num_extra_sums)
+    sums = GradientBuffer(parameters, ranks, num_extra_sums=setting.moments.num_extra_sums)
     estimator: Estimator
-    if given.moments.estimator == "groups":
-        estimator = GroupMoments(given.moments, sums, 1)
+    if setting.moments.estimator == "groups":
+        estimator = GroupMoments(setting.moments, sums, 1)
     else:
-        estimator = ExactMoments(given.moments, model, sums, 1, is_bf16=given.has_bf16_squares)
-    own = given.positions(ranks)
-    share = Share(ranks.rank, ranks.world_size, len(own), given.num_valid)
-    dense, pooled, labels, weights = (tensor[own] for tensor in given.rows())
+        estimator = ExactMoments(setting.moments, model, sums, 1, is_bf16=setting.has_bf16_squares)
+    own = setting.list_positions(ranks)
+    share = Share(ranks.rank, ranks.world_size, len(own), setting.num_valid)
+    dense, pooled, labels, weights = (tensor[own] for tensor in setting.draw_rows())
     none = torch.empty(0, dtype=torch.int64)
-    batch = DeviceBatch(0, dense, JaggedIds(none, none.view(0, 0)), labels, weights, weights, given.num_valid)
-    divisor = given.num_valid * given.mean_weight
-    dense_pass = DensePass(PartClock(), model, estimator, given.chunk_size, given.is_bf16)
-    dense_pass(batch, PlainBlock(pooled), share, divisor, is_whole=False)
+    batch = DeviceBatch(0, dense, JaggedIds(none, none.view(0, 0)), labels, weights, weights, setting.num_valid)
+    divisor = setting.num_valid * setting.mean_weight
+    dense_pass = DensePass(PartClock(), model, estimator, setting.chunk_size, setting.is_bf16)
+    dense_pass(batch, FixedEmbeddings(pooled), share, divisor, is_whole=False)
     sums.start_all_reduce(with_extra_sums=estimator.is_measuring).wait()
     sums.gradient /= divisor
-    moments = estimator.moments(given.num_valid, given.mean_weight)
+    moments = estimator.compute_moments(setting.num_valid, setting.mean_weight)
     assert moments is not None
-    return Measured(
+    noise = moments.estimate_noise([parameter.numel() for parameter in parameters])
+    assert noise is not None
+    return MeasuredMoments(
         [part.clone() for part in sums.unflatten(moments.mean)],
         [part.clone() for part in sums.unflatten(moments.mean_square)],
         [part.clone() for part in sums.unflatten(moments.measured_mean)],
         moments.num_samples,
         moments.num_compared,
-        moments.variance(),
-        moments.noise([parameter.numel() for parameter in parameters]),
+        moments.compute_variance(),
+        noise,
     )
 
 
-def gradients_of_samples(given: Given) -> list[torch.Tensor]:
+def compute_sample_gradients(setting: MomentsSetting) -> list[torch.Tensor]:
     """[n, …] by parameter, in float64: of each valid sample's weighted loss over the mean weight, one at a time."""
-    model = given.build().double()
-    dense, pooled, labels, weights = (tensor.double() for tensor in given.rows())
+    model = setting.build_model().double()
+    dense, pooled, labels, weights = (tensor.double() for tensor in setting.draw_rows())
     found: list[list[torch.Tensor]] = []
-    for i in range(given.num_valid):
+    for i in range(setting.num_valid):
         logits = model(dense[i : i + 1], pooled[i : i + 1])
         loss = F.binary_cross_entropy_with_logits(logits, labels[i : i + 1], weight=weights[i : i + 1], reduction="sum")
-        found.append([g / given.mean_weight for g in torch.autograd.grad(loss, list(model.parameters()))])
+        found.append([g / setting.mean_weight for g in torch.autograd.grad(loss, list(model.parameters()))])
     return [torch.stack(of_parameter) for of_parameter in zip(*found, strict=True)]

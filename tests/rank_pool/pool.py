@@ -1,4 +1,4 @@
-"""Ranks that are started once for each world size and run one test's function after another."""
+"""Ranks that are started once for each world size and run the function of one test after another."""
 
 import os
 import subprocess
@@ -7,28 +7,38 @@ import tempfile
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import cloudpickle
 
-SERVER = Path(__file__).with_name("rank_server.py")
+if TYPE_CHECKING:
+    from sharding.comm.process_groups import Ranks
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SERVER = Path(__file__).with_name("server.py")
+ROOT = SERVER.parents[2]
 
 
 class RankError(AssertionError):
-    """A function failed on a rank; carries that rank's traceback."""
+    """Failure of a function on a rank, with the traceback of that rank."""
 
 
 class RankPool:
-    """All ranks of one gloo process group."""
+    """The ranks of one gloo process group."""
 
     def __init__(self, connections: list[Connection]) -> None:
         self._connections = connections
         self.is_closed = False
 
-    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Results of `function(ranks, *arguments)` on every rank, by rank. Raises RankError where one failed."""
+    def run(self, function: "Callable[Concatenate[Ranks, P], T]", *arguments: P.args, **named: P.kwargs) -> list[T]:
+        """Return the results of `function(ranks, *arguments, **named)` on every rank, by rank.
+
+        Raises RankError where it failed on one.
+        """
         cloudpickle.register_pickle_by_value(sys.modules[function.__module__])
-        message = cloudpickle.dumps((function, arguments))
+        message = cloudpickle.dumps((function, arguments, named))
         for connection in self._connections:
             connection.send_bytes(message)
         answers: dict[int, Any] = {}
@@ -56,9 +66,11 @@ class RankPool:
 
 
 class RankPools:
-    """Pools by world size, each started when first asked for."""
+    """Pools by world size, each started at its first use."""
 
-    def __init__(self) -> None:
+    def __init__(self, preload: str) -> None:
+        """Start nothing yet. preload: module that all ranks share already imported, so that they start fast."""
+        self._preload = preload
         self._directory = tempfile.TemporaryDirectory()
         self._listener = Listener(str(Path(self._directory.name) / "listener"))
         self._server: subprocess.Popen[str] | None = None
@@ -72,8 +84,8 @@ class RankPools:
 
     def _start(self, world_size: int) -> RankPool:
         if self._server is None:
-            command = [sys.executable, str(SERVER), str(self._listener.address)]
-            environment = os.environ | {"PYTHONPATH": str(SERVER.parents[2])}
+            command = [sys.executable, str(SERVER), str(self._listener.address), self._preload]
+            environment = os.environ | {"PYTHONPATH": str(ROOT)}
             self._server = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment)
         assert self._server.stdin is not None
         self._num_started += 1

@@ -1,20 +1,21 @@
-"""Requests for plans, also as hypothesis draws them."""
+"""Requests for plans: fixed ones, and random ones drawn by hypothesis."""
 
 from dataclasses import replace
+from typing import Literal
 
 from hypothesis import strategies as st
 
 from sharding.planner import Dense, PlanRequest, Rule, Table, Topology
-from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES
+from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES, ShardingType
 
-TYPES = ("auto", *SHARDING_TYPES)
+TYPES: tuple[ShardingType | Literal["auto"], ...] = ("auto", *SHARDING_TYPES)
 
 
-def tables_of(sizes: list[int], dim: int = 16) -> tuple[Table, ...]:
+def make_tables(sizes: list[int], dim: int = 16) -> tuple[Table, ...]:
     return tuple(Table(f"t{number}", rows, dim) for number, rows in enumerate(sizes))
 
 
-def topology_of(num_nodes: int, ranks_per_node: int, *, device: str = "cpu", memory_bytes: int = 10**12) -> Topology:
+def make_topology(num_nodes: int, ranks_per_node: int, *, device: str = "cpu", memory_bytes: int = 10**12) -> Topology:
     return Topology(
         num_nodes=num_nodes,
         ranks_per_node=ranks_per_node,
@@ -27,25 +28,25 @@ def topology_of(num_nodes: int, ranks_per_node: int, *, device: str = "cpu", mem
     )
 
 
-def request_of(tables: tuple[Table, ...], topology: Topology, **fields: object) -> PlanRequest:
+def make_request(tables: tuple[Table, ...], topology: Topology, **fields: object) -> PlanRequest:
     settings: dict[str, object] = {"global_size": 4096, "chunk_size": 512, "dense": Dense({"activations": 1000}, 400)}
     return PlanRequest(tables, topology, **(settings | fields))  # pyright: ignore[reportArgumentType]
 
 
-def with_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
+def set_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
     return replace(request, topology=replace(request.topology, memory_bytes=num_bytes))
 
 
-TOO_MUCH = request_of(
-    tables_of([3_000_000] * 8, 64), topology_of(1, 4, device="cuda", memory_bytes=10**9), optimizer="adagrad"
+REQUEST_WITHOUT_ROOM = make_request(
+    make_tables([3_000_000] * 8, 64), make_topology(1, 4, device="cuda", memory_bytes=10**9), optimizer="adagrad"
 )
 """Request for 12.3 GB of tables, with the optimizer's state, in 4 GB of memory."""
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> PlanRequest:
+def draw_requests(draw: st.DrawFn) -> PlanRequest:
     """Draw a request of up to 12 ranks and 20 tables, with room for all, of any type that the optimizer allows."""
-    topology = topology_of(
+    topology = make_topology(
         draw(st.integers(1, 3)), draw(st.integers(1, 4)), device=draw(st.sampled_from(["cpu", "cuda"]))
     )
     tables = tuple(
@@ -55,7 +56,7 @@ def requests(draw: st.DrawFn) -> PlanRequest:
     optimizer = draw(st.sampled_from(["sgd", "rowwise_adagrad", "adagrad"]))
     types = [kind for kind in TYPES if optimizer != "rowwise_adagrad" or kind not in COLUMN_TYPES]
     is_one_memory = topology.num_nodes == 1 and topology.device == "cpu"
-    return request_of(
+    return make_request(
         tables,
         topology,
         global_size=draw(st.sampled_from([64, 32_768])),

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 from sharding.planner import Plan, PlanRequest, Table, Topology, make_plan
 from sharding.planner.types import TableOptimizerName
-from tests.sharding.planner.made_requests import topology_of
+from tests.sharding.planner.plan_requests import make_topology
 
 ROOM_BYTES = 2**62
 
 
-def plain_topology(num_nodes: int, ranks_per_node: int, *, device: str = "cpu") -> Topology:
-    return topology_of(num_nodes, ranks_per_node, device=device, memory_bytes=ROOM_BYTES)
+def make_plain_topology(num_nodes: int, ranks_per_node: int, *, device: str = "cpu") -> Topology:
+    return make_topology(num_nodes, ranks_per_node, device=device, memory_bytes=ROOM_BYTES)
 
 
-def plain_plan(
+def make_plain_plan(
     tables: Sequence[Table],
     world_size: int,
     choice: str,
@@ -23,7 +23,7 @@ def plain_plan(
 ) -> Plan:
     """Make a plan of fixed or automatic type. ranks_per_node: all ranks by default."""
     per_node = ranks_per_node or world_size
-    topology = plain_topology(world_size // per_node, per_node)
+    topology = make_plain_topology(world_size // per_node, per_node)
     request = PlanRequest(
         tuple(tables),
         topology,

@@ -1,11 +1,11 @@
-"""The pool itself: a rank that fails is shown at once, and does not spoil what comes after."""
+"""The pool of ranks: a rank that fails is shown at once, and does not spoil the tests that follow."""
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from sharding.comm.process_groups import Ranks
-from tests.distributed.rank_pool import RankError, RankPools
+from tests.rank_pool.pool import RankError, RankPools
 
 
 def fail_on_rank_1(ranks: Ranks) -> None:
@@ -21,7 +21,7 @@ def sum_of_ranks(ranks: Ranks) -> float:
 
 
 def test_a_failing_rank_is_shown_while_another_waits_for_it_and_the_next_test_has_fresh_ranks():
-    pools = RankPools()
+    pools = RankPools(preload="sharding.embedding")
     try:
         with pytest.raises(RankError, match=r"rank 1:(.|\n)*it was me"):
             pools.of(2).run(fail_on_rank_1)

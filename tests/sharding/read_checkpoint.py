@@ -1,16 +1,16 @@
-"""A checkpoint read by one process, apart from the program that wrote it."""
+"""Reads a checkpoint in one process, independently of the program that wrote it."""
 
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 
 def read_whole(path: Path) -> dict[str, Any]:
-    """Everything in a checkpoint, tensors put together from their shards."""
+    """Return everything in a checkpoint by name; tensors are assembled from their shards."""
     entries = FileSystemReader(path).read_metadata().state_dict_metadata
     state: dict[str, Any] = {
         name: torch.empty(entry.size) if isinstance(entry, TensorStorageMetadata) else None

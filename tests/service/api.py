@@ -1,0 +1,118 @@
+"""A real service on a real database, with a fake trainer; clients of it."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from service.app import create_app
+from service.keys.roles import Role
+from service.observability.logs import configure_logging
+from service.serve import bind_socket
+from service.services import Services
+from service.settings import Settings
+from tests.patience import PATIENCE_SECONDS, wait_until
+
+FAKE_TRAINER = Path(__file__).parent / "fake_trainer"
+ROWS = "0\t" + "\t".join(["1"] * 39) + "\n"
+
+
+def write_fake_python(path: Path) -> Path:
+    """Write a script to `path` that runs the fake trainer where the service runs the trainer's interpreter."""
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_TRAINER}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def make_settings(directory: Path) -> Settings:
+    """Make the settings of a service in `directory`: 4 cores, 4 GiB, two data files and the fake trainer."""
+    root = directory / "data"
+    root.mkdir()
+    for name in ("day_0.tsv", "day_1.tsv"):
+        (root / name).write_text(ROWS)
+    return Settings(
+        state_directory=directory / "state",
+        data_roots=[str(root)],
+        trainer_python=write_fake_python(directory / "python"),
+        num_cores=4,
+        memory_bytes=4 * 2**30,
+        num_gpus=0,
+        port=0,
+        reconcile_interval_seconds=0.05,
+        grace_period_seconds=30.0,
+        restart_delay_seconds=0.05,
+    )
+
+
+def make_document(behaviour: str = "wait", **changes: Any) -> dict[str, Any]:
+    """Make the smallest job document, for one rank. behaviour: name of a function of the fake trainer."""
+    base = {
+        "data": {"train": ["day_*.tsv"]},
+        "labels": {"behaviour": behaviour},
+        "batch": {"global_size": 64},
+        "resources": {"workers_per_node": 1, "memory": "1GiB"},
+    }
+    return base | changes
+
+
+def make_client(url: str, api_key: str | None = None) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    return httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_SECONDS)
+
+
+@dataclass
+class Api:
+    """A running service, its parts, and one client of its REST API for each role."""
+
+    url: str
+    services: Services
+    admin: httpx.Client
+    submitter: httpx.Client
+    viewer: httpx.Client
+    anonymous: httpx.Client
+
+    def make_client(self, api_key: str | None) -> httpx.Client:
+        return make_client(self.url, api_key)
+
+    def submit(self, **changes: Any) -> dict[str, Any]:
+        """Submit a valid document with `changes`, and return the job."""
+        response = self.submitter.post("/v1/jobs", json=make_document(**changes))
+        assert response.status_code == 201, response.text
+        return response.json()
+
+    def wait_for(self, job_id: str, *states: str) -> dict[str, Any]:
+        """Wait until the job is in one of `states`, and return it."""
+
+        def find_job() -> dict[str, Any] | None:
+            job = self.viewer.get(f"/v1/jobs/{job_id}").json()
+            return job if job["state"] in states else None
+
+        return wait_until(find_job)
+
+
+@contextmanager
+def serve_api(settings: Settings, *, runs_control_loop: bool) -> Iterator[Api]:
+    """Run a service in a thread. Without its control loop, jobs stay as they are until a test runs a round."""
+    configure_logging("console")
+    listening = bind_socket(settings)
+    app = create_app(settings.model_copy(update={"port": listening.getsockname()[1]}))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on" if runs_control_loop else "off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    services: Services = app.state.services
+    url = services.settings.url
+    api_keys = [services.keys.create(role.value, role).key for role in Role]
+    viewer, submitter, admin = (make_client(url, api_key) for api_key in api_keys)
+    try:
+        with viewer, submitter, admin, make_client(url) as anonymous:
+            yield Api(url, services, admin, submitter, viewer, anonymous)
+    finally:
+        server.should_exit = True
+        thread.join()

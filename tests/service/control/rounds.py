@@ -1,0 +1,21 @@
+"""Rounds of the control loop that tests run themselves."""
+
+from service.jobs.schemas import JobDetail
+from service.keys.roles import Role
+from service.keys.service import Principal
+from service.services import Services
+from tests.patience import wait_until
+
+USER = Principal("key_0", "somebody", Role.ADMIN)
+"""User who submits and controls jobs without a request."""
+
+
+def run_until(services: Services, job_id: str, *states: str) -> JobDetail:
+    """Run rounds until the job is in one of `states`, and return it."""
+
+    def find_job() -> JobDetail | None:
+        services.control.run_once()
+        job = services.jobs.get(job_id)
+        return job if job.state in states else None
+
+    return wait_until(find_job)

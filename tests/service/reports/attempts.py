@@ -1,0 +1,28 @@
+"""Attempts whose reports a test pushes itself, without any process."""
+
+from service.control.starter import Starter
+from service.jobs.attempts import AttemptRepository
+from service.jobs.models import Attempt, Job
+from service.keys.secret import hash_secret
+from tests.service.api import Api
+
+TOKEN = "attempt-token"
+"""Token with which the reports of these attempts are pushed."""
+
+
+def get_job(api: Api, job_id: str) -> Job:
+    with api.services.database.read() as session:
+        return session.get_one(Job, job_id)
+
+
+def begin_next_attempt(api: Api, job_id: str) -> Attempt:
+    """Begin the next attempt of a job; the attempt before it, if there is one, fails."""
+    services = api.services
+    job = get_job(api, job_id)
+    if job.num_attempts:
+        services.control.reconciler._finalizer.record_failed_launch(job_id, "a cable was loose")
+        job = get_job(api, job_id)
+    attempt = Starter(services.database, services.launcher, services.settings.url).begin(job)
+    with services.database.write() as session:
+        AttemptRepository(session).set_token(attempt.id, hash_secret(TOKEN))
+    return attempt

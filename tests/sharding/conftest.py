@@ -1,0 +1,13 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.rank_pool.pool import RankPools
+
+
+@pytest.fixture(scope="session")
+def rank_pools() -> Iterator[RankPools]:
+    """Ranks by world size, started once and reused by every test."""
+    pools = RankPools(preload="sharding.embedding")
+    yield pools
+    pools.close()
