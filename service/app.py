@@ -11,9 +11,9 @@ from starlette.staticfiles import StaticFiles
 from service.capacity.endpoints import router as capacity_router
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
-from service.control.faults import Faults
 from service.control.loop import ControlLoop, WakeUp
 from service.control.reconciler import Reconciler
+from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
 from service.control.starter import Starter
 from service.dashboard import endpoints as dashboard

@@ -13,7 +13,7 @@ import pytest
 from dlrm.config import DataConfig
 from dlrm.data.prepare.cache import find_or_prepare
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
-from tests.dlrm.exported_model.made_models import made_model
+from tests.dlrm.exported_model.model_factory import made_model
 
 ROOT = Path(__file__).parents[1]
 

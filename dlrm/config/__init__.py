@@ -17,8 +17,8 @@ from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, Sc
 from dlrm.config.sharding import ShardingConfig
 from dlrm.config.variance_reduction import VarianceReductionConfig
 from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
-from dlrm.config.warm_fit import find_warm_start_faults, replace_warm_start_source
 from dlrm.config.warm_start import WarmStartConfig
+from dlrm.config.warm_start_fit import find_warm_start_faults, replace_warm_start_source
 
 __all__ = [
     "CRITEO_SCHEMA",

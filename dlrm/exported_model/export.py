@@ -15,10 +15,10 @@ from dlrm.config import ModelConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.packed.open import read_prepared_data
 from dlrm.data.rows import DataSchema
+from dlrm.exported_model.atomic_directory import write_whole
 from dlrm.exported_model.card import render_model_card
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, SavedConfig
 from dlrm.exported_model.versions import get_software_versions
-from dlrm.exported_model.write_whole import write_whole
 from dlrm.model import PlainModel
 
 

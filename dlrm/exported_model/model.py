@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dlrm.config import SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.prepare.tolerance import BadRowCount
+from dlrm.data.prepare.bad_row_count import BadRowCount
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_raw_blocks
 from dlrm.data.raw.typed import check_columns, parse_table

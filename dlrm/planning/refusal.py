@@ -6,7 +6,7 @@ A setting is written as TOML has it, `resources.memory = "3.11GiB"`; words in pa
 from collections.abc import Iterator
 from functools import partial
 
-from dlrm.planning.amounts import (
+from dlrm.planning.byte_sizes import (
     format_for_document,
     format_for_sentence,
     format_parts,

@@ -17,7 +17,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.format_count import format_count
 from dlrm.data.open import open_data
 from dlrm.data.packed.open import is_packed, open_packed, read_prepared_data
-from dlrm.data.prepare.tolerance import BadRowCount
+from dlrm.data.prepare.bad_row_count import BadRowCount
 from dlrm.data.rows import RowSource
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel

@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 from service.client import Client
 from service.client.connection import get_ready_file_path
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 
 PICTURES = Path(__file__).parent
 EXAMPLE = PICTURES.parents[1] / "examples" / "demo.toml"

@@ -5,17 +5,17 @@ import sys
 import typer
 from rich.console import Console
 
+from service.cli.commands.evaluate import evaluate
+from service.cli.commands.inspect import data
+from service.cli.commands.jobs import cancel, jobs, logs, pause, resume, show
+from service.cli.commands.plan import plan
+from service.cli.commands.predict import predict
+from service.cli.commands.prepare import prepare
+from service.cli.commands.serve import serve
+from service.cli.commands.submit import submit
+from service.cli.commands.train import train
 from service.cli.errors import EXIT_BAD_INPUT, EXIT_FAILED, CommandError
-from service.cli.evaluate import evaluate
-from service.cli.inspect import data
-from service.cli.jobs import cancel, jobs, logs, pause, resume, show
-from service.cli.plan import plan
-from service.cli.predict import predict
-from service.cli.prepare import prepare
-from service.cli.serve import serve
-from service.cli.submit import submit
-from service.cli.text_format import escape_unprintable
-from service.cli.train import train
+from service.cli.render.text_format import escape_unprintable
 from service.client import ServiceError, ServiceUnknownError, ServiceUnreachableError
 
 app = typer.Typer(

@@ -15,7 +15,7 @@ from dlrm.record import (
     StepReport,
     parse_report,
 )
-from service.cli.text_format import MAX_WARNINGS
+from service.cli.render.text_format import MAX_WARNINGS
 from service.client import Progress
 
 RESUMED = "resumed"

@@ -9,7 +9,7 @@ from service.control.back_off import BackOff
 from service.control.restart_policy import UNCOUNTED, count_restarts_left
 from service.control.verdict import ExitObservation, Verdict, decide
 from service.database import Database
-from service.jobs.attempts import AttemptRepository
+from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.checkpoints import find_newest_step_saved_since
 from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from service.control.faults import Faults
 from service.control.reconciler import Reconciler
+from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
 from service.observability.telemetry import Telemetry
 

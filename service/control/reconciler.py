@@ -4,17 +4,17 @@ import structlog
 
 from dlrm.record import Outcome
 from service.control.attempt_finalizer import ACTOR, AttemptFinalizer
-from service.control.limits import has_to_wait, is_late
 from service.control.starter import Starter, make_launch
+from service.control.time_limits import has_to_wait, is_late
 from service.database import Database
-from service.jobs.attempts import AttemptRepository
+from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import WATCHED, JobState
 from service.launchers.log_files import read_last_line
 from service.launchers.protocol import Launch, Launcher, LaunchError, LaunchPhase, LaunchStatus
-from service.reports.tail import SpoolTail
+from service.reports.spool_tail import SpoolTail
 from service.sizes import format_giga, guess_size_base
 from service.times import now
 

@@ -4,9 +4,9 @@ import structlog
 
 from service.capacity.free import compute_free_capacity
 from service.control.attempt_finalizer import AttemptFinalizer
-from service.control.faults import Faults
-from service.control.limits import has_to_wait, is_late
+from service.control.round_errors import Faults
 from service.control.starter import Starter
+from service.control.time_limits import has_to_wait, is_late
 from service.database import Database
 from service.jobs.demand import find_first_lack, list_misfits
 from service.jobs.models import Job

@@ -7,7 +7,7 @@ from dlrm.config import ResolvedJob
 from dlrm.record import RunDirectory, write_atomically
 from service.database import Database
 from service.ids import new_id
-from service.jobs.attempts import AttemptRepository
+from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository

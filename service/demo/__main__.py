@@ -11,14 +11,14 @@ from typing import Any
 from rich.console import Console
 
 from hostinfo.limits import count_cores
-from service.cli.display import make_derived_table
+from service.cli.commands.submit import follow_to_end
 from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
-from service.cli.submit import follow_to_end
+from service.cli.render.job_tables import make_derived_table
 from service.cli.trainer import require_trainer
 from service.client import Client, JobDetails, ServiceError, ServiceUnreachableError
 from service.demo.job import make_criteo_job, make_synthetic_job
 from service.demo.report import find_failure, print_last_log_lines, print_result
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 
 GRACE_PERIOD_SECONDS = 10
 CANCEL_TIMEOUT_SECONDS = 3 * GRACE_PERIOD_SECONDS

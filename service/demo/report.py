@@ -5,9 +5,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from service.cli.advice import print_advice_message
-from service.cli.progress import format_duration
-from service.cli.text_format import format_number
+from service.cli.render.advice import print_advice_message
+from service.cli.render.progress import format_duration
+from service.cli.render.text_format import format_number
 from service.client import Client, JobDetails
 
 MIN_SHARE_OF_BEST = 0.8

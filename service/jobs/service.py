@@ -14,7 +14,7 @@ from service.database import Database
 from service.http.paging import Page
 from service.http.problems import ProblemError, conflict, not_found
 from service.ids import new_id
-from service.jobs.attempts import AttemptRepository
+from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.checkpoints import list_job_checkpoints
 from service.jobs.demand import compute_demand, list_faults
 from service.jobs.models import Job, JobLabel

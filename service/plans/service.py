@@ -13,7 +13,7 @@ from service.jobs.reasons import Reason
 from service.jobs.repository import JobRepository
 from service.jobs.warm_start import resolve_warm_start
 from service.launchers.protocol import Capacity
-from service.plans.planner import Planner
+from service.plans.plan_process import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
 from service.settings import Settings
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from dlrm.record import EvaluationReport, EventReport, ProgressReport, Report, StartReport, StepReport, parse_report
 from service.http.paging import MAX_SERIAL
-from service.jobs.attempts import AttemptRepository
+from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Event, Job
 from service.jobs.repository import JobRepository
 from service.reports.models import Metric

@@ -10,7 +10,7 @@ from dlrm.config import FieldError
 from dlrm.record import RunDirectory
 from service.database import Database
 from service.http.problems import conflict, invalid_request, not_found, unauthenticated
-from service.jobs.attempts import ACTIVE_STATES, AttemptRepository
+from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
 from service.jobs.models import Attempt, Job
 from service.jobs.service import get_existing_job
 from service.keys.secret import hash_secret

@@ -27,7 +27,7 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding.initial_weights import fill_uniform
 from tests.distributed.saving import list_local_tensors
 from tests.distributed.training import copy_shards
-from tests.dlrm.exported_model.made_models import signed
+from tests.dlrm.exported_model.model_factory import signed
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 

@@ -22,7 +22,7 @@ from dlrm.model import encode_table_name
 from dlrm.record import TrainedModel
 from tests.dlrm.exported_model.conftest import Made, made_of_csv
 from tests.dlrm.exported_model.full_disk import files_of_at_most
-from tests.dlrm.exported_model.made_models import METRICS, SIZES, job_of, made_model
+from tests.dlrm.exported_model.model_factory import METRICS, SIZES, job_of, made_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -133,7 +133,7 @@ KILLED_AT_EVERY_LINE = """
 import os, shutil, signal, sys
 from pathlib import Path
 from typing import Any
-from dlrm.exported_model import write_whole as whole
+from dlrm.exported_model import atomic_directory as whole
 
 place = Path(sys.argv[1])
 model = place / "model"

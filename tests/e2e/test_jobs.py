@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.client import Client, Job
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 
 MODEL = {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]}
 SYNTHETIC = {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}}

@@ -11,7 +11,7 @@ import pytest
 
 from dlrm.record import BATCH_ADVICE, BatchAdvice
 from service.client import Client, Job
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ import dlrm.programs.evaluate
 from dlrm.config import DataConfig
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, ProgressReport, RunDirectory
-from tests.dlrm.exported_model.made_models import signed
+from tests.dlrm.exported_model.model_factory import signed
 from tests.e2e.launching import ended, processes_of, reports_of, start, start_attempt
 from tests.e2e.raw_rows import data_of, write_rows
 from tests.patience import wait_until

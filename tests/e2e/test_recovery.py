@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from service.client import Client, Job
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 from service.launchers.processes import find_marked
 from tests.patience import PATIENCE_SECONDS
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from service.client import Client
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
 

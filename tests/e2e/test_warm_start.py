@@ -16,7 +16,7 @@ from dlrm.data.encode.vocabulary import CountedVocabulary
 from dlrm.exported_model.model import SavedModel
 from dlrm.record import EndReason, EventReport, RunDirectory
 from service.client import Client
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 from tests.e2e.launching import ended, reports_of, start, start_attempt
 
 SCHEMA: dict[str, Any] = {

@@ -9,7 +9,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import VALID_MEAN_WEIGHT, FeatureMeta, PackedMeta, Split, SplitMeta
 from dlrm.data.prepare.measure import SPLITS, PartMeasure
-from dlrm.data.prepare.parted import StagedRows
+from dlrm.data.prepare.staged_rows import StagedRows
 from dlrm.data.prepare.versions import get_library_versions
 from dlrm.data.raw.data_file import DataFile
 

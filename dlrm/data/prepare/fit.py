@@ -15,8 +15,8 @@ from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Voc
 from dlrm.data.prepare.counting import Tally, ValueCounts, merge, shrink
 from dlrm.data.prepare.measure import PartMeasure
 from dlrm.data.prepare.moments import Moments
-from dlrm.data.prepare.parted import Part, StagedRows
 from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
 from dlrm.data.raw.table import CategoricalValues
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from dlrm.data.packed.layout import Split
 from dlrm.data.prepare.moments import Moments
-from dlrm.data.prepare.parted import Part, StagedRows
-from dlrm.data.prepare.parts import StagedPart
+from dlrm.data.prepare.part_files import StagedPart
 from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
 
 SPLITS: tuple[Split, Split] = ("train", "eval")

@@ -11,7 +11,7 @@ import pytest
 from dlrm.config import DataConfig
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.model import PlainModel
-from tests.dlrm.exported_model.made_models import made_model
+from tests.dlrm.exported_model.model_factory import made_model
 
 PROGRAM_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 import dlrm
 from dlrm.exported_model.load import ModelError, load_saved_model
 from tests.dlrm.exported_model.conftest import Made
-from tests.dlrm.exported_model.made_models import METRICS, signed
+from tests.dlrm.exported_model.model_factory import METRICS, signed
 
 FILES = ["model.safetensors", "config.json", "metrics.json", "encoders/encoders.json", "encoders/vocabulary-0.parquet"]
 

@@ -24,7 +24,7 @@ from dlrm.exported_model.score_file import open_score_file
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
 from tests.dlrm.exported_model.conftest import HEADER, Made, csv_rows, made_of_csv, write_csv
 from tests.dlrm.exported_model.full_disk import files_of_at_most
-from tests.dlrm.exported_model.made_models import made_model
+from tests.dlrm.exported_model.model_factory import made_model
 
 NAMES = HEADER.split(",")
 

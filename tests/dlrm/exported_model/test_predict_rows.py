@@ -19,9 +19,9 @@ from dlrm.data.packed.open import open_packed
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.model import SavedModel
-from tests.dlrm.data.prepare.made_tables import MadeTable, made_tables
+from tests.dlrm.data.prepare.table_strategies import MadeTable, made_tables
 from tests.dlrm.exported_model.conftest import Made
-from tests.dlrm.exported_model.made_models import SIZES, made_model
+from tests.dlrm.exported_model.model_factory import SIZES, made_model
 
 ROW: dict[str, Any] = {"age": 31.5, "clicks": 4, "site": "s3", "user": 7, "tags": ["t1", "t2"], "items": [-1]}
 MISSING: dict[str, Any] = dict.fromkeys(ROW)

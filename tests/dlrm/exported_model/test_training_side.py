@@ -32,7 +32,7 @@ from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote
 from tests.dlrm.exported_model.conftest import Made
-from tests.dlrm.exported_model.made_models import SIZES, job_of
+from tests.dlrm.exported_model.model_factory import SIZES, job_of
 from tests.rank_pool.pool import RankPools
 
 OUTPUT_BIAS = "top.layers.1.bias"

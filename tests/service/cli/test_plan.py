@@ -11,8 +11,8 @@ from rich.console import Console
 from dlrm.config import parse_job, resolve
 from dlrm.programs.plan import make_plan_line
 from dlrm.record import PART_DESCRIPTIONS, PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolWriter
-from service.cli.plan import read_step_parts
-from service.cli.plan_view import format_spans, print_plan
+from service.cli.commands.plan import read_step_parts
+from service.cli.render.plan_report import format_spans, print_plan
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}}}

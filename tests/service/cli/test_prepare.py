@@ -16,9 +16,9 @@ import polars as pl
 import pytest
 
 from dlrm.config import parse_job
+from service.cli.commands.infer import derive_job_name
 from service.cli.documents import read_job
-from service.cli.infer import derive_job_name
-from service.cli.inferred import format_job_document
+from service.cli.render.inferred_document import format_job_document
 
 N = 4000
 GOOD = "1\t" + "\t".join(["1"] * 13) + "\t" + "\t".join(["0a"] * 26) + "\n"

@@ -15,8 +15,8 @@ from dlrm.record import (
     RunDirectory,
     StepProfile,
 )
-from service.cli.profile import BETWEEN_STEPS, DESCRIPTIONS, REST, print_profile
-from service.cli.train import make_result
+from service.cli.commands.train import make_result
+from service.cli.render.profile import BETWEEN_STEPS, DESCRIPTIONS, REST, print_profile
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.client import Client
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 
 SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
 DOCUMENT: dict[str, Any] = {

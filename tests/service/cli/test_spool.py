@@ -12,9 +12,9 @@ from dlrm.record import (
     StartReport,
     StepReport,
 )
-from service.cli.progress import describe_progress
+from service.cli.render.progress import describe_progress
+from service.cli.render.text_format import MAX_WARNINGS
 from service.cli.spool import SpoolProgress
-from service.cli.text_format import MAX_WARNINGS
 
 
 def step(number: int, samples_per_second: float) -> StepReport:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from service.client import Client, EvaluationMetric, ServiceError
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 
 SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
 POLL_SECONDS = 0.1

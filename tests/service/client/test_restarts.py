@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.client import Client, Job, JobDetails
-from service.demo.running import run_service
+from service.demo.service_process import run_service
 from tests.service.api import write_fake_python
 
 POLL_SECONDS = 0.1

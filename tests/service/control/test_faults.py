@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event, text
 
 from dlrm.record import EventReport, RunDirectory, SpoolWriter
-from service.control.faults import Faults
+from service.control.round_errors import Faults
 from service.observability.logs import configure_logging
 from service.observability.telemetry import Telemetry
 from tests.patience import wait_until

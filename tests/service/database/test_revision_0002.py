@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from service.database import Base, Database
 from service.database.migrate import _make_config, migrate
-from service.jobs.attempts import AttemptRepository
+from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.repository import JobRepository
 from service.reports.repository import ReportRepository
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.plans.planner import LIMITS, MAX_AT_ONCE, MAX_WAITING, Planner
+from service.plans.plan_process import LIMITS, MAX_AT_ONCE, MAX_WAITING, Planner
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.service.api import Api, make_settings, serve_api
 
@@ -73,7 +73,7 @@ def test_plans_are_kept_as_long_as_they_have_room(
     program, calls = tmp_path / "program", tmp_path / "calls"
     program.write_text(f"#!/bin/sh\necho >> {calls}\necho '{NO_PLAN}'\n")
     program.chmod(0o755)
-    monkeypatch.setattr("service.plans.planner.MAX_CACHED_BYTES", 2 * len(NO_PLAN))
+    monkeypatch.setattr("service.plans.plan_process.MAX_CACHED_BYTES", 2 * len(NO_PLAN))
     monkeypatch.setattr(planning_api.services.plans, "_planner", Planner(program))
     for seed in (1, 2, 1, 3, 2, 1):
         # There is room for two plans: the third evicts the second, which then evicts the first.

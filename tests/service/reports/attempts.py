@@ -1,7 +1,7 @@
 """Attempts whose reports a test pushes itself, without any process."""
 
 from service.control.starter import Starter
-from service.jobs.attempts import AttemptRepository
+from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Job
 from service.keys.secret import hash_secret
 from tests.service.api import Api

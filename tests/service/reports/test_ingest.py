@@ -13,7 +13,7 @@ from dlrm.record import EvaluationReport, EventReport, ProgressReport, SpoolWrit
 from service.control.starter import make_launch
 from service.jobs.models import Attempt
 from service.keys.secret import hash_secret
-from service.reports.tail import SpoolTail
+from service.reports.spool_tail import SpoolTail
 from tests.service.api import Api
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
 

@@ -13,7 +13,7 @@ from dlrm.config import CategoricalColumn, SchemaConfig
 from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import Feature
 from tests.dlrm.data.packed_files import random_rows, write_packed
-from tests.dlrm.data.prepare.made_tables import MadeTable, data_config, prepare_all
+from tests.dlrm.data.prepare.table_strategies import MadeTable, data_config, prepare_all
 
 NUM_COLUMNS = 150
 LISTS = [Feature(f"c{number}", 9, is_multi_hot=True) for number in range(NUM_COLUMNS)]

@@ -6,7 +6,7 @@ from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import LABELS, META, PackedMeta, read_meta
 from dlrm.data.packed.verify import verify
-from tests.dlrm.data.prepare.made_tables import MadeTable, data_config, prepare_all
+from tests.dlrm.data.prepare.table_strategies import MadeTable, data_config, prepare_all
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])
 COLUMNS = {"label": [0, 1] * 50, "d": [float(i) for i in range(100)], "c": ["a", "b"] * 50}

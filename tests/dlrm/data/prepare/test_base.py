@@ -11,7 +11,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, compute_rows_checksum, read_meta
 from dlrm.data.prepare.base import check_base, check_extends, open_base
 from dlrm.data.prepare.cache import find_or_prepare
-from tests.dlrm.data.prepare.made_tables import EventRecorder, MadeTable, data_config, prepare_all
+from tests.dlrm.data.prepare.table_strategies import EventRecorder, MadeTable, data_config, prepare_all
 
 D, E = DenseColumn(name="d"), DenseColumn(name="e", transform="log")
 B, C = CategoricalColumn(name="b"), CategoricalColumn(name="c", type="integer")

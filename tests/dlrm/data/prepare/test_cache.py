@@ -17,7 +17,7 @@ from dlrm.data.prepare import fingerprint
 from dlrm.data.prepare.cache import find_or_prepare, find_prepared
 from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.data.prepare.versions import get_library_versions
-from tests.dlrm.data.prepare.made_tables import EventRecorder, MadeTable, data_config
+from tests.dlrm.data.prepare.table_strategies import EventRecorder, MadeTable, data_config
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])
 TABLE = MadeTable(SCHEMA, {"label": [0, 1] * 50, "d": [float(i) for i in range(100)], "c": ["a", "b"] * 50})

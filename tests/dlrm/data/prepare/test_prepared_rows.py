@@ -17,7 +17,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, PackedMeta, compute_checksum, read_meta
 from dlrm.data.raw.files import find_files
 from dlrm.data.split import split_by_hash
-from tests.dlrm.data.prepare.made_tables import (
+from tests.dlrm.data.prepare.table_strategies import (
     MadeTable,
     data_config,
     expected_dense,

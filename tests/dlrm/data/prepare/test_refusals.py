@@ -13,7 +13,7 @@ from dlrm.data.packed.layout import ENCODERS, compute_checksum
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.data.prepare.unfinished import lock_unfinished
-from tests.dlrm.data.prepare.made_tables import EventRecorder, MadeTable, data_config, prepare_all
+from tests.dlrm.data.prepare.table_strategies import EventRecorder, MadeTable, data_config, prepare_all
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])
 TABLE = MadeTable(SCHEMA, {"label": [0, 1] * 50, "d": [float(i) for i in range(100)], "c": ["a", "b"] * 50})

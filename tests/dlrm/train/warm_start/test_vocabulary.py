@@ -14,7 +14,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.record import RunDirectory
 from dlrm.train.warm_start.vocabulary import load_base_encoders
-from tests.dlrm.exported_model.made_models import SIZES, made_model
+from tests.dlrm.exported_model.model_factory import SIZES, made_model
 
 SCHEMA = {"dense": [{"name": "age"}], "categorical": [{"name": "site"}, {"name": "user", "type": "integer"}]}
 

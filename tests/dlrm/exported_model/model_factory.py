@@ -13,9 +13,9 @@ from dlrm.config import DataConfig, JobSpec, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.data.packed.layout import FileMeta
+from dlrm.exported_model.atomic_directory import flush_and_hash
 from dlrm.exported_model.export import export_model
 from dlrm.exported_model.layout import CARD, MANIFEST, Manifest
-from dlrm.exported_model.write_whole import flush_and_hash
 from dlrm.model import PlainModel
 
 SIZES = {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]}

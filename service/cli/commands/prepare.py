@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.record import EXIT_STOPPED
-from service.cli.console import console_on
+from service.cli.child_program import ProgramStopped, run_program
+from service.cli.commands.infer import infer_job
 from service.cli.errors import BadInputError
-from service.cli.infer import infer_job
-from service.cli.program import ProgramStopped, run_program
-from service.cli.progress import format_duration
+from service.cli.render.console import console_on
+from service.cli.render.progress import format_duration
+from service.cli.render.text_format import escape_unprintable, format_percent
 from service.cli.sources import PACKED_META, read_source
-from service.cli.text_format import escape_unprintable, format_percent
 from service.cli.trainer import require_trainer
 from service.sizes import format_size
 

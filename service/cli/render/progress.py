@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from service.cli.text_format import escape_unprintable, format_number
+from service.cli.render.text_format import escape_unprintable, format_number
 from service.client import Progress
 
 NUM_PLAIN_LINES = 10

@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.record import BATCH_ADVICE, BatchAdvice, EventReport
-from service.cli.console import print_heading
-from service.cli.text_format import escape_unprintable
+from service.cli.render.console import print_heading
+from service.cli.render.text_format import escape_unprintable
 from service.client import Event
 
 HEADINGS = ("batch", "steps", "samples", "steps/fewest", "samples/fewest", "")

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.text_format import escape_unprintable, format_percent, format_quantity
+from service.cli.render.text_format import escape_unprintable, format_percent, format_quantity
 from service.sizes import format_size
 
 Report = Mapping[str, Any]

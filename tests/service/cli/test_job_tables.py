@@ -6,9 +6,9 @@ from rich.table import Table
 from dlrm.gradient_stats.batch_advice import advise
 from dlrm.gradient_stats.noise import NoiseInterval
 from dlrm.record import BatchAdvice, EventReport
-from service.cli.advice import print_advice
-from service.cli.display import make_events_table, make_job_table, make_result_table
-from service.cli.progress import describe_progress
+from service.cli.render.advice import print_advice
+from service.cli.render.job_tables import make_events_table, make_job_table, make_result_table
+from service.cli.render.progress import describe_progress
 from service.client import Attempt, Event, JobDetails, Progress
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)

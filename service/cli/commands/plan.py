@@ -9,13 +9,13 @@ from pydantic import ValidationError
 
 from dlrm.config import ResolvedJob, resolve
 from dlrm.record import PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
-from service.cli.console import console_on
+from service.cli.child_program import ProgramStopped, run_program
 from service.cli.documents import make_paths_absolute, read_job
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
-from service.cli.plan_view import print_plan
-from service.cli.program import ProgramStopped, run_program
+from service.cli.render.console import console_on
+from service.cli.render.plan_report import print_plan
+from service.cli.render.text_format import print_warnings
 from service.cli.run_directory import read_resolved_job
-from service.cli.text_format import print_warnings
 from service.settings import StateSettings
 
 

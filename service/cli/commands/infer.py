@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 
 from dlrm.config.patterns import is_remote
+from service.cli.child_program import ProgramStopped, run_program
 from service.cli.documents import read_job
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
-from service.cli.inferred import format_job_document
-from service.cli.program import ProgramStopped, run_program
+from service.cli.render.inferred_document import format_job_document
 from service.cli.sources import resolve_files
 from service.cli.trainer import require_trainer
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from service.cli.console import console_on, print_heading
-from service.cli.display import make_derived_table, make_events_table, make_job_table, make_jobs_table
 from service.cli.errors import BadInputError
-from service.cli.text_format import escape_unprintable
+from service.cli.render.console import console_on, print_heading
+from service.cli.render.job_tables import make_derived_table, make_events_table, make_job_table, make_jobs_table
+from service.cli.render.text_format import escape_unprintable
 from service.client import Client, LogPart
 
 

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
-from service.cli.console import console_on
-from service.cli.display import make_result_table
+from service.cli.child_program import LAST_LINES
 from service.cli.errors import BadInputError, CommandError
-from service.cli.program import LAST_LINES
+from service.cli.render.console import console_on
+from service.cli.render.job_tables import make_result_table
+from service.cli.render.text_format import escape_unprintable
 from service.cli.saved_model import Format, require_model, require_scorer
-from service.cli.text_format import escape_unprintable
 from service.cli.trainer import make_module_command
 
 

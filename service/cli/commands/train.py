@@ -20,14 +20,14 @@ from dlrm.record import (
     find_newest_checkpoint,
 )
 from service.cli import errors
-from service.cli.advice import print_advice
-from service.cli.console import console_on
-from service.cli.display import make_derived_table, make_result_table
-from service.cli.profile import print_profile
-from service.cli.progress import ProgressLine
+from service.cli.render.advice import print_advice
+from service.cli.render.console import console_on
+from service.cli.render.job_tables import make_derived_table, make_result_table
+from service.cli.render.profile import print_profile
+from service.cli.render.progress import ProgressLine
+from service.cli.render.text_format import escape_unprintable
 from service.cli.run_directory import NewAttempt, SucceededError, create_next_attempt, create_run
 from service.cli.spool import SpoolProgress
-from service.cli.text_format import escape_unprintable
 from service.cli.trainer import make_module_command, run_and_watch
 from service.launchers.log_files import read_last_line
 

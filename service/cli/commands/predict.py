@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.console import console_on
+from service.cli.child_program import ProgramStopped, ReaderGone, run_program
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
-from service.cli.program import ProgramStopped, ReaderGone, run_program
-from service.cli.progress import format_duration
+from service.cli.render.console import console_on
+from service.cli.render.progress import format_duration
 from service.cli.saved_model import Format, require_model, require_scorer
 from service.sizes import format_size
 

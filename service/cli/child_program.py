@@ -9,7 +9,7 @@ from typing import Any
 
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
 from service.cli import errors
-from service.cli.progress import ProgressLine
+from service.cli.render.progress import ProgressLine
 from service.cli.trainer import forward_signals, make_module_command
 from service.client import Progress
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dlrm.config import ResolvedJob
 from dlrm.record import PART_DESCRIPTIONS
-from service.cli.text_format import UNKNOWN, escape_unprintable
+from service.cli.render.text_format import UNKNOWN, escape_unprintable
 from service.sizes import format_size, guess_size_base
 
 Plan = Mapping[str, Any]

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from dlrm.record import write_atomically
-from service.cli.console import console_on
+from service.cli.child_program import ProgramStopped, run_program
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
-from service.cli.inspection import print_report
-from service.cli.page import render_report_page
-from service.cli.program import ProgramStopped, run_program
+from service.cli.render.console import console_on
+from service.cli.render.inspection import print_report
+from service.cli.render.inspection_page import render_report_page
 from service.cli.sources import read_source
 from service.cli.trainer import require_trainer
 

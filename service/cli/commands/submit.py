@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from dlrm.record import WARNINGS
-from service.cli.advice import print_advice_message
-from service.cli.console import console_on
-from service.cli.display import make_job_table
 from service.cli.documents import read_job
 from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED
-from service.cli.progress import ProgressLine
-from service.cli.text_format import print_warnings
+from service.cli.render.advice import print_advice_message
+from service.cli.render.console import console_on
+from service.cli.render.job_tables import make_job_table
+from service.cli.render.progress import ProgressLine
+from service.cli.render.text_format import print_warnings
 from service.client import Client, JobDetails
 
 

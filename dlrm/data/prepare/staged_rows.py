@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.config import SchemaConfig
-from dlrm.data.prepare.parts import PartRecord, StagedPart
+from dlrm.data.prepare.part_files import PartRecord, StagedPart
 from dlrm.data.split import Split
 
 

@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.record import PART_DESCRIPTIONS, ProfileDirectory, StepProfile
-from service.cli.console import print_heading
-from service.cli.text_format import UNKNOWN
+from service.cli.render.console import print_heading
+from service.cli.render.text_format import UNKNOWN
 
 BETWEEN_STEPS = "between steps"
 """Name of the time that belongs to no part of a step."""

@@ -1,4 +1,4 @@
-from service.cli.text_format import escape_unprintable
+from service.cli.render.text_format import escape_unprintable
 
 
 def test_letters_that_a_terminal_would_obey_are_written_out() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from service.cli.inspection import (
+from service.cli.render.inspection import (
     SERIOUS,
     Report,
     describe_rows_read,
@@ -12,10 +12,10 @@ from service.cli.inspection import (
     format_total_size,
     get_table_bytes,
 )
-from service.cli.text_format import format_percent, format_quantity
+from service.cli.render.text_format import format_percent, format_quantity
 from service.sizes import format_size
 
-HERE = Path(__file__).parent / "report"
+HERE = Path(__file__).parent / "inspection_page_files"
 UPLOT = Path(__file__).parents[1] / "dashboard" / "static" / "vendor" / "uplot"
 
 

@@ -10,8 +10,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.progress import describe_progress, format_duration
-from service.cli.text_format import escape_unprintable, format_number
+from service.cli.render.progress import describe_progress, format_duration
+from service.cli.render.text_format import escape_unprintable, format_number
 from service.client import Attempt, Checkpoint, Event, Job, JobDetails
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})

@@ -1,0 +1,1 @@
+"""Commands of `dlrm`, one module each."""
