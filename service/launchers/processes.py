@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import psutil
 
 MARKER = "DLRM_ATTEMPT_DIRECTORY"
 """Environment variable that the launch process and all below it carry, wherever they move to."""
+
+EXEC_SECONDS = 1.0
+"""Longest wait for the environment of a process that is being started."""
+EXEC_POLL_SECONDS = 0.001
 
 
 def marked_environment(attempt_directory: Path) -> dict[str, str]:
@@ -19,7 +24,8 @@ def marked_environment(attempt_directory: Path) -> dict[str, str]:
 def is_marked(process: psutil.Process, attempt_directory: Path) -> bool:
     """Whether `process` is alive and belongs to the attempt."""
     try:
-        return process.environ().get(MARKER) == str(attempt_directory) and process.status() != psutil.STATUS_ZOMBIE
+        is_ours = _environment(process).get(MARKER) == str(attempt_directory)
+        return is_ours and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
@@ -56,6 +62,17 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.send_signal(signal.SIGKILL)
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    """The environment of `process`, waited for while the kernel executes its program anew: until then it shows none."""
+    deadline = time.monotonic() + EXEC_SECONDS
+    while not (environment := process.environ()) and time.monotonic() < deadline:
+        # A thread of the kernel has neither program nor arguments; a process in exec has its program first.
+        if process.cmdline() or not process.exe():
+            break
+        time.sleep(EXEC_POLL_SECONDS)
+    return environment
 
 
 def _pss_bytes(process: psutil.Process) -> int:
