@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +11,11 @@ import psutil
 
 MARKER = "DLRM_ATTEMPT_DIRECTORY"
 """Environment variable that the launch process and all its descendants have, whatever their session or parent."""
+
+EXEC_SECONDS = 1.0
+"""Longest wait, in seconds, for the environment of a process that is inside exec."""
+EXEC_POLL_SECONDS = 0.001
+"""Seconds between two looks at that environment."""
 
 
 def make_marked_environment(attempt_directory: Path) -> dict[str, str]:
@@ -19,7 +25,8 @@ def make_marked_environment(attempt_directory: Path) -> dict[str, str]:
 def is_marked(process: psutil.Process, attempt_directory: Path) -> bool:
     """Whether `process` is alive and belongs to the attempt."""
     try:
-        return process.environ().get(MARKER) == str(attempt_directory) and process.status() != psutil.STATUS_ZOMBIE
+        is_ours = _wait_for_environment(process).get(MARKER) == str(attempt_directory)
+        return is_ours and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
@@ -48,6 +55,17 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.send_signal(signal.SIGKILL)
+
+
+def _wait_for_environment(process: psutil.Process) -> dict[str, str]:
+    """Return the environment of `process`; wait while it is inside exec, where the kernel shows none yet."""
+    deadline = time.monotonic() + EXEC_SECONDS
+    while not (environment := process.environ()) and time.monotonic() < deadline:
+        # A kernel thread has neither executable nor arguments; a process inside exec has its executable first.
+        if process.cmdline() or not process.exe():
+            break
+        time.sleep(EXEC_POLL_SECONDS)
+    return environment
 
 
 def _get_start_time(process: psutil.Process) -> float:

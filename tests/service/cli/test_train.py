@@ -64,7 +64,9 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_last_line_of_train_is_its_result_and_the_model_can_be_evaluated(tmp_path: Path) -> None:
-    job = write_job(tmp_path, batch={"global_size": 512}, moments={"every": 1})
+    # A run whose noise scale is known to within a factor of two.
+    log = {"format": "synthetic", "synthetic": {"num_rows": 50_000, "num_ids": 100, "seed": 2}}
+    job = write_job(tmp_path, data=log, moments={"every": 1}, run={"epochs": 4, "seed": 2})
     ended = run("train", job, "--json", "--run-directory", tmp_path / "run")
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout.splitlines()[-1])
@@ -144,8 +146,8 @@ def test_a_stop_names_the_command_that_goes_on_with_the_run_to_the_same_model(tm
     assert line == "dlrm train --resume 'my run'"
     went_on = subprocess.run(command(*shlex.split(line)[1:]), cwd=tmp_path, capture_output=True, text=True, check=False)
     assert went_on.returncode == 0, went_on.stderr
-    assert f"attempt 2: the newest checkpoint is from step {step} of 1,080" in went_on.stderr
-    assert f"\nresumes at step {step} of 1,080: " in went_on.stderr
+    assert f"attempt 2: the newest checkpoint is from step {step} of 1,056" in went_on.stderr
+    assert f"\nresumes at step {step} of 1,056: " in went_on.stderr
     alone = run("train", job, "--run-directory", tmp_path / "alone")
     assert alone.returncode == 0, alone.stderr
     weights = Path("model", "model.safetensors")
@@ -160,7 +162,7 @@ def test_a_run_goes_on_with_a_changed_document(tmp_path: Path) -> None:
     changed = write_job(tmp_path, **changes, batch={"global_size": 1024, "chunk_size": 100})
     ended = run("train", changed, "--resume", tmp_path / "run", "--json")
     assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)["num_steps"] == 1080
+    assert json.loads(ended.stdout)["num_steps"] == 1056
     spec = json.loads((tmp_path / "run" / "spec.json").read_text())
     assert (spec["chunk_size"], spec["job"]["resources"]["workers_per_node"]) == (100, 1)
 

@@ -11,9 +11,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SETTINGS = {"DLRM_NUM_CORES": "2"}
 DOCUMENT = {
     "name": "trains",
-    "data": {"format": "synthetic", "synthetic": {"num_rows": 50_000, "num_ids": 100}},
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 50_000, "num_ids": 100, "seed": 2}},
     "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
     "batch": {"global_size": 1024},
+    # Long enough for the noise scale to be known, and with it an advice.
+    "run": {"epochs": 4, "seed": 2},
     "moments": {"every": 1},
     "resources": {"memory": "4GiB"},
 }
