@@ -104,7 +104,7 @@ class DenseOptimizerConfig(Config):
 
 
 class TableOptimizerConfig(Config):
-    """The optimizer fused into the backward pass of the embedding tables."""
+    """The optimizer fused into the update of the embedding tables."""
 
     name: Literal["rowwise_adagrad", "adagrad", "sgd"] = "rowwise_adagrad"
     """Name of the optimizer. rowwise_adagrad keeps one number for each row, adagrad one for each weight, sgd none."""

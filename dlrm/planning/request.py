@@ -31,7 +31,7 @@ def make_checked_plan(
 ) -> tuple[PlanRequest, Plan]:
     """Make and check the plan of a job's tables, named as its columns, on this machine.
 
-    Raises PlanError, with a field of the job's document, and UnsoundPlanError.
+    Raises PlanError, with a field of the job's document, and InvalidPlanError.
     """
     try:
         request = make_plan_request(resolved, tables, num_dense, here)

@@ -19,8 +19,8 @@ from typing import Any, TypedDict
 
 from dlrm.config import ResolvedJob
 from dlrm.data.errors import DataError
-from dlrm.planning.limits import limit_memory
 from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
+from dlrm.planning.memory_limit import limit_memory
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.sizes import Sizes, UnknownSizesError, find_sizes
 from dlrm.record import EXIT_BAD_INPUT, PreparedData, RunDirectory

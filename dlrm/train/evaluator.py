@@ -75,7 +75,7 @@ class Evaluator:
         self._ranks = ranks
         self._chunk_size = chunk_size
         self._stop = stop
-        self._choose_share_size = _choose_share_size(self._rows.num_rows, ranks.world_size, share_size)
+        self._share_size = _choose_share_size(self._rows.num_rows, ranks.world_size, share_size)
         self._baselines: Baselines | None = None
 
     def __call__(self, step: int) -> EvaluationReport:
@@ -117,15 +117,15 @@ class Evaluator:
         logits: list[torch.Tensor] = []
         labels: list[torch.Tensor] = []
         weights: list[torch.Tensor] = []
-        batches = read_evaluation_batches(self._rows, self._choose_share_size, self._ranks.rank, self._ranks.world_size)
+        batches = read_evaluation_batches(self._rows, self._share_size, self._ranks.rank, self._ranks.world_size)
         for numpy_batch in batches:
             if all_reduce_votes(self._ranks, StepVote(is_stop_requested=self._stop.is_requested)).is_stop_requested:
                 batches.close()
                 raise EvaluationStoppedError
             batch = to_device(numpy_batch, self._ranks.device)
             pooled = self._tables.lookup(self._tables.start_input_dist(batch.ids), batch.num_valid)
-            for start in range(0, self._choose_share_size, self._chunk_size):
-                end = min(start + self._chunk_size, self._choose_share_size)
+            for start in range(0, self._share_size, self._chunk_size):
+                end = min(start + self._chunk_size, self._share_size)
                 logits.append(self._model(batch.dense[start:end], pooled.read_chunk(start, end)))
             labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
             weights.append(batch.weights)
@@ -155,8 +155,8 @@ class Evaluator:
 
 def _choose_share_size(num_rows: int, world_size: int, train_share_size: int) -> int:
     """Choose the samples of one evaluation batch on one rank."""
-    min_size = max(train_share_size, math.ceil(MIN_BATCH_SIZE / world_size))
-    return min(math.ceil(num_rows / world_size), min_size, MAX_SHARE_SIZE)
+    wanted_size = max(train_share_size, math.ceil(MIN_BATCH_SIZE / world_size))
+    return min(math.ceil(num_rows / world_size), wanted_size, MAX_SHARE_SIZE)
 
 
 def compute_best_possible_auc(rows: RowSource) -> float | None:

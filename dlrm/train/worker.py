@@ -43,7 +43,7 @@ def main() -> int:
             outcome = _stop_early(context) or run(context)
         if rank == 0:
             outcome.write_first(attempt.outcome)
-        # After a stop too: elastic gives ranks half a minute once one of them has failed.
+        # After a stop too: a rank with another exit code is a failed one to elastic, which would then end all others.
         code = EXIT_DONE
     except Exception as error:
         log.exception("this rank failed")

@@ -100,7 +100,7 @@ class LocalLauncher:
         return False
 
     def delete(self, launch: Launch) -> None:
-        # Ranks survive a launch process that was killed, because they have sessions of their own.
+        # The kernel kills ranks with their launch process, but not what they have started in sessions of their own.
         self.kill(launch)
         self._children.pop(_get_attempt_directory(launch).path, None)
 

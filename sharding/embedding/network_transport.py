@@ -200,10 +200,14 @@ class _PooledShare:
 
     def apply_update(self, params: FusedUpdateParams) -> None:
         """Wait for the gradients of all ranks, and update this rank's shards. Not collective."""
-        self.discard()
+        self._wait_for_gradients()
         self._batch.apply_update(params)
 
     def discard(self) -> None:
+        # What is in flight must arrive, so that the next batch finds the process group idle.
+        self._wait_for_gradients()
+
+    def _wait_for_gradients(self) -> None:
         while self._gradient_dists:
             self._gradient_dists.popleft().wait()
 

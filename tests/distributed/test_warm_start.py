@@ -311,15 +311,15 @@ def test_a_damaged_source_is_refused_by_all_ranks_alike(
     [
         (
             {"model": {"embedding_dim": 4, "bottom_mlp": [16, 4], "top_mlp": [16, 1]}},
-            "embedding_dim: is 4, and 8",
+            "embedding_dim: is 4, but 8",
         ),
         (
             {"model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [32, 1]}},
-            "model.top_mlp: is [32, 1], and [16, 1] in the model that the run starts from (valid: [16, 1])",
+            "model.top_mlp: is [32, 1], but [16, 1] in the model that the run starts from (valid: [16, 1])",
         ),
         ({"num_ids": OLD_IDS - 1}, f"data.synthetic.num_ids: is {OLD_IDS - 1}"),
-        ({"dense_optimizer": {"name": "sgd"}}, "dense_optimizer.name: is 'sgd', and 'adam'"),
-        ({"table_optimizer": {"name": "sgd"}}, "table_optimizer.name: is 'sgd', and 'rowwise_adagrad'"),
+        ({"dense_optimizer": {"name": "sgd"}}, "dense_optimizer.name: is 'sgd', but 'adam'"),
+        ({"table_optimizer": {"name": "sgd"}}, "table_optimizer.name: is 'sgd', but 'rowwise_adagrad'"),
     ],
 )
 def test_a_job_that_does_not_fit_the_model_is_refused_naming_the_field(

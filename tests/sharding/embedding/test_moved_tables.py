@@ -65,7 +65,9 @@ def test_tables_that_move_through_all_plans_and_ranks_train_as_those_that_stay(
 ):
     types = list_types(optimizer)
     # From every type to the next one, and back to the first, each time on other ranks.
-    path = [(types[number % len(types)], WORLD_SIZES[number % 3]) for number in range(len(types) + 1)]
+    path: list[tuple[ShardingType, int]] = [
+        (types[number % len(types)], WORLD_SIZES[number % 3]) for number in range(len(types) + 1)
+    ]
     moved: Path | None = None
     stayed: Path | None = None
     for number, (sharding_type, world_size) in enumerate(path):

@@ -54,6 +54,7 @@ def draw_requests(draw: st.DrawFn) -> PlanRequest:
         for number, rows in enumerate(draw(st.lists(st.integers(1, 5_000_000), max_size=20)))
     )
     optimizer = draw(st.sampled_from(["sgd", "rowwise_adagrad", "adagrad"]))
+    types: list[ShardingType | Literal["auto"]]
     types = [kind for kind in TYPES if optimizer != "rowwise_adagrad" or kind not in COLUMN_TYPES]
     is_one_memory = topology.num_nodes == 1 and topology.device == "cpu"
     return make_request(
