@@ -16,7 +16,7 @@ from service.cli.render.text_format import format_percent, format_quantity
 from service.sizes import format_size
 
 HERE = Path(__file__).parent / "inspection_page_files"
-UPLOT = Path(__file__).parents[1] / "dashboard" / "static" / "vendor" / "uplot"
+UPLOT = Path(__file__).parents[2] / "dashboard" / "static" / "vendor" / "uplot"
 
 
 def render_report_page(report: Report, source: str) -> str:
