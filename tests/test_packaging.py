@@ -26,7 +26,8 @@ def run(*command: str | Path, **environment: str) -> str:
     return ended.stdout
 
 
-SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "service", "dlrm", "sharding")
+PACKAGES = ("service", "dlrm", "sharding", "hostinfo")
+SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", *PACKAGES)
 OPERATORS = {
     f"{library}.{kind}" for library in ("sharding/native/_tables", "dlrm/native/_dense") for kind in ("so", "json")
 }
@@ -95,7 +96,7 @@ def test_the_wheel_holds_migrations_templates_and_static_files(wheel: Path) -> N
     assert len(data) > 10
     assert migrations
     assert set(data) | set(migrations) <= packed
-    assert {name.split("/")[0] for name in packed} <= {"service", "dlrm", "sharding", wheel_metadata(packed)}
+    assert {name.split("/")[0] for name in packed} <= {*PACKAGES, wheel_metadata(packed)}
 
 
 def wheel_metadata(packed: set[str]) -> str:

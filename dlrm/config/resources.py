@@ -37,8 +37,8 @@ class ResourcesConfig(Config):
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
     """Number of cores of one worker."""
     memory: Annotated[Size, Field(ge=2**28, le=MAX_MEMORY)] = 8 * 2**30
-    """Bytes that the whole job may use on its node, also written as "8GiB". The service stops a job that uses
-    more; `dlrm train` does not."""
+    """Bytes that the whole job may use on its node, also written as "8GiB". The service kills a job that uses
+    more, without a checkpoint; `dlrm train` does not."""
     gpus_per_worker: Literal[0, 1] = 0
     """Number of GPUs of one worker: 0 trains on the CPU over gloo, 1 on CUDA over NCCL."""
 

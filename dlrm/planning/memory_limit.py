@@ -8,7 +8,7 @@ MAX_OOM_SCORE = "1000"
 """Score of the process that the kernel ends first when memory is short."""
 
 
-def limit_memory(num_bytes: int) -> None:
+def limit_planning_memory(num_bytes: int) -> None:
     """Limit this process to `num_bytes` more than it has now; beyond that it gets a MemoryError.
 
     Where the machine runs out of memory all the same, the kernel ends this process before others. Does nothing on

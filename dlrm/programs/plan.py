@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 from dlrm.config import ResolvedJob
 from dlrm.data.errors import DataError
 from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
-from dlrm.planning.memory_limit import limit_memory
+from dlrm.planning.memory_limit import limit_planning_memory
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.sizes import Sizes, UnknownSizesError, find_sizes
 from dlrm.record import EXIT_BAD_INPUT, PreparedData, RunDirectory
@@ -67,7 +67,7 @@ def make_plan_line(resolved: ResolvedJob, run_directory: RunDirectory | None, li
     here = describe_machine(resolved.job)
     too_large = TooLargeError(resolved.job.resources.world_size, len(sizes.tables))
     if limits is not None:
-        limit_memory(limits["memory_bytes"])
+        limit_planning_memory(limits["memory_bytes"])
     try:
         line = _format_line({**fields, **_make_plan(resolved, sizes, here)}, started)
     except MemoryError:
