@@ -23,7 +23,9 @@ def count_cores() -> int:
 
 def get_memory_bytes() -> int:
     """Return the machine's memory, at most the limit of this process's cgroup, version 1 or 2."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    # Containers of LXC show their own limit in this file alone.
+    _, kib, *_ = _read_words(Path("/proc/meminfo"))
+    limits = [int(kib) * 1024]
     for directory in _list_cgroups():
         for name in ("memory.max", "memory.limit_in_bytes"):
             limits += [int(word) for word in _read_words(directory / name) if word.isdigit()]

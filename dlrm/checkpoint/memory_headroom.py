@@ -13,4 +13,6 @@ def count_free_bytes(memory_bytes: int) -> int:
     there is no parent.
     """
     launch = psutil.Process().parent()
-    return 0 if launch is None else memory_bytes - get_tree_memory_bytes(launch)
+    used = get_tree_memory_bytes(launch) if launch else 0
+    # 0: the launch process has just ended, so that nothing is known about the job's memory.
+    return memory_bytes - used if used else 0

@@ -94,7 +94,7 @@ class JobSpec(Config):
                 )
             if ranks and max(ranks) >= world_size:
                 valid = f"ranks from 0 to {world_size - 1}"
-                raise invalid(f"{field}.ranks", f"there is no rank {max(ranks)}: the job has {world_size}", valid)
+                raise invalid(f"{field}.ranks", f"there is no rank {max(ranks)}: the job has {world_size} ranks", valid)
         if sharding.transport == "memory" and (self.resources.nodes > 1 or self.resources.gpus_per_worker):
             message = "ranks on several machines or on GPUs share no memory"
             raise invalid("sharding.transport", message, '"auto" or "network"')

@@ -61,7 +61,7 @@ def _find_data_faults(data: DataConfig, old: DataConfig) -> list[FieldError]:
 def _find_optimizer_faults(job: JobSpec, identity: Mapping[str, Any] | None) -> list[FieldError]:
     if identity is None:
         message = "there is no checkpoint to load it from: a model alone contains no optimizer state"
-        return [FieldError(_OPTIMIZER_STATE, message, "false, or in `from` a run that kept its last checkpoint")]
+        return [FieldError(_OPTIMIZER_STATE, message, "false, or a run in `from` that kept its last checkpoint")]
     names = {"dense_optimizer.name": job.dense_optimizer.name, "table_optimizer.name": job.table_optimizer.name}
     return [
         FieldError(

@@ -162,7 +162,7 @@ def _render_limits(config: SavedConfig, encoders: Encoders | None) -> str:
     if encoders is None:
         return " ".join([*sentences, "Its ids are those of the synthetic log and mean nothing elsewhere."])
     if encoders.vocabularies:
-        sentences.append("Values that are missing or too rare in the training rows share one row of each table.")
+        sentences.append("Values that the training rows had too rarely, or never, share one row of each table.")
     columns = zip(encoders.schema.categorical, encoders.vocabularies, strict=True)
     hashed = [_format_code(column.name) for column, vocabulary in columns if isinstance(vocabulary, HashedVocabulary)]
     if hashed:

@@ -76,7 +76,7 @@ class Pusher:
                 self._push(client, stream)
         except (httpx.HTTPError, ValueError, KeyError) as error:
             if self._was_reachable:
-                log.warning("the service cannot be reached, so reports stay in the spool: %s", error)
+                log.warning("the service does not take reports, so they stay in the spool: %s", error)
             self._was_reachable = False
             for stream in self._streams:
                 stream.reader = None

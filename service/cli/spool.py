@@ -86,10 +86,10 @@ class SpoolProgress:
     def _resume_at(self, step: int) -> None:
         """Set the progress at the start of training: at `step`, which an earlier attempt has reached.
 
-        A step of 0 in spite of existing checkpoints means that none of them is complete.
+        A step of 0 in spite of existing checkpoints means that all of them are damaged.
         """
         if self._num_steps and not step:
-            self._on_line("starts from the beginning: no checkpoint is complete")
+            self._on_line("starts from the beginning: every checkpoint is damaged")
         elif self._num_steps:
             self._update(step=step, num_steps=self._num_steps, done_fraction=step / self._num_steps)
 

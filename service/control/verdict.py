@@ -23,7 +23,7 @@ class ExitObservation:
     job_state: JobState
     outcome: Outcome | None
     exit_code: int | None
-    """Exit code of the launch process; None where it ended while the service was not running."""
+    """Exit code of the launch process; None where this service process did not start it, and so cannot see it."""
     last_log_line: str
     stop_reason: Reason | None
     """Reason for which the service itself stopped or killed the attempt; None where it did not."""
@@ -87,7 +87,7 @@ def _find_cause(observation: ExitObservation) -> tuple[Reason, str]:
 
 def _describe_exit(exit_code: int | None) -> str:
     if exit_code is None:
-        return "ended while the service was not running"
+        return "ended with an exit code that the service could not see"
     if exit_code < 0:
         return f"was killed by {signal.Signals(-exit_code).name}"
     return f"ended with exit code {exit_code}"

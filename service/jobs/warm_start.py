@@ -26,7 +26,7 @@ def resolve_warm_start(job: JobSpec, database: Database, settings: Settings) -> 
     is_job = is_id(name, "job")
     if warm_start.optimizer_state and not is_job:
         message = f"{name!r} is not a job of this service, and other checkpoints are not read"
-        valid = "false, or the id of a job that has SUCCEEDED in `from`"
+        valid = "false, or in `from` the id of a job that has SUCCEEDED"
         raise ConfigError([FieldError("run.warm_start.optimizer_state", message, valid)])
     try:
         source = _find_model_of_job(name, database) if is_job else _find_model_in_directory(name, settings)

@@ -94,7 +94,7 @@ def _make_fixed_option(
         case "data_parallel":
             if len(ranks) < topology.world_size:
                 message = f"data_parallel keeps a copy of {table.name} on every rank"
-                raise PlanError(message, ["no ranks", "another type"], f"{field}.ranks", table.name)
+                raise PlanError(message, ["leave ranks out", "another type"], f"{field}.ranks", table.name)
             blocks, has_fixed_ranks = replicate(table, topology.world_size), True
         case "table_wise":
             blocks, has_fixed_ranks = keep_whole(table, 0), False

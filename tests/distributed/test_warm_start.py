@@ -357,7 +357,7 @@ def test_a_model_alone_has_no_optimizer_state_and_the_fix_is_named(
     resolved = make_job(1, **make_warm_start(old.model, optimizer_state=True))
     (refused,) = rank_pools.of(1).run(find_refusal, resolved, tmp_path)
     assert "run.warm_start.optimizer_state: there is no checkpoint to load it from" in refused
-    assert "(valid: false, or in `from` a run that kept its last checkpoint)" in refused
+    assert "(valid: false, or a run in `from` that kept its last checkpoint)" in refused
 
 
 def test_other_optimizers_may_start_fresh(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):

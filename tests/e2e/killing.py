@@ -263,7 +263,7 @@ def _check_start(attempt: Attempt, newest_before: int) -> None:
             assert report.step == newest_before
         if isinstance(report, EventReport) and report.name == "checkpoint_passed_over":
             assert report.details["step"] > newest_before
-            assert "was not finished" in report.message
+            assert "incomplete" in report.message
 
 
 def _check_kept(attempt: Attempt, newest_before: int) -> None:

@@ -266,7 +266,7 @@ def _describe_assumptions(plan: Plan) -> str:
         for name, unit in FIGURES.items()
         if affects_estimate(name, plan) and topology[name] is not None
     ]
-    return f"assumed speeds of one rank: {', '.join(speeds)}; set figures that you know better in sharding.topology"
+    return f"speeds of one rank in this estimate: {', '.join(speeds)}; set better figures in sharding.topology"
 
 
 def _format_rate(figure: float, unit: str) -> str:

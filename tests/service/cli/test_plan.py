@@ -190,8 +190,8 @@ def test_figures_that_are_assumed_are_told_of_a_single_rank_too(tmp_path: Path, 
     sharding = {"topology": {"gpu_memory": "80GB", "flops": 1e13}}
     ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": resources, "sharding": sharding}))
     assert ended.code == 0, ended.err
-    figures = "memory_bandwidth 2.0 TB/s (assumed), flops 10.0 TFLOP/s (from the job); set figures that you know"
-    assert f"assumed speeds of one rank: {figures} better in sharding.topology" in ended.out
+    figures = "memory_bandwidth 2.0 TB/s (assumed), flops 10.0 TFLOP/s (from the job); set"
+    assert f"speeds of one rank in this estimate: {figures} better figures in sharding.topology" in ended.out
 
 
 def test_what_stands_against_a_run_on_this_machine_is_told(tmp_path: Path, dlrm: Callable[..., Any]) -> None:

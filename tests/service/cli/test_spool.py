@@ -109,7 +109,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_said_to_begin_from_the_start
     SpoolProgress(attempt, said.append).read()
     assert said == []
     seen = SpoolProgress(attempt, said.append, num_steps=10).read()
-    assert (said, seen.step) == (["starts from the beginning: no checkpoint is complete"], None)
+    assert (said, seen.step) == (["starts from the beginning: every checkpoint is damaged"], None)
 
 
 def test_of_many_warnings_of_one_kind_the_first_are_told_and_the_rest_counted(tmp_path: Path) -> None:

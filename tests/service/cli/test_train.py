@@ -193,7 +193,7 @@ def test_a_damaged_checkpoint_is_warned_of_before_training_and_no_step_is_promis
     lines = ended.stderr.splitlines()
     (warning,) = [number for number, line in enumerate(lines) if line.startswith("warning: ")]
     assert f"{checkpoint} is skipped: " in lines[warning]
-    begun = lines.index("starts from the beginning: no checkpoint is complete")
+    begun = lines.index("starts from the beginning: every checkpoint is damaged")
     assert warning < begun < next(number for number, line in enumerate(lines) if " step " in line and "loss" in line)
     assert "resumes at" not in ended.stderr
     assert len(json.loads(ended.stdout)["warnings"]) == 1

@@ -77,7 +77,7 @@ def test_the_message_names_the_rank_or_what_was_said_last() -> None:
     assert "exit code 3" in decide(CRASHED).message
     assert "KeyError: 'day'" in decide(CRASHED).message
     assert "was killed by SIGKILL and left no outcome" in decide(replace(CRASHED, exit_code=-9)).message
-    assert "while the service was not running" in decide(replace(CRASHED, exit_code=None)).message
+    assert "exit code that the service could not see" in decide(replace(CRASHED, exit_code=None)).message
 
 
 @given(
