@@ -177,7 +177,7 @@ def test_checkpoints_of_others_are_not_read(shared_api: Api) -> None:
     fault = submit_refused(shared_api, add_warm_start(make_document(), "with_checkpoint", optimizer_state=True))
     assert fault["field"] == "run.warm_start.optimizer_state"
     assert fault["message"] == "'with_checkpoint' is not a job of this service, and other checkpoints are not read"
-    assert fault["valid"] == "false, or the id of a job that has SUCCEEDED in `from`"
+    assert fault["valid"] == "false, or in `from` the id of a job that has SUCCEEDED"
 
 
 def test_a_model_of_another_shape_is_refused_when_the_job_is_submitted(shared_api: Api) -> None:
