@@ -8,6 +8,7 @@ from dlrm.checkpoint.progress import Progress
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.data.batches import compute_full_batch_rows
 from dlrm.data.dataset import Dataset
+from dlrm.data.format_count import format_count
 from dlrm.gradient_stats.batch_advice import advise, find_largest_useful_batch, get_settled_noise
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.record import BATCH_ADVICE, PLAN, STEP_PARTS, BatchAdvice
@@ -69,7 +70,7 @@ def report_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows
     rest = (num_rows * job.run.epochs - progress.num_samples) % samples
     last = f", the last one of {rest:,}" if rest else ""
     resumed = f"; {progress.step:,} of them are already done" if progress.step else ""
-    reporter.progress("training", f"{_format_count(progress.num_steps, 'step')} of {samples:,} samples{last}{resumed}")
+    reporter.progress("training", f"{format_count(progress.num_steps, 'step')} of {samples:,} samples{last}{resumed}")
     if num_rows < global_size:
         reporter.event(
             "short_epoch",
@@ -79,7 +80,7 @@ def report_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows
     if progress.num_steps < FEW_STEPS:
         reporter.event(
             "few_steps",
-            f"the run has only {_format_count(progress.num_steps, 'step')} to learn in: set batch.global_size below "
+            f"the run has only {format_count(progress.num_steps, 'step')} to learn in: set batch.global_size below "
             f"{job.batch.global_size:,}, or more run.epochs, for {num_rows:,} training rows",
         )
 
@@ -140,10 +141,6 @@ def _suggest_next(resolved: ResolvedJob, lowest_noise_scale: float) -> str:
     return f"Measure more, with {_suggest_measurements(resolved)}"
 
 
-def _format_count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _explain_missing_advice(resolved: ResolvedJob, progress: Progress) -> str:
     job = resolved.job
     noise, interval, last = progress.noise, progress.noise.interval, progress.last_evaluation
@@ -155,7 +152,7 @@ def _explain_missing_advice(resolved: ResolvedJob, progress: Progress) -> str:
         why = "the gradients of single samples do not differ, so every batch is equally good"
     elif interval is None:
         why = (
-            f"the noise scale comes from only {_format_count(noise.num_measured, 'measurement')}. Measure at least "
+            f"the noise scale comes from only {format_count(noise.num_measured, 'measurement')}. Measure at least "
             f"{MIN_MEASUREMENTS} times, with {_suggest_measurements(resolved)}"
         )
     elif last is not None and last.is_no_better_than_constant:

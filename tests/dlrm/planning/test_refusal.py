@@ -25,6 +25,7 @@ from tests.sharding.planner.plan_requests import (
     make_tables,
     make_topology,
     set_memory,
+    tighten,
 )
 
 BYTES = TypeAdapter(ByteSize)
@@ -57,8 +58,7 @@ def as_proposed(request: PlanRequest, proposal: str) -> PlanRequest:
     for field, value in settings_of(proposal).items():
         match field:
             case "resources.memory" | "sharding.topology.gpu_memory":
-                topology = replace(request.topology, memory_bytes=int(BYTES.validate_python(value)))
-                request = replace(request, topology=topology)
+                request = set_memory(request, int(BYTES.validate_python(value)))
             case "resources.nodes":
                 request = replace(request, topology=replace(request.topology, num_nodes=value))
             case "table_optimizer.name":
@@ -119,8 +119,7 @@ def test_too_little_memory_names_the_table_the_bytes_and_what_would_fit():
 @settings(max_examples=100, deadline=None)
 @given(drawn=draw_requests(), share=st.sampled_from([64, 4096]), part=st.floats(0.1, 0.9))
 def test_whatever_is_proposed_does(drawn: PlanRequest, share: int, part: float):
-    whole = replace(drawn, global_size=share * drawn.topology.world_size, chunk_size=min(512, share))
-    tight = set_memory(whole, int(part * max(count_bytes_by_memory_domain(whole, make_plan(whole)))))
+    tight = tighten(drawn, share, part)
     try:
         make_plan_or_refuse(tight)
     except PlanError as refused:

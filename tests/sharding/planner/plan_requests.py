@@ -5,7 +5,8 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from sharding.planner import Dense, PlanRequest, Rule, Table, Topology
+from sharding.planner import Dense, PlanRequest, Rule, Table, Topology, make_plan
+from sharding.planner.check import count_bytes_by_memory_domain
 from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES, ShardingType
 
 TYPES: tuple[ShardingType | Literal["auto"], ...] = ("auto", *SHARDING_TYPES)
@@ -35,6 +36,15 @@ def make_request(tables: tuple[Table, ...], topology: Topology, **fields: object
 
 def set_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
     return replace(request, topology=replace(request.topology, memory_bytes=num_bytes))
+
+
+def tighten(request: PlanRequest, share_size: int, part: float) -> PlanRequest:
+    """Return the request with `share_size` samples a rank, and `part` of the memory that its fullest domain then needs.
+
+    Another plan may fit all the same.
+    """
+    whole = replace(request, global_size=share_size * request.topology.world_size, chunk_size=min(512, share_size))
+    return set_memory(whole, int(part * max(count_bytes_by_memory_domain(whole, make_plan(whole)))))
 
 
 REQUEST_WITHOUT_ROOM = make_request(

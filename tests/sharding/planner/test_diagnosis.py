@@ -17,6 +17,7 @@ from tests.sharding.planner.plan_requests import (
     make_tables,
     make_topology,
     set_memory,
+    tighten,
 )
 
 
@@ -46,8 +47,7 @@ def get_least_memory(diagnosis: Diagnosis) -> int:
 @settings(max_examples=50, deadline=None)
 @given(drawn=draw_requests(), share=st.sampled_from([64, 4096]), part=st.floats(0.1, 0.9))
 def test_every_alternative_has_a_plan(drawn: PlanRequest, share: int, part: float):
-    whole = replace(drawn, global_size=share * drawn.topology.world_size, chunk_size=min(512, share))
-    tight = set_memory(whole, int(part * max(count_bytes_by_memory_domain(whole, make_plan(whole)))))
+    tight = tighten(drawn, share, part)
     try:
         make_plan(tight)
     except NoPlanError as error:
