@@ -21,6 +21,7 @@ _EXCLUDED: dict[str, Any] = {
         "target_auc": True,
         "checkpoint_every_seconds": True,
         "keep_checkpoints": True,
+        "yardsticks": True,
     },
 }
 """Settings that may differ from one attempt to the next: they change where, how fast and how often, not what is

@@ -1,5 +1,7 @@
 """Run settings: length, evaluations, checkpoints, and when to stop."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from dlrm.config.base import Config
@@ -23,5 +25,8 @@ class RunConfig(Config):
     """Number of newest checkpoints that are kept."""
     warm_start: WarmStartConfig | None = None
     """Trained model from which the run starts; null: random initial weights."""
+    yardsticks: Literal["all", "logistic", "none"] = "all"
+    """Simple models that the trained one is compared with at the end, on the same evaluation rows. logistic: logistic
+    regression; all: boosted trees too, where LightGBM or scikit-learn is installed; none: no comparison."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed of the initial weights and of the order of samples."""
