@@ -127,7 +127,7 @@ class DataConfig(Config):
         if not self.is_raw and self.vocabulary != VocabularyConfig():
             raise invalid("vocabulary", f"format {self.format} already contains table rows", "leave it out")
         if self.is_raw:
-            self._check_vocabulary({column.name for column in self.raw_schema.categorical})
+            self._check_vocabulary({column.feature for column in self.raw_schema.categorical if column.has_ids})
         return self
 
     def _check_vocabulary(self, columns: set[str]) -> None:
@@ -142,7 +142,7 @@ class DataConfig(Config):
         for pattern in patterns:
             if not fnmatch.filter(columns, pattern):
                 hint, valid = describe_no_match(pattern, columns)
-                message = f"{pattern!r} matches no categorical column{hint}"
+                message = f"{pattern!r} matches no categorical column of ids{hint}"
                 raise invalid("vocabulary.columns", message, valid)
 
     def _check_columns(self, schema: SchemaConfig) -> None:

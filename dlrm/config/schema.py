@@ -11,7 +11,16 @@ from dlrm.config.errors import invalid
 
 MAX_COLUMNS = 10_000
 MAX_NAME_LENGTH = 200
+MAX_RANGES = 4096
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
+TimePart = Literal["hour", "weekday", "day", "month"]
+TIME_PART_VALUES: dict[TimePart, range] = {
+    "hour": range(24),
+    "weekday": range(1, 8),
+    "day": range(1, 32),
+    "month": range(1, 13),
+}
+"""Values of each part of a time, in UTC; weekday 1 is Monday."""
 
 
 class DenseColumn(Config):
@@ -26,7 +35,7 @@ class DenseColumn(Config):
 
 
 class CategoricalColumn(Config):
-    """A column of ids, or of lists of ids."""
+    """A column of ids, of lists of ids, of numbers that are divided into ranges, or of times."""
 
     name: ColumnName
     """Name of the column in the files."""
@@ -37,19 +46,51 @@ class CategoricalColumn(Config):
     the missing value."""
     separator: str = Field(default="|", min_length=1, max_length=1)
     """Character between the values of one list, in CSV."""
+    bucketize: int | None = Field(default=None, ge=2, le=MAX_RANGES)
+    """Number of ranges into which the column's numbers are divided, with about equally many training rows in each; a
+    range is one value. Null: the values themselves."""
+    time_part: TimePart | None = None
+    """Part of the column's times that is the value, in UTC; null: the values themselves. Times are timestamps or dates,
+    ISO 8601 text, or integers that count seconds, milli-, micro- or nanoseconds since 1970 (from 1980 to 2100)."""
+
+    @property
+    def feature(self) -> str:
+        """Name of the feature, and of its table: the column's, followed by `:buckets` or by the part of the time."""
+        if self.bucketize is not None:
+            return f"{self.name}:buckets"
+        return self.name if self.time_part is None else f"{self.name}:{self.time_part}"
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the values are ids, which a vocabulary counts or hashes; otherwise each range or part has a row."""
+        return self.bucketize is None and self.time_part is None
+
+    @model_validator(mode="after")
+    def _check_use(self) -> "CategoricalColumn":
+        chosen = {"multi_hot": self.multi_hot, "bucketize": self.bucketize, "time_part": self.time_part}
+        uses = [field for field, value in chosen.items() if value]
+        if len(uses) > 1:
+            raise invalid(uses[1], f"not together with {uses[0]}", "one of multi_hot, bucketize and time_part")
+        if not self.has_ids and self.type != "string":
+            raise invalid("type", f"{self.type!r} is the type of ids, but {uses[0]} is set", "leave it out")
+        return self
 
 
 class SchemaConfig(Config):
     """The columns that are used, in the order in which the model takes them; other columns are not read."""
 
     label: ColumnName = "label"
-    """Name of the label column; labels are 0 or 1, and never missing."""
+    """Name of the label column; labels are 0 or 1, unless `positive` is set, and never missing."""
+    positive: Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)] | None = None
+    """Value of the label column that stands for 1, such as "yes"; every other value stands for 0. Numbers are compared
+    as numbers, and booleans are "true" and "false". Null: labels are 0 or 1."""
     weight: ColumnName | None = None
     """Name of the column of sample weights, which are at least 0; null: all rows count the same."""
     dense: list[DenseColumn] = Field(default=[], max_length=MAX_COLUMNS)
     """Columns of numbers."""
     categorical: list[CategoricalColumn] = Field(default=[], max_length=MAX_COLUMNS)
-    """Columns of ids; each has a table. Here and in `dense`, `{ name = "c{}", count = 3 }` stands for c0, c1 and c2."""
+    """Columns of ids, ranges or parts of times; each has a table. A column may be used several times, if each use gives
+    another feature. Here and in `dense`, `{ name = "c{}", count = 3 }` stands for c0, c1 and c2."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Character between columns, in CSV: one ASCII character, not a quote."""
     columns: list[ColumnName] | None = Field(default=None, min_length=1, max_length=20_000)
@@ -62,7 +103,12 @@ class SchemaConfig(Config):
 
     @property
     def names_but_weight(self) -> list[str]:
-        return [self.label, *(column.name for column in (*self.dense, *self.categorical))]
+        return [self.label, *self.input_names]
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the columns that the model takes, each once: dense, then categorical."""
+        return list(dict.fromkeys(column.name for column in (*self.dense, *self.categorical)))
 
     @field_validator("dense", "categorical", mode="before")
     @classmethod
@@ -91,7 +137,8 @@ class SchemaConfig(Config):
     def _check_columns(self) -> "SchemaConfig":
         repeated = [name for name, count in Counter(self.names).items() if count > 1]
         if repeated:
-            raise invalid("", f"names {repeated[0]!r} twice", "each column once")
+            raise invalid("", f"names {repeated[0]!r} twice", "label, weight and features from different columns")
+        self._check_features()
         if not self.dense and not self.categorical:
             raise invalid(
                 "categorical", "there are no columns except the label", "at least one dense or categorical column"
@@ -104,6 +151,17 @@ class SchemaConfig(Config):
             if len(listed) < len(self.columns):
                 raise invalid("columns", "names a column twice", "a different name for each column")
         return self
+
+    def _check_features(self) -> None:
+        for field, names in (
+            ("dense", [column.name for column in self.dense]),
+            ("categorical", [column.feature for column in self.categorical]),
+        ):
+            if repeated := [name for name, count in Counter(names).items() if count > 1]:
+                raise invalid(field, f"has the feature {repeated[0]!r} twice", "each feature once")
+        num_uses = Counter(column.name for column in (*self.dense, *self.categorical))
+        if lists := [column.name for column in self.categorical if column.multi_hot and num_uses[column.name] > 1]:
+            raise invalid("categorical", f"{lists[0]!r} holds lists and is used twice", "one use of a multi_hot column")
 
 
 def _count_columns(entry: Any, number: int) -> int:
