@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrm.metrics.ranking import rank_rows
+
 Vector = NDArray[Any]
 """Array [n] of any number type."""
 EPSILON = 2.0**-52
@@ -27,6 +29,7 @@ class BinaryMetrics:
 
     num_rows: int
     auc: float | None
+    auc_standard_error: float | None
     log_loss: float
     normalized_entropy: float | None
     calibration: float | None
@@ -37,9 +40,12 @@ def compute_binary_metrics(labels: Vector, logits: Vector, weights: Vector | Non
 
     Raises ValueError where it is empty, or contains NaN or labels other than 0 and 1.
     """
+    _check(labels, logits, weights)
+    ranked = rank_rows(labels, logits, weights)
     return BinaryMetrics(
         num_rows=len(labels),
-        auc=auc(labels, logits, weights),
+        auc=ranked.compute_auc(),
+        auc_standard_error=ranked.compute_standard_error(),
         log_loss=log_loss(labels, logits, weights),
         normalized_entropy=normalized_entropy(labels, logits, weights),
         calibration=calibration(labels, logits, weights),
@@ -47,30 +53,9 @@ def compute_binary_metrics(labels: Vector, logits: Vector, weights: Vector | Non
 
 
 def auc(labels: Vector, scores: Vector, weights: Vector | None = None) -> float | None:
-    """Compute the area under the ROC curve; None where all labels are of one class.
-
-    It is the share of (positive, negative) pairs in which the positive has the higher score, with equal scores counting
-    half (Mann-Whitney). Pairs are counted in integers, up to 4e9 rows. With weights, a pair counts as the product of
-    the weights of its rows, and the count is in float64.
-    """
+    """Compute the area under the ROC curve, see `RankedRows.compute_auc`; None where all labels are of one class."""
     _check(labels, scores, weights)
-    order = np.argsort(scores)
-    ordered_scores, is_positive = scores[order], labels[order] == 1
-    last_of_score = np.append(np.flatnonzero(ordered_scores[1:] != ordered_scores[:-1]), len(scores) - 1)
-    if weights is None:
-        positives_up_to = np.cumsum(is_positive, dtype=np.int64)[last_of_score]
-        negatives_up_to = last_of_score + 1 - positives_up_to
-    else:
-        ordered_weights = weights[order].astype(np.float64)
-        positives_up_to = np.cumsum(ordered_weights * is_positive)[last_of_score]
-        negatives_up_to = np.cumsum(ordered_weights * ~is_positive)[last_of_score]
-    num_positives, num_negatives = positives_up_to[-1].item(), negatives_up_to[-1].item()
-    if not num_positives or not num_negatives:
-        return None
-    positives = np.diff(positives_up_to, prepend=0)
-    negatives_below = np.concatenate([[0], negatives_up_to[:-1]])
-    twice_pairs_won = np.sum(positives * (negatives_below + negatives_up_to)).item()
-    return twice_pairs_won / (2 * num_positives * num_negatives)
+    return rank_rows(labels, scores, weights).compute_auc()
 
 
 def log_loss(labels: Vector, logits: Vector, weights: Vector | None = None) -> float:

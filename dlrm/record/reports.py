@@ -73,6 +73,9 @@ class EvaluationReport(_Line):
     num_rows: int
     auc: float | None
     """Area under the ROC curve; null where the rows have one class only."""
+    auc_standard_error: float | None = None
+    """Standard error of the AUC, by the choice of the evaluation rows (DeLong et al. 1988); null without an AUC, and in
+    reports of earlier versions."""
     log_loss: float
     normalized_entropy: float | None
     """Log-loss divided by that of the constant predictor at the label rate of the evaluation rows; null where these

@@ -100,6 +100,7 @@ class Evaluator:
             step=step,
             num_rows=metrics.num_rows,
             auc=metrics.auc,
+            auc_standard_error=metrics.auc_standard_error,
             log_loss=metrics.log_loss,
             normalized_entropy=metrics.normalized_entropy,
             calibration=metrics.calibration,
