@@ -1,7 +1,9 @@
 """Reading of job documents from TOML or JSON files, with errors that name the file and the field or line."""
 
 import json
+import os
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,18 +11,32 @@ from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults
 from dlrm.config.patterns import PatternError, check_scheme, hide_credentials, is_remote, require_files
 from dlrm.record import NoModelError, TrainedModel
 from service.cli.errors import BadInputError
+from service.cli.set_option import apply_settings, name_source, parse_settings
 
 
-def read_job(path: Path) -> tuple[dict[str, Any], JobSpec]:
+def read_job(path: Path, settings: Sequence[str] | None = None) -> tuple[dict[str, Any], JobSpec]:
     """Read the job document in `path`, and return it both as written and as a validated JobSpec.
 
-    Raises BadInputError.
+    settings: arguments of `--set`, which are part of both. Raises BadInputError.
     """
-    document = _read_document(path)
+    return parse_with_settings(_read_document(path), settings, str(path))
+
+
+def parse_with_settings(
+    document: Mapping[str, Any], settings: Sequence[str] | None, source: str
+) -> tuple[dict[str, Any], JobSpec]:
+    """Apply the arguments of `--set` to a job document, and return it as a document and as a validated JobSpec.
+
+    source: what error messages name where the fault is not in a setting. Raises BadInputError.
+    """
+    parsed = parse_settings(settings)
+    changed = apply_settings(document, parsed)
     try:
-        return document, parse_job(document)
+        return changed, parse_job(changed)
     except ConfigError as error:
-        raise BadInputError(*(f"{path}: {field}" for field in error.errors)) from None
+        raise BadInputError(
+            *(f"{name_source(field.field, parsed, source)}: {field}" for field in error.errors)
+        ) from None
 
 
 def make_paths_absolute(job: JobSpec, path: Path) -> JobSpec:
@@ -44,16 +60,52 @@ def make_paths_absolute(job: JobSpec, path: Path) -> JobSpec:
 def require_data_files(job: JobSpec, path: Path) -> None:
     """Check that every data pattern of the job in `path` names files of this machine; remote patterns are not checked.
 
-    Raises BadInputError, with one line for each pattern that names no file.
+    Raises BadInputError, with one line for each pattern that names no file. Where the same relative path names files
+    in the present directory, the line has both paths.
     """
     faults = [
-        str(FieldError(f"data.{name}.{number}", *fault))
-        for name, patterns in (("train", job.data.train), ("eval", job.data.eval))
-        for number, pattern in enumerate(patterns or [])
+        str(FieldError(field, *(_find_in_present_directory(pattern, path.resolve().parent) or fault)))
+        for field, pattern in _list_patterns(job)
         if (fault := find_pattern_fault(pattern))
     ]
     if faults:
         raise BadInputError(*(f"{path}: {fault}" for fault in faults))
+
+
+def list_beside(job: JobSpec, path: Path) -> dict[str, str]:
+    """List the relative data paths of the job in `path` that name files beside that document, as absolute paths.
+
+    A service looks for them in its data roots instead. Returns the paths by field, such as `data.train.0`.
+    """
+    beside = path.resolve().parent
+    return {
+        field: str(beside / pattern)
+        for field, pattern in _list_patterns(job)
+        if not is_remote(pattern) and not Path(pattern).is_absolute() and not find_pattern_fault(str(beside / pattern))
+    }
+
+
+def _list_patterns(job: JobSpec) -> list[tuple[str, str]]:
+    """List the data patterns of a job, each with its field."""
+    named = (("train", job.data.train), ("eval", job.data.eval))
+    return [
+        (f"data.{name}.{number}", pattern) for name, patterns in named for number, pattern in enumerate(patterns or [])
+    ]
+
+
+def _find_in_present_directory(pattern: str, base: Path) -> tuple[str, str] | None:
+    """Look in the present directory for the files that `pattern`, which was made absolute with `base`, does not name.
+
+    Returns None where there are none; otherwise the reason and what would be valid.
+    """
+    missing, present = Path(pattern), Path.cwd()
+    if present == base or not missing.is_relative_to(base):
+        return None
+    found = str(present / missing.relative_to(base))
+    if find_pattern_fault(found):
+        return None
+    message = f"no file: {missing}, but there is {found}: a relative path counts from the directory of the job document"
+    return message, f'"{os.path.relpath(found, base)}", or an absolute path'
 
 
 def require_warm_start_model(job: JobSpec, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Assembly of the `dlrm` command from its subcommands."""
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +17,7 @@ from service.cli.commands.submit import submit
 from service.cli.commands.train import train
 from service.cli.errors import EXIT_BAD_INPUT, EXIT_FAILED, CommandError
 from service.cli.render.text_format import escape_unprintable
+from service.cli.version import print_version
 from service.client import ServiceError, ServiceUnknownError, ServiceUnreachableError
 
 app = typer.Typer(
@@ -53,6 +55,18 @@ A job document is a TOML or JSON file; every field except [bold]data.train[/bold
 Commands find the service by DLRM_URL and DLRM_API_KEY, else by the files that
 `dlrm serve` wrote to .dlrm in this directory or one above it.""",
 )
+
+
+@app.callback()
+def _begin(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=print_version, help="Print the versions of dlrm and of torch."
+        ),
+    ] = False,
+) -> None: ...
+
 
 SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
 app.command(rich_help_panel=SERVICE)(serve)

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,13 @@ from dlrm.record import (
     hold_run_lock,
     write_atomically,
 )
-from service.cli.documents import make_paths_absolute, read_job, require_data_files, require_warm_start_model
+from service.cli.documents import (
+    make_paths_absolute,
+    parse_with_settings,
+    read_job,
+    require_data_files,
+    require_warm_start_model,
+)
 from service.cli.errors import BadInputError, CommandError
 from service.cli.trainer import require_trainer
 from service.settings import StateSettings
@@ -52,12 +59,13 @@ class SucceededError(Exception):
         super().__init__(f"{directory.path}: the run has already succeeded; nothing is left to do")
 
 
-def create_run(job: Path, run_directory: Path | None) -> NewAttempt:
+def create_run(job: Path, run_directory: Path | None, settings: Sequence[str] | None = None) -> NewAttempt:
     """Create a new run directory for the job document `job`, with its first attempt.
 
-    run_directory: must not exist yet; None for runs/NAME-TIME. Raises CommandError.
+    run_directory: must not exist yet; None for runs/NAME-TIME. settings: arguments of `--set`. Raises CommandError.
     """
-    spec = _read_valid_job(job)
+    spec = _read_absolute_job(job, settings)
+    _check_job(spec, job)
     require_warm_start_model(spec, job)
     require_trainer()
     resolved = resolve(spec, data_cache=_make_data_cache() if spec.data.is_raw else None)
@@ -81,28 +89,30 @@ def create_run(job: Path, run_directory: Path | None) -> NewAttempt:
     return started
 
 
-def create_next_attempt(path: Path, job: Path | None) -> NewAttempt:
+def create_next_attempt(path: Path, job: Path | None, settings: Sequence[str] | None = None) -> NewAttempt:
     """Create the next attempt of the run in `path`.
 
-    job: changed job document, or None to resume with the document of the run. It may change only settings that change
-    the result by no more than rounding, such as the number of ranks. Raises SucceededError where the run has already
-    succeeded, and CommandError, before anything is written, where `job` describes another run or another process works
-    on this one.
+    job: changed job document, or None to resume with the document of the run. settings: arguments of `--set`, which
+    change that document. Both may change only settings that change the result by no more than rounding, such as the
+    number of ranks. Raises SucceededError where the run has already succeeded, and CommandError, before anything is
+    written, where the document describes another run or another process works on this one.
     """
     directory = RunDirectory(path.resolve())
     resolved = read_resolved_job(directory, path)
-    if job is not None:
-        spec = _read_valid_job(job)
+    is_changed = job is not None or bool(settings)
+    if is_changed:
+        spec = change_job(resolved.job, settings, path) if job is None else _read_absolute_job(job, settings)
+        _check_job(spec, job or path)
         if differences := list_differences(make_identity(spec), make_identity(resolved.job)):
             raise BadInputError(
-                *(f"{job}: {difference}" for difference in differences),
+                *(f"{'--set' if job is None else job}: {difference}" for difference in differences),
                 f"with these settings it is a different run from {path}: train it without --resume",
             )
         resolved = resolve(spec, resolved.data_roots, resolved.data_cache)
     require_trainer()
     try:
         with hold_run_lock(directory):
-            return _create_attempt(directory, resolved, is_changed=job is not None)
+            return _create_attempt(directory, resolved, is_changed=is_changed)
     except RunInUseError as error:
         raise CommandError(f"{error}: wait for it to end, or stop it with kill {error.holder}") from None
     except OSError as error:
@@ -145,13 +155,25 @@ def read_resolved_job(directory: RunDirectory, path: Path) -> ResolvedJob:
         raise BadInputError(*(f"{directory.spec}: {fault}" for fault in faults)) from None
 
 
-def _read_valid_job(job: Path) -> JobSpec:
-    _, spec = read_job(job)
-    spec = make_paths_absolute(spec, job)
-    require_data_files(spec, job)
+def change_job(job: JobSpec, settings: Sequence[str] | None, path: Path) -> JobSpec:
+    """Apply the arguments of `--set` to the document of a run; relative paths count from the present directory.
+
+    path: directory of the run, for error messages. Raises BadInputError.
+    """
+    _, spec = parse_with_settings(job.model_dump(mode="json"), settings, str(path))
+    return make_paths_absolute(spec, Path("--set"))
+
+
+def _read_absolute_job(job: Path, settings: Sequence[str] | None) -> JobSpec:
+    _, spec = read_job(job, settings)
+    return make_paths_absolute(spec, job)
+
+
+def _check_job(spec: JobSpec, path: Path) -> None:
+    """Check that this machine can run a job. path: its document, for error messages. Raises BadInputError."""
+    require_data_files(spec, path)
     if faults := spec.resources.find_launcher_faults():
-        raise BadInputError(*(f"{job}: {fault}" for fault in faults))
-    return spec
+        raise BadInputError(*(f"{path}: {fault}" for fault in faults))
 
 
 def _make_data_cache() -> str:

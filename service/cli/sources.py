@@ -23,14 +23,16 @@ class Source:
     embedding_dim: int
 
 
-def read_source(sources: Sequence[str]) -> Source:
+def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -> Source:
     """Read the source from the arguments of a command: one job document, one prepared directory, or data files.
 
-    Relative paths in a job document are relative to its directory. Raises BadInputError where files do not exist, and
-    where they need a schema, which only a job document can give.
+    Relative paths in a job document are relative to its directory. settings: arguments of `--set`. Raises BadInputError
+    where files do not exist, and where they need a schema, which only a job document can give.
     """
     if Path(sources[0]).suffix in DOCUMENTS:
-        return _read_source_document(sources)
+        return _read_source_document(sources, settings)
+    if settings:
+        raise BadInputError(f"--set: {sources[0]} is not a job document (valid: a .toml or .json file, or no --set)")
     files = resolve_files(sources)
     embedding_dim = ModelConfig().embedding_dim
     if len(files) == 1 and not is_remote(files[0]) and Path(files[0], PACKED_META).is_file():
@@ -64,11 +66,11 @@ def guess_format(patterns: Sequence[str]) -> str | None:
     return FORMATS.get(suffix.lower())
 
 
-def _read_source_document(sources: Sequence[str]) -> Source:
+def _read_source_document(sources: Sequence[str], settings: Sequence[str] | None) -> Source:
     path = Path(sources[0])
     if len(sources) > 1:
         raise BadInputError(f"{path}: pass either one job document or data files")
-    _, job = read_job(path)
+    _, job = read_job(path, settings)
     job = make_paths_absolute(job, path)
     require_data_files(job, path)
     return Source(job.data, job.model.embedding_dim)

@@ -22,9 +22,10 @@ from dlrm.config.patterns import (
 def resolve_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Path]) -> JobSpec:
     """Return `job` with every data file, directory or pattern as an absolute path under the real path of a root.
 
-    A relative path is tried under each local root in turn. A remote path must be under a remote root; only the trainer
-    checks whether it exists. private: directories of the service, with its keys and all runs. No file may be in one of
-    them, or below a name that starts with a dot. Raises ConfigError that names every invalid path.
+    A relative path is looked for under every local root, and must name files under one of them alone. A remote path
+    must be under a remote root; only the trainer checks whether it exists. private: directories of the service, with
+    its keys and all runs. No file may be in one of them, or below a name that starts with a dot. Raises ConfigError
+    that names every invalid path.
     """
     allowed = _AllowedDirectories(roots, private)
     errors: list[FieldError] = []
@@ -133,16 +134,31 @@ def _resolve_remote(pattern: str, job: JobSpec, roots: Sequence[str]) -> str:
 
 
 def _resolve_local(pattern: str, job: JobSpec, allowed: _AllowedDirectories) -> str:
-    for candidate in _list_candidates(pattern, allowed):
+    candidates = _list_candidates(pattern, allowed)
+    found: dict[str, str] = {}
+    for candidate in candidates:
         try:
-            has_files = _matches_files(candidate, pattern, job, allowed)
-        except OSError as error:
-            raise PathError(f"{pattern!r} cannot be read: {error.strerror}") from None
-        except PatternError as error:
-            raise PathError(f"{pattern!r} {error.message}") from None
-        if has_files:
-            return candidate
-    raise PathError(f"{pattern!r} {_describe_missing(pattern, job)}")
+            if _matches_files(candidate, pattern, job, allowed):
+                found.setdefault(os.path.realpath(candidate), candidate)
+        except (OSError, PatternError, PathError) as error:
+            # Under a later root, what must not be read is no other answer.
+            if not found:
+                raise _make_path_error(pattern, error) from None
+    if not found:
+        raise PathError(f"{pattern!r} {_describe_missing(pattern, job)}: looked for {' and '.join(candidates)}")
+    if len(found) > 1:
+        # The first one would be a guess, and the job would silently train on the wrong files.
+        both = " and ".join(found.values())
+        raise PathError(f"{pattern!r} names files under more than one data root: {both}; give the path of one in full")
+    return next(iter(found.values()))
+
+
+def _make_path_error(pattern: str, error: OSError | PatternError | PathError) -> PathError:
+    if isinstance(error, PathError):
+        return error
+    return PathError(
+        f"{pattern!r} {error.message if isinstance(error, PatternError) else f'cannot be read: {error.strerror}'}"
+    )
 
 
 def _list_candidates(pattern: str, allowed: _AllowedDirectories) -> list[str]:

@@ -12,6 +12,7 @@ from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.inspection import print_report
 from service.cli.render.inspection_page import render_report_page
+from service.cli.set_option import SetOption
 from service.cli.sources import read_source
 from service.cli.trainer import require_trainer
 
@@ -34,6 +35,7 @@ def inspect(
             metavar="SOURCE", help="One job document, a prepared directory, or data files.", show_default=False
         ),
     ],
+    settings: SetOption = None,
     html: Annotated[
         Path | None,
         typer.Option(help="Write an HTML page with plots: one file that needs no network.", show_default=False),
@@ -63,7 +65,7 @@ def inspect(
 
     Exit code: 0 inspected, with or without warnings, 2 bad input, 1 any other failure.
     """
-    inspected = read_source(source)
+    inspected = read_source(source, settings)
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         raise BadInputError(f"--html {html}: not a file that can be written (valid: a file in an existing directory)")
     require_trainer("polars")

@@ -15,7 +15,8 @@ from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.plan_report import print_plan
 from service.cli.render.text_format import print_warnings
-from service.cli.run_directory import read_resolved_job
+from service.cli.run_directory import change_job, read_resolved_job
+from service.cli.set_option import SetOption
 from service.settings import StateSettings
 
 
@@ -26,6 +27,7 @@ def plan(
             metavar="JOB", help="A job document, .toml or .json, or the directory of a run.", show_default=False
         ),
     ],
+    settings: SetOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON, with every shard of every table.")
     ] = False,
@@ -42,6 +44,8 @@ def plan(
 
         dlrm plan examples/plan-128-gpus.toml
 
+        dlrm plan job.toml --set resources.nodes=4 --set model.embedding_dim=64
+
         dlrm plan job.toml --json | jq '.plan.step'
 
     For a run, the measured step times are shown next to those that the same
@@ -53,7 +57,7 @@ def plan(
     Exit code: 0 planned, 2 bad document, not enough memory, or unknown table
     sizes, 1 any other failure.
     """
-    resolved, run_directory = _read_job_or_run(job)
+    resolved, run_directory = _read_job_or_run(job, settings)
     request = {
         "resolved": resolved.model_dump(mode="json"),
         "run_directory": str(run_directory.path) if run_directory else None,
@@ -122,10 +126,13 @@ def _read_event_details(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
     return details
 
 
-def _read_job_or_run(job: Path) -> tuple[ResolvedJob, RunDirectory | None]:
+def _read_job_or_run(job: Path, settings: list[str] | None) -> tuple[ResolvedJob, RunDirectory | None]:
     if job.is_dir():
         directory = RunDirectory(job.resolve())
-        return read_resolved_job(directory, job), directory
-    _, spec = read_job(job)
+        resolved = read_resolved_job(directory, job)
+        if settings:
+            resolved = resolve(change_job(resolved.job, settings, job), resolved.data_roots, resolved.data_cache)
+        return resolved, directory
+    _, spec = read_job(job, settings)
     cache = str(StateSettings().prepared_directory) if spec.data.is_raw else None
     return resolve(make_paths_absolute(spec, job), data_cache=cache), None

@@ -18,6 +18,7 @@ from service.cli.errors import BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.progress import format_duration
 from service.cli.render.text_format import escape_unprintable, format_percent
+from service.cli.set_option import SetOption
 from service.cli.sources import PACKED_META, read_source
 from service.cli.trainer import require_trainer
 from service.sizes import format_size
@@ -39,6 +40,7 @@ def prepare(
         typer.Argument(metavar="SOURCE", help="One job document, or data files.", show_default=False),
     ],
     output: Output = None,
+    settings: SetOption = None,
     extend: Annotated[
         Path | None,
         typer.Option(
@@ -83,7 +85,10 @@ def prepare(
     Exit code: 0 prepared, 2 bad input, 75 stopped on request, 1 any other failure.
     """
     if infer:
-        _refuse_options({"--extend": extend, "--threads": threads, "--json": as_json or None}, "not valid with --infer")
+        _refuse_options(
+            {"--extend": extend, "--threads": threads, "--json": as_json or None, "--set": settings},
+            "not valid with --infer",
+        )
         infer_job(source, output, label)
         return
     _refuse_options({"--label": label}, "valid only with --infer")
@@ -93,7 +98,7 @@ def prepare(
         raise BadInputError(
             f"--extend {extend}: no such directory (valid: one that `dlrm prepare` wrote, or the model/ of a run)"
         )
-    data = read_source(source).data
+    data = read_source(source, settings).data
     if not data.is_raw:
         raise BadInputError(f"{source[0]}: data of format {data.format} needs no preparation")
     require_trainer("polars")

@@ -1,23 +1,27 @@
 """Command `dlrm submit`: submits a job to the service."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from dlrm.config import FieldError
 from dlrm.record import WARNINGS
-from service.cli.documents import read_job
-from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from service.cli.documents import list_beside, read_job
+from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, BadInputError
 from service.cli.render.advice import print_advice_message
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_job_table
 from service.cli.render.progress import ProgressLine
 from service.cli.render.text_format import print_warnings
-from service.client import Client, JobDetails
+from service.cli.set_option import SetOption
+from service.client import Client, Job, JobDetails, ServiceError
 
 
 def submit(
     job: Annotated[Path, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)],
+    settings: SetOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show progress until the job has ended.")] = False,
 ) -> None:
     """Submit a job to the service and print its id.
@@ -31,6 +35,8 @@ def submit(
 
         dlrm submit examples/demo.toml --follow
 
+        dlrm submit job.toml --set run.epochs=2 --set dense_optimizer.name=lamb
+
         id=$(dlrm submit job.json) && dlrm show $id
 
     Ctrl-C during --follow ends only the display; the job continues.
@@ -38,10 +44,10 @@ def submit(
     Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 1 any other
     failure.
     """
-    document, _ = read_job(job)
+    document, spec = read_job(job, settings)
     console = console_on(stderr=True)
     with Client() as client:
-        submitted = client.submit(document)
+        submitted = _submit(client, document, list_beside(spec, job))
         typer.echo(submitted.id)
         console.print(f"{client.url}/jobs/{submitted.id}", highlight=False, soft_wrap=True)
         if not follow:
@@ -57,6 +63,29 @@ def submit(
         print_advice_message(console, events)
     if job_at_end.state != "SUCCEEDED":
         raise typer.Exit(EXIT_FAILED)
+
+
+def _submit(client: Client, document: dict[str, Any], beside: Mapping[str, str]) -> Job:
+    """Submit a job document.
+
+    beside: files beside the document that its relative data paths name, by field; the error of a service that does not
+    find them names these too. Raises BadInputError and ServiceError.
+    """
+    try:
+        return client.submit(document)
+    except ServiceError as error:
+        if not any(fault.field in beside for fault in error.problem.errors):
+            raise
+        raise BadInputError(*(_describe_fault(fault, beside) for fault in error.problem.errors)) from None
+
+
+def _describe_fault(fault: FieldError, beside: Mapping[str, str]) -> str:
+    if fault.field not in beside:
+        return str(fault)
+    return (
+        f"{fault}; there is {beside[fault.field]}, but a relative path counts from the data roots of the service, not "
+        "from the directory of the job document (`dlrm serve --data-root DIRECTORY` adds a root)"
+    )
 
 
 def follow_to_end(client: Client, job_id: str, poll_seconds: float = 1.0) -> JobDetails:

@@ -27,6 +27,7 @@ from service.cli.render.profile import print_profile
 from service.cli.render.progress import ProgressLine
 from service.cli.render.text_format import escape_unprintable
 from service.cli.run_directory import NewAttempt, SucceededError, create_next_attempt, create_run
+from service.cli.set_option import SetOption
 from service.cli.spool import SpoolProgress
 from service.cli.trainer import make_module_command, run_and_watch
 from service.launchers.log_files import read_last_line
@@ -57,6 +58,7 @@ def train(
     job: Annotated[
         Path | None, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)
     ] = None,
+    settings: SetOption = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="RUN_DIRECTORY", help="Continue this run, which was stopped or has failed."),
@@ -80,14 +82,18 @@ def train(
 
         dlrm train job.toml --json | tail -1 | jq .auc
 
+        dlrm train job.toml --set batch.global_size=4096 --set run.epochs=2
+
     --resume continues a run from its newest checkpoint, either with its own job
-    document or with a changed one. You may change the ranks, chunk, plan, memory,
-    intervals, and the paths of the same data. A change that would make it a
-    different run is refused.
+    document or with a changed one: JOB, --set, or both. You may change the ranks,
+    chunk, plan, memory, intervals, and the paths of the same data. A change that
+    would make it a different run is refused.
 
         dlrm train --resume runs/demo-20260101-120000
 
         dlrm train job.toml --resume runs/demo-20260101-120000
+
+        dlrm train --resume runs/demo-20260101-120000 --set resources.memory=8GiB
 
     --profile traces three steps after some warm-up steps; the rest of the run is
     not affected. The time of their parts and operators is shown at the end. It is
@@ -101,7 +107,7 @@ def train(
     request, 1 any other failure.
     """
     try:
-        started = _create_attempt(job, resume, run_directory)
+        started = _create_attempt(job, resume, run_directory, settings)
     except SucceededError as succeeded:
         message = f"{succeeded}{'; no profile, because no step is run' if profile else ''}"
         console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
@@ -126,15 +132,17 @@ def train(
     raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
 
 
-def _create_attempt(job: Path | None, resume: Path | None, run_directory: Path | None) -> NewAttempt:
+def _create_attempt(
+    job: Path | None, resume: Path | None, run_directory: Path | None, settings: list[str] | None
+) -> NewAttempt:
     if resume is None and job is None:
         raise errors.BadInputError("nothing to train (valid: a JOB, or --resume with the directory of a run)")
     if resume is not None and run_directory is not None:
         raise errors.BadInputError("--run-directory: not valid with --resume: a resumed run stays in its own directory")
     if resume is not None:
-        return create_next_attempt(resume, job)
+        return create_next_attempt(resume, job, settings)
     assert job is not None, "one of the two is given"
-    return create_run(job, run_directory)
+    return create_run(job, run_directory, settings)
 
 
 def _describe_checkpoint(started: NewAttempt) -> str:

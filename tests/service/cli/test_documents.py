@@ -105,3 +105,20 @@ def test_every_bad_field_has_a_line_of_its_own_and_the_exit_code_is_2(tmp_path: 
     assert "precision" in lines[0]
     assert "'fp32'" in lines[0]
     assert "run.epochs" in lines[1]
+
+
+def test_a_path_that_only_the_present_directory_has_is_refused_with_both_paths(
+    tmp_path: Path, dlrm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "day.tsv").write_text("1")
+    path = tmp_path / "jobs" / "job.json"
+    path.write_text('{"data": {"train": ["data/day.tsv"], "eval": ["nowhere.tsv"]}}')
+    monkeypatch.chdir(tmp_path)
+    ended = dlrm("train", "jobs/job.json")
+    assert ended.code == 2
+    first, second = ended.err.strip().splitlines()
+    assert f"data.train.0: no file: {tmp_path}/jobs/data/day.tsv, but there is {tmp_path}/data/day.tsv" in first
+    assert first.endswith('(valid: "../data/day.tsv", or an absolute path)')
+    assert f"data.eval.0: no such file: {tmp_path}/jobs/nowhere.tsv" in second

@@ -27,3 +27,15 @@ def test_the_command_imports_nothing_heavy_before_it_takes_interrupts() -> None:
     program = f"import sys, {begin}; print('typer' in sys.modules or 'pydantic' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
     assert ended.stdout == "False\n"
+
+
+def test_the_version_is_one_line_and_needs_no_torch_to_be_imported() -> None:
+    program = (
+        "import sys; from service.cli.entry import main\ntry:\n  main()\nfinally:\n  print('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    first, imported = ended.stdout.splitlines()
+    assert first.startswith(f"dlrm {version}, torch ") or first == f"dlrm {version}, without torch"
+    assert imported == "False"

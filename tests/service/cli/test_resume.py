@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory, hold_run_lock
+from service.cli.run_directory import create_next_attempt
 from tests.service.cli.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -112,3 +113,16 @@ def test_a_new_run_in_the_directory_of_another_hints_at_going_on(
     ended = dlrm("train", str(write_job(tmp_path / "job.json")), "--run-directory", str(directory.path))
     assert ended.code == 2
     assert "name another directory with --run-directory, or resume this run with --resume" in ended.err
+
+
+def test_set_alone_is_a_changed_document_too(dlrm: Command, directory: RunDirectory) -> None:
+    ended = dlrm("train", "--resume", str(directory.path), "--set", "batch.global_size=2048")
+    assert ended.code == 2
+    assert "--set: batch.global_size is 2048, but was 1024" in ended.err
+    assert not directory.attempt(2).path.exists()
+
+    started = create_next_attempt(directory.path, None, ["run.checkpoint_every_seconds=5", "resources.memory=2GiB"])
+    changed = ResolvedJob.model_validate_json(started.attempt.spec.read_bytes())
+    assert changed.job.run.checkpoint_every_seconds == 5
+    assert changed.job.resources.memory == 2 * 2**30
+    assert changed.job.batch.global_size == 1024

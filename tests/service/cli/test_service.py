@@ -128,3 +128,17 @@ def test_a_wrong_setting_is_named(dlrm: Callable[..., Any], tmp_path: Path) -> N
     assert ended.code == 2
     assert ended.err.startswith("error: DLRM_PORT: ")
     assert ended.err.count("\n") == 1
+
+
+def test_data_beside_the_document_that_no_data_root_has_is_named_in_the_refusal(
+    dlrm: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "beside.tsv").write_text("1")
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({"data": {"train": ["beside.tsv", "nowhere.tsv"]}}))
+    ended = dlrm("submit", str(path))
+    assert ended.code == 2
+    first, second = ended.err.strip().splitlines()
+    assert f"data.train.0: 'beside.tsv' is neither a file nor a directory with files: looked for /" in first
+    assert f"there is {tmp_path}/beside.tsv, but a relative path counts from the data roots of the service" in first
+    assert "there is" not in second

@@ -23,6 +23,29 @@ def test_a_relative_pattern_counts_from_the_root_that_has_its_files(data_root: P
     assert resolved.data.train == [f"{data_root}/day_*.tsv", f"{data_root}/day_0.tsv"]
 
 
+def test_a_relative_pattern_that_two_roots_have_is_refused_with_both_paths(data_root: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "day_0.tsv").write_text("1")
+    with pytest.raises(ConfigError) as caught:
+        resolve_paths(make_job("day_0.tsv", "day_1.tsv"), [str(data_root), str(other)])
+    [fault] = caught.value.errors
+    assert fault.field == "data.train.0"
+    assert f"more than one data root: {data_root}/day_0.tsv and {other}/day_0.tsv" in fault.message
+    full = str(other / "day_0.tsv")
+    assert resolve_paths(make_job(full), [str(data_root), str(other)]).data.train == [full]
+
+
+def test_a_file_that_two_roots_reach_is_one_file(data_root: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(data_root)
+    below = data_root / "below"
+    below.mkdir()
+    (below / "day_0.tsv").symlink_to(data_root / "day_0.tsv")
+    roots = [str(data_root), str(link), str(below)]
+    assert resolve_paths(make_job("day_0.tsv"), roots).data.train == [f"{data_root}/day_0.tsv"]
+
+
 def test_an_absolute_path_under_a_root_stays_and_one_through_a_linked_root_becomes_real(
     data_root: Path, tmp_path: Path
 ) -> None:
