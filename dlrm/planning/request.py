@@ -10,7 +10,13 @@ from dlrm.planning.refusal import make_plan_or_refuse
 from hostinfo import limits
 from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology
 from sharding.planner.check import find_faults
-from sharding.planner.types import GPU_FLOPS, GPU_LINK_BANDWIDTH, GPU_MEMORY_BANDWIDTH, NODE_LINK_BANDWIDTH
+from sharding.planner.types import (
+    GPU_FLOPS,
+    GPU_LINK_BANDWIDTH,
+    GPU_MEMORY_BANDWIDTH,
+    GPU_MEMORY_BYTES,
+    NODE_LINK_BANDWIDTH,
+)
 
 PROGRAM_BYTES = {"cpu": 2**28, "cuda": 2**30}
 """Bytes of a rank before it has any data: interpreter and libraries; on a GPU its context and NCCL's buffers."""
@@ -48,7 +54,7 @@ def make_plan_request(
 ) -> PlanRequest:
     """Return the request for the plan of a job.
 
-    num_dense: N, dense features of a sample. Raises PlanError where the job needs GPUs whose memory is not known.
+    num_dense: N, dense features of a sample.
     """
     job = resolved.job
     topology = _make_topology(job, here)
@@ -84,10 +90,7 @@ def make_plan_request(
 
 
 def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
-    """Return the hardware of a job: figures of its document, else those measured here, else those assumed of GPUs.
-
-    Raises PlanError where the memory of the GPUs is not known.
-    """
+    """Return the hardware of a job: figures of its document, else those measured here, else those assumed of GPUs."""
     resources, speeds = job.resources, here.speeds
     num_cores = float(resources.threads_per_worker)
     if is_for_this_machine(job):
@@ -126,15 +129,14 @@ def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
 
 
 def _find_memory(job: JobSpec) -> tuple[int, str]:
-    """Return the memory in bytes of a CPU node or of a GPU, and the source of the figure. Raises PlanError."""
+    """Return the memory in bytes of a CPU node or of a GPU, and the source of the figure."""
     if job.resources.gpus_per_worker == 0:
         return job.resources.memory, "job"
     if job.sharding.topology.gpu_memory is not None:
         return job.sharding.topology.gpu_memory, "job"
     if sizes := limits.get_gpu_memory_bytes():
         return min(sizes), "measured"
-    valid = ['the memory of one GPU, such as "80GB"']
-    raise PlanError("the memory of the GPUs is unknown: this machine has no GPU", valid, "topology.gpu_memory")
+    return GPU_MEMORY_BYTES, "default"
 
 
 def _get_job_field(error: PlanError) -> str:

@@ -90,9 +90,19 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, here: MachineResources) -> d
     return {
         "sizes_from": sizes.source,
         "plan": report.as_json(),
-        "notes": [*list_notes(resolved.job, here), *_note_headroom(report)],
+        "notes": [*list_notes(resolved.job, here), *_note_assumed_memory(report), *_note_headroom(report)],
         "part_of_term": PART_OF_TERM,
     }
+
+
+def _note_assumed_memory(report: PlanReport) -> list[str]:
+    """Return a note where the memory of the GPUs is assumed; empty otherwise."""
+    if dict(report.topology.sources)["memory_bytes"] != "default":
+        return []
+    return [
+        f"sharding.topology.gpu_memory: {report.memory_bytes / 1e9:.0f} GB are assumed, since neither the job nor this "
+        "machine says how much memory its GPUs have; set the memory of one"
+    ]
 
 
 def _note_headroom(report: PlanReport) -> list[str]:

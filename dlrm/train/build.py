@@ -56,6 +56,10 @@ def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
         request, plan = make_checked_plan(resolved, tables, schema.num_dense, describe_machine(resolved.job))
     except PlanError as error:
         raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
+    if dict(request.topology.sources)["memory_bytes"] == "default":
+        # A preview may assume a memory, but a run would use it up.
+        message = "the memory of the GPUs is unknown: nvidia-smi does not answer on this machine"
+        raise DataError(message, field="sharding.topology.gpu_memory", valid='the memory of one GPU, such as "80GB"')
     return PlannedTables(plan.rename_tables(encode_table_name), make_plan_report(request, plan))
 
 

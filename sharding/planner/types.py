@@ -23,6 +23,8 @@ Device = Literal["cpu", "cuda"]
 Transport = Literal["memory", "network"]
 FLOAT_BYTES = 4
 
+GPU_MEMORY_BYTES = 80 * 10**9
+"""Bytes of memory of a GPU that nobody has described: an A100 of 80 GB."""
 GPU_MEMORY_BANDWIDTH = 2.0e12
 """Bytes per second that a GPU reads and writes its memory at: an A100 of 80 GB, from its data sheet."""
 GPU_LINK_BANDWIDTH = 3.0e11

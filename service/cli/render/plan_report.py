@@ -82,7 +82,8 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
     facts = {
         "job": escape_unprintable(resolved.job.name),
         "machine": f"{topology['num_nodes']} x {topology['ranks_per_node']} ranks on {kind}s, "
-        f"{size(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'per machine'}",
+        f"{size(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'per machine'}"
+        f"{' (assumed)' if topology['sources']['memory_bytes'] == 'default' else ''}",
         "tables": f"{len(tables):,}, {sum(table['num_rows'] for table in tables):,} rows, {size(weights)} of "
         f"weights; sizes from {escape_unprintable(result['sizes_from'])}",
         "batch": f"{plan['global_size']:,} samples, {resolved.share_size:,} per rank, "

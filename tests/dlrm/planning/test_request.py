@@ -15,7 +15,7 @@ from dlrm.planning.request import InvalidPlanError, make_checked_plan, make_plan
 from dlrm.planning.sizes import UnknownSizesError, find_sizes
 from dlrm.train.build import plan_tables
 from sharding.native import load_library
-from sharding.planner import Plan, PlanError, PlanRequest, Table, make_plan
+from sharding.planner import Plan, PlanRequest, Table, make_plan
 from sharding.planner.machine import Speeds
 
 SPEEDS = Speeds(one_copy=1e10, all_copies=1.6e10, loopback=2e9, flops=1e11, flops_bf16=4e11)
@@ -136,11 +136,25 @@ def test_ranks_of_one_machine_without_gpus_share_memory(
     assert request_for(sharding=sharding, resources=resources).transport == transport
 
 
-def test_gpus_that_nobody_has_told_of_are_an_error(monkeypatch: pytest.MonkeyPatch):
+def test_gpus_that_nobody_has_described_are_assumed_to_be_a100s(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hostinfo.limits.get_gpu_memory_bytes", lambda: ())
-    with pytest.raises(PlanError) as caught:
-        request_for(resources={"gpus_per_worker": 1})
-    assert caught.value.field == "topology.gpu_memory"
+    topology = request_for(resources={"gpus_per_worker": 1}).topology
+    assert (topology.memory_bytes, topology.memory_bandwidth) == (80_000_000_000, 2e12)
+    assert dict(topology.sources)["memory_bytes"] == "default"
+
+    # The smallest of those that are here counts, and what the job says counts more.
+    monkeypatch.setattr("hostinfo.limits.get_gpu_memory_bytes", lambda: (25_000_000_000, 24_000_000_000))
+    measured = request_for(resources={"gpus_per_worker": 1}).topology
+    assert (measured.memory_bytes, dict(measured.sources)["memory_bytes"]) == (24_000_000_000, "measured")
+    in_job = request_for(resources={"gpus_per_worker": 1}, sharding={"topology": {"gpu_memory": "40GB"}}).topology
+    assert (in_job.memory_bytes, dict(in_job.sources)["memory_bytes"]) == (40_000_000_000, "job")
+
+
+def test_a_run_does_not_assume_the_memory_of_its_gpus(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hostinfo.limits.get_gpu_memory_bytes", lambda: ())
+    job = parse_job({"data": {"format": "synthetic"}, "resources": {"gpus_per_worker": 1}})
+    with pytest.raises(DataError, match=r"sharding\.topology\.gpu_memory: .*nvidia-smi does not answer"):
+        plan_tables(resolve(job), DataSchema(13, (Feature("a", 10, False),)))
 
 
 def test_the_cpus_of_this_machine_are_not_measured_for_a_job_on_gpus(monkeypatch: pytest.MonkeyPatch):

@@ -194,6 +194,19 @@ def test_figures_that_are_assumed_are_told_of_a_single_rank_too(tmp_path: Path, 
     assert f"speeds of one rank in this estimate: {figures} better figures in sharding.topology" in ended.out
 
 
+def test_the_memory_of_gpus_that_nobody_has_described_is_assumed_and_noted(
+    tmp_path: Path, dlrm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A directory without nvidia-smi: a machine that has no GPU.
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    resources = {"workers_per_node": 2, "gpus_per_worker": 1}
+    ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": resources}))
+    assert ended.code == 0, ended.err
+    assert "2 ranks on GPUs, 80.0 GB each (assumed)" in ended.out
+    assert "sharding.topology.gpu_memory: 80 GB are assumed" in ended.out
+
+
 def test_what_stands_against_a_run_on_this_machine_is_told(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
     ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "resources": {"memory": "900TiB"}}))
     assert ended.code == 0, ended.err
