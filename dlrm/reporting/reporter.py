@@ -13,6 +13,7 @@ from dlrm.record import (
     StartReport,
     StepReport,
 )
+from dlrm.reporting.metric_log import MetricLog
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +23,20 @@ class Reporter:
 
     def __init__(self, attempt: AttemptDirectory, rank: int) -> None:
         self._is_first_rank = rank == 0
+        self._metric_log = MetricLog()
         self._metrics = SpoolWriter(attempt.spool_file(rank, "metrics"))
         self._events = SpoolWriter(attempt.spool_file(rank, "events"))
 
     def metric(self, report: StartReport | StepReport | EvaluationReport) -> None:
-        """Report the start of the attempt, a step or an evaluation of the whole run."""
-        if self._is_first_rank:
-            self._metrics.write(report)
+        """Report the start of the attempt, a step or an evaluation of the whole run; the log gets evaluations, and a
+        line about steps from time to time."""
+        if not self._is_first_rank:
+            return
+        self._metrics.write(report)
+        if isinstance(report, StepReport):
+            self._metric_log.add_step(report)
+        elif isinstance(report, EvaluationReport):
+            self._metric_log.add_evaluation(report)
 
     def progress(self, phase: Phase, message: str, done_fraction: float | None = None) -> None:
         """Report that a phase of the whole run has started, or its progress."""

@@ -1,0 +1,75 @@
+import logging
+from pathlib import Path
+
+import pytest
+
+from dlrm.record import AttemptDirectory, EvaluationReport, StepReport
+from dlrm.reporting import metric_log
+from dlrm.reporting.reporter import Reporter
+from tests.dlrm.evaluated import evaluation
+
+
+def make_step(step: int, loss: float | None) -> StepReport:
+    return StepReport(
+        step=step,
+        num_steps=1000,
+        num_samples=64 * step,
+        loss=loss,
+        dense_learning_rate=0.1,
+        table_learning_rate=0.1,
+        samples_per_second=640.0,
+        dropped=loss is None,
+    )
+
+
+def log_of(directory: Path, rank: int, caplog: pytest.LogCaptureFixture, *reports: StepReport | EvaluationReport):
+    attempt = AttemptDirectory(directory)
+    attempt.create()
+    reporter = Reporter(attempt, rank)
+    with caplog.at_level(logging.INFO, logger="dlrm"):
+        for report in reports:
+            reporter.metric(report)
+    reporter.close()
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_every_evaluation_is_one_line_of_the_first_ranks_log(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    report = evaluation(0.4).model_copy(
+        update={"step": 1200, "auc": 0.75, "auc_standard_error": 0.002, "calibration": 1.01, "num_rows": 5000}
+    )
+    without_auc = report.model_copy(update={"auc": None, "auc_standard_error": None, "calibration": None})
+    first, second = log_of(tmp_path, 0, caplog, report, without_auc)
+    assert first.startswith(
+        "evaluation after step 1,200: AUC 0.75000 (standard error 0.00200), log-loss 0.40000 (constant predictor "
+        "0.50000), calibration 1.0100; 5,000 rows in "
+    )
+    assert second.startswith("evaluation after step 1,200: no AUC, since all rows have the same label, log-loss")
+
+
+def test_other_ranks_log_no_metrics(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    assert log_of(tmp_path, 1, caplog, make_step(1, 0.5), evaluation(0.4)) == []
+
+
+def test_the_first_and_the_last_step_are_logged_and_between_them_none_that_comes_too_soon(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(metric_log, "SECONDS_BETWEEN_LINES", 3600.0)
+    steps = [make_step(1, 0.7), make_step(2, 0.6), make_step(3, None), make_step(1000, 0.4)]
+    first, last = log_of(tmp_path, 0, caplog, *steps)
+    # 999 steps of 64 samples are left, at 640 samples a second.
+    assert first == "step 1 of 1,000 (0 %): loss 0.7000, 640 samples/s, 2 min left"
+    assert last.startswith("step 1,000 of 1,000 (100 %): loss 0.5000, ")
+    assert "left" not in last
+
+
+def test_a_line_about_steps_comes_after_every_interval(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(metric_log, "SECONDS_BETWEEN_LINES", 0.0)
+    lines = log_of(tmp_path, 0, caplog, make_step(1, 0.7), make_step(2, None), make_step(3, 0.6))
+    assert [line.split(",")[0] for line in lines] == [
+        "step 1 of 1",
+        "step 2 of 1",
+        "step 3 of 1",
+    ]
+    assert "no finite loss" in lines[1]
