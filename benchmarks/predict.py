@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from benchmarks.prepare import write_rows
 from benchmarks.processes import run_program
-from dlrm.config import CRITEO_SCHEMA, DataConfig, JobSpec, resolve
+from dlrm.config import CRITEO_SCHEMA, DataConfig, JobConfig, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.exported_model.export import export_model
@@ -74,7 +74,7 @@ def write_parquet(rows: Path, output: Path) -> None:
 
 def export_random(directory: Path, data: DataConfig, dataset: Dataset, dim: int) -> None:
     sizes = {"embedding_dim": dim, "bottom_mlp": [512, 256, dim]}
-    job = JobSpec.model_validate({"data": data, "model": sizes})
+    job = JobConfig.model_validate({"data": data, "model": sizes})
     model = PlainModel(job.model, dataset.schema.num_dense, {f.name: f.num_ids for f in dataset.schema.features})
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items() if name.startswith("tables.")}
     tables = {name.replace("tables.", "embedding_bags.", 1): torch.randn(shape) for name, shape in shapes.items()}

@@ -110,7 +110,7 @@ class Experiment:
         assert log_loss is not None
         assert samples is not None
         num_rows = sum(feature.num_ids for feature in open_packed_meta(data).features)
-        epochs = resolved.job.run.epochs
+        epochs = round(resolved.job.run.epochs)
         return Result(epochs, self.is_shuffled, name, seed, auc, log_loss, samples, num_rows, seconds)
 
     def _get_directory(self, method: Method, seed: int) -> RunDirectory:

@@ -2,10 +2,11 @@
 
 from dlrm.config.batch import MAX_BATCH, BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig
-from dlrm.config.derived import DerivedNumber, DerivedWarning, ResolvedJob, resolve
+from dlrm.config.decide import DataFacts, Decision, keep_decisions
+from dlrm.config.derived import DerivedNumber, DerivedWarning, ResolvedJob, resolve, resolve_with_rows
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
 from dlrm.config.identity import list_differences, make_identity
-from dlrm.config.job import JobSpec, parse_job
+from dlrm.config.job import JobConfig, JobSpec, parse_job
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
@@ -29,12 +30,15 @@ __all__ = [
     "ConfigError",
     "Counting",
     "DataConfig",
+    "DataFacts",
+    "Decision",
     "DenseColumn",
     "DenseOptimizerConfig",
     "DerivedNumber",
     "DerivedWarning",
     "FieldError",
     "Hashing",
+    "JobConfig",
     "JobSpec",
     "ModelConfig",
     "MomentsConfig",
@@ -51,10 +55,12 @@ __all__ = [
     "VocabularyConfig",
     "WarmStartConfig",
     "find_warm_start_faults",
+    "keep_decisions",
     "list_differences",
     "make_identity",
     "parse_job",
     "replace_warm_start_source",
     "resolve",
+    "resolve_with_rows",
     "translate_errors",
 ]

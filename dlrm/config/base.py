@@ -1,9 +1,13 @@
 """The base class of every configuration component."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict
+
+
+Auto = Literal["auto"]
+"""Value of a field that is decided once the rows are known (`dlrm.config.decide`)."""
 
 
 class Config(BaseModel):

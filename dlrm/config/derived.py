@@ -6,7 +6,8 @@ from pydantic import Field
 
 from dlrm.config.base import Config
 from dlrm.config.curves import MAX_WARMUP
-from dlrm.config.job import JobSpec
+from dlrm.config.decide import DataFacts, Decision, decide, list_open_fields
+from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 
@@ -42,7 +43,12 @@ class DerivedWarning(Config):
 class ResolvedJob(Config):
     """A job document with every open number decided: a launcher writes it to `spec.json`, and a worker reads it."""
 
-    job: JobSpec
+    job: JobConfig
+    asked: JobSpec | None = None
+    """Document as submitted, where it has fields that are decided once the rows are known: until then `job` has them as
+    for unknown rows. null where nothing is left to decide."""
+    decisions: list[Decision] = Field(default=[])
+    """Values of the fields that the document left open, with their reasons; empty until the rows are known."""
     data_roots: list[str] | None = None
     """Directories that must contain the data, as real paths; null: the user runs the job and may read any file."""
     data_cache: str | None = None
@@ -63,8 +69,17 @@ class ResolvedJob(Config):
         return self.job.batch.global_size // self.job.resources.world_size
 
 
-def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str | None = None) -> ResolvedJob:
-    """Decide every number that the document leaves open and that does not depend on the data."""
+def resolve(
+    document: JobSpec,
+    data_roots: list[str] | None = None,
+    data_cache: str | None = None,
+    facts: DataFacts | None = None,
+) -> ResolvedJob:
+    """Decide every number that the document leaves open.
+
+    facts: about the rows; None where they are not known yet, which leaves the decisions that need them provisional.
+    """
+    job, decisions = decide(document, facts)
     global_size, world_size = job.batch.global_size, job.resources.world_size
     share_size = global_size // world_size
     if job.batch.chunk_size == "auto":
@@ -75,6 +90,7 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
         chunk_size, chunk_reason = job.batch.chunk_size, "set in the job"
     gradient_scale = float(2 ** round(math.log2(global_size)))
     derived = [
+        *(_describe_decision(decision) for decision in decisions if not isinstance(decision.value, list)),
         DerivedNumber(name="world_size", value=world_size, unit="ranks", reason="nodes x workers_per_node"),
         DerivedNumber(name="share_size", value=share_size, unit="samples", reason="global_size / world_size"),
         DerivedNumber(name="chunk_size", value=chunk_size, unit="samples", reason=chunk_reason),
@@ -93,8 +109,11 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
         derived += _derive_schedule_numbers(name, optimizer, global_size)
         warnings += _list_schedule_warnings(name, optimizer, global_size)
+    is_open = facts is None and bool(list_open_fields(document))
     return ResolvedJob(
         job=job,
+        asked=document if is_open else None,
+        decisions=[] if is_open else decisions,
         data_roots=data_roots,
         data_cache=data_cache,
         chunk_size=chunk_size,
@@ -105,7 +124,18 @@ def resolve(job: JobSpec, data_roots: list[str] | None = None, data_cache: str |
     )
 
 
-def _derive_moments_every(job: JobSpec, moments: MomentsConfig) -> tuple[int, str]:
+def _describe_decision(decision: Decision) -> DerivedNumber:
+    assert not isinstance(decision.value, list), "only numbers are listed"
+    return DerivedNumber(name=decision.field, value=decision.value, unit="", reason=decision.reason)
+
+
+def resolve_with_rows(resolved: ResolvedJob, facts: DataFacts) -> ResolvedJob:
+    """Return the job with its open fields decided, now that the rows are known."""
+    assert resolved.asked is not None, "something is left to decide"
+    return resolve(resolved.asked, resolved.data_roots, resolved.data_cache, facts)
+
+
+def _derive_moments_every(job: JobConfig, moments: MomentsConfig) -> tuple[int, str]:
     """Decide the steps from one measurement to the next, and say why."""
     if moments.every != "auto":
         return moments.every, "set in the job"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from dlrm.config.job import JobSpec
+from dlrm.config.job import JobConfig
 from dlrm.config.optimizers import SETTINGS
 
 _EXCLUDED: dict[str, Any] = {
@@ -28,7 +28,7 @@ _EXCLUDED: dict[str, Any] = {
 learned."""
 
 
-def make_identity(job: JobSpec) -> dict[str, Any]:
+def make_identity(job: JobConfig) -> dict[str, Any]:
     """Return every setting of a run that changes its weights beyond rounding, as JSON values by dotted field.
 
     The files of prepared rows are left out, so that paths may differ: a checksum of the rows stands for them.
@@ -79,7 +79,7 @@ def _make_default_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the identity of a default job with the same optimizer, since each optimizer has its own defaults."""
     name = identity.get("dense_optimizer.name")
     document = {"data": {"format": "synthetic"}, "dense_optimizer": {"name": name} if name in SETTINGS else {}}
-    return make_identity(JobSpec.model_validate(document))
+    return make_identity(JobConfig.model_validate(document))
 
 
 def _flatten(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -1,19 +1,24 @@
 """The job document that a user submits."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from dlrm.config.base import Config
-from dlrm.config.batch import BatchConfig
+from dlrm.config.batch import BatchConfig, BatchSpec
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, invalid, translate_errors
-from dlrm.config.model import ModelConfig
+from dlrm.config.model import ModelConfig, ModelSpec
 from dlrm.config.moments import MAX_GROUPS, MomentsConfig
-from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
+from dlrm.config.optimizers import (
+    DenseOptimizerConfig,
+    DenseOptimizerSpec,
+    TableOptimizerConfig,
+    TableOptimizerSpec,
+)
 from dlrm.config.resources import ResourcesConfig
-from dlrm.config.run import RunConfig
+from dlrm.config.run import RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
 from dlrm.config.variance_reduction import VarianceReductionConfig
 
@@ -25,7 +30,7 @@ LabelValue = Annotated[str, StringConstraints(max_length=63)]
 
 
 class JobSpec(Config):
-    """A training job. Every field except `data.train` has a default."""
+    """A training job, as its document states it. Every field except `data.train` has a default."""
 
     name: Name = "dlrm"
     """Name of the job; need not be unique."""
@@ -38,20 +43,20 @@ class JobSpec(Config):
     begins a new row."""
     deadline_seconds: int | None = Field(default=None, ge=1)
     """Seconds from the first start after which the job is stopped; null never stops it."""
-    model: ModelConfig = ModelConfig()
+    model: ModelSpec = ModelSpec()
     data: DataConfig
-    batch: BatchConfig = BatchConfig()
+    batch: BatchSpec = BatchSpec()
     moments: MomentsConfig | None = MomentsConfig()
     """Measurement of gradient moments. null (false in TOML, which has no null) measures none: then there is no noise
     scale, and no advice on the batch."""
     variance_reduction: VarianceReductionConfig | None = None
     """Variance reduction of the dense gradient; null or false: the optimizer uses the gradient as it is."""
-    dense_optimizer: DenseOptimizerConfig = DenseOptimizerConfig()
-    table_optimizer: TableOptimizerConfig = TableOptimizerConfig()
+    dense_optimizer: DenseOptimizerSpec = DenseOptimizerSpec()
+    table_optimizer: TableOptimizerSpec = TableOptimizerSpec()
     sharding: ShardingConfig = ShardingConfig()
     precision: Literal["fp32", "bf16"] = "fp32"
     """Number format of the matrix products in the dense part; weights and sums are always fp32."""
-    run: RunConfig = RunConfig()
+    run: RunSpec = RunSpec()
     resources: ResourcesConfig = ResourcesConfig()
 
     @field_validator("moments", "variance_reduction", mode="before")
@@ -60,8 +65,10 @@ class JobSpec(Config):
         return None if value is False else value
 
     @model_validator(mode="after")
-    def _check_batch(self) -> "JobSpec":
+    def _check_batch(self) -> Self:
         world_size, global_size = self.resources.world_size, self.batch.global_size
+        if global_size == "auto":
+            return self
         if global_size % world_size:
             below = global_size // world_size * world_size
             nearest = [size for size in (below, below + world_size) if size]
@@ -80,7 +87,7 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
-    def _check_sharding(self) -> "JobSpec":
+    def _check_sharding(self) -> Self:
         sharding, world_size = self.sharding, self.resources.world_size
         types = [("sharding.plan", sharding.plan, None)]
         types += [(f"sharding.tables.{number}", rule.type, rule.ranks) for number, rule in enumerate(sharding.tables)]
@@ -101,7 +108,7 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
-    def _check_moments(self) -> "JobSpec":
+    def _check_moments(self) -> Self:
         moments, world_size = self.moments, self.resources.world_size
         if moments is None:
             if self.variance_reduction is not None:
@@ -116,13 +123,13 @@ class JobSpec(Config):
             nearest = [size for size in (above - world_size, above) if 2 <= size <= MAX_GROUPS]
             message = f"{moments.num_groups} is not a multiple of {world_size} ranks"
             raise invalid("moments.num_groups", message, " or ".join(str(size) for size in nearest))
-        if moments.num_groups > self.batch.global_size:
+        if self.batch.global_size != "auto" and moments.num_groups > self.batch.global_size:
             message = f"{moments.num_groups} groups are more than the {self.batch.global_size} samples of a batch"
             raise invalid("moments.num_groups", message, f"at most {self.batch.global_size}")
         return self
 
     @model_validator(mode="after")
-    def _check_memory(self) -> "JobSpec":
+    def _check_memory(self) -> Self:
         synthetic, resources = self.data.synthetic, self.resources
         if synthetic is None:
             return self
@@ -134,6 +141,16 @@ class JobSpec(Config):
                 f"up to {max_rows:,}, or more memory",
             )
         return self
+
+
+class JobConfig(JobSpec):
+    """A training job in which nothing is left to decide: the document of a run."""
+
+    model: ModelConfig = ModelConfig()  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    batch: BatchConfig = BatchConfig()  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    dense_optimizer: DenseOptimizerConfig = DenseOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    table_optimizer: TableOptimizerConfig = TableOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    run: RunConfig = RunConfig()  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
 
 
 def parse_job(document: Mapping[str, Any]) -> JobSpec:

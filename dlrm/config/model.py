@@ -1,33 +1,36 @@
 """Model settings: architecture, layer widths of the MLPs, and pooling of lists of ids."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config, fill_defaults
+from dlrm.config.base import Auto, Config, fill_defaults
 from dlrm.config.errors import invalid
 
 Width = Annotated[int, Field(ge=1, le=65536)]
+Widths = Annotated[list[Width], Field(min_length=1, max_length=32)]
+EmbeddingDim = Annotated[int, Field(ge=4, le=1024, multiple_of=4)]
 
 _CROSS_DEFAULTS: dict[str, Any] = {"cross_layers": 3, "cross_rank": 512}
 """Fields that only dcn_v2 has, with their defaults, which are those of MLPerf's DLRM-DCNv2."""
 
 
-class ModelConfig(Config):
-    """The model to train. A field of the chosen architecture that is left out or null gets its default; a field that
+class ModelSpec(Config):
+    """The model to train, as a job document states it. A field of the chosen architecture that is left out or null gets its default; a field that
     the architecture does not have is null."""
 
     architecture: Literal["dlrm", "dcn_v2"] = "dlrm"
     """Architecture, by how features interact. dlrm: dot products of all pairs (Naumov et al. 2019, arXiv 1906.00091).
     dcn_v2: low-rank cross layers (Wang et al. 2021, arXiv 2008.13535)."""
-    embedding_dim: int = Field(default=64, ge=4, le=1024, multiple_of=4)
-    """Number of elements of one embedding row (D); a multiple of 4, which the table kernels need."""
+    embedding_dim: EmbeddingDim | Auto = "auto"
+    """Number of elements of one embedding row (D); a multiple of 4, which the table kernels need. auto: the last width
+    of bottom_mlp where that is set, otherwise by the number of training rows."""
     pooling: Literal["sum", "mean"] = "sum"
     """Pooling of the embeddings of a list of ids; the pooled embedding of an empty list is zero."""
-    bottom_mlp: list[Width] = Field(default=[512, 256, 64], min_length=1, max_length=32)
+    bottom_mlp: Widths | Auto = "auto"
     """Output widths of the layers over the dense features; the last one must be embedding_dim. Not used where there are
-    no dense features."""
-    top_mlp: list[Width] = Field(default=[512, 256, 1], min_length=1, max_length=32)
+    no dense features. auto: 512, 256, embedding_dim."""
+    top_mlp: Widths = [512, 256, 1]
     """Output widths of the layers over the interactions; the last one must be 1, the logit."""
     cross_layers: int | None = Field(default=None, ge=1, le=32)
     """Number of consecutive cross layers in dcn_v2; default 3."""
@@ -41,7 +44,7 @@ class ModelConfig(Config):
         return fill_defaults(document, lambda fields: _CROSS_DEFAULTS if fields.get("architecture") == "dcn_v2" else {})
 
     @model_validator(mode="after")
-    def _check_cross_fields(self) -> "ModelConfig":
+    def _check_cross_fields(self) -> Self:
         if self.architecture != "dcn_v2":
             for field in _CROSS_DEFAULTS:
                 if getattr(self, field) is not None:
@@ -51,8 +54,8 @@ class ModelConfig(Config):
         return self
 
     @model_validator(mode="after")
-    def _check_widths(self) -> "ModelConfig":
-        if self.bottom_mlp[-1] != self.embedding_dim:
+    def _check_widths(self) -> Self:
+        if "auto" not in (self.embedding_dim, self.bottom_mlp) and self.bottom_mlp[-1] != self.embedding_dim:
             raise invalid(
                 "bottom_mlp",
                 f"ends in {self.bottom_mlp[-1]}, but must end in embedding_dim = {self.embedding_dim}",
@@ -61,3 +64,12 @@ class ModelConfig(Config):
         if self.top_mlp[-1] != 1:
             raise invalid("top_mlp", f"ends in {self.top_mlp[-1]}, but must end in 1", f"{[*self.top_mlp[:-1], 1]}")
         return self
+
+
+class ModelConfig(ModelSpec):
+    """The model to train, with its dimensions decided."""
+
+    embedding_dim: EmbeddingDim = 64  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Number of elements of one embedding row (D)."""
+    bottom_mlp: Widths = [512, 256, 64]  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Output widths of the layers over the dense features; the last one is embedding_dim."""

@@ -1,11 +1,11 @@
 """Optimizers: one for the dense parameters, one fused into the tables' update."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config, fill_defaults
+from dlrm.config.base import Auto, Config, fill_defaults
 from dlrm.config.errors import invalid
 from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.schedule import ScheduleConfig
@@ -28,12 +28,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
 _DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}
 _TABLE_SCHEDULE: dict[str, Any] = {"warmup_fraction": 0.0, "decay": "constant"}
 
+DEFAULT_TABLE_RATE = 0.02
+LearningRate = Annotated[float, Field(gt=0.0)]
+
 _OPTIMIZER_FIELDS = frozenset(field for settings in SETTINGS.values() for field in settings)
 TRUST_SCALED = ("lars", "lamb")
 
 
-class DenseOptimizerConfig(Config):
-    """The optimizer of the dense parameters.
+class DenseOptimizerSpec(Config):
+    """The optimizer of the dense parameters, as a job document states it.
 
     A field of the named optimizer that is left out or null gets that optimizer's default; a field that the optimizer
     does not have is null.
@@ -44,8 +47,9 @@ class DenseOptimizerConfig(Config):
     decoupled weight decay (Loshchilov and Hutter 2019). adagrad: Duchi et al. 2011. lars: momentum whose rate follows
     each tensor's ||w|| / ||g|| (You et al. 2017, arXiv 1708.03888). lamb: Adam whose rate follows ||w|| / ||update||
     (You et al. 2020, arXiv 1904.00962)."""
-    learning_rate: float = Field(default=SETTINGS["adam"]["learning_rate"], gt=0.0)
-    """Learning rate at a batch of `schedule.base_batch` samples; each optimizer has its own default."""
+    learning_rate: LearningRate | Auto = "auto"
+    """Learning rate at a batch of `schedule.base_batch` samples. auto: the optimizer's own, adjusted to the number of
+    training rows."""
     momentum: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the velocity that is kept from step to step, in momentum and lars; default 0.9."""
     beta1: float | None = Field(default=None, ge=0.0, lt=1.0)
@@ -85,11 +89,11 @@ class DenseOptimizerConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill_settings(cls, document: Any) -> Any:
-        document = fill_defaults(document, lambda fields: SETTINGS.get(str(fields.get("name", "adam")), {}))
+        document = fill_defaults(document, _get_settings)
         return _fill_schedule_fields(document, _DENSE_SCHEDULE)
 
     @model_validator(mode="after")
-    def _check_fields(self) -> "DenseOptimizerConfig":
+    def _check_fields(self) -> Self:
         for field in sorted(_OPTIMIZER_FIELDS - SETTINGS[self.name].keys()):
             if getattr(self, field) is not None:
                 optimizers = " or ".join(name for name, settings in SETTINGS.items() if field in settings)
@@ -103,14 +107,14 @@ class DenseOptimizerConfig(Config):
         return self
 
 
-class TableOptimizerConfig(Config):
-    """The optimizer fused into the update of the embedding tables."""
+class TableOptimizerSpec(Config):
+    """The optimizer fused into the update of the embedding tables, as a job document states it."""
 
     name: Literal["rowwise_adagrad", "adagrad", "sgd"] = "rowwise_adagrad"
     """Name of the optimizer. rowwise_adagrad keeps one number for each row, adagrad one for each weight, sgd none."""
-    learning_rate: float = Field(default=0.02, gt=0.0)
+    learning_rate: LearningRate | Auto = "auto"
     """Learning rate at a batch of `schedule.base_batch` samples; the best rate of Adagrad hardly changes with the
-    batch."""
+    batch. auto: by the number of training rows."""
     schedule: ScheduleConfig = ScheduleConfig(**_TABLE_SCHEDULE)
     """Schedule of the learning rate over the run, and its scaling with the batch; warm-up defaults to none, decay to
     constant."""
@@ -119,6 +123,35 @@ class TableOptimizerConfig(Config):
     @classmethod
     def _fill_schedule(cls, document: Any) -> Any:
         return _fill_schedule_fields(document, _TABLE_SCHEDULE)
+
+
+class DenseOptimizerConfig(DenseOptimizerSpec):
+    """The optimizer of the dense parameters, with its rate decided."""
+
+    learning_rate: LearningRate = SETTINGS["adam"]["learning_rate"]  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Learning rate at a batch of `schedule.base_batch` samples; each optimizer has its own default."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_rate(cls, document: Any) -> Any:
+        return fill_defaults(document, lambda fields: {"learning_rate": get_default_rate(fields.get("name", "adam"))})
+
+
+class TableOptimizerConfig(TableOptimizerSpec):
+    """The optimizer fused into the update of the embedding tables, with its rate decided."""
+
+    learning_rate: LearningRate = DEFAULT_TABLE_RATE  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Learning rate at a batch of `schedule.base_batch` samples."""
+
+
+def get_default_rate(name: str) -> float | None:
+    """Return the default rate of a dense optimizer at a batch of 2,048 samples; None where there is no such one."""
+    return SETTINGS.get(name, {}).get("learning_rate")
+
+
+def _get_settings(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the defaults of the optimizer that `fields` names; its rate is left to be decided."""
+    return {**SETTINGS.get(str(fields.get("name", "adam")), {}), "learning_rate": "auto"}
 
 
 def _fill_schedule_fields(document: Any, defaults: Mapping[str, Any]) -> Any:

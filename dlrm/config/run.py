@@ -1,19 +1,22 @@
 """Run settings: length, evaluations, checkpoints, and when to stop."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dlrm.config.base import Config
+from dlrm.config.base import Auto, Config
 from dlrm.config.warm_start import WarmStartConfig
 
+NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]
 
-class RunConfig(Config):
-    """Settings of the run. Lengths are epochs or fractions of the run, so that a different batch leaves them
+
+class RunSpec(Config):
+    """Settings of the run, as a job document states them. Lengths are epochs or fractions of the run, so that a different batch leaves them
     unchanged."""
 
-    epochs: int = Field(default=1, ge=1, le=1000)
-    """Passes over the training rows."""
+    epochs: NumEpochs | Auto = "auto"
+    """Number of passes over the training rows; a fraction trains on that share of them. auto: by the number of training
+    rows."""
     eval_every_fraction: float = Field(default=0.1, ge=0.001, le=1.0)
     """Share of the run from one evaluation to the next; the end is always evaluated."""
     target_auc: float | None = Field(default=None, gt=0.5, le=1.0)
@@ -30,3 +33,10 @@ class RunConfig(Config):
     regression; all: boosted trees too, where LightGBM or scikit-learn is installed; none: no comparison."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed of the initial weights and of the order of samples."""
+
+
+class RunConfig(RunSpec):
+    """Settings of the run, with its length decided."""
+
+    epochs: NumEpochs = 1.0  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Number of passes over the training rows; a fraction trains on that share of them."""

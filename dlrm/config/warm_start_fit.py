@@ -29,7 +29,7 @@ def find_warm_start_faults(
     faults = [
         FieldError(f"model.{name}", f"is {value!r}, but {old!r} in the model that the run starts from", f"{old!r}")
         for name in ModelConfig.model_fields
-        if (value := getattr(job.model, name)) != (old := getattr(old_model, name))
+        if (value := getattr(job.model, name)) not in ("auto", old := getattr(old_model, name))
     ]
     faults += _find_data_faults(job.data, old_data)
     if job.run.warm_start is not None and job.run.warm_start.optimizer_state:

@@ -60,14 +60,15 @@ class TrainBatches:
         rank: int,
         world_size: int,
         seed: int,
-        num_epochs: int,
+        num_epochs: float,
         num_groups: int | None = None,
         start_batch: int = 0,
         start_row: int = 0,
     ) -> None:
         """Set up the batches of rank `rank`, without reading any rows yet.
 
-        global_size: B, rows of a global batch. num_groups: groups that a global batch is cut into, a multiple of the
+        global_size: B, rows of a global batch. num_epochs: passes over the rows; a fraction reads a share of them.
+        num_groups: groups that a global batch is cut into, a multiple of the
         ranks; None: one for each rank. start_batch, start_row: number of batches that a resumed run has already trained
         on, and of the rows in them. Raises ValueError where B or `num_groups` is not divisible by the ranks.
         """
@@ -80,12 +81,12 @@ class TrainBatches:
         self._order = SampleOrder(source.num_rows, seed, source.row_bytes)
         self._start_batch, self._start_row = start_batch, start_row
         self._full_rows = compute_full_batch_rows(global_size, source.num_rows)
-        self._num_rows = source.num_rows * num_epochs
+        self._num_rows = max(1, round(source.num_rows * num_epochs))
         self.num_batches = start_batch + -(-(self._num_rows - start_row) // self._full_rows)
         """Number of batches of the whole run, including those before `start_batch`."""
         self.num_full_batches = self._num_rows / self._full_rows
         """Length of the whole run in full batches; a short last batch counts as a fraction."""
-        self._last_window = self._order.num_windows_per_epoch * num_epochs - 1
+        self._last_window = self._order.find_windows(self._num_rows - 1, self._num_rows)[1]
         self._announced = (-1, -1)
         """First and last window that are being read, as last announced to the source."""
         self._batches = prefetch(self._read, range(start_batch, self.num_batches))

@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dlrm.config import ConfigError, ResolvedJob, translate_errors
+from dlrm.launch.decide import decide_open_fields
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 from dlrm.launch.outcomes import make_failed_outcome, make_stopped_outcome
 from dlrm.launch.prepare import prepare_data
@@ -105,6 +106,7 @@ def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper) -
         if resolved.job.data.synthetic is None and (outcome := prepare_data(directory, number)):
             return outcome
         _take_over_spec(directory, attempt)
+        resolved = decide_open_fields(directory, resolved)
         failures = run_ranks(directory, resolved, number, stopper)
     if failures is None:
         return make_stopped_outcome("stopped before the ranks were started")

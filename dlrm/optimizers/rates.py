@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dlrm.config import JobSpec
+from dlrm.config import JobConfig
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class StepRates:
 class LearningRates:
     """Learning rates of a run, a function of the position only."""
 
-    job: JobSpec
+    job: JobConfig
     num_steps: float
     """Length of the run in full batches. A short batch at its end counts as a fraction, so that it changes the rates of
     other steps only in proportion to its size."""

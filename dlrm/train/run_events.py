@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import asdict
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import JobSpec, ResolvedJob
+from dlrm.config import JobConfig, ResolvedJob
 from dlrm.data.batches import compute_full_batch_rows
 from dlrm.data.dataset import Dataset
 from dlrm.data.format_count import format_count
@@ -63,11 +63,11 @@ def _describe_types(plan: PlanReport) -> str:
     return ", ".join(f"{number} {kind}" for kind, number in numbers.most_common()) or "no tables"
 
 
-def report_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows: int) -> None:
+def report_length(reporter: Reporter, job: JobConfig, progress: Progress, num_rows: int) -> None:
     """Report the number of steps, with a warning where it is small. num_rows: number of training rows."""
     global_size = job.batch.global_size
     samples = compute_full_batch_rows(global_size, num_rows)
-    rest = (num_rows * job.run.epochs - progress.num_samples) % samples
+    rest = (round(num_rows * job.run.epochs) - progress.num_samples) % samples
     last = f", the last one of {rest:,}" if rest else ""
     resumed = f"; {progress.step:,} of them are already done" if progress.step else ""
     reporter.progress("training", f"{format_count(progress.num_steps, 'step')} of {samples:,} samples{last}{resumed}")
@@ -83,6 +83,13 @@ def report_length(reporter: Reporter, job: JobSpec, progress: Progress, num_rows
             f"the run has only {format_count(progress.num_steps, 'step')} to learn in: set batch.global_size below "
             f"{job.batch.global_size:,}, or more run.epochs, for {num_rows:,} training rows",
         )
+
+
+def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
+    """Report the values of the fields that the job document left open, each with its reason."""
+    if resolved.decisions:
+        message = "; ".join(f"{item.field} = {item.value}: {item.reason}" for item in resolved.decisions)
+        reporter.event("decided", message, decisions=[decision.model_dump() for decision in resolved.decisions])
 
 
 def report_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:

@@ -18,7 +18,7 @@ from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_
 from dlrm.train.context import RunContext
 from dlrm.train.evaluator import Evaluator
 from dlrm.train.profiler import make_profiler
-from dlrm.train.run_events import report_data_and_plan, report_length, report_warnings
+from dlrm.train.run_events import report_data_and_plan, report_decisions, report_length, report_warnings
 from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.collectives import run_on_all_ranks
@@ -29,6 +29,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     """Set up a trainer, and end its threads after the block. Collective. Raises DataError, CheckpointError."""
     resolved, directory, ranks, reporter = context.resolved, context.directory, context.ranks, context.reporter
     planned = _plan_on_rank0(context, dataset)
+    report_decisions(reporter, resolved)
     report_warnings(reporter, resolved)
     report_data_and_plan(reporter, dataset, planned)
     reporter.progress("building", "building model and tables")

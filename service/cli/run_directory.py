@@ -8,7 +8,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from dlrm.config import ConfigError, JobSpec, ResolvedJob, list_differences, make_identity, resolve, translate_errors
+from dlrm.config import (
+    ConfigError,
+    JobSpec,
+    ResolvedJob,
+    keep_decisions,
+    list_differences,
+    make_identity,
+    resolve,
+    translate_errors,
+)
 from dlrm.record import (
     FULL_DISK,
     AttemptDirectory,
@@ -103,12 +112,14 @@ def create_next_attempt(path: Path, job: Path | None, settings: Sequence[str] | 
     if is_changed:
         spec = change_job(resolved.job, settings, path) if job is None else _read_absolute_job(job, settings)
         _check_job(spec, job or path)
-        if differences := list_differences(make_identity(spec), make_identity(resolved.job)):
+        spec = _keep_decisions(spec, resolved)
+        now = resolve(spec, resolved.data_roots, resolved.data_cache)
+        if differences := list_differences(make_identity(now.job), make_identity(resolved.job)):
             raise BadInputError(
                 *(f"{'--set' if job is None else job}: {difference}" for difference in differences),
                 f"with these settings it is a different run from {path}: train it without --resume",
             )
-        resolved = resolve(spec, resolved.data_roots, resolved.data_cache)
+        resolved = now.model_copy(update={"decisions": resolved.decisions})
     require_trainer()
     try:
         with hold_run_lock(directory):
@@ -117,6 +128,11 @@ def create_next_attempt(path: Path, job: Path | None, settings: Sequence[str] | 
         raise CommandError(f"{error}: wait for it to end, or stop it with kill {error.holder}") from None
     except OSError as error:
         raise _make_write_error(path, error, "make it writable") from None
+
+
+def _keep_decisions(spec: JobSpec, resolved: ResolvedJob) -> JobSpec:
+    """Return a changed document with the decisions of the run; unchanged where nothing has been decided yet."""
+    return spec if resolved.asked is not None else keep_decisions(spec, resolved.job)
 
 
 def _create_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed: bool) -> NewAttempt:

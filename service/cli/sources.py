@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlrm.config import DataConfig, ModelConfig
+from dlrm.config import DataConfig, ModelConfig, resolve
 from dlrm.config.patterns import PACKED_META, is_remote, list_local_files
 from service.cli.documents import find_pattern_fault, make_paths_absolute, read_job, require_data_files
 from service.cli.errors import BadInputError
@@ -73,4 +73,4 @@ def _read_source_document(sources: Sequence[str], settings: Sequence[str] | None
     _, job = read_job(path, settings)
     job = make_paths_absolute(job, path)
     require_data_files(job, path)
-    return Source(job.data, job.model.embedding_dim)
+    return Source(job.data, resolve(job).job.model.embedding_dim)

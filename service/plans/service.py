@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dlrm.config import ConfigError, FieldError, JobSpec, ResolvedJob, parse_job, resolve
+from dlrm.config import ConfigError, FieldError, JobConfig, JobSpec, ResolvedJob, parse_job, resolve
 from service.capacity.free import compute_free_capacity
 from service.database import Database
 from service.http.problems import FieldProblem
@@ -54,7 +54,7 @@ class PlanService:
                 asked_bytes=plan["memory_bytes"] if plan else spec.resources.memory,
                 planned_bytes=plan["largest_bytes"] if plan else None,
             ),
-            learning_rates=compute_learning_rates(spec),
+            learning_rates=compute_learning_rates(resolved.job),
             fits=self._check_fit(spec, faults),
         )
 
@@ -92,14 +92,14 @@ class PlanService:
         return Reason.BEHIND_RESERVATION, message
 
 
-def compute_learning_rates(spec: JobSpec) -> list[RatePoint]:
+def compute_learning_rates(job: JobConfig) -> list[RatePoint]:
     """Compute the learning rates at NUM_POINTS points that are evenly spaced over the run."""
-    size = spec.batch.global_size
+    size = job.batch.global_size
     points: list[RatePoint] = []
     for step in range(NUM_POINTS):
         dense, table = (
             optimizer.learning_rate * optimizer.schedule.scale(size) * optimizer.schedule.factor(step, NUM_POINTS, size)
-            for optimizer in (spec.dense_optimizer, spec.table_optimizer)
+            for optimizer in (job.dense_optimizer, job.table_optimizer)
         )
         points.append(RatePoint(done_fraction=(step + 1) / NUM_POINTS, dense=dense, table=table))
     return points

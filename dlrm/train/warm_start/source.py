@@ -30,7 +30,8 @@ def find_source(resolved: ResolvedJob, directory: RunDirectory) -> TrainedModel 
         raise make_source_error(path, str(error)) from None
     checkpoint = source.checkpoint if warm_start.optimizer_state else None
     identity = checkpoint and checkpoint.read_manifest().identity
-    faults = find_warm_start_faults(resolved.job, record.model, record.data, identity)
+    document = resolved.asked or resolved.job
+    faults = find_warm_start_faults(document, record.model, record.data, identity)
     if faults:
         raise DataError("; ".join(map(str, faults)), path)
     return source

@@ -1,0 +1,141 @@
+"""Decides the fields of a job document that say "auto", each with its reason.
+
+The rules were chosen by experiments on ten data sets (docs/experiments.md). Where the number of rows is not known, the
+decisions are those for many rows, which is what an unknown log most likely has.
+"""
+
+from typing import Any
+
+from dlrm.config.base import Config
+from dlrm.config.job import JobConfig, JobSpec
+from dlrm.config.model import ModelConfig
+from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate
+
+MIN_STEPS = 256
+"""Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
+MIN_BATCH, MAX_BATCH = 256, 16_384
+"""Bounds of the batch, in samples: smaller ones are slow, larger ones need learning rates that are tuned for them."""
+EPOCHS_BY_ROWS = ((3_000_000, 3.0), (30_000_000, 2.0))
+"""Numbers of epochs of a run with up to so many training rows; one epoch with more, where ids repeat often enough."""
+DIM_BY_ROWS = ((1_000_000, 16), (10_000_000, 32))
+"""Embedding dimensions with up to so many training rows."""
+MAX_DIM = 64
+HIDDEN_WIDTHS = [512, 256]
+"""Widths of the layers of the bottom MLP before its last one."""
+
+
+class DataFacts(Config):
+    """Facts about the rows of a job that decisions rest on."""
+
+    num_train_rows: int
+    """Number of training rows."""
+    source: ModelConfig | None = None
+    """Model that the run starts from, whose dimensions it must have; null without a warm start."""
+
+
+class Decision(Config):
+    """Value of one field of the document that was left to be decided."""
+
+    field: str
+    """Dotted path in the job document."""
+    value: int | float | list[int]
+    reason: str
+
+
+def list_open_fields(job: JobSpec) -> list[str]:
+    """List the fields of a document that say "auto" and are decided by the rows, as dotted paths."""
+    return [field for field in _RULES if _get_value(job, field) == "auto"]
+
+
+def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decision]]:
+    """Decide the open fields of a document; what it states stays as it is.
+
+    facts: None where the rows are not known yet. Returns the job, and the decisions in the order of the document.
+    """
+    document = job.model_dump(mode="json")
+    decisions: list[Decision] = []
+    for field in list_open_fields(job):
+        value, reason = _RULES[field](document, facts)
+        _set_value(document, field, value)
+        decisions.append(Decision(field=field, value=value, reason=reason))
+    return JobConfig.model_validate(document), decisions
+
+
+def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
+    """Return the document with its open fields as they were decided for an earlier attempt of the same run."""
+    document = job.model_dump(mode="json")
+    for field in list_open_fields(job):
+        _set_value(document, field, _get_value(earlier, field))
+    return JobSpec.model_validate(document)
+
+
+def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[int, str]:
+    world_size = document["resources"]["nodes"] * document["resources"]["workers_per_node"]
+    if facts is None:
+        size, reason = MAX_BATCH, "the number of training rows is not known yet"
+    else:
+        size = MIN_BATCH
+        while size < MAX_BATCH and facts.num_train_rows >= 2 * size * MIN_STEPS:
+            size *= 2
+        num_steps = facts.num_train_rows / size
+        reason = f"{num_steps:,.0f} steps in an epoch of {facts.num_train_rows:,} rows"
+    # Both the ranks and the groups of moments, a multiple of the ranks, have to divide the batch evenly.
+    return -(-size // world_size) * world_size, reason
+
+
+def _decide_epochs(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
+    if facts is None:
+        return 1.0, "the number of training rows is not known yet"
+    num_rows = facts.num_train_rows
+    num_epochs = next((epochs for rows, epochs in EPOCHS_BY_ROWS if num_rows <= rows), 1.0)
+    return num_epochs, f"for {num_rows:,} training rows; the best model of the run is kept"
+
+
+def _decide_dim(document: dict[str, Any], facts: DataFacts | None) -> tuple[int, str]:
+    bottom = document["model"]["bottom_mlp"]
+    if facts is not None and facts.source is not None:
+        return facts.source.embedding_dim, "that of the model that the run starts from"
+    if bottom != "auto":
+        return bottom[-1], "the last width of model.bottom_mlp"
+    if facts is None:
+        return MAX_DIM, "the number of training rows is not known yet"
+    num_rows = facts.num_train_rows
+    return next((dim for rows, dim in DIM_BY_ROWS if num_rows <= rows), MAX_DIM), f"for {num_rows:,} training rows"
+
+
+def _decide_bottom(document: dict[str, Any], facts: DataFacts | None) -> tuple[list[int], str]:
+    if facts is not None and facts.source is not None:
+        return facts.source.bottom_mlp, "that of the model that the run starts from"
+    return [*HIDDEN_WIDTHS, document["model"]["embedding_dim"]], "the last width is model.embedding_dim"
+
+
+def _decide_dense_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
+    name = document["dense_optimizer"]["name"]
+    rate = get_default_rate(name)
+    assert rate is not None, "every optimizer has a default rate"
+    return rate, f"the default of {name}"
+
+
+def _decide_table_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
+    return DEFAULT_TABLE_RATE, f"the default of {document['table_optimizer']['name']}"
+
+
+_RULES = {
+    # The embedding dimension before the perceptron that ends in it.
+    "model.embedding_dim": _decide_dim,
+    "model.bottom_mlp": _decide_bottom,
+    "batch.global_size": _decide_batch,
+    "dense_optimizer.learning_rate": _decide_dense_rate,
+    "table_optimizer.learning_rate": _decide_table_rate,
+    "run.epochs": _decide_epochs,
+}
+
+
+def _get_value(job: JobSpec, field: str) -> Any:
+    section, name = field.split(".")
+    return getattr(getattr(job, section), name)
+
+
+def _set_value(document: dict[str, Any], field: str, value: Any) -> None:
+    section, name = field.split(".")
+    document[section][name] = value
