@@ -7,6 +7,7 @@ from dlrm.record.checkpoints import (
     CheckpointFaultError,
     CheckpointFile,
     CheckpointManifest,
+    find_checkpoint,
     find_newest_checkpoint,
     list_checkpoints,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "StepProfile",
     "StepReport",
     "TrainedModel",
+    "find_checkpoint",
     "find_newest_checkpoint",
     "hold_run_lock",
     "list_checkpoints",
