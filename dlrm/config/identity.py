@@ -72,19 +72,7 @@ def _is_in_null_section(field: str, side: Mapping[str, Any]) -> bool:
 def _get_value(field: str, side: Mapping[str, Any]) -> Any:
     """Return the value of `field`, or a whole section as a dictionary where the other side has null in its place."""
     section = {name.removeprefix(f"{field}."): value for name, value in side.items() if name.startswith(f"{field}.")}
-    return section or _drop_nulls(side.get(field))
-
-
-def _drop_nulls(value: Any) -> Any:
-    """Return `value` without the null fields of a list of columns, which earlier versions did not write."""
-    if not isinstance(value, list):
-        return value
-    return [
-        {name: entry for name, entry in cast("dict[str, Any]", item).items() if entry is not None}
-        if isinstance(item, dict)
-        else item
-        for item in cast("list[Any]", value)
-    ]
+    return section or side.get(field)
 
 
 def _make_default_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
