@@ -28,7 +28,7 @@ def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[st
     """Render the card as Markdown. metrics: final metrics of the run, by name."""
     name = str(config.training["name"])
     sections = {
-        "": _render_summary(config),
+        "": _render_summary(config, dataset.encoders),
         "Use": _render_use(dataset.encoders),
         "Data": _render_data(config, dataset),
         "Measured on held-out rows": _render_metrics(config, metrics),
@@ -40,7 +40,7 @@ def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[st
     return "\n\n".join([f"# {name}", *parts]) + "\n"
 
 
-def _render_summary(config: SavedConfig) -> str:
+def _render_summary(config: SavedConfig, encoders: Encoders | None) -> str:
     inputs: list[str] = []
     if config.num_dense:
         inputs.append(format_count(config.num_dense, "dense feature"))
@@ -48,8 +48,10 @@ def _render_summary(config: SavedConfig) -> str:
         num_rows, dim = sum(config.table_rows.values()), config.model.embedding_dim
         size = f"{num_rows:,} rows by {dim} ({num_rows * dim * 4 / 1e6:,.1f} MB)"
         inputs.append(f"{format_count(len(config.table_rows), 'embedding table')} of {size}")
-    text = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is 1, from "
-    return f"{text}{' and '.join(inputs)}."
+    positive = None if encoders is None else encoders.schema.positive
+    label = "1" if positive is None else _format_code(positive)
+    text = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is {label}, "
+    return f"{text}from {' and '.join(inputs)}."
 
 
 def _render_use(encoders: Encoders | None) -> str:

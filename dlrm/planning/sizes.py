@@ -79,7 +79,7 @@ def _get_sizes_in_document(data: DataConfig, dim: int) -> Sizes:
             "them in data.vocabulary"
         )
     # A column with missing values gets one more dense feature, which marks them; which ones do is unknown here.
-    return Sizes(tables, len(data.raw_schema.dense), "hash_size in the document")
+    return Sizes(tables, len(data.raw_schema.dense), "the job document")
 
 
 def make_tables(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
