@@ -96,7 +96,7 @@ def test_every_form_of_the_rows_scores_like_the_packed_ones(
 
 
 def test_values_that_the_training_rows_did_not_have_are_accepted(model: SavedModel) -> None:
-    found = model.predict({"age": [-7, 1000, None], "seen": [datetime(1900, 1, 1), None, "2099-12-31"]})
+    found = model.predict({"age": [-7, 1000, None], "seen": [datetime(1900, 1, 1), None, datetime(2099, 1, 1)]})
     assert np.isfinite(found).all()
 
 
