@@ -9,6 +9,7 @@ from dlrm.exported_model.export import export_model
 from dlrm.record import EndReason, Outcome, PreparedData
 from dlrm.train.context import RunContext
 from dlrm.train.final_metrics import make_final_metrics
+from dlrm.train.quality import compare_with_yardsticks, report_few_evaluation_rows
 from dlrm.train.run_events import report_advice, report_step_parts
 from dlrm.train.setup import open_trainer
 
@@ -23,6 +24,7 @@ def run(context: RunContext) -> Outcome:
     reporter.progress("loading", "reading the data")
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
+    report_few_evaluation_rows(reporter, dataset)
     identity = RunIdentity.from_job(resolved, prepared and prepared.checksum)
     with open_trainer(context, dataset, identity) as trainer:
         progress = trainer.progress
@@ -40,6 +42,7 @@ def run(context: RunContext) -> Outcome:
         return Outcome(state="stopped", reason=reason, message=message, step=progress.step, metrics=metrics)
     assert checkpoint is not None, "a completed run has made a step"
     if context.ranks.rank == 0:
+        metrics = compare_with_yardsticks(context, metrics)
         reporter.progress("saving", "writing the model")
         export_model(checkpoint, directory.model, resolved, dataset, metrics)
     return Outcome(state="succeeded", reason=reason, step=progress.step, metrics=metrics)
