@@ -68,7 +68,7 @@ def verify_checkpoint(checkpoint: CheckpointDirectory, manifest: CheckpointManif
 
     def verify_files() -> None:
         for name in names:
-            _verify_file(checkpoint.path / name, manifest)
+            verify_file(checkpoint.path / name, manifest)
 
     _run_with_retries(ranks, verify_files)
 
@@ -88,7 +88,8 @@ def _run_with_retries(ranks: Ranks, work: Callable[[], Result]) -> list[Result]:
     return run_on_all_ranks(ranks.background_group, retry, (CheckpointFaultError, OSError))
 
 
-def _verify_file(file: Path, manifest: CheckpointManifest) -> None:
+def verify_file(file: Path, manifest: CheckpointManifest) -> None:
+    """Compare one file with the manifest. Raises CheckpointFaultError where it is damaged or missing, and OSError."""
     expected = manifest.files[file.name]
     try:
         num_bytes = file.stat().st_size

@@ -65,6 +65,13 @@ class CategoricalColumn(Config):
         """Whether the values are ids, which a vocabulary counts or hashes; otherwise each range or part has a row."""
         return self.bucketize is None and self.time_part is None
 
+    @property
+    def max_table_rows(self) -> int | None:
+        """Largest number of rows of the table, that of missing values included; None where values are ids."""
+        if self.bucketize is not None:
+            return self.bucketize + 1
+        return None if self.time_part is None else len(TIME_PART_VALUES[self.time_part]) + 1
+
     @model_validator(mode="after")
     def _check_use(self) -> "CategoricalColumn":
         chosen = {"multi_hot": self.multi_hot, "bucketize": self.bucketize, "time_part": self.time_part}

@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from dlrm.config import CategoricalColumn
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.encode.vocabulary import HashedVocabulary
+from dlrm.data.encode.ranges import RangeVocabulary
+from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
 from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import META, PackedMeta, read_meta
 from dlrm.exported_model.layout import SavedConfig
@@ -26,10 +28,10 @@ def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[st
     """Render the card as Markdown. metrics: final metrics of the run, by name."""
     name = str(config.training["name"])
     sections = {
-        "": _render_summary(config),
+        "": _render_summary(config, dataset.encoders),
         "Use": _render_use(dataset.encoders),
         "Data": _render_data(config, dataset),
-        "Measured at the end of the run": _render_metrics(config, metrics),
+        "Measured on held-out rows": _render_metrics(config, metrics),
         "Columns": _render_columns(config, dataset.encoders),
         "Training": _render_training(config, metrics),
         "Limits": _render_limits(config, dataset.encoders),
@@ -38,7 +40,7 @@ def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[st
     return "\n\n".join([f"# {name}", *parts]) + "\n"
 
 
-def _render_summary(config: SavedConfig) -> str:
+def _render_summary(config: SavedConfig, encoders: Encoders | None) -> str:
     inputs: list[str] = []
     if config.num_dense:
         inputs.append(format_count(config.num_dense, "dense feature"))
@@ -46,8 +48,10 @@ def _render_summary(config: SavedConfig) -> str:
         num_rows, dim = sum(config.table_rows.values()), config.model.embedding_dim
         size = f"{num_rows:,} rows by {dim} ({num_rows * dim * 4 / 1e6:,.1f} MB)"
         inputs.append(f"{format_count(len(config.table_rows), 'embedding table')} of {size}")
-    text = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is 1, from "
-    return f"{text}{' and '.join(inputs)}."
+    positive = None if encoders is None else encoders.schema.positive
+    label = "1" if positive is None else _format_code(positive)
+    text = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is {label}, "
+    return f"{text}from {' and '.join(inputs)}."
 
 
 def _render_use(encoders: Encoders | None) -> str:
@@ -130,11 +134,25 @@ def _render_columns(config: SavedConfig, encoders: Encoders | None) -> str:
         return f"Columns of the synthetic log, with the rows of their tables: {names}."
     rows = [(_format_code(column.name), "number", column.transform) for column in encoders.schema.dense]
     for column, vocabulary in zip(encoders.schema.categorical, encoders.vocabularies, strict=True):
-        kind = f"list of {column.type}s" if column.multi_hot else column.type
-        rule = "hashed into" if isinstance(vocabulary, HashedVocabulary) else "counted,"
-        rows.append((_format_code(column.name), kind, f"{rule} {vocabulary.num_ids:,} table rows"))
+        use = _describe_use(column, vocabulary)
+        rows.append((_format_code(column.name), _describe_values(column), f"{use} {vocabulary.num_ids:,} table rows"))
     shown = _format_table(("column", "value", "used as"), rows[:MAX_SHOWN])
     return shown if len(rows) <= MAX_SHOWN else f"{shown}\n\nand {len(rows) - MAX_SHOWN:,} more, in `config.json`."
+
+
+def _describe_values(column: CategoricalColumn) -> str:
+    if column.bucketize is not None:
+        return "number"
+    if column.time_part is not None:
+        return "time"
+    return f"list of {column.type}s" if column.multi_hot else column.type
+
+
+def _describe_use(column: CategoricalColumn, vocabulary: Vocabulary) -> str:
+    if isinstance(vocabulary, RangeVocabulary):
+        kind = "ranges" if column.time_part is None else f"{column.time_part} in UTC"
+        return f"{kind},"
+    return "hashed into" if isinstance(vocabulary, HashedVocabulary) else "counted,"
 
 
 def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
@@ -161,7 +179,7 @@ def _render_limits(config: SavedConfig, encoders: Encoders | None) -> str:
     ]
     if encoders is None:
         return " ".join([*sentences, "Its ids are those of the synthetic log and mean nothing elsewhere."])
-    if encoders.vocabularies:
+    if any(isinstance(vocabulary, CountedVocabulary) for vocabulary in encoders.vocabularies):
         sentences.append("Values that the training rows had too rarely, or never, share one row of each table.")
     columns = zip(encoders.schema.categorical, encoders.vocabularies, strict=True)
     hashed = [_format_code(column.name) for column, vocabulary in columns if isinstance(vocabulary, HashedVocabulary)]

@@ -35,9 +35,8 @@ def export_model(
     CheckpointError where the checkpoint cannot be read, and ExportError where the model cannot be written, such as on a
     full disk; a model that was in `directory` before is kept then.
     """
-    model = _make_empty_model(resolved.job.model, dataset.schema)
-    weights = _read_weights(checkpoint, model)
-    config = _make_config(resolved, dataset)
+    weights = read_model(checkpoint, resolved.job.model, dataset.schema).state_dict()
+    config = make_saved_config(resolved, dataset)
     try:
         with write_whole(directory) as part:
             save_file(weights, part / WEIGHTS)
@@ -55,7 +54,8 @@ def export_model(
         ) from error
 
 
-def _make_config(resolved: ResolvedJob, dataset: Dataset) -> SavedConfig:
+def make_saved_config(resolved: ResolvedJob, dataset: Dataset) -> SavedConfig:
+    """Make the settings that a model is saved with."""
     job, schema = resolved.job, dataset.schema
     return SavedConfig(
         model=job.model,
@@ -70,16 +70,16 @@ def _make_config(resolved: ResolvedJob, dataset: Dataset) -> SavedConfig:
     )
 
 
-def _make_empty_model(config: ModelConfig, schema: DataSchema) -> PlainModel:
-    table_rows = {feature.name: feature.num_ids for feature in schema.features}
-    return PlainModel(config, schema.num_dense, table_rows)
+def read_model(checkpoint: Path, config: ModelConfig, schema: DataSchema) -> PlainModel:
+    """Read the model of `checkpoint`, tables whole, however they were sharded. Not collective.
 
-
-def _read_weights(checkpoint: Path, model: PlainModel) -> dict[str, torch.Tensor]:
-    """Read every weight of `model` from the checkpoint, tables whole, however they were sharded."""
+    Raises CheckpointError where it cannot be read.
+    """
+    model = PlainModel(config, schema.num_dense, {feature.name: feature.num_ids for feature in schema.features})
     weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
     tables = {name: weights[f"tables.{name}.weight"] for name in model.tables}
     dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
     with translate_checkpoint_errors(checkpoint, "cannot be read"):
         load({"tables": {"weights": tables}, "dense": dense}, checkpoint_id=checkpoint, no_dist=True)
-    return weights
+    model.load_state_dict(weights, assign=True)
+    return model

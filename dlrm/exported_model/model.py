@@ -83,8 +83,8 @@ class SavedModel:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the input columns: dense, then categorical. Raises DataError as `encoders` does."""
-        return [column.name for column in (*self.schema.dense, *self.schema.categorical)]
+        """Names of the input columns, each once: dense, then categorical. Raises DataError as `encoders` does."""
+        return self.schema.input_names
 
     def predict(self, rows: Mapping[str, Any]) -> NDArray[np.float32]:
         """Predict the probabilities [n] of label 1.

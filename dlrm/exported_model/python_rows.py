@@ -1,7 +1,7 @@
 """Conversion of rows in Python lists and arrays to an Arrow table."""
 
 import difflib
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ import pyarrow as pa
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.hexadecimal import HexadecimalColumn
+from dlrm.data.raw.times import VALID_TIMES
 
+_Column = DenseColumn | CategoricalColumn
 _MAX_SHOWN = 300
 """Largest number of characters of a list of names in a message."""
 
@@ -25,22 +27,30 @@ def make_table(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
     if not isinstance(rows, Mapping):
         valid = "a dict of columns: a list of values for each; predict_table takes tables"
         raise DataError(f"the rows are a {type(rows).__name__}, not a dict", valid=valid)
-    columns = {column.name: column for column in (*schema.dense, *schema.categorical)}
-    _check_names(rows, list(columns), {schema.label, schema.weight})
-    scalars = {name: _is_scalar(rows[name]) for name, column in columns.items() if not _is_multi_hot(column)}
+    uses = _group_by_name(schema)
+    _check_names(rows, list(uses), {schema.label, schema.weight})
+    scalars = {name: _is_scalar(rows[name]) for name, columns in uses.items() if not any(map(_is_multi_hot, columns))}
     is_one_row = bool(scalars) and all(scalars.values())
     arrays: dict[str, pa.Array] = {}
-    for name, column in columns.items():
+    for name, columns in uses.items():
         if not is_one_row and _is_scalar(rows[name]):
             message = "is one value, but other columns are lists of values"
             raise DataError(message, field=name, valid="a list of values, or one value for every column")
-        arrays[name] = _convert_values([rows[name]] if is_one_row else rows[name], column)
+        arrays[name] = _convert_values([rows[name]] if is_one_row else rows[name], columns)
     first = next(iter(arrays))
     for name, array in arrays.items():
         if len(array) != len(arrays[first]):
             message = f"has the length {len(array):,}, but {first} has the length {len(arrays[first]):,}"
             raise DataError(message, field=name, valid="the same length for every column")
     return pa.table(arrays)
+
+
+def _group_by_name(schema: SchemaConfig) -> dict[str, list[_Column]]:
+    """Return the uses of each input column, by its name."""
+    uses: dict[str, list[_Column]] = {}
+    for column in (*schema.dense, *schema.categorical):
+        uses.setdefault(column.name, []).append(column)
+    return uses
 
 
 def _check_names(rows: Mapping[str, Any], wanted: list[str], ignored: set[str | None]) -> None:
@@ -55,25 +65,28 @@ def _check_names(rows: Mapping[str, Any], wanted: list[str], ignored: set[str | 
             raise DataError("the column is missing", field=name, valid=f"all of {names}")
 
 
-def _convert_values(values: Any, column: DenseColumn | CategoricalColumn) -> pa.Array:
-    """Convert the values of a column to Arrow. Raises DataError where they are not a list of values of one type."""
+def _convert_values(values: Any, columns: Sequence[_Column]) -> pa.Array:
+    """Convert the values of a column to Arrow. Raises DataError where they are not a list of values of one type.
+
+    columns: uses of the column, at least one.
+    """
+    name = columns[0].name
     if isinstance(values, Mapping | Set):
         message = f"is a {type(values).__name__}, not a list"
-        raise DataError(message, field=column.name, valid="a list of values")
+        raise DataError(message, field=name, valid="a list of values")
     if isinstance(values, np.ndarray) and values.ndim > 1:
         values = list(values)
     try:
         array = pa.array(values, from_pandas=True)
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
-        if isinstance(column, CategoricalColumn) and column.type == "integer":
+        if any(isinstance(column, CategoricalColumn) and column.type == "integer" for column in columns):
             array = _restore_integers(array)
     # Which of these errors Arrow raises depends on the value.
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         cause = " ".join(str(error).split())[:_MAX_SHOWN]
-        raise DataError(
-            f"is not a list of values of one type: {cause}", field=column.name, valid=_describe_valid(column)
-        ) from None
+        valid = _describe_valid(columns[0])
+        raise DataError(f"is not a list of values of one type: {cause}", field=name, valid=valid) from None
     return array
 
 
@@ -87,15 +100,17 @@ def _restore_integers(array: pa.Array) -> pa.Array:
     return array
 
 
-def _describe_valid(column: DenseColumn | CategoricalColumn) -> str:
-    if isinstance(column, DenseColumn):
+def _describe_valid(column: _Column) -> str:
+    if isinstance(column, DenseColumn) or column.bucketize is not None:
         return "numbers, None where missing"
+    if column.time_part is not None:
+        return f"{VALID_TIMES}; None where missing"
     values = "integers within int64" if column.type == "integer" else "texts"
     values += ", or texts of 1 to 8 hexadecimal digits" if isinstance(column, HexadecimalColumn) else ""
     return f"lists of {values}, None where missing" if column.multi_hot else f"{values}, None where missing"
 
 
-def _is_multi_hot(column: DenseColumn | CategoricalColumn) -> bool:
+def _is_multi_hot(column: _Column) -> bool:
     return isinstance(column, CategoricalColumn) and column.multi_hot
 
 

@@ -1,8 +1,8 @@
-"""A process that never outlives the launch process: `python -m dlrm.launch.child LAUNCH_PID MODULE ARGUMENT…`.
+"""A process that never outlives its parent: `python -m dlrm.launch.child PARENT_PID MODULE ARGUMENT…`.
 
-Runs MODULE as its main program. Where the launch process is killed, the kernel kills this one at once, so that two
-attempts never write at the same time. The kernel watches the thread that started the child: the launch process starts
-children from its main thread.
+Runs MODULE as its main program. Where the parent is killed, such as the launch process, the kernel kills this one at
+once, so that two attempts never write at the same time. The kernel watches the thread that started the child: parents
+start children from their main thread.
 """
 
 import ctypes
@@ -10,21 +10,26 @@ import os
 import runpy
 import signal
 import sys
+from collections.abc import Sequence
 
 from dlrm.record import RunDirectory
 
 PR_SET_PDEATHSIG = 1
 
 
-def make_child_command(module: str, directory: RunDirectory, attempt: int) -> list[str]:
-    """Return the arguments after the interpreter's name with which this process, the launch process, runs `module`."""
-    own = ["-u", "-m", "dlrm.launch.child", str(os.getpid())]
-    return [*own, module, str(directory.path), "--attempt", str(attempt)]
+def make_child_command(module: str, arguments: Sequence[str]) -> list[str]:
+    """Return the arguments after the interpreter's name with which this process runs `module` as its child."""
+    return ["-u", "-m", "dlrm.launch.child", str(os.getpid()), module, *arguments]
+
+
+def make_attempt_command(module: str, directory: RunDirectory, attempt: int) -> list[str]:
+    """Return those with which this process, the launch process, runs `module` for one attempt."""
+    return make_child_command(module, [str(directory.path), "--attempt", str(attempt)])
 
 
 def main() -> None:
-    _, launch_pid, *sys.argv = sys.argv
-    _die_with_parent(int(launch_pid))
+    _, parent_pid, *sys.argv = sys.argv
+    _die_with_parent(int(parent_pid))
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from dlrm.launch.child import make_child_command
+from dlrm.launch.child import make_attempt_command
 from dlrm.launch.outcomes import describe_exit, make_stopped_outcome
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, EndReason, Outcome, RunDirectory
 from hostinfo.stop_signals import STOP_SIGNALS
@@ -13,7 +13,7 @@ STOPPED_CODES = frozenset({EXIT_STOPPED, *(-number for number in STOP_SIGNALS)})
 
 def prepare_data(directory: RunDirectory, number: int) -> Outcome | None:
     """Prepare the rows for attempt `number`; return the outcome where that ends the attempt, else None."""
-    command = [sys.executable, *make_child_command("dlrm.programs.prepare_run", directory, number)]
+    command = [sys.executable, *make_attempt_command("dlrm.programs.prepare_run", directory, number)]
     with directory.attempt(number).rank_log(0).open("ab") as output:
         code = subprocess.Popen(command, stdout=output, stderr=output).wait()
     if code in STOPPED_CODES:

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from dlrm.config import ResolvedJob
-from dlrm.launch.child import make_child_command
+from dlrm.launch.child import make_attempt_command
 from dlrm.launch.stopper import Stopper
 from dlrm.record import RunDirectory
 
@@ -50,7 +50,7 @@ def run_ranks(
     if stopper.is_requested:
         return None
     try:
-        elastic_launch(config, sys.executable)(*make_child_command("dlrm.train.worker", directory, attempt))
+        elastic_launch(config, sys.executable)(*make_attempt_command("dlrm.train.worker", directory, attempt))
     except ChildFailedError as error:
         return error.failures
     return {}

@@ -1,6 +1,6 @@
 """Finds how many rows the tables of a job have: from its data where it is prepared, else from its document.
 
-Tables have the names of their columns here.
+Tables have the names of their features here.
 """
 
 from collections.abc import Sequence
@@ -64,11 +64,12 @@ def _get_sizes_in_document(data: DataConfig, dim: int) -> Sizes:
     tables: list[Table] = []
     unknown: list[str] = []
     for column in data.raw_schema.categorical:
-        kind = data.vocabulary.get_rule(column.name)
-        if isinstance(kind, Hashing):
-            tables.append(_make_table(column.name, kind.hash_size, dim, is_multi_hot=column.multi_hot))
+        kind = data.vocabulary.get_rule(column.feature)
+        num_rows = column.max_table_rows or (kind.hash_size if isinstance(kind, Hashing) else None)
+        if num_rows is None:
+            unknown.append(column.feature)
         else:
-            unknown.append(column.name)
+            tables.append(_make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
     if unknown:
         columns = ", ".join(unknown[:MAX_NAMED])
         columns += f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
@@ -78,7 +79,7 @@ def _get_sizes_in_document(data: DataConfig, dim: int) -> Sizes:
             "them in data.vocabulary"
         )
     # A column with missing values gets one more dense feature, which marks them; which ones do is unknown here.
-    return Sizes(tables, len(data.raw_schema.dense), "hash_size in the document")
+    return Sizes(tables, len(data.raw_schema.dense), "the job document")
 
 
 def make_tables(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:

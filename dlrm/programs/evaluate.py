@@ -1,12 +1,14 @@
 """Measures a trained model: `python -m dlrm.programs.evaluate MODEL [DATA ...]` prints one line of JSON.
 
-MODEL is the `model/` directory of a run. DATA are raw files, or one directory that `dlrm prepare` has written, whose
-evaluation rows are used; without DATA the model is measured on the rows that its run held out.
+MODEL is the `model/` directory of a run, or with --checkpoint the run's own directory. DATA are raw files, or one
+directory that `dlrm prepare` has written, whose evaluation rows are used; without DATA the model is measured on the
+rows that its run held out.
 """
 
 import argparse
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,10 +23,11 @@ from dlrm.data.prepare.bad_row_count import BadRowCount
 from dlrm.data.rows import RowSource
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
+from dlrm.exported_model.run_checkpoint import open_run_checkpoint
 from dlrm.exported_model.score import Piece, ScoredPiece, make_source_pieces, score_pieces
 from dlrm.exported_model.sources import open_compatible
 from dlrm.metrics.binary import compute_binary_metrics, constant_log_loss
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory
 
 
 @dataclass(frozen=True)
@@ -40,20 +43,38 @@ class ScoredRows:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
+    parser.add_argument("--checkpoint", help="checkpoint of the run MODEL, as `dlrm.record.find_checkpoint` finds it")
     parser.add_argument("data", nargs="*", help="files or patterns, or a packed directory")
     parser.add_argument("--format", choices=["parquet", "csv", "criteo_tsv"], help="format of DATA; default: detected")
     arguments = parser.parse_args()
+    # A checkpoint is read in one process, on purpose.
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
     try:
-        model = load_saved_model(arguments.model)
-        pieces = _make_pieces(model, arguments.data, arguments.format)
-        scored = gather_scores(_check_bad_rows(model, score_pieces(model.module, pieces)))
+        model = _load_model(arguments.model, arguments.checkpoint)
+        metrics = measure(model, arguments.data, arguments.format)
     except (DataError, ModelError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
+    print(json.dumps(metrics))  # noqa: T201
+    return EXIT_DONE
+
+
+def measure(model: SavedModel, patterns: list[str], file_format: str | None = None) -> dict[str, float | None]:
+    """Measure `model` on the labelled rows of files or of a packed directory, or on the rows that its run held out.
+
+    patterns: empty for the held-out rows. Returns metrics by name. Raises DataError.
+    """
+    pieces = _make_pieces(model, patterns, file_format)
+    scored = gather_scores(_check_bad_rows(model, score_pieces(model.module, pieces)))
     metrics = asdict(compute_binary_metrics(scored.labels, scored.logits, scored.weights))
     constant = constant_log_loss(scored.labels, model.config.train_label_rate, scored.weights)
-    print(json.dumps({**metrics, "constant_log_loss": constant}))  # noqa: T201
-    return EXIT_DONE
+    return {**metrics, "constant_log_loss": constant}
+
+
+def _load_model(path: Path, checkpoint: str | None) -> SavedModel:
+    if checkpoint is None:
+        return load_saved_model(path)
+    return open_run_checkpoint(RunDirectory(path), checkpoint).load_model()
 
 
 def gather_scores(pieces: Iterable[ScoredPiece]) -> ScoredRows:

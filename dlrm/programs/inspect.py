@@ -4,14 +4,15 @@ Reads one JSON document from stdin. Writes lines `{"kind": "progress", "done_fra
 the end one `{"kind": "result", …}`. Bad input gives one line on stderr and exit code 64.
 
 rows    reads {"data": DataConfig, "embedding_dim", "max_rows"}; the result is a `dlrm.data.inspect.report.Report`
-infer   reads {"files": […], "label": name or null}; the result is the format, and a schema with its reasons
+infer   reads {"files": […], "eval": […] or null, "label": name or null}; the result is the format, and a schema with
+        its reasons
 """
 
 import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,13 @@ from dlrm.data.errors import DataError
 from dlrm.data.inspect.columns import Names
 from dlrm.data.inspect.infer import infer
 from dlrm.data.inspect.report import make_report
-from dlrm.data.inspect.sample_csv import sample_csv
+from dlrm.data.inspect.sample import FileSample
+from dlrm.data.inspect.sample_csv import is_criteo, sample_criteo, sample_csv
 from dlrm.data.inspect.sample_parquet import sample_parquet
 from dlrm.data.inspect.sources import gather
+from dlrm.data.inspect.unused import find_unused_columns
+from dlrm.data.inspect.warnings import describe_unused
+from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
 from dlrm.record import EXIT_BAD_INPUT
 
@@ -46,24 +51,50 @@ def inspect_rows(request: dict[str, Any]) -> dict[str, Any]:
         format_value="{:08x}".format if data.format == "criteo_tsv" else str,
         on_column=reporter.make_column_callback(gathered.rows.names),
     )
+    aucs = [column.auc for column in (*report.dense, *report.categorical) if column.auc is not None]
+    if aucs:
+        unused = describe_unused(find_unused_columns(data, max(aucs)), max(aucs))
+        report = dataclasses.replace(report, warnings=[*report.warnings, *unused])
     return dataclasses.asdict(report)
 
 
 def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
     files = find_files(request["files"], "FILES", None, Path())
-    with files[0].open() as first:
-        is_parquet = first.read(len(PARQUET)) == PARQUET
-    sample = sample_parquet(files) if is_parquet else sample_csv(files)
-    inferred = infer(sample, request["label"])
+    others = find_files(request["eval"] or [], "--eval", None, Path())
+    reporter = _ProgressReporter()
+    kind = _find_format(files[0])
+    if kind == "criteo_tsv":
+        sample, inferred = _sample_criteo(files, others)
+    else:
+        sample = sample_parquet(files, others) if kind == "parquet" else sample_csv(files, others)
+        inferred = dataclasses.asdict(infer(sample, request["label"], reporter.on_judged_column))
     facts = {
-        "format": "parquet" if is_parquet else "csv",
+        "format": kind,
         "num_files": len(files),
         "num_rows": sample.num_rows,
+        "is_estimate": sample.is_estimate,
         "num_rows_looked_at": sample.rows.height,
+        "bad_share": sample.bad_share,
         "delimiter": sample.delimiter,
         "columns": None if sample.has_header else sample.rows.columns,
     }
-    return dataclasses.asdict(inferred) | facts
+    return inferred | facts
+
+
+def _find_format(file: DataFile) -> str:
+    with file.open() as raw:
+        if raw.read(len(PARQUET)) == PARQUET:
+            return "parquet"
+    return "criteo_tsv" if is_criteo(file) else "csv"
+
+
+def _sample_criteo(files: Sequence[DataFile], others: Sequence[DataFile]) -> tuple[FileSample, dict[str, Any]]:
+    """Sample files in the Criteo format. Raises DataError where the first line of some file is no row of it."""
+    for file in (*files, *others):
+        if not is_criteo(file):
+            raise DataError("the first line is not Criteo TSV", file.name, 1, valid="files of one format")
+    sample = sample_criteo(files)
+    return sample, {"label_why": f"{(sample.rows['label'] == '1').mean() or 0.0:.1%} are 1"}
 
 
 PROGRAMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"rows": inspect_rows, "infer": infer_schema}
@@ -90,6 +121,9 @@ class _ProgressReporter:
             self._report(READING_SHARE + (1.0 - READING_SHARE) * share, f"column {name}")
 
         return on_column
+
+    def on_judged_column(self, name: str, done_fraction: float) -> None:
+        self._report(done_fraction, f"column {name}")
 
     def _report(self, done_fraction: float, message: str) -> None:
         now = time.monotonic()

@@ -7,6 +7,7 @@ from dlrm.record.checkpoints import (
     CheckpointFaultError,
     CheckpointFile,
     CheckpointManifest,
+    find_checkpoint,
     find_newest_checkpoint,
     list_checkpoints,
 )
@@ -30,6 +31,17 @@ from dlrm.record.reports import (
 from dlrm.record.spool import SpoolReader, SpoolWriter
 from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
+from dlrm.record.yardsticks import (
+    FEW_EVALUATION_ROWS,
+    LOGISTIC_REGRESSION,
+    MAX_STANDARD_ERROR,
+    YARDSTICKS,
+    QualityWarning,
+    YardstickResult,
+    find_yardsticks,
+    format_auc,
+    list_quality_warnings,
+)
 
 __all__ = [
     "BATCH_ADVICE",
@@ -38,11 +50,15 @@ __all__ = [
     "EXIT_DONE",
     "EXIT_FAILED",
     "EXIT_STOPPED",
+    "FEW_EVALUATION_ROWS",
     "FULL_DISK",
+    "LOGISTIC_REGRESSION",
+    "MAX_STANDARD_ERROR",
     "PART_DESCRIPTIONS",
     "PLAN",
     "STEP_PARTS",
     "WARNINGS",
+    "YARDSTICKS",
     "AttemptDirectory",
     "BatchAdvice",
     "BatchCost",
@@ -62,6 +78,7 @@ __all__ = [
     "PreparedData",
     "ProfileDirectory",
     "ProgressReport",
+    "QualityWarning",
     "Report",
     "RunDirectory",
     "RunInUseError",
@@ -71,9 +88,14 @@ __all__ = [
     "StepProfile",
     "StepReport",
     "TrainedModel",
+    "YardstickResult",
+    "find_checkpoint",
     "find_newest_checkpoint",
+    "find_yardsticks",
+    "format_auc",
     "hold_run_lock",
     "list_checkpoints",
+    "list_quality_warnings",
     "parse_report",
     "remove_partial_files",
     "sync_directory",

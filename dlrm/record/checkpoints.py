@@ -16,6 +16,7 @@ from dlrm.record.files import sync_directory, write_atomically
 
 COMPLETE = "COMPLETE"
 _NAME = re.compile(r"step-(\d{8,})")
+_NAME_OF_ANY_LENGTH = re.compile(r"step-(\d+)")
 
 
 class CheckpointFile(BaseModel):
@@ -117,6 +118,30 @@ def find_newest_checkpoint(directory: Path) -> CheckpointDirectory | None:
             continue
         return checkpoint
     return None
+
+
+def find_checkpoint(directory: Path, name: str) -> CheckpointDirectory:
+    """Find a complete checkpoint by the name that a user gives it, without reading its files.
+
+    directory: the checkpoints of a run. name: `newest`, the name of a checkpoint such as `step-500`, with or without
+    leading zeros, or the path of its directory. Raises CheckpointFaultError, which lists the existing checkpoints.
+    """
+    checkpoints = list_checkpoints(directory)
+    names = ", ".join(checkpoint.path.name for checkpoint in checkpoints) or "a run that has one"
+    if name == "newest":
+        newest = find_newest_checkpoint(directory)
+        if newest is None:
+            raise CheckpointFaultError(f"{directory} has no complete checkpoint (valid: {names})")
+        return newest
+    match = _NAME_OF_ANY_LENGTH.fullmatch(Path(name).name)
+    is_path = Path(name).name != name
+    if is_path and match and Path(name).is_dir():
+        return CheckpointDirectory(Path(name), int(match[1]))
+    found = [checkpoint for checkpoint in checkpoints if match and checkpoint.step == int(match[1])]
+    if is_path or not found:
+        kind = "is not the directory of a checkpoint" if is_path else f"is no checkpoint in {directory}"
+        raise CheckpointFaultError(f"{name} {kind} (valid: newest, {names}, or the path of one)")
+    return found[0]
 
 
 def _checksum(content: bytes) -> str:

@@ -110,11 +110,15 @@ WARNINGS = frozenset(
         "checkpoint_failed",
         "checkpoint_passed_over",
         "checkpoint_waits",
+        "few_evaluation_rows",
         "few_steps",
         "one_label",
         "short_epoch",
         "step_dropped",
         "warmup_capped",
+        "worse_than_constant",
+        "worse_than_logistic_regression",
+        "yardsticks_failed",
     }
 )
 """Names of the events that the user who started the run should see without looking for them."""

@@ -34,10 +34,14 @@ class MetricLog:
         is_due = self._logged_at is None or now - self._logged_at >= SECONDS_BETWEEN_LINES
         if not is_due and report.step != report.num_steps:
             return
-        speed = report.samples_per_second
-        if self._logged_at is not None:
+        text = _format_step(report, self._losses)
+        if self._logged_at is None:
+            # The first step is slow, so it says little about the time left.
+            text += f", {report.samples_per_second:,.0f} samples/s"
+        else:
             speed = (report.num_samples - self._num_samples) / max(now - self._logged_at, 1e-9)
-        log.info("%s", _format_step(report, self._losses, speed))
+            text += _format_speed(report, speed)
+        log.info("%s", text)
         self._losses, self._logged_at, self._num_samples = [], now, report.num_samples
 
     def add_evaluation(self, report: EvaluationReport) -> None:
@@ -45,14 +49,16 @@ class MetricLog:
         log.info("%s", _format_evaluation(report))
 
 
-def _format_step(report: StepReport, losses: list[float], samples_per_second: float) -> str:
+def _format_step(report: StepReport, losses: list[float]) -> str:
     loss = f"loss {sum(losses) / len(losses):.4f}" if losses else "no finite loss"
     percent = 100 * report.step // report.num_steps
-    text = f"step {report.step:,} of {report.num_steps:,} ({percent} %): {loss}, {samples_per_second:,.0f} samples/s"
+    return f"step {report.step:,} of {report.num_steps:,} ({percent} %): {loss}"
+
+
+def _format_speed(report: StepReport, samples_per_second: float) -> str:
     num_left = report.num_samples / report.step * (report.num_steps - report.step)
-    return (
-        f"{text}, {_format_duration(num_left / samples_per_second)} left" if num_left and samples_per_second else text
-    )
+    left = f", {_format_duration(num_left / samples_per_second)} left" if num_left and samples_per_second else ""
+    return f", {samples_per_second:,.0f} samples/s{left}"
 
 
 def _format_evaluation(report: EvaluationReport) -> str:

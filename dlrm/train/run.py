@@ -6,9 +6,10 @@ from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.data.open import open_data
 from dlrm.exported_model.export import export_model
-from dlrm.gradient_stats.batch_advice import find_largest_useful_batch, get_settled_noise
-from dlrm.record import EndReason, EvaluationReport, Outcome, PreparedData
+from dlrm.record import EndReason, Outcome, PreparedData
 from dlrm.train.context import RunContext
+from dlrm.train.final_metrics import make_final_metrics
+from dlrm.train.quality import compare_with_yardsticks, report_few_evaluation_rows
 from dlrm.train.run_events import report_advice, report_step_parts
 from dlrm.train.setup import open_trainer
 
@@ -23,6 +24,7 @@ def run(context: RunContext) -> Outcome:
     reporter.progress("loading", "reading the data")
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
+    report_few_evaluation_rows(reporter, dataset)
     identity = RunIdentity.from_job(resolved, prepared and prepared.checksum)
     with open_trainer(context, dataset, identity) as trainer:
         progress = trainer.progress
@@ -34,12 +36,13 @@ def run(context: RunContext) -> Outcome:
         checkpoint = trainer.save()
     # This frees shards, optimizer state and buffers: the export needs their memory for the whole model.
     del trainer
-    metrics = _make_final_metrics(progress)
+    metrics = make_final_metrics(progress)
     if reason is EndReason.STOP_REQUESTED:
         message = _describe_stop(progress, checkpoint)
         return Outcome(state="stopped", reason=reason, message=message, step=progress.step, metrics=metrics)
     assert checkpoint is not None, "a completed run has made a step"
     if context.ranks.rank == 0:
+        metrics = compare_with_yardsticks(context, metrics)
         reporter.progress("saving", "writing the model")
         export_model(checkpoint, directory.model, resolved, dataset, metrics)
     return Outcome(state="succeeded", reason=reason, step=progress.step, metrics=metrics)
@@ -49,17 +52,3 @@ def _describe_stop(progress: Progress, checkpoint: Path | None) -> str:
     if checkpoint is None:
         return "stopped before the first step"
     return f"stopped after step {progress.step} of {progress.num_steps}; checkpoint: {checkpoint}"
-
-
-def _make_final_metrics(progress: Progress) -> dict[str, float | None]:
-    noise = get_settled_noise(progress.noise, progress.last_evaluation)
-    metrics: dict[str, float | None] = {
-        "num_samples": progress.num_samples,
-        "samples_per_second": progress.num_samples / max(progress.training_seconds, 1e-9),
-        "noise_scale": None if noise is None else noise.value,
-        "largest_useful_batch": None if noise is None else find_largest_useful_batch(noise.value),
-    }
-    report: EvaluationReport | None = progress.last_evaluation
-    if report is not None:
-        metrics |= report.model_dump(exclude={"kind", "seq", "time", "step", "seconds"})
-    return metrics

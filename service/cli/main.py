@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from service.cli.commands.evaluate import evaluate
+from service.cli.commands.export import export
 from service.cli.commands.inspect import data
 from service.cli.commands.jobs import cancel, jobs, logs, pause, resume, show
 from service.cli.commands.plan import plan
@@ -81,6 +82,7 @@ app.command(rich_help_panel=LOCAL)(train)
 app.command(rich_help_panel=LOCAL)(plan)
 app.command(rich_help_panel=LOCAL)(evaluate)
 app.command(rich_help_panel=LOCAL)(predict)
+app.command(rich_help_panel=LOCAL)(export)
 app.command(rich_help_panel=DATA)(prepare)
 app.add_typer(data, rich_help_panel=DATA)
 

@@ -1,6 +1,7 @@
 """The encoders of all columns: fitted once, then saved with the prepared data and with the model.
 
-<directory>/encoders.json            the schema, the dense encoders and the kind of vocabulary of each column
+<directory>/encoders.json            the schema, the dense encoders and the kind of vocabulary of each column,
+                                     with the edges of its ranges
             vocabulary-<f>.parquet   the values of counted column f in the order of their ids, and their counts
 """
 
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from dlrm.config import SchemaConfig
 from dlrm.data.encode.dense import DenseEncoder
+from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
 from dlrm.data.raw.table import CategoricalValues, RawTable
 from dlrm.data.rows import DataSchema, Feature, Rows
@@ -41,7 +43,7 @@ class Encoders:
     @property
     def schema_of_rows(self) -> DataSchema:
         columns = zip(self.schema.categorical, self.vocabularies, strict=True)
-        features = (Feature(column.name, vocabulary.num_ids, column.multi_hot) for column, vocabulary in columns)
+        features = (Feature(column.feature, vocabulary.num_ids, column.multi_hot) for column, vocabulary in columns)
         return DataSchema(len(self.dense_names), tuple(features))
 
     def encode(self, table: RawTable) -> Rows:
@@ -73,12 +75,15 @@ class Encoders:
     def save(self, directory: Path) -> None:
         """Write the encoders to `directory`, which is created; equal encoders give equal bytes. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
-        saved: list[_CountedRecord | _HashedRecord] = []
+        saved: list[_CountedRecord | _HashedRecord | _RangesRecord] = []
         for index, vocabulary in enumerate(self.vocabularies):
             if isinstance(vocabulary, HashedVocabulary):
                 saved.append(_HashedRecord(num_ids=vocabulary.num_ids, key=vocabulary.key))
                 continue
-            assert isinstance(vocabulary, CountedVocabulary), "there is no third kind"
+            if isinstance(vocabulary, RangeVocabulary):
+                saved.append(_RangesRecord(edges=vocabulary.edges))
+                continue
+            assert isinstance(vocabulary, CountedVocabulary), "there is no fourth kind"
             file = f"vocabulary-{index}.parquet"
             values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
             # Written by Arrow, not polars, because Arrow reports a full disk as an OSError.
@@ -98,6 +103,9 @@ class Encoders:
         for entry in saved.vocabularies:
             if isinstance(entry, _HashedRecord):
                 vocabularies.append(HashedVocabulary(entry.num_ids, entry.key))
+                continue
+            if isinstance(entry, _RangesRecord):
+                vocabularies.append(RangeVocabulary(entry.edges))
                 continue
             values = pl.read_parquet(directory / entry.file)
             vocabularies.append(CountedVocabulary(values["value"], values["count"].to_numpy()))
@@ -121,7 +129,12 @@ class _HashedRecord(_Record):
     key: int
 
 
+class _RangesRecord(_Record):
+    kind: Literal["ranges"] = "ranges"
+    edges: tuple[float, ...]
+
+
 class _EncodersRecord(_Record):
     table_schema: SchemaConfig = Field(alias="schema")
     dense: list[DenseEncoder]
-    vocabularies: list[Annotated[_CountedRecord | _HashedRecord, Field(discriminator="kind")]]
+    vocabularies: list[Annotated[_CountedRecord | _HashedRecord | _RangesRecord, Field(discriminator="kind")]]

@@ -34,7 +34,8 @@ class Vocabulary(Protocol):
         ...
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
-        """Return the table rows [n] of the values `distinct`: [n], Int64 or String, ascending, none missing."""
+        """Return the table rows [n] of the values `distinct`: [n], Int64, Float64 or String, ascending, none
+        missing."""
         ...
 
 

@@ -99,8 +99,12 @@ def report_categorical(column: CategoricalColumn, tables: Tables, format_value: 
     counts = np.bincount(present, minlength=len(column.distinct))
     order = np.argsort(-counts, kind="stable")
     descending = counts[order]
-    if column.table_rows is None:
-        sizes = [tables.make_counted_size(counts, min_count) for min_count in sorted({*MIN_COUNTS, tables.min_count})]
+    min_counts = sorted({*MIN_COUNTS, tables.min_count})
+    if column.fixed_rows is not None:
+        sizes = [tables.make_size(column.fixed_rows, min_count) for min_count in min_counts]
+        hash_size, why_hash = None, ""
+    elif column.table_rows is None:
+        sizes = [tables.make_counted_size(counts, min_count) for min_count in min_counts]
         hash_size, why_hash = tables.suggest_hashing(descending)
     else:
         sizes, hash_size, why_hash = [tables.make_size(column.table_rows, None)], None, ""

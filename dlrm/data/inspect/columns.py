@@ -1,12 +1,14 @@
 """The inspected rows, column by column."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dlrm.config import SchemaConfig
+from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.random import random_units, stream_key
 from dlrm.data.raw.table import CategoricalValues, RawTable
 
@@ -22,11 +24,13 @@ class CategoricalColumn:
     codes: NDArray[np.int64]
     """[n], or [sum of lengths] of a multi-hot column: indices into `distinct`; -1 is a missing value."""
     distinct: pl.Series
-    """Distinct values, ascending."""
+    """Distinct values, ascending; or the names of ranges, of which each has a value."""
     lengths: NDArray[np.int32] | None = None
     """[n], number of values of each row of a multi-hot column; None where every row has one."""
     table_rows: int | None = None
     """Rows of the column's table, where its values are row numbers of a table already."""
+    fixed_rows: int | None = None
+    """Rows of the column's table, where its values are ranges or parts of times, whose number no count changes."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,24 @@ class Names:
     categorical: Sequence[str]
     table_rows: Sequence[int] | None = None
     """Rows of each categorical column's table, where values are row numbers of tables already."""
+    num_ranges: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number of ranges into which a categorical column's numbers are divided, by name."""
+    fixed_rows: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Rows of a table that the schema fixes, by name of the categorical column."""
+    only_dense: Collection[str] = ()
+    """Dense columns of raw rows that have no other use."""
+
+    @classmethod
+    def from_schema(cls, schema: SchemaConfig) -> "Names":
+        """Return the names of the features of raw rows."""
+        columns = schema.categorical
+        return cls(
+            [column.name for column in schema.dense],
+            [column.feature for column in columns],
+            num_ranges={column.feature: column.bucketize for column in columns if column.bucketize},
+            fixed_rows={column.feature: column.max_table_rows for column in columns if column.max_table_rows},
+            only_dense={column.name for column in schema.dense} - {column.name for column in columns},
+        )
 
 
 @dataclass(frozen=True)
@@ -82,13 +104,27 @@ class InspectedRows:
             for part, end in zip(parts, ends, strict=True)
         ]
         lengths = [part.lengths for part in parts if part.lengths is not None]
-        return CategoricalColumn(
-            self.names.categorical[index],
+        name = self.names.categorical[index]
+        column = CategoricalColumn(
+            name,
             np.concatenate(codes),
             distinct,
             np.concatenate(lengths) if lengths else None,
             self.names.table_rows[index] if self.names.table_rows else None,
+            self.names.fixed_rows.get(name),
         )
+        return _divide_into_ranges(column, self.names.num_ranges[name]) if name in self.names.num_ranges else column
+
+
+def _divide_into_ranges(column: CategoricalColumn, num_ranges: int) -> CategoricalColumn:
+    """Replace the numbers of a column by the names of their ranges, in ascending order of the ranges."""
+    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.distinct))
+    vocabulary = RangeVocabulary.divide(column.distinct.to_numpy(), counts, num_ranges)
+    # Code -1, a missing value, indexes the last element.
+    codes = np.append(vocabulary.encode(column.distinct) - 1, -1)[column.codes]
+    # A column without any value has no range either.
+    names = vocabulary.names if len(column.distinct) else []
+    return replace(column, codes=codes, distinct=pl.Series(names, dtype=pl.String))
 
 
 def select_rows(table: RawTable, rows: NDArray[np.int64]) -> RawTable:

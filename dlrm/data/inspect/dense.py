@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dlrm.data.inspect.better_use import BetterUse
 from dlrm.data.inspect.columns import DenseColumn
 
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
@@ -29,6 +30,8 @@ class DenseReport:
     auc: float | None = None
     """AUC of the label predicted from this column alone, on rows it was not fitted on; None with too few rows."""
     auc_by: str = ""
+    better_use: BetterUse | None = None
+    """Use as ids or ranges that predicts far better; None where there is none, or where the column has such a use."""
 
 
 def report_dense(column: DenseColumn) -> DenseReport:

@@ -1,29 +1,24 @@
 """Inference of a schema: which column is the label, which one the weight, and how the others are used."""
 
-import difflib
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.rules import Choice, choose
+from dlrm.data.inspect.choice import LEAK_AUC, Choice, leave_out
+from dlrm.data.inspect.label import Label, find_label, is_called_label
+from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
+from dlrm.data.inspect.rules import choose
 from dlrm.data.inspect.sample import FileSample
 
-LABEL_NAMES = (
-    "label",
-    "click",
-    "clicked",
-    "is_click",
-    "is_clicked",
-    "target",
-    "y",
-    "converted",
-    "conversion",
-    "labels",
-)
-"""Names that identify the label, the likeliest first."""
-WEIGHT_NAMES = ("weight", "sample_weight", "weights")
-_MAX_SHOWN = 10
+WEIGHT_NAMES = ("sample_weight", "sample_weights", "instance_weight", "weights", "weight")
+_MEAN_WEIGHTS = (0.05, 20.0)
+"""Bounds of the mean of a weight: a `weight` beyond them is more likely that of a person or a parcel."""
+
+OnColumn = Callable[[str, float], None]
+"""Callback that receives the name of a column before it is judged, and the share of the columns judged so far."""
 
 
 @dataclass(frozen=True)
@@ -31,67 +26,91 @@ class InferredSchema:
     """An inferred schema, with reasons."""
 
     label: str
+    positive: str | None
+    """Value of the label that stands for 1; None where labels are 0 or 1."""
     label_why: str
+    missing_label_share: float
+    """Share of the sampled rows without a label."""
     weight: str | None
     choices: list[Choice]
     """Choices for all other columns, in their order in the files."""
+    leaks: dict[str, float]
+    """AUC of each column in use that predicts the label so well that it may hold it."""
 
 
-def infer(sample: FileSample, label: str | None = None) -> InferredSchema:
+def infer(sample: FileSample, label: str | None = None, on_column: OnColumn = lambda _, __: None) -> InferredSchema:
     """Infer the schema of the files that `sample` was taken from.
 
-    label: name of the label; None to find it by LABEL_NAMES. Raises DataError where `label` is not a column of 0 and 1,
-    where it is not clear which column is the label, and where no column is left to learn from.
+    label: name of the label; None to find it. Raises DataError where `label` is not a column of two values, where it is
+    not clear which column is the label, where all labels are the same, and where no column is left to learn from.
     """
-    rows, is_text = sample.rows, sample.delimiter is not None
-    label = _find_label(rows, label)
-    positive_share = _convert_to_numbers(rows[label]).mean()
-    why = f"0 or 1, {positive_share:.1%} are 1" + (
-        f", {rows[label].null_count():,} missing" if rows[label].has_nulls() else ""
-    )
-    weight = next((name for name in rows.columns if name.lower() in WEIGHT_NAMES and _is_weight(rows[name])), None)
-    choices = [
-        choose(rows[name], sample.types[name], is_text=is_text) for name in rows.columns if name not in (label, weight)
-    ]
-    if all(choice.role == "left_out" for choice in choices):
+    _check_label_is_everywhere(sample, label)
+    found = find_label(sample.rows, label)
+    _check_classes(found, sample)
+    is_labelled = found.is_positive.is_not_null()
+    rows = sample.rows.filter(is_labelled)
+    labels = found.is_positive.drop_nulls().to_numpy().astype(np.bool_)
+    labelled = LabelledRows(labels, max(sample.num_rows, len(labels)))
+    weight = _find_weight(rows, found.name)
+    names = [name for name in rows.columns if name not in (found.name, weight)]
+    choices: list[Choice] = []
+    for index, name in enumerate(names):
+        on_column(name, index / len(names))
+        choices.append(choose(rows[name], sample.types[name], labelled, sample.delimiter))
+    choices = _leave_out_same(choices, rows)
+    if all(choice.is_left_out for choice in choices):
         raise DataError("no column is left to learn from", valid="at least one dense or categorical column")
-    return InferredSchema(label, why, weight, choices)
+    missing_share = 1.0 - len(labels) / sample.rows.height
+    used = [(choice.name, choice.auc or 0.0) for choice in choices if not choice.is_left_out]
+    leaks = {name: auc for name, auc in used if auc >= LEAK_AUC}
+    return InferredSchema(found.name, found.positive, found.why, missing_share, weight, choices, leaks)
 
 
-def _find_label(rows: pl.DataFrame, label: str | None) -> str:
-    if label is not None:
-        if label not in rows.columns:
-            close = difflib.get_close_matches(label, rows.columns, n=3, cutoff=0.3) or rows.columns[:_MAX_SHOWN]
-            raise DataError(f"there is no column {label!r}", field="--label", valid=", ".join(close))
-        if not _is_label(rows[label]):
-            shown = ", ".join(map(repr, rows[label].unique().sort().head(5).to_list()))
-            raise DataError(f"column {label!r} contains {shown}", field="--label", valid="a column of 0 and 1")
-        return label
-    by_name = {name.lower(): name for name in reversed(rows.columns)}
-    for candidate in LABEL_NAMES:
-        if candidate in by_name and _is_label(rows[by_name[candidate]]):
-            return by_name[candidate]
-    candidates = [name for name in rows.columns if _is_label(rows[name])]
-    message = "it is not clear which column is the label"
-    if not candidates:
-        raise DataError(f"{message}: no column contains only 0 and 1", valid="files with a column of 0 and 1")
-    shown = ", ".join(candidates[:_MAX_SHOWN]) + (", …" if len(candidates) > _MAX_SHOWN else "")
-    raise DataError(f"{message}; the columns of 0 and 1 are {shown}", valid=f"--label {candidates[0]}")
+def _check_label_is_everywhere(sample: FileSample, label: str | None) -> None:
+    for name, kind in sample.types.items():
+        if kind.startswith("not ") and (name == label if label is not None else is_called_label(name)):
+            raise DataError(f"the label cannot be read from all files: {kind}", field=name, valid="files with a label")
 
 
-def _is_label(values: pl.Series) -> bool:
-    if not (values.dtype.is_numeric() or values.dtype == pl.Boolean):
-        return False
-    numbers = _convert_to_numbers(values)
-    return len(numbers) > 0 and bool(numbers.is_in([0.0, 1.0]).all())
+def _check_classes(label: Label, sample: FileSample) -> None:
+    """Raise DataError where the labels of all rows of the files are the same."""
+    present = label.is_positive.drop_nulls()
+    if present.n_unique() < 2 and sample.rows.height >= sample.num_rows:
+        value = sample.rows[label.name].drop_nulls()[0]
+        message = f"the label is {value!r} in every row: there is nothing to learn"
+        raise DataError(message, field=label.name, valid="rows of both classes, or another column for --label")
+
+
+def _find_weight(rows: pl.DataFrame, label: str) -> str | None:
+    candidates = {name.strip().lower(): name for name in reversed(rows.columns) if name != label}
+    found = (candidates[name] for name in WEIGHT_NAMES if name in candidates)
+    return next((name for name in found if _is_weight(rows[name])), None)
 
 
 def _is_weight(values: pl.Series) -> bool:
     if not values.dtype.is_numeric() or values.has_nulls():
         return False
-    numbers = _convert_to_numbers(values)
-    return bool((numbers.is_finite() & (numbers >= 0)).all())
+    numbers = values.cast(pl.Float64)
+    if not (numbers.is_finite() & (numbers >= 0)).all():
+        return False
+    return _MEAN_WEIGHTS[0] <= float(numbers.to_numpy().mean()) <= _MEAN_WEIGHTS[1]
 
 
-def _convert_to_numbers(values: pl.Series) -> pl.Series:
-    return values.drop_nulls().cast(pl.Float64)
+def _leave_out_same(choices: Sequence[Choice], rows: pl.DataFrame) -> list[Choice]:
+    """Leave out columns with the content of an earlier one that is used in the same way."""
+    names_of: dict[tuple[bytes, str], str] = {}
+    kept: list[Choice] = []
+    for choice in choices:
+        if choice.is_left_out or isinstance(rows[choice.name].dtype, pl.List):
+            kept.append(choice)
+            continue
+        # Ids may have other names; numbers must be the same numbers.
+        column = EncodedColumn.encode(rows[choice.name])
+        numbers = "" if choice.dense is None else str(column.distinct.cast(pl.Float64).hash().sum())
+        uses = f"{numbers} {[settings for settings in choice.categorical if 'type' not in settings]}"
+        first = names_of.setdefault((column.digest, uses), choice.name)
+        if first == choice.name:
+            kept.append(choice)
+        else:
+            kept.append(replace(leave_out(choice.name, f"the same content as {first!r} in every row"), auc=choice.auc))
+    return kept

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrm.data.inspect.better_use import find_better_use
 from dlrm.data.inspect.categorical import CategoricalReport, FormatValue, Tables, report_categorical
 from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
 from dlrm.data.inspect.dense import DenseReport, report_dense
@@ -73,7 +74,7 @@ def make_report(
     categorical: list[CategoricalReport] = []
     for index, name in enumerate(rows.names.dense):
         on_column(name)
-        dense.append(_report_on_dense(rows.dense(index), halves, same))
+        dense.append(_report_on_dense(rows.dense(index), halves, same, is_only_dense=name in rows.names.only_dense))
     for index, name in enumerate(rows.names.categorical):
         on_column(name)
         categorical.append(_report_on_categorical(rows.categorical(index), halves, same, tables, format_value))
@@ -93,13 +94,14 @@ def make_report(
     return replace(report, warnings=found + [DataWarning("same_columns", pair[0], text) for pair, text in same.find()])
 
 
-def _report_on_dense(column: DenseColumn, halves: Halves, same: SameColumns) -> DenseReport:
+def _report_on_dense(column: DenseColumn, halves: Halves, same: SameColumns, *, is_only_dense: bool) -> DenseReport:
     same.add_dense(column)
     report = report_dense(column)
     if not halves.can_measure:
         return report
     prediction = measure_dense(column, halves)
-    return replace(report, auc=prediction.auc, auc_by=prediction.by)
+    better_use = find_better_use(column, halves.labels, halves.is_fitted_on) if is_only_dense else None
+    return replace(report, auc=prediction.auc, auc_by=prediction.by, better_use=better_use)
 
 
 def _report_on_categorical(

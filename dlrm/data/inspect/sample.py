@@ -16,10 +16,14 @@ class FileSample:
 
     rows: pl.DataFrame
     """Sampled rows, null where a value is missing. Columns that no schema can describe have type Null or Binary."""
-    num_rows: int | None
-    """Number of rows of all files; None where all would have to be read to count them."""
+    num_rows: int
+    """Number of rows of all files, or an estimate of it."""
     types: dict[str, str]
     """Type of each column in the files, or a reason such as `not in b.parquet` why it cannot be used."""
+    is_estimate: bool = False
+    """Whether `num_rows` is estimated from the bytes of the files."""
+    bad_share: float = 0.0
+    """Share of the lines read that are no rows."""
     delimiter: str | None = None
     """Delimiter of CSV; None for other formats."""
     has_header: bool = True

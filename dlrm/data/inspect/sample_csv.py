@@ -2,71 +2,83 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
+from itertools import chain
 
 import polars as pl
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
+from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.errors import DataError
 from dlrm.data.format_count import format_count
+from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
 from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.csv_lines import CsvLineChecker
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text import is_compressed, read_lines
+from dlrm.data.raw.text import read_lines
 
 _DELIMITERS = ",\t;|"
-_MAX_FILES = 32
-_NUM_POSITIONS = 8
-"""Number of positions in one file where rows are read."""
-_POSITION_BYTES = 1 << 18
-_INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
-_CRITEO_COLUMNS = 40
+_FIRST_BYTES = 1 << 18
+_WHOLE_NUMBER = r"^-?(0|[1-9][0-9]*)$"
+_CRITEO_CELLS = [r"[01]", *[r"(-?[0-9]+)?"] * 13, *[r"([0-9a-fA-F]{1,8})?"] * 26]
+_MAX_BAD_SHARE = 0.5
+"""Largest share of lines that are no rows: beyond it, the files are not CSV, or of another delimiter."""
 
 
-def sample_csv(files: Sequence[DataFile]) -> FileSample:
-    """Sample rows at 8 positions in each of up to 32 files; in a compressed file, at its beginning only.
+def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
+    """Sample rows of `files`, at many positions; of compressed files, from their beginning.
 
-    The delimiter is the candidate that occurs most often in the first line. A first line with a number is not a header:
+    others: files that must have the same columns, such as those of the evaluation; no rows of them are sampled. The
+    delimiter is the candidate that occurs most often in the first line. A first line with a number is not a header:
     columns are then named column_1, column_2 and so on. Lines that are not rows are left out. Raises DataError, which
-    names the file, where a file cannot be read or has other columns, and where no line is a row.
+    names the file, where a file cannot be read or has other columns, and where most lines are no rows.
     """
     first = _read_first_line(files[0])
     delimiter = max(_DELIMITERS, key=first.count)
     names = _split_cells(first, delimiter, files[0])
     has_header = not any(_is_number(cell) for cell in names)
     if not has_header:
-        _refuse_criteo(names, delimiter, files[0])
         names = [f"column_{number}" for number in range(1, len(names) + 1)]
     _refuse_repeated(names, files[0])
-    parts: list[pl.DataFrame] = []
-    all_bad: list[BadRows] = []
-    lacking: dict[str, str] = {}
-    for index, file in enumerate(files):
-        file_names = names if index == 0 else _read_names(file, names, delimiter, has_header)
-        lacking |= {name: f"not in {file.name}" for name in names if name not in file_names}
-        if index in spread_evenly(len(files), _MAX_FILES):
-            for data, first_line in _read_pieces(file, has_header):
-                bad = BadRows(file.name, first_line or 0, data.count(b"\n"))
-                parts.append(_parse_rows(data, file_names, delimiter, bad))
-                if first_line is not None:
-                    all_bad.append(bad)
-    rows = pl.concat([part.select([name for name in names if name not in lacking]) for part in parts])
-    if not rows.height:
-        for bad in all_bad:
-            bad.raise_first()
-        raise DataError("there are no rows", files[0].name, valid="files with rows")
-    rows = rows.gather_every(-(-rows.height // MAX_ROWS))
+    names_by_file = {files[0].name: names}
+    for file in chain(files[1:], others):
+        names_by_file[file.name] = _read_names(file, names, delimiter, has_header)
+    lacking = {
+        name: f"not in {file}" for file, found in reversed(names_by_file.items()) for name in names if name not in found
+    }
+    pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, has_header=has_header)
+    rows, bad_share = _parse_pieces(pieces, names_by_file, [name for name in names if name not in lacking], delimiter)
+    rows = rows[spread_evenly(rows.height, MAX_ROWS)]
     typed = replace_nan(rows.select(_convert_texts(rows[name]) for name in rows.columns))
     types = {name: lacking.get(name) or _name_type(typed[name].dtype) for name in names}
     filled = typed.with_columns(pl.lit(None).alias(name) for name in lacking).select(names)
-    return FileSample(filled, None, types, delimiter, has_header)
+    return FileSample(filled, max(num_rows, rows.height), types, is_estimate, bad_share, delimiter, has_header)
+
+
+def sample_criteo(files: Sequence[DataFile]) -> FileSample:
+    """Sample rows of files in the Criteo format, as text, with the names of its columns."""
+    pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, has_header=False)
+    names = CRITEO_SCHEMA.columns or []
+    rows, bad_share = _parse_pieces(pieces, {file.name: names for file in files}, names, "\t")
+    types = dict.fromkeys(names, "text")
+    return FileSample(rows, max(num_rows, rows.height), types, is_estimate, bad_share, "\t", has_header=False)
+
+
+def is_criteo(file: DataFile) -> bool:
+    """Whether the first line of `file` is a row in the Criteo format: a label, 13 integers and 26 hexadecimal ids."""
+    cells = _read_first_line(file).split("\t")
+    return (
+        len(cells) == len(_CRITEO_CELLS)
+        and pl.DataFrame({"cell": cells, "pattern": _CRITEO_CELLS})
+        .select(pl.col("cell").str.contains("^" + pl.col("pattern") + "$").all())
+        .item()
+    )
 
 
 def _read_first_line(file: DataFile) -> str:
-    lines = next(read_lines(file, _POSITION_BYTES))
+    lines = next(read_lines(file, _FIRST_BYTES))
     try:
         return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r").decode()
     except UnicodeDecodeError as error:
@@ -103,28 +115,29 @@ def _refuse_repeated(names: list[str], file: DataFile) -> None:
         raise DataError("two columns have this name", file.name, 1, repeated, "a different name for each column")
 
 
-def _refuse_criteo(cells: list[str], delimiter: str, file: DataFile) -> None:
-    if delimiter == "\t" and len(cells) == _CRITEO_COLUMNS and cells[0] in ("0", "1"):
-        raise DataError(
-            "looks like Criteo TSV, whose columns are known", file.name, valid="`dlrm prepare FILES` without --infer"
-        )
+def _parse_pieces(
+    pieces: Sequence[TextPiece], names_by_file: dict[str, list[str]], kept: list[str], delimiter: str
+) -> tuple[pl.DataFrame, float]:
+    """Parse the rows of all pieces to the columns `kept`, as text. Return them and the share of lines that are no rows.
 
-
-def _read_pieces(file: DataFile, has_header: bool) -> Iterator[tuple[bytes, int | None]]:
-    """Yield runs of whole lines from several positions, each with the number of its first line, None where unknown."""
-    with file.open() as raw:
-        start = raw.read(4)
-    if is_compressed(start) or file.num_bytes <= _NUM_POSITIONS * _POSITION_BYTES:
-        for lines in islice(read_lines(file, _POSITION_BYTES), _NUM_POSITIONS):
-            without_header = lines.drop_first() if has_header and lines.first_number == 1 else lines
-            yield without_header.data, without_header.first_number
-        return
-    with file.open() as raw:
-        for position in range(_NUM_POSITIONS):
-            raw.seek(position * (file.num_bytes - _POSITION_BYTES) // (_NUM_POSITIONS - 1))
-            # Drop the first line, which is a header or incomplete.
-            _, _, data = raw.read(_POSITION_BYTES).partition(b"\n")
-            yield data[: data.rfind(b"\n") + 1], None if position else 2
+    Raises DataError, that of the first bad line, where most lines are no rows.
+    """
+    parts: list[pl.DataFrame] = []
+    all_bad: list[BadRows] = []
+    num_lines = num_bad = 0
+    for piece in pieces:
+        bad = BadRows(piece.file, piece.first_line or 0, piece.data.count(b"\n"))
+        parts.append(_parse_rows(piece.data, names_by_file[piece.file], delimiter, bad).select(kept))
+        num_lines += len(bad.good)
+        num_bad += len(bad.good) - int(bad.good.sum())
+        if piece.first_line is not None:
+            all_bad.append(bad)
+    if not num_lines:
+        raise DataError("there are no rows", next(iter(names_by_file)), valid="files with rows")
+    if num_bad > _MAX_BAD_SHARE * num_lines:
+        for bad in all_bad:
+            bad.raise_first()
+    return pl.concat(parts), num_bad / num_lines
 
 
 def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> pl.DataFrame:
@@ -147,8 +160,10 @@ def _convert_texts(texts: pl.Series) -> pl.Series:
     present = texts.drop_nulls()
     if not len(present):
         return texts
-    if present.str.contains(_INTEGER).all():
-        return texts.cast(pl.Int64)
+    if present.str.contains(_WHOLE_NUMBER).all():
+        integers = texts.cast(pl.Int64, strict=False)
+        # Beyond int64, numbers name something: as floats, neighbours would be the same.
+        return integers if integers.null_count() == texts.null_count() else texts
     numbers = texts.cast(pl.Float64, strict=False)
     # A number with leading zeros, such as 007, is a name.
     if numbers.null_count() == texts.null_count() and not present.str.contains(r"^-?0[0-9]").any():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
@@ -22,11 +23,12 @@ _VALUE_BYTES = 8
 """Least bytes assumed for a decoded value: where values repeat, files store fewer."""
 
 
-def sample_parquet(files: Sequence[DataFile]) -> FileSample:
+def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
     """Sample rows from row groups that are spread over all files.
 
-    Columns that some file lacks or has in another type have type Null in the sample. Raises DataError, which names the
-    file, where a file cannot be read.
+    others: files that must have the same columns, such as those of the evaluation; no rows of them are sampled. Columns
+    that some file lacks or has in another type have type Null in the sample. Raises DataError, which names the file,
+    where a file cannot be read.
     """
     schemas: dict[str, pa.Schema] = {}
     groups: list[tuple[DataFile, int, int]] = []
@@ -44,6 +46,9 @@ def sample_parquet(files: Sequence[DataFile]) -> FileSample:
     num_rows = sum(size for *_, size in groups)
     if not num_rows:
         raise DataError("there are no rows", files[0].name, valid="files with rows")
+    for file in others:
+        with _open(file) as opened:
+            schemas[file.name] = opened.schema_arrow
     types = _find_types(schemas)
     chosen = [groups[index] for index in spread_evenly(len(groups), _MAX_DECODED_ROWS * len(groups) // num_rows)]
     max_rows = max(1, min(MAX_ROWS, _MAX_BYTES // row_bytes))
@@ -132,12 +137,16 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _read_rows(file: DataFile, group: int, columns: list[str], step: int, batch_rows: int) -> pl.DataFrame:
-    """Read every `step`-th row of a row group, without columns of text that is not UTF-8."""
+    """Read one in `step` rows of a row group, without columns of text that is not UTF-8.
+
+    Rows are read in pairs of neighbours: where rows are sorted by an id, only neighbours show that it occurs again.
+    """
     parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
     position = 0
     with _open(file) as opened:
         for batch in opened.iter_batches(batch_rows, row_groups=[group], columns=columns):
-            indices = pa.array(range(-position % step, batch.num_rows, step), type=pa.int64())
+            pairs = np.arange(position, position + batch.num_rows) // 2
+            indices = pa.array(np.flatnonzero(pairs % step == 0))
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 parts[name].append(_cast(column, _get_read_type(column.type)).take(indices))
             position += batch.num_rows

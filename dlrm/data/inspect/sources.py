@@ -28,7 +28,7 @@ def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> GatheredRows:
     if config.is_raw:
         files = find_files(config.train, "data.train", None, Path())
         schema = config.raw_schema
-        names = Names([column.name for column in schema.dense], [column.name for column in schema.categorical])
+        names = Names.from_schema(schema)
         gatherer = Gatherer(names, max_rows, sum(file.num_bytes for file in files))
         return gatherer.gather(lambda: cut_blocks(config, files), on_rows)
     data = open_data(config, None, None)

@@ -1,18 +1,18 @@
 """Warnings about likely faults of the data."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
+from dlrm.data.inspect.better_use import NUM_RANGES
 from dlrm.data.inspect.categorical import CategoricalReport
+from dlrm.data.inspect.choice import LEAK_AUC
 from dlrm.data.inspect.dense import DenseReport
-from dlrm.data.inspect.rules import MIN_ROWS_FOR_UNIQUENESS
+from dlrm.data.inspect.number_rules import MIN_ROWS_FOR_UNIQUENESS
+from dlrm.data.inspect.unused import UnusedColumn
 
-LEAK_AUC = 0.95
-"""AUC from which a single column leaks the label."""
-SUSPICIOUS_AUC = 0.8
-MIN_SUSPICIOUS_EXCESS = 0.15
-"""Least difference of a suspicious column's AUC to the median of the other columns."""
+CERTAIN_LEAK_AUC = 0.999
+"""AUC from which a single column is the label by another name."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class DataWarning:
     """A likely fault of the data."""
 
     kind: str
-    """Kind of fault: `leak`, `suspicious`, `constant`, `one_value_a_row`, `one_class`, `same_columns` or
+    """Kind of fault: `leak`, `better_use`, `unused`, `constant`, `one_value_a_row`, `one_class`, `same_columns` or
     `too_few_rows`."""
     column: str
     """Name of the column; empty for the data as a whole."""
@@ -48,30 +48,31 @@ def find_warnings(
             DataWarning("too_few_rows", "", "too few rows of one class to check whether a column leaks the label")
         )
     columns = [*dense, *categorical]
-    found += [warning for column in columns if (warning := _find_leak(column, columns))]
+    found += [warning for column in columns if (warning := _find_leak(column))]
+    found += [warning for column in dense if (warning := _find_better_use(column))]
     found += [warning for column in columns if (warning := _find_constant(column))]
     found += [warning for column in columns if (warning := _find_one_value_per_row(column, num_rows))]
     return found
 
 
-def _find_leak(
-    column: DenseReport | CategoricalReport, columns: Sequence[DenseReport | CategoricalReport]
-) -> DataWarning | None:
-    if column.auc is None:
+def _find_leak(column: DenseReport | CategoricalReport) -> DataWarning | None:
+    if column.auc is None or column.auc < LEAK_AUC:
         return None
     measured = f"alone it predicts the label with an AUC of {column.auc:.4f} (by {column.auc_by})"
-    if column.auc >= LEAK_AUC:
-        advice = "it leaks the label: leave it out unless its value is known before the label"
-        return DataWarning("leak", column.name, f"{measured}: {advice}")
-    others = [other.auc for other in columns if other is not column and other.auc is not None]
-    middle = median(others) if others else 0.5
-    if column.auc >= SUSPICIOUS_AUC and column.auc >= middle + MIN_SUSPICIOUS_EXCESS:
-        return DataWarning(
-            "suspicious",
-            column.name,
-            f"{measured}, the other columns with {middle:.4f}: is its value known before the label?",
-        )
-    return None
+    advice = "it gives the label away if it is only known after it: then leave it out"
+    if column.auc >= CERTAIN_LEAK_AUC:
+        advice = "it is all but the label itself: leave it out unless its value is known before the label"
+    return DataWarning("leak", column.name, f"{measured}: {advice}")
+
+
+def _find_better_use(column: DenseReport) -> DataWarning | None:
+    if column.better_use is None:
+        return None
+    use = column.better_use
+    setting = 'type = "integer"' if use.how == "ids" else f"bucketize = {NUM_RANGES}"
+    figures = f"its numbers predict the label with an AUC of {use.number_auc:.4f}, as {use.how} with {use.auc:.4f}"
+    line = f"{{ name = {json.dumps(column.name, ensure_ascii=False)}, {setting} }}"
+    return DataWarning("better_use", column.name, f"{figures}: add {line} to data.schema.categorical")
 
 
 def _find_constant(column: DenseReport | CategoricalReport) -> DataWarning | None:
@@ -90,3 +91,16 @@ def _find_one_value_per_row(column: DenseReport | CategoricalReport, num_rows: i
     return DataWarning(
         "one_value_a_row", column.name, "a different value in every row predicts nothing about other rows"
     )
+
+
+def describe_unused(columns: Sequence[UnusedColumn], best_used_auc: float) -> list[DataWarning]:
+    """Return a warning for each column that predicts better than all that the schema uses."""
+    return [
+        DataWarning(
+            "unused",
+            column.name,
+            f"the schema leaves it out, but alone it predicts the label with an AUC of {column.auc:.4f}, the best one "
+            f"in use with {best_used_auc:.4f}",
+        )
+        for column in columns
+    ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from polars.exceptions import PolarsError
 
-from dlrm.config import Counting, DataConfig, SchemaConfig
+from dlrm.config import CategoricalColumn, Counting, DataConfig, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
 from dlrm.data.errors import DataError
@@ -27,7 +27,9 @@ def check_base(config: DataConfig, base: Encoders) -> None:
     schema = config.raw_schema
     _check_schema(schema, base.schema, None, "the same columns in the same order as in the base, or no base")
     for index, column in enumerate(schema.categorical):
-        kind = config.vocabulary.get_rule(column.name)
+        if not column.has_ids:
+            continue
+        kind = config.vocabulary.get_rule(column.feature)
         vocabulary = base.vocabularies[index]
         expected = HashedVocabulary.for_column(index, vocabulary.num_ids)
         fits = (
@@ -37,9 +39,9 @@ def check_base(config: DataConfig, base: Encoders) -> None:
         )
         if not fits:
             raise DataError(
-                f"{column.name} has {_describe_vocabulary(vocabulary)} in the base",
+                f"{column.feature} has {_describe_vocabulary(vocabulary)} in the base",
                 field="data.vocabulary",
-                valid=f"the same kind of vocabulary for {column.name} as in the base",
+                valid=f"the same kind of vocabulary for {column.feature} as in the base",
             )
 
 
@@ -55,7 +57,7 @@ def check_extends(encoders: Encoders, base: Encoders, directory: Path, valid: st
             raise DataError(message, directory, field="dense", valid=valid)
     for column, actual, expected in zip(base.schema.categorical, encoders.vocabularies, base.vocabularies, strict=True):
         if not _extends(actual, expected):
-            message = f"{column.name} has other ids than in the base that it must extend"
+            message = f"{column.feature} has other ids than in the base that it must extend"
             raise DataError(message, directory, field="categorical", valid=valid)
 
 
@@ -72,8 +74,7 @@ def _check_schema(schema: SchemaConfig, expected: SchemaConfig, directory: Path 
     """
     dense, expected_dense = ({c.name: c.transform for c in columns.dense} for columns in (schema, expected))
     categorical, expected_categorical = (
-        {c.name: f"{c.type}{', multi-hot' if c.multi_hot else ''}" for c in columns.categorical}
-        for columns in (schema, expected)
+        {column.feature: _describe_use(column) for column in columns.categorical} for columns in (schema, expected)
     )
     for kind, fault in (
         ("dense", _find_difference(dense, expected_dense)),
@@ -83,10 +84,16 @@ def _check_schema(schema: SchemaConfig, expected: SchemaConfig, directory: Path 
             raise DataError(fault, directory, field=kind if directory else f"data.schema.{kind}", valid=valid)
 
 
+def _describe_use(column: CategoricalColumn) -> str:
+    if column.bucketize is not None:
+        return f"divided into {column.bucketize} ranges"
+    return column.type + (", multi-hot" if column.multi_hot else "") if column.has_ids else "part of a time"
+
+
 def _find_difference(columns: Mapping[str, str], expected: Mapping[str, str]) -> str | None:
     """Describe the first difference between the columns and the expected ones; return None where there is none.
 
-    columns, expected: kind of each column by name, in the order of the schema.
+    columns, expected: kind of each column by the name of its feature, in the order of the schema.
     """
     for name in expected:
         if name not in columns:

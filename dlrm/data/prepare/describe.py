@@ -12,6 +12,7 @@ from dlrm.data.prepare.measure import SPLITS, PartMeasure
 from dlrm.data.prepare.staged_rows import StagedRows
 from dlrm.data.prepare.versions import get_library_versions
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.positive_labels import MAX_LABEL_VALUES
 
 _MAX_INT32_ROWS = 2**31
 
@@ -42,8 +43,8 @@ def check_splits(
     train: Sequence[DataFile],
     evaluation: Sequence[DataFile],
 ) -> None:
-    """Raise DataError where a split has no rows or only rows of weight 0, or where the mean weight of the training rows
-    is outside the range that float32 can train with."""
+    """Raise DataError where a split has no rows or only rows of weight 0, where the mean weight of the training rows is
+    outside the range that float32 can train with, or where `schema.positive` makes all labels alike."""
     _check_files(rows, train, "data.train")
     _check_files(rows, evaluation, "data.eval")
     hints: dict[Split, tuple[str, str, str]] = {
@@ -61,6 +62,8 @@ def check_splits(
             field="data.eval_fraction",
             valid=f"a {hint} fraction, more rows, or files in data.eval",
         )
+    if config.raw_schema.positive is not None:
+        _check_positive(config.raw_schema.positive, rows, measures)
     for split, (kind, _, _) in hints.items():
         if _describe_split(measures, split).mean_weight == 0:
             weight = config.raw_schema.weight
@@ -77,6 +80,19 @@ def _check_files(rows: StagedRows, files: Sequence[DataFile], field: str) -> Non
     if files and not any(file.name in with_rows for file in files):
         more = f"; none of the {len(files):,} files does" if len(files) > 1 else ""
         raise DataError(f"holds no rows{more}", files[0].name, field=field, valid="files with rows")
+
+
+def _check_positive(positive: str, rows: StagedRows, measures: Sequence[PartMeasure]) -> None:
+    """Raise DataError where no row, or every row, has the positive label."""
+    num_positives = sum(_describe_split(measures, split).num_positives for split in SPLITS)
+    if 0 < num_positives < rows.num_good_rows:
+        return
+    found = sorted({value for part in rows.parts for value in part.record.label_values})
+    raise DataError(
+        f"{'every' if num_positives else 'no'} row has {positive!r} in the label column {rows.schema.label}",
+        field="data.schema.positive",
+        valid=f"a value that some rows have and others lack; found {', '.join(map(repr, found[:MAX_LABEL_VALUES]))}",
+    )
 
 
 def _describe_split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:

@@ -8,20 +8,24 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn, DenseColumn, VocabularyConfig
-from dlrm.config.vocabulary import Counting
+from dlrm.config.vocabulary import Counting, Hashing
 from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.encoders import Encoders
+from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
 from dlrm.data.prepare.counting import Tally, ValueCounts, merge, shrink
 from dlrm.data.prepare.measure import PartMeasure
 from dlrm.data.prepare.moments import Moments
 from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.quantiles import QuantileSummary, thin_out
 from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
 from dlrm.data.raw.table import CategoricalValues
 
 MAX_COUNTING_BYTES = 1 << 29
 """Bound on the bytes of the counts of all columns together, in one pass over the parts."""
+MAX_SUMMARISED_COLUMNS = 64
+"""Largest number of columns whose distributions are summarised in one pass; each takes up to some 8 MB."""
 
 
 def fit_encoders(
@@ -37,24 +41,60 @@ def fit_encoders(
     counting = {
         index: kind.min_count
         for index, column in enumerate(columns)
-        if isinstance(kind := vocabulary.get_rule(column.name), Counting)
+        if column.has_ids and isinstance(kind := vocabulary.get_rule(column.feature), Counting)
     }
     counts = count_values(rows, counting, workers, progress)
+    ranges = fit_ranges(rows, workers, progress) if base is None else {}
     vocabularies: list[Vocabulary] = []
     for index, column in enumerate(columns):
-        kind = vocabulary.get_rule(column.name)
-        if not isinstance(kind, Counting):
+        base_vocabulary = None if base is None else base.vocabularies[index]
+        if index in counting:
+            vocabularies.append(_fit_counted_vocabulary(counts[index], counting[index], base_vocabulary))
+        elif column.bucketize is not None:
+            vocabularies.append(base_vocabulary or ranges[index])
+        elif column.time_part is not None:
+            vocabularies.append(RangeVocabulary.for_time_part(column.time_part))
+        else:
+            kind = vocabulary.get_rule(column.feature)
+            assert isinstance(kind, Hashing), "ids are counted or hashed"
             vocabularies.append(HashedVocabulary.for_column(index, kind.hash_size))
-            continue
-        found = counts[index]
-        if base is None:
-            vocabularies.append(CountedVocabulary.build(found.values, found.counts, kind.min_count))
-            continue
-        base_vocabulary = base.vocabularies[index]
-        assert isinstance(base_vocabulary, CountedVocabulary), "a base of another kind is refused before"
-        vocabularies.append(base_vocabulary.extend(found.values, found.counts, kind.min_count))
     dense = _fit_dense_encoders(rows.schema.dense, measures) if base is None else base.dense
     return Encoders(rows.schema, dense, vocabularies)
+
+
+def _fit_counted_vocabulary(found: ValueCounts, min_count: int, base: Vocabulary | None) -> CountedVocabulary:
+    if base is None:
+        return CountedVocabulary.build(found.values, found.counts, min_count)
+    assert isinstance(base, CountedVocabulary), "check_base has checked it"
+    return base.extend(found.values, found.counts, min_count)
+
+
+def fit_ranges(rows: StagedRows, workers: Workers, progress: Progress) -> dict[int, RangeVocabulary]:
+    """Divide the numbers of each column with `bucketize` into ranges; return them by index of the column.
+
+    Takes a pass over the parts for every MAX_SUMMARISED_COLUMNS columns.
+    """
+    num_ranges = {index: n for index, column in enumerate(rows.schema.categorical) if (n := column.bucketize)}
+    parts = [part for part in rows.parts if not part.record.is_evaluation]
+    all_indices = list(num_ranges)
+    groups = [
+        all_indices[start : start + MAX_SUMMARISED_COLUMNS]
+        for start in range(0, len(all_indices), MAX_SUMMARISED_COLUMNS)
+    ]
+    if groups:
+        progress.start("dividing into ranges", 0.75, len(groups) * sum(part.record.num_rows for part in parts))
+    found: dict[int, RangeVocabulary] = {}
+    for indices in groups:
+        summaries = {index: QuantileSummary() for index in indices}
+        counted = workers.map(partial(_summarise_part, rows, indices), parts)
+        for part, counts_of_part in zip(parts, counted, strict=True):
+            for summary, counts in zip(summaries.values(), counts_of_part, strict=True):
+                summary.add(counts)
+            progress.advance(part.record.num_rows, part.record.num_rows)
+        for index, summary in summaries.items():
+            total = summary.counts
+            found[index] = RangeVocabulary.divide(total.values.to_numpy(), total.counts, num_ranges[index])
+    return found
 
 
 def count_values(
@@ -90,10 +130,14 @@ def _make_empty_counts(column: CategoricalColumn) -> ValueCounts:
     )
 
 
-def _count_part(rows: StagedRows, indices: list[int], part: Part) -> list[ValueCounts]:
+def _count_part(rows: StagedRows, indices: Sequence[int], part: Part) -> list[ValueCounts]:
     staged = rows.open(part)
     training = np.flatnonzero(~rows.is_held_out(part, staged))
     return [count_rows(staged.categorical(index), training) for index in indices]
+
+
+def _summarise_part(rows: StagedRows, indices: Sequence[int], part: Part) -> list[ValueCounts]:
+    return [thin_out(counts) for counts in _count_part(rows, indices, part)]
 
 
 def count_rows(column: CategoricalValues, numbers: NDArray[np.int64]) -> ValueCounts:

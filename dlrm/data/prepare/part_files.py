@@ -38,6 +38,8 @@ class PartRecord(BaseModel):
     """Bytes of the raw file that the part was parsed from."""
     faults: list[str]
     """Error messages of the first bad rows."""
+    label_values: list[str] = []
+    """Some of the values of the label column, where the schema has a positive one."""
 
     @property
     def num_good_rows(self) -> int:
@@ -56,6 +58,7 @@ def write_part(path: Path, block: Block, parsed: Parsed, is_evaluation: bool) ->
         num_bad_rows=block.num_rows - parsed.table.num_rows,
         num_bytes=block.num_bytes,
         faults=[str(fault) for fault in parsed.faults],
+        label_values=list(parsed.table.label_values),
     )
     arrays = _make_arrays(parsed)
     lists = {name: pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), a) for name, a in arrays.items()}

@@ -9,11 +9,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn, SchemaConfig
+from dlrm.config.schema import TimePart
 from dlrm.data.raw.bad_rows import BadRows, format_value
 from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.distinct import encode_distinct_ids, encode_distinct_values
+from dlrm.data.raw.convert import (
+    convert_to_integers,
+    convert_to_numbers,
+    convert_to_strings,
+    find_missing,
+    holds_text,
+    is_text,
+)
+from dlrm.data.raw.distinct import encode_distinct_ids, encode_distinct_numbers, encode_distinct_values
 from dlrm.data.raw.hexadecimal import HexadecimalColumn, explain_not_hexadecimal, parse_hexadecimal_ids
+from dlrm.data.raw.positive_labels import explain_missing_label, list_label_values, match_positive
 from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
+from dlrm.data.raw.times import explain_not_time, get_time_part, parse_times
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -53,6 +64,8 @@ class _ColumnReader:
     def __init__(self, schema: SchemaConfig, bad: BadRows, rows: NDArray[np.int64], with_labels: bool) -> None:
         """Set what to convert. rows: [n], the number within the block of each row of the columns."""
         self._schema, self._bad, self._rows, self._with_labels = schema, bad, rows, with_labels
+        self._times: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
+        """Parsed times by column, which several parts may be taken from."""
 
     def read_table(self, table: pa.Table) -> RawTable:
         """Convert the columns of `table`, [n] each. In the result the values of bad rows are undefined."""
@@ -60,30 +73,48 @@ class _ColumnReader:
         columns = {name: _combine_chunks(table[name]) for name in list_columns_to_read(schema, self._with_labels)}
         weight = schema.weight if self._with_labels else None
         has_labels = self._with_labels
+        is_matched = has_labels and schema.positive is not None
         return RawTable(
             labels=self._read_label(columns[schema.label]) if has_labels else make_unknown_labels(table.num_rows),
             weights=None if weight is None else self._read_weight(weight, columns[weight]),
-            dense=[self._read_dense(column.name, columns[column.name]) for column in schema.dense],
+            dense=[self._read_numbers(column.name, columns[column.name]) for column in schema.dense],
             categorical=[self._read_categorical(column, columns[column.name]) for column in schema.categorical],
+            label_values=list_label_values(columns[schema.label]) if is_matched else (),
         )
 
     def _read_label(self, values: pa.Array) -> NDArray[np.float32]:
-        numbers, _ = _convert_to_numbers(values)
+        if self._schema.positive is not None:
+            labels, is_missing = match_positive(values, self._schema.positive)
+            self._record_bad_values(self._schema.label, is_missing, values, explain_missing_label)
+            return labels
+        numbers, _ = convert_to_numbers(values)
         self._record_bad_values(self._schema.label, (numbers != 0) & (numbers != 1), values, _explain_bad_label)
         return numbers.astype(np.float32)
 
     def _read_weight(self, name: str, values: pa.Array) -> NDArray[np.float32]:
-        numbers, _ = _convert_to_numbers(values)
+        numbers, _ = convert_to_numbers(values)
         is_bad = ~((numbers >= 0) & (numbers <= _MAX_FLOAT32))
         self._record_bad_values(name, is_bad, values, _explain_bad_weight)
         return np.where(is_bad, 0, numbers).astype(np.float32)
 
-    def _read_dense(self, name: str, values: pa.Array) -> NDArray[np.float64]:
-        numbers, is_wrong = _convert_to_numbers(values)
+    def _read_numbers(self, name: str, values: pa.Array) -> NDArray[np.float64]:
+        numbers, is_wrong = convert_to_numbers(values)
         self._record_bad_values(name, is_wrong | (np.abs(numbers) > _MAX_FLOAT32), values, _explain_bad_number)
         return numbers
 
+    def _read_time_part(self, name: str, part: TimePart, values: pa.Array) -> CategoricalValues:
+        if name not in self._times:
+            self._times[name] = parse_times(values)
+        seconds, is_time = self._times[name]
+        is_missing = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+        self._record_bad_values(name, ~is_time & ~is_missing, values, explain_not_time)
+        return encode_distinct_values(pa.array(get_time_part(seconds, part), mask=~is_time))
+
     def _read_categorical(self, column: CategoricalColumn, values: pa.Array) -> CategoricalValues:
+        if column.bucketize is not None:
+            return encode_distinct_numbers(self._read_numbers(column.name, values))
+        if column.time_part is not None:
+            return self._read_time_part(column.name, column.time_part, values)
         if not column.multi_hot:
             return self._encode_values(column, values, None)
         flat, lengths = _split_texts(values, column.separator) if is_text(values.type) else _flatten_lists(values)
@@ -94,16 +125,16 @@ class _ColumnReader:
         self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
     ) -> CategoricalValues:
         """Encode the values of a column. row_of: the row of each value; None where every row has one value."""
-        is_missing = _is_missing(values)
+        is_missing = find_missing(values)
         if isinstance(column, HexadecimalColumn) and holds_text(values.type):
-            ids, is_blank = parse_hexadecimal_ids(_convert_to_strings(values))
+            ids, is_blank = parse_hexadecimal_ids(convert_to_strings(values))
             found = encode_distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy())
             explain = explain_not_hexadecimal
             is_missing |= is_blank.to_numpy()
         elif column.type == "integer":
-            found, explain = encode_distinct_values(_convert_to_integers(values)), _explain_bad_integer
+            found, explain = encode_distinct_values(convert_to_integers(values)), _explain_bad_integer
         else:
-            found, explain = encode_distinct_values(_convert_to_strings(values)), _explain_bad_string
+            found, explain = encode_distinct_values(convert_to_strings(values)), _explain_bad_string
         self._record_bad_values(column.name, (found.codes < 0) & ~is_missing, values, explain, row_of)
         return found
 
@@ -126,45 +157,6 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _convert_to_numbers(values: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return values [n], NaN where missing or not a number, and a mask [n] of present values that are no numbers."""
-    if is_text(values.type):
-        read = pl.Series(values).cast(pl.Float64, strict=False)
-        return read.to_numpy(), read.is_null().to_numpy() & ~_is_missing(values)
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return numbers, np.zeros(len(values), dtype=np.bool_)
-
-
-def _convert_to_integers(values: pa.Array) -> pa.Array:
-    """Convert to int64; null where a value is missing, not an integer or beyond int64."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if values.type == pa.int64():
-        return values
-    return pl.Series(values).cast(pl.Int64, strict=False).to_arrow()
-
-
-def _convert_to_strings(values: pa.Array) -> pa.Array:
-    """Convert to strings or to a dictionary of strings; null where a value is missing or not UTF-8."""
-    if pa.types.is_dictionary(values.type):
-        return pa.DictionaryArray.from_arrays(values.indices, _convert_to_strings(values.dictionary))
-    # Strings of a Parquet file have not been checked to be UTF-8 yet.
-    raw = values.cast(pa.large_binary())
-    try:
-        return raw.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return pa.array([_decode(value) for value in raw.to_pylist()], type=pa.large_string())
-
-
-def _decode(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _split_texts(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]]:
     """Split all texts. Return the parts, null where blank, and the number of parts of each text [n], at least 1."""
     lists = pl.Series(texts).str.split(separator)
@@ -183,26 +175,11 @@ def _flatten_lists(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
         return lists, np.ones(len(lists), dtype=np.int32)
     if pa.types.is_fixed_size_list(kind):
         lists = lists.cast(pa.list_(kind.value_type))
-    is_missing = _is_missing(lists)
+    is_missing = find_missing(lists)
     lengths = np.where(is_missing, 1, lists.value_lengths().fill_null(0).to_numpy()).astype(np.int32)
     is_placeholder = np.repeat(is_missing, lengths)
     indices = pa.array(np.cumsum(~is_placeholder) - 1, mask=is_placeholder)
     return lists.flatten().take(indices), lengths
-
-
-def _is_missing(values: pa.Array) -> NDArray[np.bool_]:
-    return values.is_null().to_numpy(zero_copy_only=False)
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def holds_text(kind: pa.DataType) -> bool:
-    """Whether values of this type are text, bytes of text, or a dictionary of either."""
-    types = pa.types
-    value = kind.value_type if types.is_dictionary(kind) else kind
-    return is_text(value) or types.is_binary(value) or types.is_large_binary(value) or types.is_binary_view(value)
 
 
 def _explain_bad_label(value: pa.Scalar) -> tuple[str, str]:

@@ -161,7 +161,10 @@ class _BlockReader:
         if not self._with_labels:
             return False
         label = table[self._schema.label][0].as_py()
-        return self._schema.columns is not None and label is not None and _WORD.fullmatch(label) is not None
+        if self._schema.columns is None or label is None:
+            return False
+        # Where labels may be words, only the name of their column tells a header.
+        return _WORD.fullmatch(label) is not None if self._schema.positive is None else label == self._schema.label
 
 
 def _normalise_line_ends(data: bytes) -> bytes:

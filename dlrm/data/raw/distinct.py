@@ -29,6 +29,16 @@ def encode_distinct_ids(values: NDArray[np.uint32], is_missing: NDArray[np.bool_
     return CategoricalValues(codes, pl.Series(ascending[is_first].astype(np.int64)))
 
 
+def encode_distinct_numbers(values: NDArray[np.float64]) -> CategoricalValues:
+    """Encode numbers [n], NaN = missing."""
+    is_present = ~np.isnan(values)
+    # Adding 0.0 turns -0.0 into 0.0: which of the two is kept must not depend on the order of the rows.
+    distinct, positions = np.unique(values[is_present] + 0.0, return_inverse=True)
+    codes = np.full(len(values), -1, dtype=np.int32)
+    codes[is_present] = positions
+    return CategoricalValues(codes, pl.Series(distinct))
+
+
 def encode_distinct_values(values: pa.Array) -> CategoricalValues:
     """Encode strings or int64 numbers [n], null = missing, or a dictionary of them."""
     if not pa.types.is_dictionary(values.type):

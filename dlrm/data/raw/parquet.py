@@ -123,7 +123,8 @@ def _find_dictionary_columns(metadata: parquet.FileMetaData, schema: SchemaConfi
     Other columns may begin with a dictionary, which the writer gave up when it grew too large. For these Arrow would
     build a dictionary of all texts, which grows from block to block.
     """
-    texts = {column.name for column in schema.categorical if column.type == "string" and not column.multi_hot}
+    ids = (column for column in schema.categorical if column.has_ids and not column.multi_hot)
+    texts = {column.name for column in ids if column.type == "string"}
 
     def is_dictionary_encoded(index: int) -> bool:
         groups = (metadata.row_group(group).column(index) for group in range(metadata.num_row_groups))

@@ -1,5 +1,6 @@
 """Raw rows: parsed and checked, but not yet encoded for a model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ class CategoricalValues:
     codes: NDArray[np.int32]
     """[n], or [sum of lengths] of a multi-hot column, row by row: indices into `distinct`; -1 is a missing value."""
     distinct: pl.Series
-    """Present values without duplicates, ascending: Int64 or String."""
+    """Present values without duplicates, ascending: Int64 or String, or Float64 where `bucketize` is set."""
     lengths: NDArray[np.int32] | None = None
     """[n], number of values of each row of a multi-hot column; None where every row has one."""
 
@@ -36,6 +37,8 @@ class RawTable:
     """N columns of shape [n]; values are finite, or NaN = missing."""
     categorical: list[CategoricalValues]
     """F columns of n rows each."""
+    label_values: Sequence[str] = ()
+    """Some of the values of the label column, where the schema has a positive one."""
 
     @property
     def num_rows(self) -> int:

@@ -9,8 +9,11 @@ from dlrm.config import CategoricalColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.columns import holds_text, list_columns_to_read, parse_columns
+from dlrm.data.raw.columns import list_columns_to_read, parse_columns
+from dlrm.data.raw.convert import holds_text
 from dlrm.data.raw.hexadecimal import HexadecimalColumn
+from dlrm.data.raw.positive_labels import parse_positive_number
+from dlrm.data.raw.times import VALID_TIMES, is_time_type
 
 
 def parse_table(
@@ -38,7 +41,7 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
         if counts[name] > 1:
             raise DataError("two columns have this name", file, field=name, valid="a different name for each column")
     if with_labels:
-        _check_type(found, schema.label, _is_number, "bool, integers or floating point", file)
+        _check_label(found, schema, file)
     if with_labels and schema.weight is not None:
         _check_type(found, schema.weight, _is_number, "integers or floating point", file)
     for column in schema.dense:
@@ -47,7 +50,28 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
         _check_categorical(found, column, file)
 
 
+def _check_label(found: pa.Schema, schema: SchemaConfig, file: str | None) -> None:
+    positive = schema.positive
+    if positive is None:
+        valid = 'bool, integers or floating point; or data.schema.positive, the value that stands for 1, such as "yes"'
+        _check_type(found, schema.label, _is_number, valid, file)
+    elif parse_positive_number(positive) is None:
+        valid = f"text, or a number as data.schema.positive, which is {positive!r}"
+        _check_type(found, schema.label, _is_string, valid, file)
+    else:
+        valid = "text, bool, integers or floating point"
+        _check_type(
+            found, schema.label, lambda kind: _is_string(kind) or _is_number(_get_value_type(kind)), valid, file
+        )
+
+
 def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str | None) -> None:
+    if column.bucketize is not None:
+        _check_type(found, column.name, _is_number, "numbers, bool or decimals", file)
+        return
+    if column.time_part is not None:
+        _check_type(found, column.name, lambda kind: is_time_type(_get_value_type(kind)), VALID_TIMES, file)
+        return
     is_hexadecimal = isinstance(column, HexadecimalColumn)
     expected = "strings" if column.type == "string" else "integers"
     expected += ", or hexadecimal text" if is_hexadecimal else ""

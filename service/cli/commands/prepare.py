@@ -52,7 +52,12 @@ def prepare(
         bool, typer.Option("--infer", help="Infer the schema of the files, and write a job document.")
     ] = False,
     label: Annotated[
-        str | None, typer.Option(help="Name of the label column, for --infer.", show_default="found by its name")
+        str | None,
+        typer.Option(help="Name of the label column, for --infer.", show_default="found by its name or place"),
+    ] = None,
+    evaluation: Annotated[
+        list[str] | None,
+        typer.Option("--eval", help="Evaluation files, for --infer; repeatable.", show_default="a tenth of the rows"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
@@ -89,9 +94,9 @@ def prepare(
             {"--extend": extend, "--threads": threads, "--json": as_json or None, "--set": settings},
             "not valid with --infer",
         )
-        infer_job(source, output, label)
+        infer_job(source, output, label, evaluation)
         return
-    _refuse_options({"--label": label}, "valid only with --infer")
+    _refuse_options({"--label": label, "--eval": evaluation or None}, "valid only with --infer")
     if output is None:
         raise BadInputError("--output: missing (valid: the directory to write)")
     if extend is not None and not extend.is_dir():

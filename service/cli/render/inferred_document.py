@@ -1,6 +1,7 @@
 """Job document for an inferred schema: TOML that the user can edit, with the reason for every choice in comments."""
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 WIDTH = 120
 """Longest line of a list in the document, in characters."""
 EVAL_FRACTION = 0.1
+MAX_BAD_FRACTION = 0.9
 MIN_STEPS = 200
 """Smallest number of steps per epoch with the chosen batch size: fewer would leave the model half trained."""
 MIN_BATCH, MAX_BATCH = 256, 16_384
@@ -15,29 +17,71 @@ MIN_BATCH, MAX_BATCH = 256, 16_384
 _NOT_ASCII = re.compile(r"[^ -~]")
 
 
-def format_job_document(inferred: Mapping[str, Any], files: Sequence[str], name: str) -> str:
+def format_job_document(
+    inferred: Mapping[str, Any], files: Sequence[str], name: str, eval_files: Sequence[str] | None = None
+) -> str:
     """Return the job document as TOML text.
 
-    inferred: result of `python -m dlrm.programs.inspect infer`. files: data files as the document should name them.
+    inferred: result of `python -m dlrm.programs.inspect infer`. files, eval_files: names of the data files for the
+    document.
     """
     kind = inferred["format"]
-    total = "" if inferred["num_rows"] is None else f" of {inferred['num_rows']:,}"
-    rows_read = f"{inferred['num_rows_looked_at']:,}{total} rows"
-    choices: Sequence[Mapping[str, Any]] = inferred["choices"]
+    about = "about " if inferred["is_estimate"] else ""
+    rows_read = f"{inferred['num_rows_looked_at']:,} of {about}{inferred['num_rows']:,} rows"
+    choices: Sequence[Mapping[str, Any]] = inferred.get("choices", [])
     lines = [
         f"# Written by `dlrm prepare --infer`, which read {rows_read} of {inferred['num_files']} {kind} file(s).",
         "# Correct wrong guesses; columns may be in any order. `dlrm data inspect` shows what they contain.",
-        f"name = {_quote(name)}",
-        "",
-        "[data]",
-        f"train = {_format_list(files)}",
-        f"format = {_quote(kind)}",
-        f"eval_fraction = {EVAL_FRACTION}",
-        'split = "hash"  # or "tail", to hold out the last rows where rows are in order of time',
-        "",
-        "[data.schema]",
-        f"label = {_quote(inferred['label'])}  # {_format_comment(inferred['label_why'])}",
     ]
+    if any(choice["auc"] is not None for choice in choices):
+        lines.append("# AUC: that of the label predicted by this column alone, on rows of the sample not fitted on.")
+    lines += [_format_leak(column, auc) for column, auc in inferred.get("leaks", {}).items()]
+    lines += [f"name = {_quote(name)}", "", "[data]", f"train = {_format_list(files)}"]
+    if eval_files is not None:
+        lines.append(f"eval = {_format_list(eval_files)}")
+    lines.append(f"format = {_quote(kind)}")
+    if eval_files is None:
+        lines.append(f"eval_fraction = {EVAL_FRACTION}")
+        lines.append('split = "hash"  # or "tail", to hold out the last rows where rows are in order of time')
+    lines += _format_bad_rows(inferred)
+    if kind == "criteo_tsv":
+        lines.append(f"# The format has its own columns; of the labels {inferred['label_why']}.")
+    else:
+        lines += _format_schema(inferred, choices)
+    lines += ["", "[batch]", _format_batch(int(inferred["num_rows"] * (1 if eval_files else 1 - EVAL_FRACTION)))]
+    return "\n".join(lines) + "\n"
+
+
+def is_left_out(choice: Mapping[str, Any]) -> bool:
+    """Whether a column has no use in the document."""
+    return choice["dense"] is None and not choice["categorical"]
+
+
+def _format_leak(column: str, auc: float) -> str:
+    return (
+        f"# WARNING: {_format_comment(_quote(column))} alone predicts the label with an AUC of {auc:.4f}. "
+        "If it is only known after the label, delete its lines: it gives the answer away."
+    )
+
+
+def _format_bad_rows(inferred: Mapping[str, Any]) -> list[str]:
+    """Return the `max_bad_fraction` that the sampled rows need, with room for twice as many bad rows."""
+    without_label = inferred.get("missing_label_share", 0.0)
+    share = inferred["bad_share"] + without_label
+    if not share:
+        return []
+    limit = min(math.ceil(share * 2 * 1000) / 1000, MAX_BAD_FRACTION)
+    parts = [(without_label, "have no label"), (inferred["bad_share"], "cannot be read")]
+    reason = ", ".join(f"{part:.2%} of the rows {what}" for part, what in parts if part)
+    return [f"max_bad_fraction = {limit}  # {reason}: they are left out"]
+
+
+def _format_schema(inferred: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> list[str]:
+    label = f"label = {_quote(inferred['label'])}"
+    why = f"  # {_format_comment(inferred['label_why'])}"
+    lines = ["", "[data.schema]", label + why]
+    if inferred["positive"] is not None:
+        lines = ["", "[data.schema]", label, f"positive = {_quote(inferred['positive'])}{why}"]
     if inferred["weight"] is not None:
         lines.append(f"weight = {_quote(inferred['weight'])}  # by its name")
     if inferred["delimiter"] not in (None, ","):
@@ -45,14 +89,18 @@ def format_job_document(inferred: Mapping[str, Any], files: Sequence[str], name:
     if inferred["columns"] is not None:
         lines.append("# The files have no header; you can rename the columns, here and below.")
         lines.append(f"columns = {_format_list(inferred['columns'])}")
-    lines += _format_section("dense", choices) + _format_section("categorical", choices)
-    left_out = [choice for choice in choices if choice["role"] == "left_out"]
+    dense = [_format_use(choice, choice["dense"], is_first=True) for choice in choices if choice["dense"] is not None]
+    categorical = [
+        _format_use(choice, settings, is_first=choice["dense"] is None and number == 0)
+        for choice in choices
+        for number, settings in enumerate(choice["categorical"])
+    ]
+    lines += _format_section("dense", dense) + _format_section("categorical", categorical)
+    left_out = [choice for choice in choices if is_left_out(choice)]
     if left_out:
         lines += ["", "# Left out:"]
         lines += [f"#   {_quote(choice['name'])}: {_format_comment(_explain_choice(choice))}" for choice in left_out]
-    if inferred["num_rows"] is not None:
-        lines += ["", "[batch]", _format_batch(int(inferred["num_rows"] * (1 - EVAL_FRACTION)))]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _format_batch(num_rows: int) -> str:
@@ -67,25 +115,25 @@ def _format_batch(num_rows: int) -> str:
     return f"global_size = {size}  # {reason}"
 
 
-def _format_section(role: str, choices: Sequence[Mapping[str, Any]]) -> list[str]:
-    columns = [choice for choice in choices if choice["role"] == role]
-    if not columns:
-        return [f"{role} = []  # none found"]
-    lines = [f"    {_format_column(choice)}  # {_format_comment(_explain_choice(choice))}" for choice in columns]
-    return [f"{role} = [", *lines, "]"]
+def _format_section(role: str, lines: Sequence[str]) -> list[str]:
+    return [f"{role} = [", *lines, "]"] if lines else [f"{role} = []  # none found"]
 
 
-def _format_column(choice: Mapping[str, Any]) -> str:
-    settings: Mapping[str, str | bool] = {"name": choice["name"], **choice["settings"]}
-    return "{ " + ", ".join(f"{key} = {_format_value(value)}" for key, value in settings.items()) + " },"
+def _format_use(choice: Mapping[str, Any], use: Mapping[str, Any], *, is_first: bool) -> str:
+    """Return the line of one use of a column; the first one has the reason of all."""
+    settings: Mapping[str, Any] = {"name": choice["name"], **use}
+    entry = "{ " + ", ".join(f"{key} = {_format_value(value)}" for key, value in settings.items()) + " },"
+    return f"    {entry}  # {_format_comment(_explain_choice(choice))}" if is_first else f"    {entry}"
 
 
 def _explain_choice(choice: Mapping[str, Any]) -> str:
     return f"{choice['why']}; or {choice['otherwise']}" if choice["otherwise"] else choice["why"]
 
 
-def _format_value(value: str | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else _quote(value)
+def _format_value(value: str | bool | int) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else _quote(value)
 
 
 def _format_list(texts: Sequence[str]) -> str:

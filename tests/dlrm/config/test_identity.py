@@ -71,3 +71,11 @@ def test_moments_count_where_variance_reduction_needs_them_alone():
     assert not any(line.startswith("moments") for line in list_differences(without, auto))
     (line,) = list_differences(without, auto)
     assert line.startswith('variance_reduction is null, but was {"gamma": 0.1')
+
+
+def test_fields_of_columns_that_an_earlier_version_did_not_have_are_no_difference():
+    data = {"train": ["a.csv"], "format": "csv", "schema": {"categorical": [{"name": "c"}]}}
+    now = make_identity(parse_job({"data": data}))
+    before = {field: value for field, value in now.items() if field != "data.schema.positive"}
+    before["data.schema.categorical"] = [{"name": "c", "type": "string", "multi_hot": False, "separator": "|"}]
+    assert list_differences(now, before) == []

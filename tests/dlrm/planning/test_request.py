@@ -190,6 +190,16 @@ def test_hashed_columns_have_known_tables():
         find_sizes(resolve(counted), None)
 
 
+def test_ranges_and_parts_of_times_have_tables_that_the_document_bounds():
+    categorical = [{"name": "age", "bucketize": 32}, {"name": "ts", "time_part": "hour"}, {"name": "site"}]
+    data = {"train": ["a.csv"], "format": "csv", "schema": {"categorical": categorical[:2]}}
+    sizes = find_sizes(resolve(parse_job({"data": data})), None)
+    assert [(table.name, table.num_rows) for table in sizes.tables] == [("age:buckets", 33), ("ts:hour", 25)]
+    job = parse_job({"data": {**data, "schema": {"categorical": categorical}}})
+    with pytest.raises(UnknownSizesError, match="the tables of site are unknown"):
+        find_sizes(resolve(job), None)
+
+
 def test_a_training_gets_tables_by_their_names_in_models():
     schema = DataSchema(1, (Feature("user.id", 50), Feature("type", 60)))
     document = {"data": {"format": "synthetic"}, "sharding": {"tables": [{"pattern": "user.*", "type": "row_wise"}]}}

@@ -11,6 +11,7 @@ from dlrm.record import (
     CheckpointFile,
     CheckpointManifest,
     RunDirectory,
+    find_checkpoint,
     find_newest_checkpoint,
     list_checkpoints,
 )
@@ -73,3 +74,21 @@ def test_a_checkpoint_under_another_name_does_not_count(tmp_path: Path):
     moved = CheckpointDirectory(checkpoint.path.rename(tmp_path / "step-00000004"), 4)
     with pytest.raises(CheckpointFaultError, match="COMPLETE belongs to step 3"):
         moved.read_manifest()
+
+
+def test_a_checkpoint_is_found_by_any_of_its_names(tmp_path: Path):
+    run = RunDirectory(tmp_path / "run")
+    for step in (3, 20):
+        write(run.checkpoint(step), step)
+    run.checkpoint(30).mkdir()
+    for name in ("newest", "step-20", "step-00000020", str(run.checkpoint(20))):
+        assert find_checkpoint(run.checkpoints, name) == CheckpointDirectory(run.checkpoint(20), 20)
+    assert find_checkpoint(run.checkpoints, "step-3").step == 3
+    for name in ("step-4", "20", "last", ""):
+        with pytest.raises(CheckpointFaultError, match=r"is no checkpoint in .*valid: newest, step-00000030"):
+            find_checkpoint(run.checkpoints, name)
+    for path in (run.path, run.checkpoint(9)):
+        with pytest.raises(CheckpointFaultError, match="is not the directory of a checkpoint"):
+            find_checkpoint(run.checkpoints, str(path))
+    with pytest.raises(CheckpointFaultError, match="has no complete checkpoint"):
+        find_checkpoint(tmp_path / "nowhere", "newest")

@@ -131,11 +131,32 @@ def test_every_plot_of_the_page_is_drawn_with_words_beside_it(page: Page) -> Non
     # The second figure, of missing values, is a table.
     assert page.locator("figure").count() == plots.count() + 1
     for place in range(plots.count()):
-        plots.nth(place).scroll_into_view_if_needed()
         expect(plots.nth(place).locator("canvas")).to_be_visible()
         assert int(plots.nth(place).get_attribute("data-points") or 0) > 0
         assert page.evaluate(IS_PAINTED, place)
         expect(page.locator("figure").nth(place + (place > 0)).locator("figcaption")).not_to_be_empty()
+
+
+@pytest.mark.browser
+def test_plots_below_the_screen_are_drawn_before_anyone_scrolls_there(page: Page) -> None:
+    assert page.evaluate("scrollY") == 0
+    last = page.locator(".plot").last
+    box = last.bounding_box()
+    viewport = page.viewport_size
+    assert box is not None
+    assert viewport is not None
+    assert box["y"] > viewport["height"]
+    assert page.evaluate(IS_PAINTED, page.locator(".plot").count() - 1)
+
+
+@pytest.mark.browser
+def test_the_page_prints_with_every_plot(page: Page, tmp_path: Path) -> None:
+    printed = page.pdf(print_background=True)
+    plots = page.locator(".plot").count()
+    page.evaluate("document.querySelectorAll('.plot').forEach(plot => plot.replaceChildren())")
+    without = page.pdf(print_background=True)
+    # A plot is an image in the file.
+    assert printed.count(b"/Subtype /Image") - without.count(b"/Subtype /Image") >= plots
 
 
 IS_PAINTED = """place => {

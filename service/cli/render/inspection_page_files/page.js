@@ -1,10 +1,12 @@
-// The plots of the report, each drawn when it first comes into view, and again when the colours of the page change.
+// The plots of the report: all drawn when the page opens, in view or not (300 take half a second of one core), so that it
+// can be printed and searched at once; and again when the colours of the page change.
 const report = JSON.parse(document.getElementById("report").textContent);
 const HEIGHT = 220;
 const LINEAR = 1;
 const LOGARITHMIC = 3;
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+let colours = {};
+const colour = (name) => colours[name];
 
 function axis(size, label, values) {
   return {
@@ -90,25 +92,29 @@ function line(label, hasPoints) {
 
 const drawn = new Map();
 
-function draw(target) {
+function draw(target, width) {
   drawn.get(target)?.destroy();
   const { data, ...options } = plots[target.dataset.plot](Number(target.dataset.index));
-  const shape = { width: target.clientWidth, height: HEIGHT, cursor: { drag: { x: false, y: false } } };
+  const shape = { width, height: HEIGHT, cursor: { drag: { x: false, y: false } } };
   drawn.set(target, new uPlot({ ...shape, ...options }, data, target));
   target.dataset.points = data[0].length;
 }
 
-const visibility = new IntersectionObserver((entries) => {
-  for (const { isIntersecting, target } of entries) {
-    if (!isIntersecting) continue;
-    visibility.unobserve(target);
-    draw(target);
-    resizing.observe(target);
-  }
-}, { rootMargin: "200px" });
+function drawAll() {
+  // Looked up for all plots before the first one is drawn: after each the browser would lay out the page anew.
+  const style = getComputedStyle(document.documentElement);
+  colours = Object.fromEntries(["--muted", "--line", "--accent"].map((name) => [name, style.getPropertyValue(name).trim()]));
+  const targets = [...document.querySelectorAll(".plot")].map((target) => [target, target.clientWidth]);
+  for (const [target, width] of targets) draw(target, width);
+}
+
 const resizing = new ResizeObserver((entries) => {
-  for (const { target } of entries) drawn.get(target)?.setSize({ width: target.clientWidth, height: HEIGHT });
+  for (const { target } of entries) {
+    const width = target.clientWidth;
+    // The width that it was drawn with is reported too, once.
+    if (drawn.get(target).width !== width) drawn.get(target).setSize({ width, height: HEIGHT });
+  }
 });
-for (const target of document.querySelectorAll(".plot")) visibility.observe(target);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => [...drawn.keys()].forEach(draw));
-addEventListener("beforeprint", () => document.querySelectorAll(".plot").forEach(draw));
+drawAll();
+for (const target of drawn.keys()) resizing.observe(target);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);

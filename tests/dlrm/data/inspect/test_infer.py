@@ -2,6 +2,7 @@ import decimal
 import gzip
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -45,21 +46,80 @@ def test_the_label_is_found_by_its_name_where_it_contains_0_and_1(columns: dict[
 
 
 def test_where_the_label_is_not_clear_the_candidates_are_named() -> None:
-    sample = sample_of({"bought": [0, 1], "seen": [1, 0], "x": [5, 7]})
+    sample = sample_of({"bought": [0, 1], "seen": [1, 0], "x": [5, 7], "z": [1, 2]})
     with pytest.raises(DataError, match=r"columns of 0 and 1 are bought, seen .*--label bought"):
         infer(sample)
     assert infer(sample, "seen").label == "seen"
     with pytest.raises(DataError, match=r"no column 'boght' .*bought"):
         infer(sample, "boght")
-    with pytest.raises(DataError, match=r"'x' contains 5, 7"):
-        infer(sample, "x")
-    with pytest.raises(DataError, match="no column contains only 0 and 1"):
-        infer(sample_of({"x": [5, 7]}))
+    with pytest.raises(DataError, match=r"'x' contains 5, 6, 7 .*a column with two values"):
+        infer(sample_of({"y": [0, 1, 1], "x": [5, 6, 7]}), "x")
+    with pytest.raises(DataError, match="no column has exactly two values"):
+        infer(sample_of({"x": [5, 6, 7]}))
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "positive"),
+    [
+        ({"x": [5, 6, 7], "Income": [">50K", "<=50K", "<=50K"]}, "Income", ">50K"),
+        ({"x": [5, 6, 7], "churned?": ["No", "Yes", "No"]}, "churned?", "Yes"),
+        ({"x": [5, 6, 7], "is_fraud": [1, 2, 1]}, "is_fraud", "2"),
+        ({"target": [1.0, -1.0, 1.0], "x": [5, 6, 7]}, "target", "1"),
+        ({"x": [5, 6, 7], "class": ["good", "bad", "good"]}, "class", "bad"),
+        ({"label": ["click", "no click", "click"], "x": [5, 6, 7]}, "label", "click"),
+        ({"default": ["yes", "no", "no"], "x": [5, 6, 7], "y": ["no", "no", "yes"]}, "y", "yes"),
+    ],
+)
+def test_a_label_of_any_two_values_is_found_with_the_value_that_is_1(
+    columns: dict[str, list[object]], label: str, positive: str
+) -> None:
+    inferred = infer(sample_of(columns))
+    assert (inferred.label, inferred.positive) == (label, positive)
+    assert repr(positive) in inferred.label_why
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_the_only_column_of_0_and_1_is_the_label_where_it_is_the_first_or_the_last(place: int) -> None:
+    columns: dict[str, list[object]] = {"a": [5, 6, 7], "b": ["x", "y", "x"], "c": [1.5, 2.5, 3.5]}
+    columns["abc"[place]] = [0, 1, 1]
+    assert infer(sample_of(columns)).label == "abc"[place]
+    columns["b"] = [1, 0, 1]
+    with pytest.raises(DataError, match="not clear which column"):
+        infer(sample_of(columns))
+
+
+def test_rows_of_one_class_are_refused_where_all_rows_were_read() -> None:
+    sample = sample_of({"y": [0, 0, 0], "x": [5, 6, 7]})
+    with pytest.raises(DataError, match="the label is 0 in every row"):
+        infer(sample)
+    assert infer(FileSample(sample.rows, 10**6, sample.types)).label == "y"
 
 
 def test_a_weight_is_found_by_its_name_where_it_can_be_one() -> None:
     assert infer(sample_of({"y": [0, 1], "Weight": [0.5, 2.0], "x": [5, 7]})).weight == "Weight"
     assert infer(sample_of({"y": [0, 1], "weight": [-0.5, 2.0], "x": [5, 7]})).weight is None
+    assert infer(sample_of({"y": [0, 1], "weight": [71.5, 92.0], "x": [5, 7]})).weight is None
+
+
+def test_of_columns_with_the_same_content_one_is_kept() -> None:
+    draw = np.random.default_rng(0)
+    site, price = draw.integers(0, 50, 1000), draw.normal(size=1000)
+    columns = {"y": draw.integers(0, 2, 1000), "site": site, "name": [f"s{v}" for v in site], "price": price}
+    sample = sample_of({**columns, "cost": price, "double": 2 * price})  # type: ignore[arg-type]
+    left_out = {choice.name: choice.why for choice in infer(sample).choices if choice.is_left_out}
+    assert left_out == {
+        "name": "the same content as 'site' in every row",
+        "cost": "the same content as 'price' in every row",
+    }
+
+
+def test_a_column_that_gives_the_label_away_is_kept_and_named() -> None:
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, 1000)
+    columns = {"y": labels, "refund": labels * 3.0 + draw.normal(size=1000) / 5, "x": labels + draw.normal(size=1000)}
+    inferred = infer(sample_of(columns))  # type: ignore[arg-type]
+    assert list(inferred.leaks) == ["refund"]
+    assert not any(choice.is_left_out for choice in inferred.choices)
 
 
 def test_files_with_nothing_to_learn_from_are_refused() -> None:
@@ -72,8 +132,10 @@ def test_parquet_rows_are_sampled_everywhere_and_keep_their_types(tmp_path: Path
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=50_000)
     sample = sample_parquet(files(tmp_path / "a.parquet"))
     assert sample.num_rows == 300_000
-    assert sample.rows.height == 100_002
-    assert sample.rows["row"].to_list()[-1] == 299_998
+    assert sample.rows.height == 100_008
+    assert not sample.is_estimate
+    # Neighbours are read in pairs.
+    assert sample.rows["row"].to_list()[-2:] == [299_998, 299_999]
     assert sample.rows["tag"].dtype == pl.String
 
 
@@ -83,7 +145,7 @@ def test_parquet_columns_that_differ_between_files_are_left_out_with_the_file(tm
     choices = {choice.name: choice for choice in infer(sample_parquet(files(first, second))).choices}
     assert choices["old"].why == f"not in {second}"
     assert choices["mixed"].why == "not of one type: int64, string"
-    assert choices["price"].role == "dense"
+    assert choices["price"].dense is not None
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
@@ -104,12 +166,70 @@ def test_csv_types_are_those_of_the_values(tmp_path: Path, delimiter: str) -> No
     assert sample.rows["price"].to_list() == [0.5, None]
 
 
+def write_long_csv(path: Path, num_rows: int) -> list[DataFile]:
+    lines = "".join(f"{row % 2},{row:09}{'x' if row > num_rows * 0.99 else ''}\n" for row in range(num_rows))
+    content = f"y,x\n{lines}".encode()
+    path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
+    return files(path)
+
+
 def test_csv_rows_are_sampled_from_all_of_a_large_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("y,x\n" + "".join(f"{row % 2},{row}{'x' if row > 390_000 else ''}\n" for row in range(400_000)))
-    sample = sample_csv(files(path))
+    sample = sample_csv(write_long_csv(tmp_path / "a.csv", 400_000))
     assert sample.rows["x"].dtype == pl.String
-    assert sample.rows.height <= 100_000
+    assert 90_000 <= sample.rows.height <= 100_000
+    rows = sample.rows["x"].str.slice(0, 9).cast(pl.Int64).to_numpy()
+    assert len(np.unique(rows)) == len(rows)
+    assert np.bincount(rows // 40_000).min() > 5000
+
+
+def test_rows_of_csv_are_counted(tmp_path: Path) -> None:
+    for name in ("a.csv", "a.csv.gz"):
+        sample = sample_csv(write_long_csv(tmp_path / name, 400_000))
+        assert (sample.num_rows, sample.is_estimate) == (400_000, False)
+        assert 90_000 <= sample.rows.height <= 100_000
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_rows_of_csv_that_is_too_long_to_count_are_estimated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("dlrm.data.inspect.csv_pieces._MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("dlrm.data.inspect.csv_pieces._MAX_COMPRESSED_BYTES", 200_000)
+    sample = sample_csv(write_long_csv(tmp_path / name, 400_000))
+    assert sample.is_estimate
+    assert sample.num_rows == pytest.approx(400_000, rel=0.06)
+    assert len(sample.rows) > 50_000
+
+
+def test_rows_of_many_csv_files_are_estimated_from_some_of_them(tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / f"{number}.csv").write_text("y,x\n" + "0,5\n1,7\n" * 50)
+    sample = sample_csv(files(tmp_path))
+    assert (sample.num_rows, sample.is_estimate) == (10_000, True)
+
+
+def test_wide_integers_of_csv_are_read_without_loss(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"y,signed,long\n0,{-(2**63)},{2**63}\n1,{2**63 - 1},{2**63 + 1}\n")
+    rows = sample_csv(files(path)).rows
+    assert rows["signed"].to_list() == [-(2**63), 2**63 - 1]
+    assert rows["long"].to_list() == [str(2**63), str(2**63 + 1)]
+
+
+def test_columns_that_the_evaluation_files_lack_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("y,x,z\n0,1,2\n1,2,3\n")
+    (tmp_path / "b.csv").write_text("z,y\n2,1\n")
+    sample = sample_csv(files(tmp_path / "a.csv"), files(tmp_path / "b.csv"))
+    assert sample.types["x"] == f"not in {tmp_path / 'b.csv'}"
+    first = write(tmp_path / "a.parquet", {"y": [0, 1], "x": [1, 2], "z": [1, 2]})
+    second = write(tmp_path / "b.parquet", {"y": [0, 1], "z": ["1", "2"]})
+    sample = sample_parquet(files(first), files(second))
+    assert sample.num_rows == 2
+    assert sample.types["x"] == f"not in {second}"
+    assert sample.types["z"] == "not of one type: int64, string"
+    (tmp_path / "c.csv").write_text("x,z\n1,2\n")
+    with pytest.raises(DataError, match=r"the label cannot be read from all files: not in .*c\.csv"):
+        infer(sample_csv(files(tmp_path / "a.csv"), files(tmp_path / "c.csv")))
 
 
 @pytest.mark.parametrize("line", [b'1,"abc', b'1,"a', b"1,2,3", b"1", b"1,\xff", b"1,\0"])
@@ -150,7 +270,6 @@ def test_csv_columns_that_a_later_file_lacks_are_left_out(tmp_path: Path) -> Non
     [
         ("a.csv", b"y,x,x\n0,1,2\n", r"a\.csv, line 1, x: two columns have this name"),
         ("a.csv", b"y,x\n", r"a\.csv: there are no rows"),
-        ("a.tsv", b"0" + b"\t1" * 39 + b"\n", r"a\.tsv: looks like Criteo TSV"),
         ("a.csv", b"PAR1\x15\x04", r"a\.csv: is a Parquet file"),
         ("a.csv", bytes(range(128, 256)) * 20, r"a\.csv, line 1: not UTF-8"),
         ("a.csv", b"y,x\n0,\0\n1,\0\n", r"a\.csv, line 2: holds a NUL byte"),
@@ -185,17 +304,17 @@ def test_parquet_types_that_no_schema_names_are_left_out_with_a_reason(tmp_path:
         "struct": pa.array([{"a": 1}] * 4),
         "decimal": decimals,
         "view": pa.array(["a", "b", "a", "b"], pa.string_view()),
-        "bytes": pa.array([b"a", b"b", b"a", b"b"]),
+        "bytes": pa.array([b"a", b"b", b"b", b"b"]),
     }
     sample = sample_parquet(files(write(tmp_path / "a.parquet", columns)))
     choices = {choice.name: choice for choice in infer(sample).choices}
-    left_out = {name: choice.why for name, choice in choices.items() if choice.role == "left_out"}
+    left_out = {name: choice.why for name, choice in choices.items() if choice.is_left_out}
     assert set(left_out) == {"", "n" * 201, "broken", "map", "lists", "struct"}
     assert left_out["broken"] == "not UTF-8 text"
     assert "longer than 200" in left_out["n" * 201]
     assert left_out["struct"] == "not a number, a text or a list of them: struct<a: int64>"
-    assert choices["decimal"].role == "dense"
-    assert choices["view"].settings == choices["bytes"].settings == {"type": "string"}
+    assert choices["decimal"].dense == {"transform": "standardise"}
+    assert choices["view"].categorical == choices["bytes"].categorical == [{"type": "string"}]
 
 
 def test_a_parquet_file_with_a_damaged_page_is_refused_with_its_name(tmp_path: Path) -> None:
@@ -214,4 +333,4 @@ def test_long_rows_of_parquet_are_sampled_by_their_bytes(tmp_path: Path, monkeyp
     rows = sample_parquet(files(path)).rows
     assert 80 <= rows.height <= 100
     step = 1000 // rows.height + 1
-    assert rows["text"].cast(pl.Int64).to_list() == list(range(0, 1000, step))
+    assert rows["text"].cast(pl.Int64).to_list() == [row for row in range(1000) if row // 2 % step == 0]

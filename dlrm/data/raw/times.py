@@ -1,0 +1,130 @@
+"""Times of raw columns, whatever their form, and the parts of a time that a feature may be made of. Everything in UTC.
+
+Integers count seconds, milli-, micro- or nanoseconds since 1970. Between 1980 and 2100 the ranges of the four units are
+disjoint, so that the magnitude of a number tells its unit; other integers are not taken for times.
+"""
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dlrm.config.schema import TimePart
+from dlrm.data.raw.bad_rows import format_value
+from dlrm.data.raw.convert import convert_to_strings, find_missing, holds_text
+
+VALID_TIMES = (
+    "timestamps, dates, ISO 8601 text such as 2024-01-31 or 2024-01-31T17:05:00Z, or seconds, milli-, micro- or "
+    "nanoseconds since 1970, from 1980 to 2100"
+)
+_DAY_SECONDS = 86_400
+_MIN_SECONDS, _MAX_SECONDS = 315_532_800, 4_102_444_800
+"""Beginning of 1980 and of 2100."""
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+# Date, hour, minute, second, and the sign, hours and minutes of the offset from UTC; groups 4 to 9 are optional.
+_ISO_8601 = (
+    r"^([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[Tt ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:[.,][0-9]+)?)?)?"
+    r" ?(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)?$"
+)
+
+
+def is_time_type(kind: pa.DataType) -> bool:
+    """Whether a column of this Arrow type may hold times."""
+    types = pa.types
+    is_number = types.is_integer(kind) or types.is_floating(kind)
+    return types.is_timestamp(kind) or types.is_date(kind) or is_number or holds_text(kind) or types.is_null(kind)
+
+
+def parse_times(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Parse times of any form to whole seconds [n] since 1970, rounded down, and a mask [n] of values that are times.
+
+    values: a column that `is_time_type` accepts, or a dictionary of such values. The seconds of other values, and of
+    missing ones, are undefined.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    kind, is_present = values.type, ~find_missing(values)
+    if holds_text(kind):
+        texts = convert_to_strings(values)
+        parsed = _parse_alike_texts(texts)
+        return _parse_texts(pl.Series(texts, dtype=pl.String)) if parsed is None else (parsed, ~find_missing(texts))
+    if pa.types.is_floating(kind):
+        # Libraries without missing integers turn a column that has some into floats.
+        numbers = values.cast(pa.float64()).fill_null(np.nan).to_numpy()
+        is_within = np.abs(numbers) < _MAX_SECONDS * _PER_SECOND["ns"]
+        return _scale_by_magnitude(np.where(is_within, numbers, 0).astype(np.int64), is_within)
+    if pa.types.is_integer(kind):
+        numbers = pl.Series(values).cast(pl.Int64, strict=False)
+        return _scale_by_magnitude(numbers.fill_null(0).to_numpy(), numbers.is_not_null().to_numpy())
+    if pa.types.is_date32(kind):
+        return values.cast(pa.int32()).fill_null(0).to_numpy().astype(np.int64) * _DAY_SECONDS, is_present
+    per_second = _PER_SECOND[kind.unit] if pa.types.is_timestamp(kind) else _PER_SECOND["ms"]
+    return values.cast(pa.int64()).fill_null(0).to_numpy() // per_second, is_present
+
+
+def get_time_part(seconds: NDArray[np.int64], part: TimePart) -> NDArray[np.int64]:
+    """Compute the part [n] of each time [n]: hour 0 to 23, weekday 1 (Monday) to 7, day 1 to 31 or month 1 to 12."""
+    days, seconds_of_day = np.divmod(seconds, _DAY_SECONDS)
+    if part == "hour":
+        return seconds_of_day // 3600
+    if part == "weekday":
+        # 1 January 1970 was a Thursday.
+        return (days + 3) % 7 + 1
+    dates = days.astype("datetime64[D]")
+    months = dates.astype("datetime64[M]")
+    return months.astype(np.int64) % 12 + 1 if part == "month" else (dates - months).astype(np.int64) + 1
+
+
+def explain_not_time(value: pa.Scalar) -> tuple[str, str]:
+    """Return the message and the valid values for a value that is not a time."""
+    return f"{format_value(value.as_py())} is not a time", VALID_TIMES
+
+
+def _parse_alike_texts(texts: pa.Array) -> NDArray[np.int64] | None:
+    """Parse texts of which all or none have an offset, to seconds [n] as `_parse_texts` does, twenty times as fast.
+
+    Return None where some text has another form.
+    """
+    for zone in (None, "UTC"):
+        try:
+            times = texts.cast(pa.timestamp("us", zone))
+        except pa.ArrowInvalid:
+            continue
+        return times.cast(pa.int64()).fill_null(0).to_numpy() // _PER_SECOND["us"]
+    return None
+
+
+def _parse_texts(texts: pl.Series) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    numbers = texts.cast(pl.Int64, strict=False)
+    seconds, is_time = _scale_by_magnitude(numbers.fill_null(0).to_numpy(), numbers.is_not_null().to_numpy())
+    if is_time.all():
+        return seconds, is_time
+    groups = texts.str.extract_groups(_ISO_8601).struct
+    year, month, day, hour, minute, second, _, offset_hours, offset_minutes = (
+        groups.field(str(number)).cast(pl.Int64, strict=False).fill_null(0).to_numpy() for number in range(1, 10)
+    )
+    is_west = (groups.field("7") == "-").fill_null(False).to_numpy()
+    # Where a text does not match, the month is 0.
+    is_date = (month >= 1) & (month <= 12)
+    months = ((year - 1970) * 12 + np.where(is_date, month, 1) - 1).astype("datetime64[M]")
+    first_days = months.astype("datetime64[D]").astype(np.int64)
+    num_days = (months + 1).astype("datetime64[D]").astype(np.int64) - first_days
+    is_date &= (day >= 1) & (day <= num_days)
+    # Second 60 is a leap second.
+    is_date &= (hour < 24) & (minute < 60) & (second <= 60) & (offset_hours < 24) & (offset_minutes < 60)
+    offset = (offset_hours * 60 + offset_minutes) * np.where(is_west, -60, 60)
+    found = (first_days + day - 1) * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
+    return np.where(is_date, found, seconds), is_date | is_time
+
+
+def _scale_by_magnitude(
+    numbers: NDArray[np.int64], is_present: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Convert each number [n] of some unit to seconds; return them and a mask [n] of numbers that are times."""
+    seconds, is_time = np.zeros_like(numbers), np.zeros(len(numbers), dtype=np.bool_)
+    for per_second in _PER_SECOND.values():
+        is_unit = (numbers >= _MIN_SECONDS * per_second) & (numbers < _MAX_SECONDS * per_second) & is_present
+        seconds = np.where(is_unit, numbers // per_second, seconds)
+        is_time |= is_unit
+    return seconds, is_time

@@ -1,0 +1,65 @@
+"""A checkpoint of a run as a model: opened with the rows of its run, scored or exported."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from dlrm.checkpoint import translate_checkpoint_errors
+from dlrm.checkpoint.find import verify_file
+from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.run_identity import RunIdentity
+from dlrm.config import ResolvedJob
+from dlrm.data.dataset import Dataset
+from dlrm.data.errors import DataError
+from dlrm.data.open import open_data
+from dlrm.exported_model.export import make_saved_config, read_model
+from dlrm.exported_model.model import SavedModel
+from dlrm.record import CheckpointFaultError, PreparedData, RunDirectory, find_checkpoint
+
+
+@dataclass(frozen=True)
+class RunCheckpoint:
+    """An intact checkpoint, with the job and the rows of its run."""
+
+    path: Path
+    resolved: ResolvedJob
+    dataset: Dataset
+    progress: Progress
+
+    def load_model(self) -> SavedModel:
+        """Load its model to the CPU, as `load_saved_model` loads an exported one; its metrics are left empty.
+
+        Raises CheckpointError where it cannot be read.
+        """
+        module = read_model(self.path, self.resolved.job.model, self.dataset.schema)
+        config = make_saved_config(self.resolved, self.dataset)
+        return SavedModel(self.path, module.eval().requires_grad_(False), config, self.dataset.encoders, {})
+
+
+def open_run_checkpoint(run: RunDirectory, name: str) -> RunCheckpoint:
+    """Open a checkpoint of a run, after a check of its files against their checksums.
+
+    name: as in `dlrm.record.find_checkpoint`. Reading a checkpoint can run any code that its author put into it. Raises
+    DataError where it is missing, damaged or of another run, or where the rows of the run no longer exist;
+    CheckpointError and OSError where it cannot be read.
+    """
+    resolved = ResolvedJob.model_validate_json(run.spec.read_bytes())
+    prepared = PreparedData.read(run.data)
+    try:
+        checkpoint = find_checkpoint(run.checkpoints, name)
+        manifest = checkpoint.read_manifest()
+        RunIdentity.from_job(resolved, prepared and prepared.checksum).check(checkpoint, manifest)
+        for file in manifest.files:
+            verify_file(checkpoint.path / file, manifest)
+    except CheckpointFaultError as fault:
+        raise DataError(str(fault), field="--checkpoint") from None
+    dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
+    return RunCheckpoint(checkpoint.path, resolved, dataset, _read_progress(checkpoint.path))
+
+
+def _read_progress(path: Path) -> Progress:
+    state = {"progress": ""}
+    with translate_checkpoint_errors(path, "cannot be read"):
+        load(state, checkpoint_id=path, no_dist=True)
+    return Progress.model_validate_json(state["progress"])

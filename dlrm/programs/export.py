@@ -1,0 +1,49 @@
+"""Exports a checkpoint: `python -m dlrm.programs.export RUN_DIRECTORY --checkpoint NAME --output DIRECTORY`.
+
+Writes the model directory that a run writes at its end, and prints one line of JSON: the step, and the metrics on the
+rows that the run held out. They are those of the evaluation after that step, where the run made one; otherwise the
+model is measured here. Bad input gives one line on stderr and exit code 64.
+"""
+
+import argparse
+import json
+import sys
+import warnings
+from pathlib import Path
+
+from dlrm.data.errors import DataError
+from dlrm.exported_model.export import ExportError, export_model
+from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoint
+from dlrm.programs.evaluate import measure
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory
+from dlrm.train.final_metrics import make_final_metrics
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_directory", type=Path)
+    parser.add_argument("--checkpoint", required=True, help="as `dlrm.record.find_checkpoint` finds it")
+    parser.add_argument("--output", type=Path, required=True, help="directory to write; must not exist")
+    arguments = parser.parse_args()
+    # The checkpoint is read in one process, on purpose.
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
+    try:
+        checkpoint = open_run_checkpoint(RunDirectory(arguments.run_directory), arguments.checkpoint)
+        metrics = _find_metrics(checkpoint)
+        export_model(checkpoint.path, arguments.output, checkpoint.resolved, checkpoint.dataset, metrics)
+    except (DataError, ExportError, OSError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_INPUT
+    print(json.dumps({"step": checkpoint.progress.step, **metrics}))  # noqa: T201
+    return EXIT_DONE
+
+
+def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
+    """Return the metrics of the model of a checkpoint, by name; measured now where its run has not evaluated it."""
+    progress = checkpoint.progress
+    metrics = make_final_metrics(progress)
+    return metrics if progress.evaluated_step == progress.step else metrics | measure(checkpoint.load_model(), [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

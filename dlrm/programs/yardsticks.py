@@ -1,0 +1,40 @@
+"""Measures simple models on the rows of a run: `python -m dlrm.programs.yardsticks RUN_DIRECTORY`.
+
+Prints one line of JSON for each model once it is measured, a `dlrm.record.YardstickResult`. Which ones is a setting of
+the run, `run.yardsticks`. A run starts this program at its end; a stop signal ends it at once.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+# Before numpy and the libraries of trees read them: products of matrices gain nothing from threads here, and threads
+# that wait actively would take the cores from others.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+from dlrm.config import ResolvedJob
+from dlrm.data.open import open_data
+from dlrm.programs.json_lines import print_line
+from dlrm.record import EXIT_DONE, PreparedData, RunDirectory
+from dlrm.yardsticks.measure import measure_yardsticks
+from hostinfo.stop_signals import end_on_stop_signals
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_directory", type=Path)
+    directory = RunDirectory(parser.parse_args().run_directory)
+    end_on_stop_signals()
+    resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
+    os.environ["OMP_NUM_THREADS"] = str(resolved.job.resources.num_cores)
+    prepared = PreparedData.read(directory.data)
+    dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
+    for result in measure_yardsticks(resolved.job, dataset):
+        print_line(result.model_dump())
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

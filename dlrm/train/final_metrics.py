@@ -1,0 +1,20 @@
+"""The figures of a run that its outcome, its model and the model's card have."""
+
+from dlrm.checkpoint.progress import Progress
+from dlrm.gradient_stats.batch_advice import find_largest_useful_batch, get_settled_noise
+from dlrm.record import EvaluationReport
+
+
+def make_final_metrics(progress: Progress) -> dict[str, float | None]:
+    """Make the metrics of a run that ends at `progress`, by name: its last evaluation, its speed, its noise scale."""
+    noise = get_settled_noise(progress.noise, progress.last_evaluation)
+    metrics: dict[str, float | None] = {
+        "num_samples": progress.num_samples,
+        "samples_per_second": progress.num_samples / max(progress.training_seconds, 1e-9),
+        "noise_scale": None if noise is None else noise.value,
+        "largest_useful_batch": None if noise is None else find_largest_useful_batch(noise.value),
+    }
+    report: EvaluationReport | None = progress.last_evaluation
+    if report is not None:
+        metrics |= report.model_dump(exclude={"kind", "seq", "time", "step", "seconds"})
+    return metrics

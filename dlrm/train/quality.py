@@ -1,0 +1,127 @@
+"""Compares the model of a run with simple models, and warns where it is worse or where too few rows can tell."""
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import IO
+
+from dlrm.data.dataset import Dataset
+from dlrm.launch.child import make_child_command
+from dlrm.metrics.ranking import estimate_auc_standard_error
+from dlrm.record import (
+    EXIT_DONE,
+    FEW_EVALUATION_ROWS,
+    MAX_STANDARD_ERROR,
+    YARDSTICKS,
+    YardstickResult,
+    format_auc,
+    list_quality_warnings,
+)
+from dlrm.reporting.reporter import Reporter
+from dlrm.train.context import RunContext
+
+log = logging.getLogger(__name__)
+
+MAX_SECONDS = 120.0
+"""Seconds that simple models may take in all; what is measured by then counts."""
+POLL_SECONDS = 0.05
+YARDSTICK, YARDSTICKS_FAILED = "yardstick", "yardsticks_failed"
+"""Names of the events."""
+TYPICAL_AUC = 0.75
+"""AUC that is assumed before there is a model, to estimate the standard error."""
+
+
+def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset) -> None:
+    """Warn before training where there are too few evaluation rows to tell models apart."""
+    num_rows, rate = dataset.evaluation.num_rows, dataset.train_label_rate
+    num_positives = round(num_rows * rate)
+    if not 0 < num_positives < num_rows:
+        return
+    error = estimate_auc_standard_error(TYPICAL_AUC, num_positives, num_rows - num_positives)
+    if error > MAX_STANDARD_ERROR:
+        reporter.event(
+            FEW_EVALUATION_ROWS,
+            f"there are only {num_rows:,} evaluation rows, about {num_positives:,} of them positive: an AUC of "
+            f"{TYPICAL_AUC} would have a standard error of about {error:.3f}, too much to tell models apart; set a "
+            "larger data.eval_fraction, or name more rows in data.eval",
+            num_rows=num_rows,
+            standard_error=error,
+        )
+
+
+def compare_with_yardsticks(context: RunContext, metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Measure simple models on the rows of a run, and return `metrics` with their figures.
+
+    metrics: final metrics of the run. Reports each result, and what the figures say against the model of the run. A
+    failure is reported, too, and never raised. A stop request ends the comparison, as does MAX_SECONDS.
+    """
+    reporter = context.reporter
+    merged = dict(metrics)
+    if context.resolved.job.run.yardsticks != "none":
+        reporter.progress("evaluating", "comparing the model with simple ones")
+        try:
+            for result in _measure(context):
+                merged |= result.to_metrics()
+                reporter.event(YARDSTICK, _describe(result), **result.to_metrics())
+        except Exception as error:
+            # Whatever it is, the model is trained and must be written.
+            log.exception("simple models could not be measured")
+            reporter.event(YARDSTICKS_FAILED, f"the model could not be compared with simple ones: {error}")
+    for warning in list_quality_warnings(merged):
+        # The warning about few rows was given before training.
+        if warning.name != FEW_EVALUATION_ROWS:
+            reporter.event(warning.name, warning.message)
+    return merged
+
+
+def _measure(context: RunContext) -> list[YardstickResult]:
+    """Run the program that measures simple models, and return what it has measured by its end.
+
+    It is a process of its own, so that neither its memory nor a crash of a library is this process's. Raises OSError
+    where it cannot be started, and ValueError where it prints no result.
+    """
+    command = [sys.executable, *make_child_command("dlrm.programs.yardsticks", [str(context.directory.path)])]
+    with tempfile.TemporaryFile() as output:
+        failure = _run_until_end(context, command, output)
+        output.seek(0)
+        results = [YardstickResult.model_validate_json(line) for line in output if line.endswith(b"\n")]
+    if failure:
+        context.reporter.event(YARDSTICKS_FAILED, f"the comparison of the model with simple ones {failure}")
+    return results
+
+
+def _run_until_end(context: RunContext, command: list[str], output: IO[bytes]) -> str | None:
+    """Run `command` with its output to `output`; kill it once a stop is requested, or after MAX_SECONDS.
+
+    Returns why it is incomplete, as the rest of a sentence; None where it is complete.
+    """
+    deadline = time.monotonic() + MAX_SECONDS
+    # elastic sets one thread for each rank; the other ranks are idle by now.
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    process = subprocess.Popen(command, stdout=output, env=environment)
+    try:
+        while True:
+            try:
+                code = process.wait(POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                if context.stop.is_requested:
+                    return "was stopped on request"
+                if time.monotonic() > deadline:
+                    return f"was ended after {MAX_SECONDS:.0f} seconds"
+            else:
+                return None if code == EXIT_DONE else f"ended with exit code {code}; see the log of rank 0"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _describe(result: YardstickResult) -> str:
+    auc = "none" if result.auc is None else format_auc(result.auc, result.auc_standard_error)
+    return (
+        f"{YARDSTICKS[result.name]}: AUC {auc}, log-loss {result.log_loss:.4f}, from {result.num_train_rows:,} "
+        f"training rows in {result.seconds:.1f} s"
+    )

@@ -1,0 +1,68 @@
+"""Measures yardsticks: trains one and evaluates it on the evaluation rows of a run."""
+
+import time
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlrm.config import JobSpec
+from dlrm.data.dataset import Dataset
+from dlrm.data.rows import Rows
+from dlrm.metrics.binary import compute_binary_metrics
+from dlrm.record import LOGISTIC_REGRESSION, YardstickResult
+from dlrm.yardsticks.boosted_trees import find_boosted_trees, fit_boosted_trees
+from dlrm.yardsticks.logistic import fit_logistic_regression
+from dlrm.yardsticks.rows import choose_rows, score_rows
+
+MAX_EVALUATION_ROWS = 2_000_000
+"""Evaluation rows that are used, at most."""
+MAX_BYTES = 160 << 20
+"""Bytes of packed training rows that are used, at most: rows of many features are fewer."""
+BYTES_PER_MEMORY = 1 / 16
+"""Share of the job's memory that these bytes may be: a fit takes several times as much."""
+
+
+class FittedModel(Protocol):
+    """A yardstick that was trained."""
+
+    @property
+    def num_rows(self) -> int:
+        """Training rows that were used."""
+        ...
+
+    def predict(self, rows: Rows) -> NDArray[np.float64]:
+        """Compute the logits [n] of rows."""
+        ...
+
+
+def measure_yardsticks(job: JobSpec, dataset: Dataset) -> Iterator[YardstickResult]:
+    """Train the yardsticks that `job` names, one after the other, and yield the result of each."""
+    max_bytes = int(min(MAX_BYTES, job.resources.memory * BYTES_PER_MEMORY))
+    started = time.monotonic()
+    is_mean = job.model.pooling == "mean"
+    logistic = fit_logistic_regression(dataset.train, max_bytes, is_mean=is_mean)
+    yield _evaluate(LOGISTIC_REGRESSION, logistic, dataset, started)
+    del logistic
+    name = find_boosted_trees()
+    if job.run.yardsticks == "all" and name is not None:
+        started = time.monotonic()
+        trees = fit_boosted_trees(name, dataset.train, max_bytes, job.resources.num_cores)
+        yield _evaluate(name, trees, dataset, started)
+
+
+def _evaluate(name: str, model: FittedModel, dataset: Dataset, started: float) -> YardstickResult:
+    row_numbers = choose_rows(dataset.evaluation.num_rows, MAX_EVALUATION_ROWS)
+    scored = score_rows(dataset.evaluation, row_numbers, model.predict)
+    metrics = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
+    return YardstickResult(
+        name=name,
+        auc=metrics.auc,
+        auc_standard_error=metrics.auc_standard_error,
+        log_loss=metrics.log_loss,
+        calibration=metrics.calibration,
+        seconds=time.monotonic() - started,
+        num_train_rows=model.num_rows,
+        num_rows=len(row_numbers),
+    )

@@ -1,0 +1,49 @@
+"""Command `dlrm export`: writes the model of any checkpoint of a run."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.errors import BadInputError
+from service.cli.render.console import console_on
+from service.cli.render.job_tables import make_result_table
+from service.cli.saved_model import require_run, require_scorer, run_scorer
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIRECTORY", help="The directory of a run.", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Directory to write; must not exist yet.", show_default=False)
+    ],
+    checkpoint: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="newest, a name such as step-500, or the path of a checkpoint."),
+    ] = "newest",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Write the model of a checkpoint, as a run does at its end: weights, encoders, metrics, card.
+
+    A run that has not ended has no model/ yet, but its checkpoints can be exported:
+
+        dlrm export runs/demo-20260101-120000 --output model-of-today
+
+        dlrm export runs/demo-20260101-120000 --checkpoint step-500 -o model-500
+
+    The metrics are those of the evaluation after that step; where the run made none, the
+    model is measured now, on the rows that the run held out. Reading a checkpoint
+    can run code that its author put into it: export only checkpoints that you trust.
+
+    Exit code: 0 written, 2 no such checkpoint or bad input, 1 any other failure.
+    """
+    require_run(run)
+    if output.exists():
+        raise BadInputError(f"--output {output}: already exists (valid: a new directory)")
+    require_scorer()
+    arguments = ["--checkpoint", checkpoint, "--output", str(output), "--", str(run)]
+    result = {**run_scorer("dlrm.programs.export", arguments), "model": str(output)}
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        console_on().print(make_result_table(result))

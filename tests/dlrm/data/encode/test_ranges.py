@@ -1,0 +1,70 @@
+"""Numbers divided into ranges."""
+
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrm.config.schema import TimePart
+from dlrm.data.encode.ranges import RangeVocabulary, divide_evenly
+
+
+def sizes_of(weights: list[int], num_groups: int) -> list[int]:
+    starts = divide_evenly(np.array(weights), num_groups)
+    return [sum(weights[start:end]) for start, end in pairwise([*starts, len(weights)])]
+
+
+def test_items_of_one_weight_are_divided_evenly() -> None:
+    assert sizes_of([1] * 100, 10) == [10] * 10
+    assert sizes_of([1] * 7, 3) == [2, 3, 2]
+
+
+@pytest.mark.parametrize("position", [0, 13, 40])
+def test_a_heavy_item_leaves_the_other_groups_equal(position: int) -> None:
+    weights = [1] * 40
+    weights.insert(position, 60)
+    sizes = sorted(sizes_of(weights, 10))
+    assert len(sizes) == 10
+    assert 60 <= sizes[-1] < 63
+    assert sizes[0] >= 2
+    assert sizes[-2] <= 6
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=60), st.data())
+def test_every_group_has_at_least_one_item(weights: list[int], data: st.DataObject) -> None:
+    num_groups = data.draw(st.integers(1, len(weights)))
+    starts = divide_evenly(np.array(weights), num_groups)
+    assert len(starts) == num_groups
+    assert starts[0] == 0
+    assert all(start < end for start, end in pairwise([*starts, len(weights)]))
+
+
+def test_few_distinct_numbers_have_a_range_each() -> None:
+    vocabulary = RangeVocabulary.divide(np.array([-1.0, 0.0, 7.5]), np.array([1, 1000, 3]), 8)
+    assert vocabulary.edges == (0.0, 7.5)
+    assert vocabulary.num_ids == 4
+    assert vocabulary.encode(pl.Series([-5.0, -1.0, 0.0, 7.4, 7.5, 1e9])).tolist() == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_column_without_numbers_has_one_range() -> None:
+    vocabulary = RangeVocabulary.divide(np.empty(0), np.empty(0, dtype=np.int64), 8)
+    assert vocabulary.num_ids == 2
+    assert vocabulary.encode(pl.Series([3.0])).tolist() == [1]
+    assert vocabulary.names == ["any"]
+
+
+def test_names_of_ranges_say_their_edges() -> None:
+    assert RangeVocabulary((3.0, 7.25, 1e6)).names == ["< 3", "[3, 7.25)", "[7.25, 1000000)", ">= 1000000"]
+
+
+@pytest.mark.parametrize(
+    ("part", "values"),
+    [("hour", range(24)), ("weekday", range(1, 8)), ("day", range(1, 32)), ("month", range(1, 13))],
+)
+def test_every_value_of_a_part_of_a_time_has_a_row(part: TimePart, values: range) -> None:
+    vocabulary = RangeVocabulary.for_time_part(part)
+    assert vocabulary.encode(pl.Series(values)).tolist() == list(range(1, len(values) + 1))
+    assert vocabulary.num_ids == len(values) + 1
