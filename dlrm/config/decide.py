@@ -79,8 +79,9 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
             size *= 2
         num_steps = facts.num_train_rows / size
         reason = f"{num_steps:,.0f} steps in an epoch of {facts.num_train_rows:,} rows"
-    # Both the ranks and the groups of moments, a multiple of the ranks, have to divide the batch evenly.
-    return -(-size // world_size) * world_size, reason
+    chunk_size, moments = document["batch"]["chunk_size"], document["moments"]
+    least = max(1 if chunk_size == "auto" else chunk_size * world_size, moments["num_groups"] if moments else 1)
+    return -(-max(size, least) // world_size) * world_size, reason
 
 
 def _decide_epochs(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001

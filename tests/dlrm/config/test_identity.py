@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import list_differences, make_identity, parse_job
+from dlrm.config import JobConfig, list_differences, make_identity
 
 SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic"}}
 FILES: dict[str, Any] = {"data": {"train": ["day_1.tsv"]}}
@@ -20,7 +20,7 @@ FILES: dict[str, Any] = {"data": {"train": ["day_1.tsv"]}}
     ],
 )
 def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dict[str, Any]):
-    assert make_identity(parse_job({**SYNTHETIC, **change})) == make_identity(parse_job(SYNTHETIC))
+    assert make_identity(JobConfig.model_validate({**SYNTHETIC, **change})) == make_identity(JobConfig.model_validate(SYNTHETIC))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dic
     [
         ({"batch": {"global_size": 1024}}, "batch.global_size is 1024, but was 16384"),
         ({"run": {"seed": 1}}, "run.seed is 1, but was 0"),
-        ({"run": {"epochs": 2}}, "run.epochs is 2, but was 1"),
+        ({"run": {"epochs": 2}}, "run.epochs is 2.0, but was 1.0"),
         ({"precision": "bf16"}, 'precision is "bf16", but was "fp32"'),
         ({"dense_optimizer": {"schedule": {"power": 3}}}, "dense_optimizer.schedule.power is 3"),
         ({"sharding": {"exchange_dtype": "fp16"}}, 'sharding.exchange_dtype is "fp16", but was "fp32"'),
@@ -37,36 +37,36 @@ def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dic
     ],
 )
 def test_what_changes_the_weights_is_named(change: dict[str, Any], field: str):
-    found = list_differences(make_identity(parse_job({**SYNTHETIC, **change})), make_identity(parse_job(SYNTHETIC)))
+    found = list_differences(make_identity(JobConfig.model_validate({**SYNTHETIC, **change})), make_identity(JobConfig.model_validate(SYNTHETIC)))
     assert any(difference.startswith(field) for difference in found)
 
 
 def test_files_may_lie_elsewhere_since_their_checksum_stands_for_them():
     moved = {"data": {"train": ["/elsewhere/day_1.tsv"], "eval": ["x.tsv"]}}
-    assert make_identity(parse_job(moved)) == make_identity(parse_job(FILES))
-    assert make_identity(parse_job({"data": {**FILES["data"], "vocabulary": {"min_count": 5}}})) != make_identity(
-        parse_job(FILES)
+    assert make_identity(JobConfig.model_validate(moved)) == make_identity(JobConfig.model_validate(FILES))
+    assert make_identity(JobConfig.model_validate({"data": {**FILES["data"], "vocabulary": {"min_count": 5}}})) != make_identity(
+        JobConfig.model_validate(FILES)
     )
 
 
 def test_a_field_that_an_earlier_version_did_not_have_had_its_default():
-    now = make_identity(parse_job(SYNTHETIC))
+    now = make_identity(JobConfig.model_validate(SYNTHETIC))
     before = {field: value for field, value in now.items() if field != "precision"}
     assert list_differences(now, before) == []
-    changed = make_identity(parse_job({**SYNTHETIC, "precision": "bf16"}))
+    changed = make_identity(JobConfig.model_validate({**SYNTHETIC, "precision": "bf16"}))
     assert list_differences(changed, before) == ['precision is "bf16", but was "fp32"']
 
 
 def test_moments_count_where_variance_reduction_needs_them_alone():
     without, every, auto = (
-        make_identity(parse_job({"data": {"format": "synthetic"}, **changes}))
+        make_identity(JobConfig.model_validate({"data": {"format": "synthetic"}, **changes}))
         for changes in (
             {"moments": {"estimator": "groups"}},
             {"variance_reduction": {}, "moments": {"every": 1}},
             {"variance_reduction": {}},
         )
     )
-    assert not list_differences(without, make_identity(parse_job({"data": {"format": "synthetic"}, "moments": None})))
+    assert not list_differences(without, make_identity(JobConfig.model_validate({"data": {"format": "synthetic"}, "moments": None})))
     assert not list_differences(every, auto)
     assert not any(line.startswith("moments") for line in list_differences(without, auto))
     (line,) = list_differences(without, auto)
@@ -75,7 +75,7 @@ def test_moments_count_where_variance_reduction_needs_them_alone():
 
 def test_fields_of_columns_that_an_earlier_version_did_not_have_are_no_difference():
     data = {"train": ["a.csv"], "format": "csv", "schema": {"categorical": [{"name": "c"}]}}
-    now = make_identity(parse_job({"data": data}))
+    now = make_identity(JobConfig.model_validate({"data": data}))
     before = {field: value for field, value in now.items() if field != "data.schema.positive"}
     before["data.schema.categorical"] = [{"name": "c", "type": "string", "multi_hot": False, "separator": "|"}]
     assert list_differences(now, before) == []

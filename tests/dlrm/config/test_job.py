@@ -38,7 +38,7 @@ def errors_of(document: Any) -> dict[str, str]:
 
 def test_every_field_but_the_training_data_has_a_default():
     job = parse_job(DATA)
-    assert job.model.embedding_dim == 64
+    assert job.model.embedding_dim == "auto"
     assert job.resources.world_size == 2
     assert job.resources.memory == 8 * 2**30
 
@@ -120,11 +120,11 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({"data": {"train": ["a"], "eval_fraction": 1.0}}, "data.eval_fraction", "less than 1"),
         ({**DATA, "batch": {"global_size": 16_383}}, "batch.global_size", "16382 or 16384"),
         ({**DATA, "batch": {"global_size": 1}}, "batch.global_size", "(valid: 2)"),
-        ({**DATA, "batch": {"chunk_size": 8193}}, "batch.chunk_size", "1 to 8192"),
-        ({**DATA, "batch": {"chunk_size": 0}}, "batch.chunk_size", "1 to 8192"),
+        ({**DATA, "batch": {"global_size": 16_384, "chunk_size": 8193}}, "batch.chunk_size", "1 to 8192"),
+        ({**DATA, "batch": {"global_size": 16_384, "chunk_size": 0}}, "batch.chunk_size", "1 to 8192"),
         ({**DATA, "batch": {"chunk_size": 1.5}}, "batch.chunk_size", "auto"),
         ({**DATA, "model": {"embedding_dim": 30}}, "model.embedding_dim", "multiple of 4"),
-        ({**DATA, "model": {"embedding_dim": 32}}, "model.bottom_mlp", "[512, 256, 32]"),
+        ({**DATA, "model": {"embedding_dim": 32, "bottom_mlp": [512, 256, 64]}}, "model.bottom_mlp", "[512, 256, 32]"),
         ({**DATA, "model": {"top_mlp": [8, 2]}}, "model.top_mlp", "[8, 1]"),
         ({**DATA, "model": {"top_mlp": [0, 1]}}, "model.top_mlp.0", "greater than or equal to 1"),
         ({**DATA, "precision": "fp8"}, "precision", "'fp32' or 'bf16'"),
@@ -192,7 +192,7 @@ def test_every_derived_number_carries_its_reason():
 
 def test_the_dense_rate_follows_the_optimizer_unless_it_is_given():
     def rate(**optimizer: Any) -> float:
-        return parse_job({**DATA, "dense_optimizer": optimizer}).dense_optimizer.learning_rate
+        return resolve(parse_job({**DATA, "dense_optimizer": optimizer})).job.dense_optimizer.learning_rate
 
     assert (rate(), rate(name="adam"), rate(name="sgd")) == (0.0005, 0.0005, 0.1)
     assert rate(name="sgd", learning_rate=0.3) == 0.3

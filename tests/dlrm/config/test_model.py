@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, ModelConfig, parse_job
+from dlrm.config import ConfigError, ModelConfig, parse_job, resolve
 from dlrm.config.identity import list_differences, make_identity
 
 CSV = {"train": ["clicks.csv"], "format": "csv"}
@@ -42,7 +42,8 @@ def test_cross_layers_have_mlperfs_defaults_and_other_architectures_have_none():
 def test_a_model_with_its_defaults_filled_in_is_the_same_one(model: dict[str, Any]):
     job = parse_job(job_with(**model))
     assert parse_job(json.loads(job.model_dump_json())) == job
-    assert ModelConfig.model_validate(job.model.model_dump()) == job.model
+    decided = resolve(job).job.model
+    assert ModelConfig.model_validate(decided.model_dump()) == decided
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_a_model_with_its_defaults_filled_in_is_the_same_one(model: dict[str, An
         ({"architecture": "dcn_v2", "cross_rank": 0.5}, "model.cross_rank", "whole number"),
         ({"architecture": "dcn_v2", "cross_rnak": 5}, "model.cross_rnak", "did you mean 'cross_rank'?"),
         ({"pooling": "max"}, "model.pooling", "'sum' or 'mean'"),
-        ({"architecture": "dcn_v2", "bottom_mlp": [8]}, "model.bottom_mlp", "[64]"),
+        ({"architecture": "dcn_v2", "embedding_dim": 64, "bottom_mlp": [8]}, "model.bottom_mlp", "[64]"),
     ],
 )
 def test_a_bad_model_names_the_field_and_what_would_be_valid(model: dict[str, Any], field: str, hint: str):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, DenseOptimizerConfig, JobSpec, list_differences, make_identity, parse_job, resolve
+from dlrm.config import ConfigError, JobConfig, DenseOptimizerConfig, JobSpec, list_differences, make_identity, parse_job, resolve
 from dlrm.config.optimizers import SETTINGS
 
 DATA: dict[str, Any] = {"data": {"format": "synthetic"}}
@@ -66,11 +66,11 @@ def test_a_bad_optimizer_names_the_field_and_what_would_be_valid(document: dict[
 
 @pytest.mark.parametrize("name", NAMES)
 def test_settings_that_an_earlier_version_did_not_have_were_the_defaults_of_its_optimizer(name: str):
-    now = make_identity(parse_job({**DATA, "dense_optimizer": {"name": name}}))
+    now = make_identity(JobConfig.model_validate({**DATA, "dense_optimizer": {"name": name}}))
     known = ("dense_optimizer.name", "dense_optimizer.learning_rate")
     before = {field: value for field, value in now.items() if field in known or "_optimizer" not in field}
     assert list_differences(now, before) == []
-    decayed = make_identity(parse_job({**DATA, "dense_optimizer": {"name": name, "weight_decay": 0.5}}))
+    decayed = make_identity(JobConfig.model_validate({**DATA, "dense_optimizer": {"name": name, "weight_decay": 0.5}}))
     (difference,) = list_differences(decayed, before)
     assert difference == f"dense_optimizer.weight_decay is 0.5, but was {SETTINGS[name]['weight_decay']}"
 

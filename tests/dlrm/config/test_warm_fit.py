@@ -2,20 +2,20 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import JobSpec, find_warm_start_faults, make_identity, parse_job, replace_warm_start_source
+from dlrm.config import JobConfig, find_warm_start_faults, make_identity, parse_job, replace_warm_start_source
 
 FILES = {"train": ["day.tsv"]}
 
 
-def job(**sections: Any) -> JobSpec:
-    return parse_job({"data": FILES, **sections})
+def job(**sections: Any) -> JobConfig:
+    return JobConfig.model_validate({"data": FILES, **sections})
 
 
-def warm(optimizer_state: bool = False, **sections: Any) -> JobSpec:
+def warm(optimizer_state: bool = False, **sections: Any) -> JobConfig:
     return job(run={"warm_start": {"from": "old", "optimizer_state": optimizer_state}}, **sections)
 
 
-def faults(new: JobSpec, old: JobSpec, has_checkpoint: bool = True) -> dict[str, str]:
+def faults(new: JobConfig, old: JobConfig, has_checkpoint: bool = True) -> dict[str, str]:
     model, data = old.model.model_dump(mode="json"), old.data.model_dump(mode="json")
     found = find_warm_start_faults(new, model, data, make_identity(old) if has_checkpoint else None)
     return {fault.field: fault.valid for fault in found}
