@@ -21,12 +21,29 @@ class Progress(BaseModel):
     training_seconds: float = 0.0
     """Seconds of training on this rank, over all attempts: steps, and waiting for batches."""
     last_evaluation: EvaluationReport | None = None
+    best_evaluation: EvaluationReport | None = None
+    """Evaluation with the lowest log-loss so far, the first of equal ones."""
+    num_evaluations_since_best: int = 0
     noise: NoiseState = Field(default_factory=NoiseState)
     """Noise of the dense gradient, from the moments of the steps so far."""
     at_gamma: float | None = None
     """Share of the dense elements at the smallest factor of variance reduction, at the last measurement."""
     at_one: float | None = None
     """Share of the dense elements at factor 1, which are left unchanged, at the last measurement."""
+
+    def add_evaluation(self, report: EvaluationReport) -> None:
+        """Record an evaluation."""
+        self.last_evaluation = report
+        best = self.best_evaluation
+        if best is not None and report.choice_log_loss >= best.choice_log_loss:
+            self.num_evaluations_since_best += 1
+        else:
+            self.best_evaluation, self.num_evaluations_since_best = report, 0
+
+    @property
+    def best_step(self) -> int | None:
+        """Number of batches consumed before the best evaluation; None where there was none."""
+        return self.best_evaluation.step if self.best_evaluation else None
 
     @property
     def evaluated_step(self) -> int:

@@ -79,10 +79,11 @@ class Saver:
         return self._writing is None
 
     def save_async(self, progress: Progress) -> None:
-        """Start a checkpoint; the next one is due `every_seconds` from now. Collective.
+        """Start a checkpoint, once one that is being written is finished; the next one is due `every_seconds` from now.
 
-        A checkpoint that cannot be written is reported, and training continues.
+        Collective. A checkpoint that cannot be written is reported, and training continues.
         """
+        self._wait()
         started = time.monotonic()
         self._due_at = started + self._settings.every_seconds
         state, progress = self._state.collect(progress), progress.model_copy()
@@ -124,7 +125,9 @@ class Saver:
         path = self._directory.checkpoint(progress.step)
         manifest = write_checkpoint(path, state, progress, self._identity, self._ranks.background_group)
         if self._ranks.rank == 0:
-            remove_old_checkpoints(self._directory.checkpoints, progress.step, self._settings.num_kept)
+            remove_old_checkpoints(
+                self._directory.checkpoints, progress.step, self._settings.num_kept, progress.best_step
+            )
         seconds = time.monotonic() - started
         return _WriteResult(manifest, seconds, seconds if stall_seconds is None else stall_seconds)
 

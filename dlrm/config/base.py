@@ -5,7 +5,6 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict
 
-
 Auto = Literal["auto"]
 """Value of a field that is decided once the rows are known (`dlrm.config.decide`)."""
 

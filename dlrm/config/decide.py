@@ -20,6 +20,14 @@ EPOCHS_BY_ROWS = ((3_000_000, 3.0), (30_000_000, 2.0))
 DIM_BY_ROWS = ((1_000_000, 16), (10_000_000, 32))
 """Embedding dimensions with up to so many training rows."""
 MAX_DIM = 64
+MAX_VALIDATION_FRACTION, MAX_VALIDATION_ROWS = 0.1, 50_000
+"""Bounds of the validation rows: more of them choose no better."""
+PATIENCE = 5
+"""Number of evaluations without a better model after which a run of automatic length ends."""
+MAX_SMALL_BATCH = 4096
+"""Largest batch for which the rates of ADAM_RATES were chosen."""
+ADAM_RATES = {"adam": 0.002, "adamw": 0.002}
+"""Rates at a batch of 2,048 samples, scaled with the root of the batch."""
 HIDDEN_WIDTHS = [512, 256]
 """Widths of the layers of the bottom MLP before its last one."""
 
@@ -38,7 +46,7 @@ class Decision(Config):
 
     field: str
     """Dotted path in the job document."""
-    value: int | float | list[int]
+    value: int | float | list[int] | None
     reason: str
 
 
@@ -92,6 +100,22 @@ def _decide_epochs(document: dict[str, Any], facts: DataFacts | None) -> tuple[f
     return num_epochs, f"for {num_rows:,} training rows; the best model of the run is kept"
 
 
+def _decide_validation(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:
+    if document["run"]["epochs"] != "auto":
+        return 0.0, "run.epochs is set: the evaluation rows choose the best model"
+    if facts is None:
+        return 0.0, "the number of training rows is not known yet"
+    # Every k-th row is held out, so that the fraction is one over a whole number.
+    period = max(1 / MAX_VALIDATION_FRACTION, facts.num_train_rows / MAX_VALIDATION_ROWS)
+    return 1.0 / round(period), f"about {facts.num_train_rows / round(period):,.0f} rows choose the best model"
+
+
+def _decide_patience(document: dict[str, Any], facts: DataFacts | None) -> tuple[int | None, str]:  # noqa: ARG001
+    if document["run"]["epochs"] != "auto":
+        return None, "run.epochs is set"
+    return PATIENCE, "run.epochs is auto"
+
+
 def _decide_dim(document: dict[str, Any], facts: DataFacts | None) -> tuple[int, str]:
     bottom = document["model"]["bottom_mlp"]
     if facts is not None and facts.source is not None:
@@ -110,10 +134,12 @@ def _decide_bottom(document: dict[str, Any], facts: DataFacts | None) -> tuple[l
     return [*HIDDEN_WIDTHS, document["model"]["embedding_dim"]], "the last width is model.embedding_dim"
 
 
-def _decide_dense_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
+def _decide_dense_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:
     name = document["dense_optimizer"]["name"]
     rate = get_default_rate(name)
     assert rate is not None, "every optimizer has a default rate"
+    if facts is not None and name in ADAM_RATES and document["batch"]["global_size"] <= MAX_SMALL_BATCH:
+        return ADAM_RATES[name], f"the best of {name} at batches of up to {MAX_SMALL_BATCH:,}"
     return rate, f"the default of {name}"
 
 
@@ -128,6 +154,9 @@ _RULES = {
     "batch.global_size": _decide_batch,
     "dense_optimizer.learning_rate": _decide_dense_rate,
     "table_optimizer.learning_rate": _decide_table_rate,
+    # Those that depend on whether run.epochs is set, before it is.
+    "run.validation_fraction": _decide_validation,
+    "run.patience": _decide_patience,
     "run.epochs": _decide_epochs,
 }
 

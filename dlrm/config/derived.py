@@ -90,7 +90,11 @@ def resolve(
         chunk_size, chunk_reason = job.batch.chunk_size, "set in the job"
     gradient_scale = float(2 ** round(math.log2(global_size)))
     derived = [
-        *(_describe_decision(decision) for decision in decisions if not isinstance(decision.value, list)),
+        *(
+            DerivedNumber(name=decision.field, value=decision.value, unit="", reason=decision.reason)
+            for decision in decisions
+            if isinstance(decision.value, int | float)
+        ),
         DerivedNumber(name="world_size", value=world_size, unit="ranks", reason="nodes x workers_per_node"),
         DerivedNumber(name="share_size", value=share_size, unit="samples", reason="global_size / world_size"),
         DerivedNumber(name="chunk_size", value=chunk_size, unit="samples", reason=chunk_reason),
@@ -122,11 +126,6 @@ def resolve(
         derived=derived,
         warnings=warnings,
     )
-
-
-def _describe_decision(decision: Decision) -> DerivedNumber:
-    assert not isinstance(decision.value, list), "only numbers are listed"
-    return DerivedNumber(name=decision.field, value=decision.value, unit="", reason=decision.reason)
 
 
 def resolve_with_rows(resolved: ResolvedJob, facts: DataFacts) -> ResolvedJob:

@@ -18,6 +18,8 @@ _EXCLUDED: dict[str, Any] = {
     "batch": {"chunk_size": True},
     "run": {
         "eval_every_fraction": True,
+        "patience": True,
+        "keep_model": True,
         "target_auc": True,
         "checkpoint_every_seconds": True,
         "keep_checkpoints": True,

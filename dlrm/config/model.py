@@ -16,8 +16,11 @@ _CROSS_DEFAULTS: dict[str, Any] = {"cross_layers": 3, "cross_rank": 512}
 
 
 class ModelSpec(Config):
-    """The model to train, as a job document states it. A field of the chosen architecture that is left out or null gets its default; a field that
-    the architecture does not have is null."""
+    """The model to train, as a job document states it.
+
+    A field of the chosen architecture that is left out or null gets its default; a field that the architecture does not
+    have is null.
+    """
 
     architecture: Literal["dlrm", "dcn_v2"] = "dlrm"
     """Architecture, by how features interact. dlrm: dot products of all pairs (Naumov et al. 2019, arXiv 1906.00091).
@@ -30,7 +33,7 @@ class ModelSpec(Config):
     bottom_mlp: Widths | Auto = "auto"
     """Output widths of the layers over the dense features; the last one must be embedding_dim. Not used where there are
     no dense features. auto: 512, 256, embedding_dim."""
-    top_mlp: Widths = [512, 256, 1]
+    top_mlp: Widths = Field(default=[512, 256, 1])
     """Output widths of the layers over the interactions; the last one must be 1, the logit."""
     cross_layers: int | None = Field(default=None, ge=1, le=32)
     """Number of consecutive cross layers in dcn_v2; default 3."""
@@ -71,5 +74,5 @@ class ModelConfig(ModelSpec):
 
     embedding_dim: EmbeddingDim = 64  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Number of elements of one embedding row (D)."""
-    bottom_mlp: Widths = [512, 256, 64]  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    bottom_mlp: Widths = Field(default=[512, 256, 64])  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Output widths of the layers over the dense features; the last one is embedding_dim."""

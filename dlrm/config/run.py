@@ -10,13 +10,25 @@ from dlrm.config.warm_start import WarmStartConfig
 NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]
 
 
+ValidationFraction = Annotated[float, Field(ge=0.0, le=0.5)]
+Patience = Annotated[int, Field(ge=1, le=1000)]
+
+
 class RunSpec(Config):
-    """Settings of the run, as a job document states them. Lengths are epochs or fractions of the run, so that a different batch leaves them
-    unchanged."""
+    """Settings of the run, as a job document states them. Lengths are epochs or fractions of the run, so that a
+    different batch leaves them unchanged."""
 
     epochs: NumEpochs | Auto = "auto"
     """Number of passes over the training rows; a fraction trains on that share of them. auto: by the number of training
     rows."""
+    validation_fraction: ValidationFraction | Auto = "auto"
+    """Share of the training rows that are held out to choose the best model and the end of the run; 0 leaves the choice
+    to the evaluation rows. auto: by the number of training rows where epochs is auto, otherwise 0."""
+    patience: Patience | Auto | None = "auto"
+    """Number of evaluations in a row without a better model after which the run ends; null: the run goes to its end.
+    auto: 5 where epochs is auto, otherwise null."""
+    keep_model: Literal["best", "last"] = "best"
+    """Model that the run leaves: that of the evaluation with the lowest log-loss, or that of the last step."""
     eval_every_fraction: float = Field(default=0.1, ge=0.001, le=1.0)
     """Share of the run from one evaluation to the next; the end is always evaluated."""
     target_auc: float | None = Field(default=None, gt=0.5, le=1.0)
@@ -40,3 +52,7 @@ class RunConfig(RunSpec):
 
     epochs: NumEpochs = 1.0  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Number of passes over the training rows; a fraction trains on that share of them."""
+    validation_fraction: ValidationFraction = 0.0  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Share of the training rows that are held out to choose the best model and the end of the run."""
+    patience: Patience | None = None  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Number of evaluations in a row without a better model after which the run ends; null: never."""

@@ -22,5 +22,7 @@ class Dataset:
     """Whether rows have weights."""
     mean_train_weight: float = 1.0
     """Mean weight of the training rows; 1 where rows have no weights."""
+    validation: RowSource | None = None
+    """Rows held out of the training rows to choose the best model; None where the evaluation rows choose it."""
     directory: Path | None = None
     """Absolute path of the packed directory; None where the source generates the rows."""

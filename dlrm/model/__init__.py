@@ -1,6 +1,6 @@
 """Models: the dense part, which every rank holds whole, and its plain form with the tables inside."""
 
-from dlrm.model.dense_part import make_dense_part
+from dlrm.model.dense_part import make_dense_part, set_output_bias
 from dlrm.model.plain import PlainModel, encode_table_name
 
-__all__ = ["PlainModel", "encode_table_name", "make_dense_part"]
+__all__ = ["PlainModel", "encode_table_name", "make_dense_part", "set_output_bias"]

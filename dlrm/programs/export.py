@@ -41,7 +41,7 @@ def main() -> int:
 def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
     """Return the metrics of the model of a checkpoint, by name; measured now where its run has not evaluated it."""
     progress = checkpoint.progress
-    metrics = make_final_metrics(progress)
+    metrics = make_final_metrics(progress, progress.last_evaluation)
     return metrics if progress.evaluated_step == progress.step else metrics | measure(checkpoint.load_model(), [])
 
 

@@ -25,6 +25,7 @@ class EndReason(StrEnum):
 
     COMPLETED = "completed"
     TARGET_REACHED = "target_reached"
+    NO_IMPROVEMENT = "no_improvement"
     STOP_REQUESTED = "stop_requested"
     BAD_INPUT = "bad_input"
     DIVERGED = "diverged"

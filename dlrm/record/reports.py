@@ -86,7 +86,14 @@ class EvaluationReport(_Line):
     """Log-loss, on the same evaluation rows, of the constant predictor at the label rate of the training rows."""
     best_possible_auc: float | None = None
     """AUC of the hidden teacher on the same rows; null on real data."""
+    validation_log_loss: float | None = None
+    """Log-loss on the validation rows, which choose the best model; null where the run has none."""
     seconds: float
+
+    @property
+    def choice_log_loss(self) -> float:
+        """Log-loss by which models are compared: on the validation rows, or on the evaluation rows without any."""
+        return self.log_loss if self.validation_log_loss is None else self.validation_log_loss
 
     @property
     def is_no_better_than_constant(self) -> bool:

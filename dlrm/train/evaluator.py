@@ -58,18 +58,21 @@ class Evaluator:
         model: nn.Module,
         tables: ShardedTables,
         dataset: Dataset,
+        rows: RowSource,
         ranks: Ranks,
         share_size: int,
         chunk_size: int,
         stop: StopRequest,
     ) -> None:
-        """Choose the size of evaluation batches. share_size: samples of a training batch on one rank.
+        """Choose the size of evaluation batches.
+
+        rows: rows of `dataset` to evaluate on. share_size: samples of a training batch on one rank.
 
         An evaluation batch is no larger, except for MIN_BATCH_SIZE: memory that is enough for training is enough here.
         """
         self._model = model
         self._tables = tables
-        self._rows = dataset.evaluation
+        self._rows = rows
         self._train_label_rate = dataset.train_label_rate
         self._is_weighted = dataset.has_weights
         self._ranks = ranks

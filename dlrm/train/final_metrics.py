@@ -5,8 +5,11 @@ from dlrm.gradient_stats.batch_advice import find_largest_useful_batch, get_sett
 from dlrm.record import EvaluationReport
 
 
-def make_final_metrics(progress: Progress) -> dict[str, float | None]:
-    """Make the metrics of a run that ends at `progress`, by name: its last evaluation, its speed, its noise scale."""
+def make_final_metrics(progress: Progress, report: EvaluationReport | None) -> dict[str, float | None]:
+    """Make the metrics of a run that ends at `progress`, by name: an evaluation, its speed, its noise scale.
+
+    report: the evaluation of the model that the run leaves, or the last one of a run that leaves none yet.
+    """
     noise = get_settled_noise(progress.noise, progress.last_evaluation)
     metrics: dict[str, float | None] = {
         "num_samples": progress.num_samples,
@@ -14,7 +17,7 @@ def make_final_metrics(progress: Progress) -> dict[str, float | None]:
         "noise_scale": None if noise is None else noise.value,
         "largest_useful_batch": None if noise is None else find_largest_useful_batch(noise.value),
     }
-    report: EvaluationReport | None = progress.last_evaluation
     if report is not None:
         metrics |= report.model_dump(exclude={"kind", "seq", "time", "step", "seconds"})
+        metrics["model_step"] = report.step
     return metrics

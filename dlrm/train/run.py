@@ -5,8 +5,10 @@ from pathlib import Path
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.data.open import open_data
+from dlrm.data.validation import hold_out_validation
 from dlrm.exported_model.export import export_model
 from dlrm.record import EndReason, Outcome, PreparedData
+from dlrm.train.best_model import choose_model
 from dlrm.train.context import RunContext
 from dlrm.train.final_metrics import make_final_metrics
 from dlrm.train.quality import compare_with_yardsticks, report_few_evaluation_rows
@@ -24,6 +26,7 @@ def run(context: RunContext) -> Outcome:
     reporter.progress("loading", "reading the data")
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
+    dataset = hold_out_validation(dataset, resolved.job.run.validation_fraction, resolved.job.data.split)
     report_few_evaluation_rows(reporter, dataset)
     identity = RunIdentity.from_job(resolved, prepared and prepared.checksum)
     with open_trainer(context, dataset, identity) as trainer:
@@ -36,15 +39,17 @@ def run(context: RunContext) -> Outcome:
         checkpoint = trainer.save()
     # This frees shards, optimizer state and buffers: the export needs their memory for the whole model.
     del trainer
-    metrics = make_final_metrics(progress)
     if reason is EndReason.STOP_REQUESTED:
         message = _describe_stop(progress, checkpoint)
+        metrics = make_final_metrics(progress, progress.last_evaluation)
         return Outcome(state="stopped", reason=reason, message=message, step=progress.step, metrics=metrics)
     assert checkpoint is not None, "a completed run has made a step"
+    chosen = choose_model(context, progress, checkpoint)
+    metrics = make_final_metrics(progress, chosen.evaluation)
     if context.ranks.rank == 0:
         metrics = compare_with_yardsticks(context, metrics)
         reporter.progress("saving", "writing the model")
-        export_model(checkpoint, directory.model, resolved, dataset, metrics)
+        export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics)
     return Outcome(state="succeeded", reason=reason, step=progress.step, metrics=metrics)
 
 

@@ -13,6 +13,8 @@ from dlrm.data.batches import TrainBatches
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.order import count_windows
+from dlrm.data.rows import RowSource
+from dlrm.model import set_output_bias
 from dlrm.optimizers import LearningRates
 from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_tables
 from dlrm.train.context import RunContext
@@ -37,6 +39,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
     restored = _restore(context, state, identity)
     if restored is None:
+        set_output_bias(parts.model, dataset.train_label_rate)
         start_warm(parts, context, dataset)
     saved_step = (restored.step or None) if restored else None
     with (
@@ -54,12 +57,17 @@ def _make_trainer(
     context: RunContext, dataset: Dataset, parts: Parts, saver: Saver, progress: Progress, batches: TrainBatches
 ) -> Trainer:
     resolved, ranks = context.resolved, context.ranks
+    run = resolved.job.run
     num_left = progress.num_steps - progress.step
+
+    def make_evaluator(rows: RowSource) -> Evaluator:
+        sizes = resolved.share_size, resolved.chunk_size
+        return Evaluator(parts.model, parts.tables, dataset, rows, ranks, *sizes, context.stop)
+
     return Trainer(
         step=parts.step,
-        evaluate=Evaluator(
-            parts.model, parts.tables, dataset, ranks, resolved.share_size, resolved.chunk_size, context.stop
-        ),
+        evaluate=make_evaluator(dataset.evaluation),
+        validate=None if dataset.validation is None else make_evaluator(dataset.validation),
         rates=LearningRates(resolved.job, batches.num_full_batches),
         reporter=context.reporter,
         stop=context.stop,
@@ -67,8 +75,10 @@ def _make_trainer(
         ranks=ranks,
         progress=progress,
         batches=batches,
-        evaluation_steps=list_evaluation_steps(progress.num_steps, resolved.job.run.eval_every_fraction),
-        target_auc=resolved.job.run.target_auc,
+        evaluation_steps=list_evaluation_steps(progress.num_steps, run.eval_every_fraction),
+        target_auc=run.target_auc,
+        patience=run.patience,
+        keeps_best=run.keep_model == "best",
         profiler=make_profiler(context.profile, ranks.rank, ranks.device, parts.step.clock, num_left),
     )
 

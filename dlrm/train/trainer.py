@@ -11,7 +11,7 @@ from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.saver import Saver
 from dlrm.data.batches import Batch
 from dlrm.optimizers import LearningRates, StepRates
-from dlrm.record import EndReason, StartReport, StepReport
+from dlrm.record import EndReason, EvaluationReport, StartReport, StepReport
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.divergence import DivergedError
 from dlrm.train.evaluator import EvaluationStoppedError, Evaluator
@@ -34,6 +34,8 @@ class Trainer:
 
     step: TrainingStep
     evaluate: Evaluator
+    validate: Evaluator | None
+    """Evaluator of the validation rows, which choose the best model; None where the evaluation rows choose it."""
     rates: LearningRates
     reporter: Reporter
     stop: StopRequest
@@ -46,6 +48,10 @@ class Trainer:
     """Steps after which the model is evaluated."""
     target_auc: float | None
     """AUC at which the run ends early."""
+    patience: int | None
+    """Evaluations in a row without a better model after which the run ends; None: it goes to its end."""
+    keeps_best: bool
+    """Whether the run leaves the model of its best evaluation, so that each better one is saved."""
     profiler: StepProfiler | None = None
 
     def train(self) -> EndReason:
@@ -68,7 +74,7 @@ class Trainer:
                 reason = self._evaluate_if_due()
                 if reason is not None:
                     return reason
-                if result.is_save_due:
+                if result.is_save_due or (self.keeps_best and progress.best_step == progress.step):
                     self.saver.save_async(progress)
                 # Frees its memory before the next batch is fetched.
                 del batch, handle
@@ -88,6 +94,8 @@ class Trainer:
             return self._stop()
         if self._is_target_reached():
             return EndReason.TARGET_REACHED
+        if self._is_patience_over():
+            return EndReason.NO_IMPROVEMENT
         return self._evaluate_if_due()
 
     def _end_step(self, result: StepResult, rates: StepRates, num_rows: int, seconds: float) -> None:
@@ -156,12 +164,26 @@ class Trainer:
         self.reporter.progress("evaluating", f"after step {progress.step}")
         try:
             with self.profiler.pause() if self.profiler is not None else nullcontext():
-                report = self.evaluate(progress.step)
+                report = self._evaluate()
         except EvaluationStoppedError:
             return self._stop()
         self.reporter.metric(report)
-        progress.last_evaluation = report
-        return EndReason.TARGET_REACHED if self._is_target_reached() else None
+        progress.add_evaluation(report)
+        if self._is_target_reached():
+            return EndReason.TARGET_REACHED
+        return EndReason.NO_IMPROVEMENT if self._is_patience_over() else None
+
+    def _evaluate(self) -> EvaluationReport:
+        """Evaluate on the evaluation rows, and on the validation rows where there are any."""
+        report = self.evaluate(self.progress.step)
+        if self.validate is None:
+            return report
+        validation = self.validate(self.progress.step)
+        seconds = report.seconds + validation.seconds
+        return report.model_copy(update={"validation_log_loss": validation.log_loss, "seconds": seconds})
+
+    def _is_patience_over(self) -> bool:
+        return self.patience is not None and self.progress.num_evaluations_since_best >= self.patience
 
     def _is_target_reached(self) -> bool:
         last = self.progress.last_evaluation

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     # Reasons why an attempt or a job ended: those of `dlrm.record.EndReason`, then those of the service.
     COMPLETED = "completed"
     TARGET_REACHED = "target_reached"
+    NO_IMPROVEMENT = "no_improvement"
     STOP_REQUESTED = "stop_requested"
     BAD_INPUT = "bad_input"
     DIVERGED = "diverged"

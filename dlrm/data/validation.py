@@ -1,0 +1,89 @@
+"""The split of training rows into those that a model learns from and the validation rows that choose the best one."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlrm.data.dataset import Dataset
+from dlrm.data.rows import DataSchema, Rows, RowSource, Runs
+
+
+@dataclass(frozen=True)
+class _Renumbered:
+    """Rows of a source that arithmetic finds, so that no list of row numbers is kept."""
+
+    source: RowSource
+    num_rows: int
+
+    @property
+    def schema(self) -> DataSchema:
+        return self.source.schema
+
+    @property
+    def row_bytes(self) -> int:
+        return self.source.row_bytes
+
+    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers in the source of the rows [n]."""
+        raise NotImplementedError
+
+    def read(self, row_numbers: NDArray[np.int64]) -> Rows:
+        return self.source.read(self.find(row_numbers))
+
+    def look_ahead(self, now: Runs, soon: Runs) -> None:
+        self.source.look_ahead(*(Runs(self.find(runs.starts), self.find(runs.ends - 1) + 1) for runs in (now, soon)))
+
+    def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        return self.source.best_probabilities(self.find(row_numbers))
+
+
+@dataclass(frozen=True)
+class AllButEveryKth(_Renumbered):
+    """All rows but k - 1, 2 k - 1, 3 k - 1, ..."""
+
+    k: int
+
+    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return row_numbers + row_numbers // (self.k - 1)
+
+
+@dataclass(frozen=True)
+class EveryKth(_Renumbered):
+    """Rows k - 1, 2 k - 1, 3 k - 1, ..."""
+
+    k: int
+
+    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return row_numbers * self.k + (self.k - 1)
+
+
+@dataclass(frozen=True)
+class FromRow(_Renumbered):
+    """Rows `first`, `first` + 1, `first` + 2, ..."""
+
+    first: int
+
+    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return row_numbers + self.first
+
+
+def hold_out_validation(dataset: Dataset, fraction: float, split: Literal["hash", "tail"]) -> Dataset:
+    """Return the data with about `fraction` of the training rows held out as validation rows.
+
+    split: hash holds out every k-th row, tail the last rows. Too few rows to hold any out are all trained on.
+    """
+    train = dataset.train
+    if fraction == 0.0:
+        return dataset
+    k = round(1.0 / fraction)
+    num_held_out = train.num_rows // k
+    num_left = train.num_rows - num_held_out
+    if num_held_out == 0:
+        return dataset
+    if split == "tail":
+        return replace(
+            dataset, train=FromRow(train, num_left, first=0), validation=FromRow(train, num_held_out, first=num_left)
+        )
+    return replace(dataset, train=AllButEveryKth(train, num_left, k=k), validation=EveryKth(train, num_held_out, k=k))
