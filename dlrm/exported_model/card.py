@@ -1,7 +1,7 @@
 """The model card: what a model is, what data it was trained on, how good it was there, and what it is not for."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from dlrm.config import CategoricalColumn
@@ -11,27 +11,22 @@ from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
 from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import META, PackedMeta, read_meta
+from dlrm.exported_model.card_metrics import render_metrics, render_quality_warnings
 from dlrm.exported_model.layout import SavedConfig
+from dlrm.exported_model.markdown import format_code, format_table
 
 MAX_SHOWN = 40
 """Largest number of files, and of columns, that the card lists."""
-
-_METRICS = {
-    "auc": "AUC",
-    "log_loss": "log-loss",
-    "normalized_entropy": "normalized entropy",
-    "calibration": "calibration",
-}
 
 
 def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[str, float | None]) -> str:
     """Render the card as Markdown. metrics: final metrics of the run, by name."""
     name = str(config.training["name"])
     sections = {
-        "": _render_summary(config, dataset.encoders),
+        "": "\n\n".join([_render_summary(config, dataset.encoders), *render_quality_warnings(metrics)]),
         "Use": _render_use(dataset.encoders),
         "Data": _render_data(config, dataset),
-        "Measured on held-out rows": _render_metrics(config, metrics),
+        "Measured on held-out rows": render_metrics(config.train_label_rate, metrics),
         "Columns": _render_columns(config, dataset.encoders),
         "Training": _render_training(config, metrics),
         "Limits": _render_limits(config, dataset.encoders),
@@ -49,7 +44,7 @@ def _render_summary(config: SavedConfig, encoders: Encoders | None) -> str:
         size = f"{num_rows:,} rows by {dim} ({num_rows * dim * 4 / 1e6:,.1f} MB)"
         inputs.append(f"{format_count(len(config.table_rows), 'embedding table')} of {size}")
     positive = None if encoders is None else encoders.schema.positive
-    label = "1" if positive is None else _format_code(positive)
+    label = "1" if positive is None else format_code(positive)
     text = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is {label}, "
     return f"{text}from {' and '.join(inputs)}."
 
@@ -82,15 +77,15 @@ def _render_data(config: SavedConfig, dataset: Dataset) -> str:
         log = config.data.synthetic
         assert log is not None, "rows without a directory are generated when they are read"
         facts["source"] = f"a synthetic click log, seed {log.seed}, {log.num_ids:,} ids in its largest column"
-        return _format_table(("", ""), list(facts.items()))
+        return format_table(("", ""), list(facts.items()))
     meta = read_meta(dataset.directory)
     prepared_at = (dataset.directory / META).stat().st_mtime
     facts |= {
         "bad rows": f"{meta.num_bad_rows:,} left out",
-        "prepared": f"{_format_time(prepared_at)}, in {_format_code(config.packed.directory)}",
-        "checksum of the rows": _format_code(config.packed.checksum),
+        "prepared": f"{_format_time(prepared_at)}, in {format_code(config.packed.directory)}",
+        "checksum of the rows": format_code(config.packed.checksum),
     }
-    return f"{_format_table(('', ''), list(facts.items()))}\n\nFiles:\n\n{_list_files(meta)}"
+    return f"{format_table(('', ''), list(facts.items()))}\n\nFiles:\n\n{_list_files(meta)}"
 
 
 def _describe_held_out(config: SavedConfig) -> str:
@@ -103,40 +98,21 @@ def _describe_held_out(config: SavedConfig) -> str:
 
 
 def _list_files(meta: PackedMeta) -> str:
-    lines = [f"- {_format_code(name)}" for name in meta.sources[:MAX_SHOWN]]
+    lines = [f"- {format_code(name)}" for name in meta.sources[:MAX_SHOWN]]
     if len(meta.sources) > MAX_SHOWN:
         lines.append(f"- and {len(meta.sources) - MAX_SHOWN:,} more")
     return "\n".join(lines)
 
 
-def _render_metrics(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
-    if metrics.get("log_loss") is None:
-        return "Nothing: the run ended before its first evaluation."
-    constant = {"auc": 0.5, "log_loss": metrics.get("constant_log_loss")}
-    rows = [
-        (words, _format_metric(metrics.get(name)), _format_metric(constant.get(name)))
-        for name, words in _METRICS.items()
-    ]
-    if metrics.get("best_possible_auc") is not None:
-        rows.insert(1, ("best possible AUC", _format_metric(metrics["best_possible_auc"]), ""))
-    text = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor predicts "
-    text += f"{config.train_label_rate:.4f}, the label rate of the training rows, for every row."
-    noise_scale = metrics.get("noise_scale")
-    noise = (
-        "" if noise_scale is None else f"\n\nNoise scale of its dense gradient at the end: {noise_scale:,.0f} samples."
-    )
-    return f"{text}\n\n{_format_table(('metric', 'model', 'constant predictor'), rows)}{noise}"
-
-
 def _render_columns(config: SavedConfig, encoders: Encoders | None) -> str:
     if encoders is None:
-        names = ", ".join(f"{_format_code(name)} {rows:,}" for name, rows in config.table_rows.items())
+        names = ", ".join(f"{format_code(name)} {rows:,}" for name, rows in config.table_rows.items())
         return f"Columns of the synthetic log, with the rows of their tables: {names}."
-    rows = [(_format_code(column.name), "number", column.transform) for column in encoders.schema.dense]
+    rows = [(format_code(column.name), "number", column.transform) for column in encoders.schema.dense]
     for column, vocabulary in zip(encoders.schema.categorical, encoders.vocabularies, strict=True):
         use = _describe_use(column, vocabulary)
-        rows.append((_format_code(column.name), _describe_values(column), f"{use} {vocabulary.num_ids:,} table rows"))
-    shown = _format_table(("column", "value", "used as"), rows[:MAX_SHOWN])
+        rows.append((format_code(column.name), _describe_values(column), f"{use} {vocabulary.num_ids:,} table rows"))
+    shown = format_table(("column", "value", "used as"), rows[:MAX_SHOWN])
     return shown if len(rows) <= MAX_SHOWN else f"{shown}\n\nand {len(rows) - MAX_SHOWN:,} more, in `config.json`."
 
 
@@ -157,7 +133,7 @@ def _describe_use(column: CategoricalColumn, vocabulary: Vocabulary) -> str:
 
 def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
     warm_start = config.training["run"]["warm_start"]
-    start = "from random weights" if warm_start is None else f"from {_format_code(str(warm_start['from']))}"
+    start = "from random weights" if warm_start is None else f"from {format_code(str(warm_start['from']))}"
     versions = ", ".join(f"{name} {version}" for name, version in config.versions.items())
     num_samples = metrics.get("num_samples")
     samples = "" if num_samples is None else f", over {num_samples:,.0f} samples"
@@ -182,30 +158,13 @@ def _render_limits(config: SavedConfig, encoders: Encoders | None) -> str:
     if any(isinstance(vocabulary, CountedVocabulary) for vocabulary in encoders.vocabularies):
         sentences.append("Values that the training rows had too rarely, or never, share one row of each table.")
     columns = zip(encoders.schema.categorical, encoders.vocabularies, strict=True)
-    hashed = [_format_code(column.name) for column, vocabulary in columns if isinstance(vocabulary, HashedVocabulary)]
+    hashed = [format_code(column.name) for column, vocabulary in columns if isinstance(vocabulary, HashedVocabulary)]
     if hashed:
         columns_text = ", ".join(hashed)
         sentences.append(
             f"Values of {columns_text} share rows by a hash, whether or not they occur in the training rows."
         )
     return " ".join(sentences)
-
-
-def _format_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _format_code(text: str) -> str:
-    """Format `text` as Markdown code that is also valid inside a table; unprintable characters are replaced."""
-    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
-    fence = "``" if "`" in plain else "`"
-    pad = " " if "`" in plain else ""
-    return f"{fence}{pad}{plain}{pad}{fence}".replace("|", "\\|")
-
-
-def _format_metric(value: float | None) -> str:
-    return "-" if value is None else f"{value:.5f}"
 
 
 def _format_time(seconds: float) -> str:

@@ -8,7 +8,7 @@ LOGISTIC_REGRESSION = "logistic_regression"
 YARDSTICKS = {
     LOGISTIC_REGRESSION: "logistic regression",
     "lightgbm": "LightGBM",
-    "hist_gradient_boosting": "scikit-learn's boosted trees",
+    "hist_gradient_boosting": "scikit-learn's trees",
 }
 """Simple models by the name that their metrics begin with, and what they are called."""
 MAX_STANDARD_ERROR = 0.01

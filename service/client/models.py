@@ -5,7 +5,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dlrm.record import EvaluationReport, StepReport
+from dlrm.record import EvaluationReport, StepReport, YardstickResult
 
 ENDED_STATES = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
 
@@ -76,6 +76,10 @@ class Job(_Response):
     progress: Progress = Progress()
     metrics: dict[str, float | None] = {}
     """Metrics of the last evaluation; complete once the job has ended."""
+    yardsticks: list[YardstickResult] = []
+    """Simple models that the model was compared with, on the same evaluation rows."""
+    warnings: list[str] = []
+    """Sentences on what the metrics say against the model of a job that has succeeded, with what to try."""
     run_directory: str | None = None
     model_path: str | None = None
     """Directory of the trained model; None until it exists."""

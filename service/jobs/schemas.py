@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from dlrm.config import DerivedNumber
-from dlrm.record import RunDirectory
+from dlrm.record import RunDirectory, YardstickResult, find_yardsticks, list_quality_warnings
 from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
 from service.jobs.states import HOLDING, AttemptState, JobState
@@ -57,6 +57,11 @@ class JobView(BaseModel):
     world_size: int
     progress: Progress
     metrics: dict[str, float | None]
+    """Final metrics: those of the last evaluation, speed, and those of simple models, such as `lightgbm_auc`."""
+    yardsticks: list[YardstickResult]
+    """Simple models that the model was compared with, on the same evaluation rows."""
+    warnings: list[str]
+    """Sentences on what the metrics say against the model of a job that has succeeded, with what to try."""
     run_directory: str
     model_path: str | None
 
@@ -154,10 +159,13 @@ class CheckpointList(BaseModel):
 
 def _collect_fields(job: Job) -> dict[str, Any]:
     model = RunDirectory(Path(job.run_directory)).model
-    has_model = job.state == JobState.SUCCEEDED and model.is_dir()
+    has_succeeded = job.state == JobState.SUCCEEDED
+    has_model = has_succeeded and model.is_dir()
     derived = {
         "labels": {label.name: label.value for label in job.labels},
         "progress": Progress.model_validate(job.progress | ({} if job.state in HOLDING else CLEARED_PROGRESS)),
         "model_path": str(model) if has_model else None,
+        "yardsticks": find_yardsticks(job.metrics),
+        "warnings": [warning.message for warning in list_quality_warnings(job.metrics)] if has_succeeded else [],
     }
     return {name: getattr(job, name) for name in JobView.model_fields if name not in derived} | derived

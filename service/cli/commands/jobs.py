@@ -10,7 +10,8 @@ import typer
 from service.cli.errors import BadInputError
 from service.cli.render.console import console_on, print_heading
 from service.cli.render.job_tables import make_derived_table, make_events_table, make_job_table, make_jobs_table
-from service.cli.render.text_format import escape_unprintable
+from service.cli.render.quality import print_comparison
+from service.cli.render.text_format import escape_unprintable, print_warnings
 from service.client import Client, LogPart
 
 
@@ -78,6 +79,8 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
             return
         console = console_on()
         console.print(make_job_table(job, client.attempts(job_id), next(client.checkpoints(job_id), None)))
+        print_comparison(console, job.metrics)
+        print_warnings(console, job.warnings)
         print_heading(console, "derived")
         console.print(make_derived_table(job.derived))
         print_heading(console, "events")

@@ -18,6 +18,7 @@ from dlrm.record import (
     ProfileDirectory,
     RunDirectory,
     find_newest_checkpoint,
+    list_quality_warnings,
 )
 from service.cli import errors
 from service.cli.render.advice import print_advice
@@ -25,7 +26,8 @@ from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_derived_table, make_result_table
 from service.cli.render.profile import print_profile
 from service.cli.render.progress import ProgressLine
-from service.cli.render.text_format import escape_unprintable
+from service.cli.render.quality import print_comparison
+from service.cli.render.text_format import escape_unprintable, print_warnings
 from service.cli.run_directory import NewAttempt, SucceededError, create_next_attempt, create_run
 from service.cli.set_option import SetOption
 from service.cli.spool import SpoolProgress
@@ -34,6 +36,7 @@ from service.launchers.log_files import read_last_line
 
 RESULT_FIELDS = (
     "auc",
+    "auc_standard_error",
     "best_possible_auc",
     "log_loss",
     "constant_log_loss",
@@ -42,6 +45,8 @@ RESULT_FIELDS = (
     "samples_per_second",
     "noise_scale",
     "largest_useful_batch",
+    "logistic_regression_auc",
+    "logistic_regression_log_loss",
 )
 """Metrics that are in every result, None where they are not known."""
 EXIT_CODES = {
@@ -111,7 +116,10 @@ def train(
     except SucceededError as succeeded:
         message = f"{succeeded}{'; no profile, because no step is run' if profile else ''}"
         console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
-        _print_result(make_result(succeeded.directory, succeeded.outcome, []), as_json=as_json)
+        warnings = [warning.message for warning in list_quality_warnings(succeeded.outcome.metrics)]
+        _print_result(make_result(succeeded.directory, succeeded.outcome, warnings), as_json=as_json)
+        if not as_json:
+            print_warnings(console_on(stderr=True), warnings)
         return
     console = console_on(stderr=True)
     console.print(make_derived_table(started.resolved.derived))
@@ -205,6 +213,7 @@ def _print_result(result: dict[str, Any], *, as_json: bool) -> None:
         typer.echo(json.dumps(result))
     else:
         console_on().print(make_result_table(result))
+        print_comparison(console_on(), result)
 
 
 def _print_end(console: Console, started: NewAttempt, outcome: Outcome) -> None:

@@ -10,6 +10,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from dlrm.record import format_auc
 from service.cli.render.progress import describe_progress, format_duration
 from service.cli.render.text_format import escape_unprintable, format_number
 from service.client import Attempt, Checkpoint, Event, Job, JobDetails
@@ -84,7 +85,7 @@ def make_jobs_table(jobs: Iterable[Job]) -> Table:
         table.add_row(
             job.id,
             _make_cell(job.name),
-            format_state(job.state),
+            format_state(job.state, has_warnings=bool(job.warnings)),
             "" if done is None else f"{math.floor(100 * done)}%",
             "" if auc is None else f"{auc:.4f}",
             _make_cell(job.reason or "" if shows_reason else ""),
@@ -110,7 +111,7 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
         "attempts": str(job.num_attempts),
         "last checkpoint": format_checkpoint(last_checkpoint) if last_checkpoint else None,
     }
-    table.add_row("state", format_state(job.state))
+    table.add_row("state", format_state(job.state, has_warnings=bool(job.warnings)))
     for name, value in facts.items():
         if value:
             table.add_row(name, Text(escape_unprintable(value, keep="\n")))
@@ -141,8 +142,9 @@ def make_events_table(events: Iterable[Event]) -> Table:
     return table
 
 
-def format_state(state: str) -> Text:
-    return Text(state, style=STATE_STYLES.get(state, ""))
+def format_state(state: str, *, has_warnings: bool = False) -> Text:
+    """Format the state of a job; one with warnings about its model is not shown as a plain success."""
+    return Text(state, style="yellow" if has_warnings else STATE_STYLES.get(state, ""))
 
 
 def format_age(time: datetime) -> str:
@@ -162,10 +164,16 @@ def _add_results(table: Table, result: Mapping[str, Any]) -> None:
     for name, words in RESULT_NAMES.items():
         value = result.get(name)
         if value is not None:
-            text = escape_unprintable(value) if isinstance(value, str) else format_number(value, name)
+            text = _format_result(name, value, result)
             table.add_row(words, Text(text))
         elif is_measured and name in result and name in NEED_BOTH_LABELS:
             table.add_row(words, "undefined: all rows have the same label")
+
+
+def _format_result(name: str, value: Any, result: Mapping[str, Any]) -> str:
+    if name == "auc":
+        return format_auc(value, result.get("auc_standard_error"))
+    return escape_unprintable(value) if isinstance(value, str) else format_number(value, name)
 
 
 def _format_running_time(attempts: Iterable[Attempt]) -> str | None:

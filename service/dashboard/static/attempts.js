@@ -11,7 +11,7 @@ export function showAttempts(details, attempts) {
 
 function makeRow(attempt) {
   const state = element("span");
-  showState(state, attempt.state);
+  showState(state, attempt);
   return element(
     "tr",
     {},

@@ -68,10 +68,12 @@ export function element(tag, attributes = {}, ...children) {
 const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
 export const hasEnded = (job) => ENDED.has(job.state);
 
-export function showState(target, state) {
+/** Show the state of a job or an attempt; a job with warnings about its model is no plain success. */
+export function showState(target, { state, warnings = [] }) {
   target.textContent = state.toLowerCase();
   target.className = "state";
   target.dataset.state = state;
+  target.toggleAttribute("data-warned", warnings.length > 0);
 }
 
 const SELF_EVIDENT = new Set(["RUNNING", "SUCCEEDED"]);

@@ -11,6 +11,7 @@ import {
 import { Log } from "./log.js";
 import { NoiseCharts } from "./noise.js";
 import { showPlan } from "./plan.js";
+import { showWarnings, showYardsticks } from "./yardsticks.js";
 
 const MAX_POINTS = 800;
 
@@ -30,7 +31,7 @@ function showHeader(job) {
   byId("id").textContent = job.id;
   byId("name").textContent = job.name;
   byId("labels").replaceChildren(...labelChips(job));
-  showState(byId("state"), job.state);
+  showState(byId("state"), job);
   byId("reason").textContent = reasonText(job);
   byId("message").textContent = job.message ?? "";
   byId("message").hidden = !job.message;
@@ -43,12 +44,15 @@ function showHeader(job) {
   byId("progress-text").textContent = [done, progressText(job)].filter(Boolean).join(" · ");
 }
 
+const aucNote = ({ auc_standard_error: error, best_possible_auc: best }) =>
+  [error ? `± ${error.toFixed(4)}` : "", best ? `best possible ${figure(best)}` : ""].filter(Boolean).join(" · ");
+
 function showTiles(job, lastCheckpoint, attempts) {
   const { metrics, progress } = job;
   const auc = metrics.auc ?? progress.auc;
   const ranks = job.world_size === 1 ? "1 rank" : `${integer(job.world_size)} ranks`;
   const tiles = [
-    ["AUC", figure(auc), metrics.best_possible_auc ? `best possible ${figure(metrics.best_possible_auc)}` : ""],
+    ["AUC", figure(auc), aucNote(metrics)],
     ["Log-loss", figure(metrics.log_loss), metrics.constant_log_loss ? `constant ${figure(metrics.constant_log_loss)}` : ""],
     ["Loss", figure(progress.loss), "of the last step"],
     ["Samples/s", rate(metrics.samples_per_second ?? progress.samples_per_second), ranks],
@@ -119,6 +123,8 @@ async function update() {
   showTiles(job, checkpoints.items[0], attempts.items);
   showAttempts(byId("attempts"), attempts.items);
   showFiles(job);
+  showWarnings(byId("warnings"), job);
+  showYardsticks(byId("yardsticks"), job);
   if (page.hidden) showDocument(job);
   page.hidden = false;
   log ??= new Log(byId("log"), byId("rank"), path, job.world_size);

@@ -41,7 +41,7 @@ function makeRow(job) {
 }
 
 function fillRow(parts, job) {
-  showState(parts.state, job.state);
+  showState(parts.state, job);
   parts.reason.textContent = reasonText(job);
   parts.reason.title = job.message ?? "";
   showProgress(parts.bar, job);

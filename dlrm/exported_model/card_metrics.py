@@ -1,0 +1,51 @@
+"""The part of the model card that says how good the model is: its metrics beside those of simple models."""
+
+from collections.abc import Mapping
+
+from dlrm.exported_model.markdown import format_table
+from dlrm.record import YARDSTICKS, YardstickResult, find_yardsticks, list_quality_warnings
+
+_METRICS = {
+    "auc": "AUC",
+    "auc_standard_error": "standard error of the AUC",
+    "log_loss": "log-loss",
+    "normalized_entropy": "normalized entropy",
+    "calibration": "calibration",
+}
+
+
+def render_quality_warnings(metrics: Mapping[str, float | None]) -> list[str]:
+    """Render what the final metrics of a run say against its model: a paragraph for each."""
+    return [f"> **Warning:** {warning.message}." for warning in list_quality_warnings(metrics)]
+
+
+def render_metrics(train_label_rate: float, metrics: Mapping[str, float | None]) -> str:
+    """Render the final metrics of a run, beside those of the constant predictor and of simple models."""
+    if metrics.get("log_loss") is None:
+        return "Nothing: the run ended before its first evaluation."
+    yardsticks = find_yardsticks(metrics)
+    constant = {"auc": 0.5, "log_loss": metrics.get("constant_log_loss")}
+    columns = [metrics, constant, *(result.model_dump() for result in yardsticks)]
+    rows = [(words, *(_format_metric(column.get(name)) for column in columns)) for name, words in _METRICS.items()]
+    if metrics.get("best_possible_auc") is not None:
+        others = [""] * (len(columns) - 1)
+        rows.insert(1, ("best possible AUC", _format_metric(metrics["best_possible_auc"]), *others))
+    heads = ["metric", "model", "constant predictor", *(YARDSTICKS[result.name] for result in yardsticks)]
+    text = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor predicts "
+    text += f"{train_label_rate:.4f}, the label rate of the training rows, for every row."
+    paragraphs = [text, format_table(heads, rows), *map(_describe_training, yardsticks)]
+    if (noise_scale := metrics.get("noise_scale")) is not None:
+        paragraphs.append(f"Noise scale of its dense gradient at the end: {noise_scale:,.0f} samples.")
+    return "\n\n".join(paragraphs)
+
+
+def _describe_training(result: YardstickResult) -> str:
+    name = YARDSTICKS[result.name]
+    return (
+        f"{name[0].upper()}{name[1:]}: trained on {result.num_train_rows:,} training rows, measured on "
+        f"{result.num_rows:,} of the held-out rows, in {result.seconds:.1f} s."
+    )
+
+
+def _format_metric(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5f}"
