@@ -8,7 +8,6 @@ from dlrm.config.base import Config
 from dlrm.config.curves import MAX_WARMUP
 from dlrm.config.decide import DataFacts, Decision, decide, list_open_fields
 from dlrm.config.job import JobConfig, JobSpec
-from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 
 CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
@@ -77,25 +76,25 @@ def resolve(
 ) -> ResolvedJob:
     """Decide every number that the document leaves open.
 
-    facts: about the rows; None where they are not known yet, which leaves the decisions that need them provisional.
+    facts: about the rows. None where they are not known yet: fields that say "auto" then have the values for unknown
+    rows until `resolve_with_rows` decides them, and nothing that depends on them is listed.
     """
     job, decisions = decide(document, facts)
-    global_size, world_size = job.batch.global_size, job.resources.world_size
-    share_size = global_size // world_size
-    if job.batch.chunk_size == "auto":
-        chunk_size = min(share_size, CACHE_SIZED_CHUNK[job.resources.gpus_per_worker])
-        limit = "on a GPU" if job.resources.gpus_per_worker else "whose activations stay in a core's cache"
-        chunk_reason = f"the largest chunk {limit}, or the whole share"
-    else:
-        chunk_size, chunk_reason = job.batch.chunk_size, "set in the job"
-    gradient_scale = float(2 ** round(math.log2(global_size)))
+    is_open = facts is None and bool(list_open_fields(document))
+    share_size = job.batch.global_size // job.resources.world_size
+    chunk_size, chunk_reason = _derive_chunk_size(job, share_size)
+    moments_every, every_reason = _derive_moments_every(job)
+    gradient_scale = float(2 ** round(math.log2(job.batch.global_size)))
+    ranks = DerivedNumber(
+        name="world_size", value=job.resources.world_size, unit="ranks", reason="nodes x workers_per_node"
+    )
     derived = [
         *(
             DerivedNumber(name=decision.field, value=decision.value, unit="", reason=decision.reason)
             for decision in decisions
             if isinstance(decision.value, int | float)
         ),
-        DerivedNumber(name="world_size", value=world_size, unit="ranks", reason="nodes x workers_per_node"),
+        ranks,
         DerivedNumber(name="share_size", value=share_size, unit="samples", reason="global_size / world_size"),
         DerivedNumber(name="chunk_size", value=chunk_size, unit="samples", reason=chunk_reason),
         DerivedNumber(
@@ -105,15 +104,12 @@ def resolve(
             reason="power of two nearest the batch: keeps table gradients in fp16's range and above Adagrad's eps",
         ),
     ]
-    moments_every = 1
     if job.moments is not None:
-        moments_every, every_reason = _derive_moments_every(job, job.moments)
         derived.append(DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason))
     warnings: list[DerivedWarning] = []
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
-        derived += _derive_schedule_numbers(name, optimizer, global_size)
-        warnings += _list_schedule_warnings(name, optimizer, global_size)
-    is_open = facts is None and bool(list_open_fields(document))
+        derived += _derive_schedule_numbers(name, optimizer, job.batch.global_size)
+        warnings += _list_schedule_warnings(name, optimizer, job.batch.global_size)
     return ResolvedJob(
         job=job,
         asked=document if is_open else None,
@@ -123,8 +119,8 @@ def resolve(
         chunk_size=chunk_size,
         moments_every=moments_every,
         gradient_scale=gradient_scale,
-        derived=derived,
-        warnings=warnings,
+        derived=[ranks] if is_open else derived,
+        warnings=[] if is_open else warnings,
     )
 
 
@@ -134,8 +130,20 @@ def resolve_with_rows(resolved: ResolvedJob, facts: DataFacts) -> ResolvedJob:
     return resolve(resolved.asked, resolved.data_roots, resolved.data_cache, facts)
 
 
-def _derive_moments_every(job: JobConfig, moments: MomentsConfig) -> tuple[int, str]:
+def _derive_chunk_size(job: JobConfig, share_size: int) -> tuple[int, str]:
+    """Decide the samples of a chunk, and say why."""
+    if job.batch.chunk_size != "auto":
+        return job.batch.chunk_size, "set in the job"
+    limit = "on a GPU" if job.resources.gpus_per_worker else "whose activations stay in a core's cache"
+    chunk_size = min(share_size, CACHE_SIZED_CHUNK[job.resources.gpus_per_worker])
+    return chunk_size, f"the largest chunk {limit}, or the whole share"
+
+
+def _derive_moments_every(job: JobConfig) -> tuple[int, str]:
     """Decide the steps from one measurement to the next, and say why."""
+    moments = job.moments
+    if moments is None:
+        return 1, "moments are not measured"
     if moments.every != "auto":
         return moments.every, "set in the job"
     if job.variance_reduction is not None:

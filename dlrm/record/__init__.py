@@ -18,6 +18,8 @@ from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STO
 from dlrm.record.prepared import PreparedData
 from dlrm.record.profile import OperatorTime, ProfileDirectory, StepProfile
 from dlrm.record.reports import (
+    BEST_MODEL,
+    DECIDED,
     WARNINGS,
     EvaluationReport,
     EventReport,
@@ -45,7 +47,9 @@ from dlrm.record.yardsticks import (
 
 __all__ = [
     "BATCH_ADVICE",
+    "BEST_MODEL",
     "COMPLETE",
+    "DECIDED",
     "EXIT_BAD_INPUT",
     "EXIT_DONE",
     "EXIT_FAILED",

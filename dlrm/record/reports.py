@@ -110,6 +110,8 @@ class ProgressReport(_Line):
     message: str = ""
 
 
+DECIDED, BEST_MODEL = "decided", "best_model"
+"""Names of the events that report what was decided of a job document, and which model a run leaves."""
 WARNINGS = frozenset(
     {
         "bad_row",

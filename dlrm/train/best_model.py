@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.record import CheckpointFaultError, EvaluationReport, find_checkpoint
+from dlrm.record import BEST_MODEL, CheckpointFaultError, EvaluationReport, find_checkpoint
 from dlrm.train.context import RunContext
 
 
@@ -35,7 +35,7 @@ def choose_model(context: RunContext, progress: Progress, last: Path) -> ChosenM
         checkpoint = find_checkpoint(context.directory.checkpoints, f"step-{best.step}")
         checkpoint.read_manifest()
     except (CheckpointFaultError, OSError) as error:
-        context.reporter.event("best_model", f"the model was best {figures}; but the last one is kept: {error}")
+        context.reporter.event(BEST_MODEL, f"the model was best {figures}; but the last one is kept: {error}")
         return ChosenModel(last, final)
-    context.reporter.event("best_model", f"the model that is kept was best {figures}", step=best.step)
+    context.reporter.event(BEST_MODEL, f"the model that is kept was best {figures}", step=best.step)
     return ChosenModel(checkpoint.path, best)

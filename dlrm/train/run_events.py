@@ -11,7 +11,7 @@ from dlrm.data.dataset import Dataset
 from dlrm.data.format_count import format_count
 from dlrm.gradient_stats.batch_advice import advise, find_largest_useful_batch, get_settled_noise
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
-from dlrm.record import BATCH_ADVICE, PLAN, STEP_PARTS, BatchAdvice
+from dlrm.record import BATCH_ADVICE, DECIDED, PLAN, STEP_PARTS, BatchAdvice
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
 from dlrm.train.profiler import PartClock
@@ -89,7 +89,7 @@ def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
     """Report the values of the fields that the job document left open, each with its reason."""
     if resolved.decisions:
         message = "; ".join(f"{item.field} = {item.value}: {item.reason}" for item in resolved.decisions)
-        reporter.event("decided", message, decisions=[decision.model_dump() for decision in resolved.decisions])
+        reporter.event(DECIDED, message, decisions=[decision.model_dump() for decision in resolved.decisions])
 
 
 def report_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:

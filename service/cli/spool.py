@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from dlrm.record import (
     BATCH_ADVICE,
+    BEST_MODEL,
+    DECIDED,
     WARNINGS,
     AttemptDirectory,
     EvaluationReport,
@@ -67,8 +69,11 @@ class SpoolProgress:
         return self._progress
 
     def _handle_event(self, event: EventReport) -> None:
-        if event.name == RESUMED:
+        if event.name in (RESUMED, BEST_MODEL):
             self._on_line(event.message)
+        elif event.name == DECIDED:
+            for decision in event.details["decisions"]:
+                self._on_line(f"{decision['field']} = {decision['value']}: {decision['reason']}")
         elif event.name == BATCH_ADVICE:
             self.advice = event
         elif event.name in WARNINGS:
