@@ -29,6 +29,8 @@ class Sizes:
     num_dense: int
     source: str
     """Source of the sizes, in words."""
+    is_estimate: bool = False
+    """Whether some of the sizes are estimated from a sample of rows."""
 
 
 class UnknownSizesError(ValueError):
@@ -69,7 +71,7 @@ def _get_sizes_in_document(data: DataConfig, dim: int) -> Sizes:
         if num_rows is None:
             unknown.append(column.feature)
         else:
-            tables.append(_make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
+            tables.append(make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
     if unknown:
         columns = ", ".join(unknown[:MAX_NAMED])
         columns += f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
@@ -84,8 +86,9 @@ def _get_sizes_in_document(data: DataConfig, dim: int) -> Sizes:
 
 def make_tables(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
     """Return a table for each feature, with its name."""
-    return [_make_table(f.name, f.num_ids, embedding_dim, is_multi_hot=f.is_multi_hot) for f in features]
+    return [make_table(f.name, f.num_ids, embedding_dim, is_multi_hot=f.is_multi_hot) for f in features]
 
 
-def _make_table(name: str, num_rows: int, embedding_dim: int, *, is_multi_hot: bool) -> Table:
+def make_table(name: str, num_rows: int, embedding_dim: int, *, is_multi_hot: bool) -> Table:
+    """Return the table of one column."""
     return Table(name, num_rows, embedding_dim, MULTI_HOT_IDS if is_multi_hot else 1.0)

@@ -3,10 +3,10 @@
 Reads one JSON document from stdin, `{"resolved": ResolvedJob, "run_directory": path or null, "limits": Limits or
 null}`, and writes one line of JSON to stdout:
 
-{"kind": "result", "sizes_from": source of the table sizes, "plan": a `sharding.planner.report.PlanReport`, "notes":
- obstacles to a run on this machine, "part_of_term": the part of a run's clock to which each term of the step belongs,
- "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason why the table sizes are not known, where they
- are not, "seconds": time that the planning took}
+{"kind": "result", "sizes_from": source of the table sizes, in words, "plan": a `sharding.planner.report.PlanReport`,
+ "notes": what is estimated or assumed, and obstacles to a run on this machine, "part_of_term": the part of a run's
+ clock to which each term of the step belongs, "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason
+ why the table sizes are not known, where they are not, "seconds": time that the planning took}
 
 Bad input gives one line on stderr and exit code 64, and so does a plan beyond the limits, which a service sets.
 """
@@ -90,9 +90,21 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, here: MachineResources) -> d
     return {
         "sizes_from": sizes.source,
         "plan": report.as_json(),
-        "notes": [*list_notes(resolved.job, here), *_note_assumed_memory(report), *_note_headroom(report)],
+        "notes": [
+            *_note_estimate(sizes),
+            *list_notes(resolved.job, here),
+            *_note_assumed_memory(report),
+            *_note_headroom(report),
+        ],
         "part_of_term": PART_OF_TERM,
     }
+
+
+def _note_estimate(sizes: Sizes) -> list[str]:
+    """Return a note where the sizes of tables are estimated; empty otherwise."""
+    if not sizes.is_estimate:
+        return []
+    return ["the sizes of tables are estimated from a sample of the rows; `dlrm prepare` counts them"]
 
 
 def _note_assumed_memory(report: PlanReport) -> list[str]:
@@ -120,10 +132,15 @@ def _find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None)
     try:
         return find_sizes(resolved, _get_prepared_directory(run_directory))
     except UnknownSizesError:
-        prepared = _find_prepared(resolved)
-        if prepared is None:
+        # Without a cache the job's paths are not known to be right; a warm start extends the tables of its model.
+        if resolved.data_cache is None or resolved.job.run.warm_start is not None:
             raise
-        return find_sizes(resolved, prepared)
+        prepared = _find_prepared(resolved, Path(resolved.data_cache))
+        if prepared is not None:
+            return find_sizes(resolved, prepared)
+        from dlrm.planning.estimated_sizes import estimate_sizes
+
+        return estimate_sizes(resolved)
 
 
 def _get_prepared_directory(run_directory: RunDirectory | None) -> Path | None:
@@ -132,16 +149,10 @@ def _get_prepared_directory(run_directory: RunDirectory | None) -> Path | None:
     return Path(prepared.directory) if prepared else None
 
 
-def _find_prepared(resolved: ResolvedJob) -> Path | None:
-    """Return the directory of the same rows in the cache that jobs share; None where there is none.
-
-    A warm start has none: it extends the tables of its model by its own rows.
-    """
-    if resolved.data_cache is None or resolved.job.run.warm_start is not None:
-        return None
+def _find_prepared(resolved: ResolvedJob, cache: Path) -> Path | None:
+    """Return the directory of the same rows in the cache that jobs share; None where there is none."""
     from dlrm.data.prepare.cache import find_prepared
 
-    cache = Path(resolved.data_cache)
     return find_prepared(resolved.job.data, resolved.data_roots, cache, base_directory=Path())
 
 

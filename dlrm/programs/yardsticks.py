@@ -28,7 +28,6 @@ def main() -> int:
     directory = RunDirectory(parser.parse_args().run_directory)
     end_on_stop_signals()
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
-    os.environ["OMP_NUM_THREADS"] = str(resolved.job.resources.num_cores)
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     for result in measure_yardsticks(resolved.job, dataset):

@@ -53,10 +53,8 @@ def fit_boosted_trees(name: str, source: RowSource, max_bytes: int, num_threads:
     row_numbers = choose_rows(source.num_rows, min(MAX_ROWS, max_bytes // source.row_bytes))
     rows = source.read(row_numbers)
     inputs, matrix = make_tree_inputs(source.schema, rows)
-    if name == "lightgbm":
-        return BoostedTrees(inputs, _fit_lightgbm(inputs, matrix, rows, num_threads), len(row_numbers))
-    # scikit-learn takes its threads from OMP_NUM_THREADS.
-    return BoostedTrees(inputs, _fit_hist_gradient_boosting(inputs, matrix, rows), len(row_numbers))
+    fit = _fit_lightgbm if name == "lightgbm" else _fit_hist_gradient_boosting
+    return BoostedTrees(inputs, fit(inputs, matrix, rows, num_threads), len(row_numbers))
 
 
 def _fit_lightgbm(inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int) -> Predict:
@@ -87,8 +85,9 @@ def _fit_lightgbm(inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: i
     return lambda encoded: np.asarray(booster.predict(encoded, raw_score=True))
 
 
-def _fit_hist_gradient_boosting(inputs: TreeInputs, matrix: Matrix, rows: Rows) -> Predict:
+def _fit_hist_gradient_boosting(inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int) -> Predict:
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
 
     # scikit-learn documents numbers and lists where its types say str.
     settings: dict[str, Any] = {"categorical_features": inputs.categories or None, "early_stopping": True}
@@ -100,5 +99,6 @@ def _fit_hist_gradient_boosting(inputs: TreeInputs, matrix: Matrix, rows: Rows) 
         random_state=0,
         **settings,
     )
-    trees.fit(matrix, rows.labels, sample_weight=rows.weights)
+    with threadpool_limits(num_threads, "openmp"):
+        trees.fit(matrix, rows.labels, sample_weight=rows.weights)
     return trees.decision_function

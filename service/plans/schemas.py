@@ -57,7 +57,8 @@ class PlanView(BaseModel):
     plan: dict[str, Any] | None
     """Plan as described in docs/plans.md; null where there is none, and `refusal` or `unknown_sizes` says why."""
     notes: list[str] | None
-    """Obstacles to a run of the plan on this machine, such as more threads than cores; null where `plan` is null."""
+    """Estimates and assumptions of the plan, and obstacles to a run of it on this machine, such as more threads than
+    cores; null where `plan` is null."""
     sizes_from: str | None
     refusal: Refusal | None
     unknown_sizes: str | None

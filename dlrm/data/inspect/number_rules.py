@@ -25,6 +25,7 @@ from dlrm.data.inspect.prediction import (
     Prediction,
     assign_ranges,
     choose_best,
+    merge_neighbours,
     predict_by_group,
     predict_by_number,
     predict_by_value,
@@ -112,7 +113,7 @@ def choose_for_numbers(
     if look and not predicts and repeats < MIN_REPEATS and column.num_present >= MIN_ROWS_FOR_UNIQUENESS:
         return leave_out(name, f"{description}: nearly every row has its own value", auc=auc)
     if is_whole and not look and not predicts and repeats >= _MIN_ID_REPEATS and _are_evenly_spread(numbers):
-        look = "evenly spread, and neither their order nor ranges predict the label"
+        look = "evenly spread, without an order that tells"
     uses = _decide(measured, column.num_distinct, looks_like_ids=bool(look), is_whole=is_whole)
     dense: Settings | None = None
     categorical: list[Settings] = []
@@ -148,6 +149,8 @@ def _measure(encoded: EncodedColumn, numbers: NDArray[np.float64], rows: Labelle
     ascending = numbers[order]
     counts = rows.count(encoded).reorder(np.append(order, len(numbers)))
     ids = predict_by_value(counts) if with_ids else None
+    if not with_ids:
+        counts, ascending, _ = merge_neighbours(counts, ascending)
     ranges = predict_by_group(counts, assign_ranges(ascending, counts, rows.num_ranges or MAX_HANDFUL))
     plain = predict_by_number(counts, ascending)
     if ascending[0] < 0:

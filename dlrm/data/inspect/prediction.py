@@ -26,7 +26,7 @@ number separates the classes."""
 _MAX_STEP = 2.0
 """Largest change of a weight in one step: far outliers would make Newton's method jump back and forth."""
 _MAX_LOGIT = 20.0
-_NUM_FINE_RANGES = 1000
+NUM_FINE_RANGES = 1000
 """Number of ranges, with their mean numbers, that the logistic fit reads instead of more distinct numbers."""
 
 Rates = NDArray[np.float64]
@@ -93,15 +93,21 @@ class Prediction:
 
     counts: ValueCounts
     rates: Rates
+    by_group: "Prediction | None" = None
+    """The same prediction of groups of values, where it is the same for all values of a group."""
 
     @cached_property
     def auc(self) -> float:
         """Area under the ROC curve: the mean of that of both folds."""
+        if self.by_group is not None:
+            return self.by_group.auc
         return float(np.mean([self._compute_auc(fold) for fold in (0, 1)]))
 
     @cached_property
     def gain(self) -> Gain:
         """Gain over the constant prediction of the mean rate."""
+        if self.by_group is not None:
+            return self.by_group.gain
         return self.compare(predict_mean(self.counts))
 
     def compare(self, other: "Prediction") -> Gain:
@@ -137,7 +143,8 @@ def predict_by_value(counts: ValueCounts) -> Prediction:
 
 def predict_by_group(counts: ValueCounts, groups: NDArray[np.int64]) -> Prediction:
     """Predict by the rate of the group of each value; groups as for `ValueCounts.merge`."""
-    return Prediction(counts, predict_by_value(counts.merge(groups)).rates[:, groups])
+    by_group = predict_by_value(counts.merge(groups))
+    return Prediction(counts, by_group.rates[:, groups], by_group)
 
 
 def predict_by_number(counts: ValueCounts, numbers: NDArray[np.float64]) -> Prediction:
@@ -145,20 +152,35 @@ def predict_by_number(counts: ValueCounts, numbers: NDArray[np.float64]) -> Pred
 
     numbers: [k - 1], finite, ascending, in the order of the values.
     """
-    # Divided first: sums and squares of large numbers would not be finite.
-    numbers = numbers / max(float(np.abs(numbers).max(initial=0.0)), 1e-300)
-    groups = assign_ranges(numbers, counts, _NUM_FINE_RANGES)
-    present, num_groups = counts.rows[:, :-1].sum(axis=0), int(groups[-1])
-    rows = np.bincount(groups[:-1], present, num_groups)
-    means = np.bincount(groups[:-1], present * numbers, num_groups) / np.maximum(rows, 1.0)
-    means -= np.average(means, weights=rows)
-    deviation = float(np.sqrt(np.average(means**2, weights=rows)))
+    fine, means, groups = merge_neighbours(counts, numbers)
+    present = fine.rows[:, :-1].sum(axis=0)
+    # Divided first: squares of large numbers would not be finite.
+    means = means / max(float(np.abs(means).max(initial=0.0)), 1e-300)
+    means -= np.average(means, weights=present)
+    deviation = float(np.sqrt(np.average(means**2, weights=present)))
     scaled = means / (deviation if deviation > 0 else 1.0)
-    fine = counts.merge(groups)
     rates = _predict_smoothed(fine, STRENGTHS[0]).rates.copy()
     for fold in (0, 1):
         rates[fold, :-1] = _clip(_fit_logistic(scaled, fine.rows[1 - fold, :-1], fine.positives[1 - fold, :-1]))
-    return Prediction(counts, rates[:, groups])
+    by_group = Prediction(fine, rates)
+    return Prediction(counts, rates[:, groups], by_group)
+
+
+def merge_neighbours(
+    counts: ValueCounts, numbers: NDArray[np.float64]
+) -> tuple[ValueCounts, NDArray[np.float64], NDArray[np.int64]]:
+    """Merge neighbouring numbers where there are more than NUM_FINE_RANGES distinct ones.
+
+    numbers: [k - 1], finite, ascending. Returns the counts of the merged values, their mean numbers, and the merged
+    value of each value [k].
+    """
+    groups = assign_ranges(numbers, counts, NUM_FINE_RANGES)
+    # Ranges that hold no value, beside a value with many rows, are closed up.
+    groups = np.unique(groups, return_inverse=True)[1]
+    merged, present = counts.merge(groups), counts.rows[:, :-1].sum(axis=0)
+    scale = max(float(np.abs(numbers).max(initial=0.0)), 1e-300)
+    sums = np.bincount(groups[:-1], present * (numbers / scale), int(groups[-1]))
+    return merged, sums / np.bincount(groups[:-1], present, int(groups[-1])) * scale, groups
 
 
 def assign_ranges(numbers: NDArray[np.float64], counts: ValueCounts, num_ranges: int) -> NDArray[np.int64]:

@@ -36,9 +36,10 @@ def plan(
 
     For each table the plan shows its sharding type and its ranks; for each rank,
     the memory it will use; and for a training step, the traffic between ranks and
-    the estimated time, term by term. Nothing is trained. No data is needed where
-    the job document gives the table sizes, and no GPUs are needed for a job that
-    will run on another machine.
+    the estimated time, term by term. Nothing is trained. Where rows are not
+    prepared yet, table sizes are estimated from a sample of them, in seconds. No
+    data is needed where the job document gives the table sizes, and no GPUs are
+    needed for a job that will run on another machine.
 
         dlrm plan examples/demo.toml
 
@@ -83,7 +84,8 @@ def explain_refusal(result: dict[str, Any]) -> list[str]:
         return [result["unknown_sizes"]]
     refusal = result["refusal"]
     where = f"{refusal['field']}: " if refusal["field"] else ""
-    return [f"{where}{refusal['message']}", *(f"this would work: {valid}" for valid in refusal["valid"])]
+    sizes = [f"table sizes are {result['sizes_from']}"] if result["sizes_from"].startswith("an estimate") else []
+    return [f"{where}{refusal['message']}", *sizes, *(f"this would work: {valid}" for valid in refusal["valid"])]
 
 
 Parts = dict[str, float]

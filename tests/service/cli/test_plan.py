@@ -53,9 +53,23 @@ def test_the_example_of_128_gpus_has_room_for_5_terabytes(dlrm: Callable[..., An
     assert plan["imbalance"] < 1.1
 
 
+def test_rows_that_are_not_prepared_are_planned_by_an_estimate(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    (tmp_path / "a.tsv").write_text(("0\t" + "\t".join(["1"] * 39) + "\n") * 10)
+    ended = dlrm("plan", job_in(tmp_path, {"data": {"train": ["a.tsv"]}}))
+    assert ended.code == 0, ended.err
+    assert "26, 78 rows" in ended.out
+    assert "sizes from an estimate: 10 of 10 raw rows" in ended.out
+    assert "the sizes of tables are estimated from a sample of the rows; `dlrm prepare` counts them" in ended.out
+    refused = dlrm("plan", job_in(tmp_path, {"data": {"train": ["a.tsv"]}, "resources": {"memory": "300MiB"}}))
+    assert refused.code == 2
+    assert "table sizes are an estimate: 10 of 10 raw rows" in refused.err
+
+
 def test_unknown_sizes_are_an_error_with_the_way_out(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
     (tmp_path / "a.tsv").write_text("0\t" + "\t".join(["1"] * 39) + "\n")
-    ended = dlrm("plan", job_in(tmp_path, {"data": {"train": ["a.tsv"]}}))
+    # It extends the tables of its model, whatever these have.
+    run = {"warm_start": {"from": "yesterday"}}
+    ended = dlrm("plan", job_in(tmp_path, {"data": {"train": ["a.tsv"]}, "run": run}))
     assert ended.code == 2
     assert "dlrm prepare" in ended.err
     assert "hash_size" in ended.err

@@ -112,7 +112,9 @@ def test_bad_rows_within_the_share_are_noted_with_their_line(here: Path, dlrm: C
         (["rows.csv", "--infer", "-o", "nowhere/job.toml"], "nowhere/job.toml: No such file"),
         (["rows.csv", "--infer", "--label", "clik"], "no column 'clik'"),
         (["unclear.csv", "--infer"], "columns of 0 and 1 are bought, seen"),
-        (["day.tsv", "--infer"], "looks like Criteo TSV"),
+        (["rows.csv", "--infer", "--eval", "nowhere.csv"], "no such file: nowhere.csv"),
+        (["day.tsv", "--infer", "--eval", "rows.csv"], "the first line is not Criteo TSV"),
+        (["day.tsv", "-o", "x", "--eval", "day.tsv"], "--eval: valid only with --infer"),
     ],
 )
 def test_bad_input_is_one_line_that_says_what_to_do(
@@ -172,11 +174,13 @@ def test_an_inferred_document_prepares_as_it_stands(here: Path, dlrm: Callable[.
     assert schema is not None
     assert (schema.label, schema.weight) == ("click", "weight")
     assert {column.name: column.transform for column in schema.dense} == {"price": "standardise", "views": "log"}
-    assert {column.name: (column.type, column.multi_hot) for column in schema.categorical} == {
-        "hour": ("integer", False),
-        "user_id": ("integer", False),
-        site: ("string", False),
-        "tags": ("string", True),
+    assert {column.feature: (column.type, column.multi_hot, column.bucketize) for column in schema.categorical} == {
+        "price:buckets": ("string", False, 16),
+        "views:buckets": ("string", False, 16),
+        "hour": ("integer", False, None),
+        "user_id": ("integer", False, None),
+        site: ("string", False, None),
+        "tags": ("string", True, None),
     }
     text = (here / "job.toml").read_text()
     for name, why in (("request", "a different value in every"), ("version", "constant"), ("empty", "missing")):
@@ -185,14 +189,16 @@ def test_an_inferred_document_prepares_as_it_stands(here: Path, dlrm: Callable[.
     assert prepared.code == 0, prepared.err
     result = json.loads(prepared.out.splitlines()[-1])
     assert sum(result["num_rows"].values()) == N
-    assert list(result["table_sizes"]) == [column.name for column in schema.categorical]
+    assert list(result["table_sizes"]) == [column.feature for column in schema.categorical]
 
 
 @pytest.mark.slow
 def test_a_document_that_cannot_be_trained_is_written_and_said_to(here: Path, dlrm: Callable[..., Any]) -> None:
     num_columns = 10_001
     lines = [",".join(["click", *(f"x{column}" for column in range(num_columns))])]
-    lines += [",".join([str(row % 2), *[f"{row}.5"] * num_columns]) for row in range(6)]
+    # Columns with the same content as another would be left out.
+    values = [[f"{row * (column + 1) % 100_003}.5" for column in range(num_columns)] for row in range(6)]
+    lines += [",".join([str(row % 2), *of_row]) for row, of_row in enumerate(values)]
     (here / "rows.csv").write_text("\n".join(lines) + "\n")
     ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
     assert ended.code == 0, ended.err
@@ -229,12 +235,15 @@ def test_columns_of_one_kind_are_enough_to_train_from(
         assert (len(report["dense"]), len(report["categorical"])) == ((0, 1) if none == "dense" else (1, 0))
 
 
-@pytest.mark.parametrize(
-    ("num_rows", "size"), [(4000, 256), (327_346, 1024), (5_000_000, 16_384), (10**9, 16_384), (None, None)]
-)
-def test_the_batch_that_is_inferred_leaves_enough_steps(num_rows: int | None, size: int | None) -> None:
+@pytest.mark.parametrize(("num_rows", "size"), [(4000, 256), (327_346, 1024), (5_000_000, 16_384), (10**9, 16_384)])
+def test_the_batch_that_is_inferred_leaves_enough_steps(num_rows: int, size: int) -> None:
     inferred = {
         "format": "parquet",
+        "is_estimate": False,
+        "bad_share": 0.0,
+        "missing_label_share": 0.0,
+        "positive": None,
+        "leaks": {},
         "num_rows_looked_at": 10,
         "num_rows": num_rows,
         "num_files": 1,
@@ -246,8 +255,8 @@ def test_the_batch_that_is_inferred_leaves_enough_steps(num_rows: int | None, si
         "choices": [],
     }
     document = tomllib.loads(format_job_document(inferred, ["a.parquet"], "a"))
-    assert document.get("batch", {}).get("global_size") == size
-    assert num_rows is None or size == 256 or 0.9 * num_rows / size >= 200
+    assert document["batch"]["global_size"] == size
+    assert size == 256 or 0.9 * num_rows / size >= 200
 
 
 def test_names_that_a_terminal_would_obey_are_written_out(here: Path, dlrm: Callable[..., Any]) -> None:
@@ -284,3 +293,43 @@ def test_without_an_output_the_document_goes_to_stdout(here: Path, dlrm: Callabl
 def test_a_job_is_named_after_its_files(source: str, name: str) -> None:
     assert derive_job_name(source) == name
     assert parse_job({"name": name, "data": {"format": "synthetic"}}).name == name
+
+
+def test_criteo_files_are_recognised(here: Path, dlrm: Callable[..., Any]) -> None:
+    lines = [f"{row % 2}{GOOD[1:]}" for row in range(400)]
+    (here / "day_0.tsv").write_text("".join(lines))
+    (here / "day_1.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    ended = dlrm("prepare", "--infer", "day_0.tsv", "--eval", "day_1.gz", "-o", "job.toml")
+    assert ended.code == 0, ended.err
+    _, job = read_job(here / "job.toml")
+    assert (job.data.format, job.data.train, job.data.eval) == ("criteo_tsv", ["day_0.tsv"], ["day_1.gz"])
+    assert "400 of 400 rows" in (here / "job.toml").read_text()
+    assert dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1").code == 0
+
+
+def test_evaluation_files_are_named_and_their_columns_checked(here: Path, dlrm: Callable[..., Any]) -> None:
+    rows = [f"{'yes' if row % 3 else 'no'},{row % 9},{row % 7}" for row in range(300)]
+    (here / "train.csv").write_text("\n".join(["bought_it,a,b", *rows]) + "\n")
+    (here / "test.csv").write_text(
+        "\n".join(["a,bought_it", *(",".join(row.split(",")[1::-1]) for row in rows)]) + "\n"
+    )
+    ended = dlrm("prepare", "--infer", "train.csv", "--eval", "test.csv", "-o", "job.toml")
+    assert ended.code == 0, ended.err
+    document, job = read_job(here / "job.toml")
+    assert job.data.eval == ["test.csv"]
+    assert "eval_fraction" not in document["data"]
+    assert job.data.raw_schema.positive == "yes"
+    assert '"b": not in' in (here / "job.toml").read_text()
+    prepared = dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1", "--json")
+    assert prepared.code == 0, prepared.err
+    result = json.loads(prepared.out.splitlines()[-1])
+    assert result["num_rows"] == {"train": 300, "eval": 300}
+    assert result["label_rate"] == pytest.approx(2 / 3)
+
+
+def test_a_column_that_gives_the_label_away_is_said_loudly(here: Path, dlrm: Callable[..., Any]) -> None:
+    rows = [f"{row % 2},{row % 2 * 5 + row % 3},{row % 9}" for row in range(300)]
+    (here / "rows.csv").write_text("\n".join(["click,refund,site", *rows]) + "\n")
+    ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
+    assert "warning: refund alone predicts the label with an AUC of 1.0000" in ended.err
+    assert '# WARNING: "refund" alone predicts' in (here / "job.toml").read_text()

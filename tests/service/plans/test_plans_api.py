@@ -119,12 +119,20 @@ def test_more_threads_than_there_are_cores_are_noted(planning_api: Api) -> None:
     assert any(note.startswith("resources.threads_per_worker: 2 x 1024 threads") for note in answer["notes"])
 
 
-def test_tables_that_nobody_has_counted_are_said_to_be_unknown(planning_api: Api) -> None:
+def test_tables_that_nobody_has_counted_are_estimated(planning_api: Api) -> None:
     answer = request_plan(planning_api, {**SYNTHETIC, "data": {"train": ["day_*.tsv"]}})
+    assert len(answer["plan"]["tables"]) == 26
+    assert answer["sizes_from"].startswith("an estimate: ")
+    assert any("estimated from a sample" in note for note in answer["notes"])
+    assert answer["fits"]["now"] is True
+
+
+def test_no_row_is_read_where_a_path_is_refused(planning_api: Api) -> None:
+    answer = request_plan(planning_api, {**SYNTHETIC, "data": {"train": ["day_*.tsv", "../outside.tsv"]}})
     assert answer["plan"] is None
     assert "dlrm prepare" in answer["unknown_sizes"]
     assert "C1, C2" in answer["unknown_sizes"]
-    assert answer["fits"]["now"] is True
+    assert [why["field"] for why in answer["fits"]["why"]] == ["data.train.1"]
 
 
 def test_what_is_free_decides_whether_it_fits_now(planning_api: Api) -> None:

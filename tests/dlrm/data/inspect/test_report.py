@@ -11,6 +11,7 @@ from dlrm.data.inspect.gather import GatheredRows
 from dlrm.data.inspect.report import Report, make_report
 from dlrm.data.inspect.sources import gather
 from dlrm.data.prepare.cache import find_or_prepare
+from dlrm.programs.inspect import inspect_rows
 
 N = 20_000
 DRAW = np.random.default_rng(0)
@@ -211,3 +212,63 @@ def names_of(kind: str) -> list[str]:
     columns = SCHEMA[kind]
     assert isinstance(columns, list)
     return [column["name"] for column in columns]
+
+
+def test_numbers_that_predict_better_as_ids_or_ranges_are_warned_about(tmp_path: Path) -> None:
+    ids, ages = DRAW.integers(0, 300, N), DRAW.normal(40.0, 10.0, N)
+    logits = DRAW.normal(-1.0, 1.0, 300)[ids] - np.abs(ages - 40.0) / 10
+    columns = {
+        "label": (DRAW.random(N) < 1.0 / (1.0 + np.exp(-logits))).astype(np.int64),
+        "hash": (ids * 3037000493 % 2**40).astype(np.int64),
+        "age": ages,
+        "age_too": ages + 1.0,
+        "left_out": DRAW.normal(-1.0, 1.0, 300)[ids],
+    }
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table(columns), path)
+    schema = {
+        "label": "label",
+        "dense": [{"name": name} for name in ("hash", "age", "age_too")],
+        "categorical": [{"name": "age_too", "bucketize": 16}],
+    }
+    config = DataConfig.model_validate({"train": [str(path)], "format": "parquet", "schema": schema})
+    found = make_report(gather(config, 10**6, unheard), embedding_dim=16, min_count=3)
+    messages = {warned.column: warned.message for warned in found.warnings if warned.kind == "better_use"}
+    assert set(messages) == {"hash", "age"}
+    assert messages["hash"].endswith('add { name = "hash", type = "integer" } to data.schema.categorical')
+    assert messages["age"].endswith('add { name = "age", bucketize = 64 } to data.schema.categorical')
+
+
+def test_a_column_that_the_schema_leaves_out_is_warned_about_where_it_predicts_best(tmp_path: Path) -> None:
+    signal = DRAW.normal(size=N)
+    columns = {
+        "label": np.where(DRAW.random(N) < 1.0 / (1.0 + np.exp(-signal)), "yes", "no"),
+        "signal": signal,
+        "weak": signal + DRAW.normal(size=N),
+        "weaker": signal + 3 * DRAW.normal(size=N),
+        "leak": signal,
+    }
+    columns["leak"] = (columns["label"] == "yes") + DRAW.normal(size=N) / 10
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table(columns), path)
+    schema = {"label": "label", "positive": "yes", "dense": [{"name": "weak"}]}
+    request = {"train": [str(path)], "format": "parquet", "schema": schema}
+    report = inspect_rows({"data": request, "max_rows": 10**6, "embedding_dim": 16})
+    assert [(warned["kind"], warned["column"]) for warned in report["warnings"]] == [("unused", "signal")]
+
+
+def test_honest_strong_predictors_are_not_suspected(tmp_path: Path) -> None:
+    """One column with an AUC near 0.88, beside others that predict nothing."""
+    signal = DRAW.normal(size=N)
+    labels = (DRAW.random(N) < 1.0 / (1.0 + np.exp(-3 * signal))).astype(np.int64)
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table({"label": labels, "strong": signal, "a": SITE, "b": DRAW.normal(size=N)}), path)
+    schema = {
+        "label": "label",
+        "dense": [{"name": "strong"}, {"name": "b"}],
+        "categorical": [{"name": "a", "type": "integer"}],
+    }
+    config = DataConfig.model_validate({"train": [str(path)], "format": "parquet", "schema": schema})
+    report = make_report(gather(config, 10**6, unheard), embedding_dim=16, min_count=3)
+    assert 0.85 < (report.dense[0].auc or 0.0) < 0.95
+    assert not report.warnings

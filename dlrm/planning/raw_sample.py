@@ -1,0 +1,171 @@
+"""A bounded sample of raw files: pieces of neighbouring rows, spread over the files, whatever their size."""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from dlrm.config import DataConfig, SchemaConfig
+from dlrm.data.errors import DataError
+from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
+from dlrm.data.inspect.sample import spread_evenly
+from dlrm.data.raw.block import Parsed
+from dlrm.data.raw.columns import list_columns_to_read
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.files import find_files
+from dlrm.data.raw.open import cut_blocks
+from dlrm.data.raw.table import RawTable
+from dlrm.data.raw.text import read_lines
+from dlrm.data.raw.typed import check_columns, parse_table
+
+MAX_ROWS, MAX_VALUES = 100_000, 5_000_000
+"""Approximate numbers of rows and of values of a sample, whichever is reached first."""
+_NUM_PIECES = 64
+_MAX_FILES = 64
+_DECODED_PER_WANTED = 10
+"""Largest ratio of the rows of Parquet that are decoded to those of the sample, which are spread over them."""
+_HEADER_BYTES = 64 << 10
+"""Bytes that are read at a time to find the first line."""
+
+
+@dataclass(frozen=True)
+class RawSample:
+    """Some good rows of the training files."""
+
+    pieces: list[RawTable]
+    """Runs of neighbouring rows; none is empty."""
+    num_rows: int
+    """Number of good and bad rows in the pieces."""
+    num_rows_of_files: int
+    """Number of rows of all files, or an estimate of it."""
+    is_estimate: bool
+    """Whether `num_rows_of_files` is estimated."""
+    num_bytes: int
+    """Bytes of all files together."""
+
+
+def read_sample(config: DataConfig, data_roots: Sequence[str] | None) -> RawSample:
+    """Read a sample of the training rows, bad ones left out. `config.format` must be a raw format.
+
+    data_roots: as in `find_files`. Raises DataError where files are missing or unreadable, or none of their rows is
+    good.
+    """
+    files = find_files(config.train, "data.train", data_roots, Path())
+    num_bytes = sum(file.num_bytes for file in files)
+    if config.format == "parquet":
+        pieces, num_rows_of_files, is_estimate = _read_parquet(files, config.raw_schema)
+    else:
+        pieces, num_rows_of_files, is_estimate = _read_text(files, config)
+    num_rows = sum(num_rows for num_rows, _ in pieces)
+    tables = [parsed.table for _, parsed in pieces if parsed.table.num_rows]
+    if not tables:
+        # The first piece begins with the first row, so that its error has the right line.
+        faults = [fault for _, parsed in pieces for fault in parsed.faults]
+        raise faults[0] if faults else DataError("there are no rows", files[0].name, valid="files with rows")
+    return RawSample(tables, num_rows, num_rows_of_files, is_estimate, num_bytes)
+
+
+_Pieces = list[tuple[int, Parsed]]
+"""Parsed pieces with their numbers of rows, bad ones included."""
+
+
+def _read_text(files: Sequence[DataFile], config: DataConfig) -> tuple[_Pieces, int, bool]:
+    has_header = config.format == "csv" and config.raw_schema.columns is None
+    texts, num_rows, is_estimate = read_pieces(files, _choose_num_rows(config.raw_schema), has_header=has_header)
+    headers = {name: _read_first_line(name, files) for name in {text.file for text in texts}} if has_header else {}
+    pieces: _Pieces = []
+    for text in texts:
+        file = _TextFile.from_piece(text, headers.get(text.file, b""))
+        pieces += [(block.num_rows, block.parse(True)) for block in cut_blocks(config, [file])]
+    return pieces, num_rows, is_estimate
+
+
+def _read_first_line(name: str, files: Sequence[DataFile]) -> bytes:
+    file = next(file for file in files if file.name == name)
+    data = next(read_lines(file, _HEADER_BYTES)).data
+    return data[: data.index(b"\n") + 1]
+
+
+@dataclass(frozen=True)
+class _TextFile(DataFile):
+    """A piece of a text file, with the header of the file, that is read as a file of its own."""
+
+    content: bytes = b""
+
+    @classmethod
+    def from_piece(cls, piece: TextPiece, header: bytes) -> "_TextFile":
+        content = header + piece.data
+        return cls(piece.file, len(content), 0, content=content)
+
+    def open(self) -> BinaryIO:
+        return io.BytesIO(self.content)
+
+
+def _read_parquet(files: Sequence[DataFile], schema: SchemaConfig) -> tuple[_Pieces, int, bool]:
+    chosen = [files[index] for index in spread_evenly(len(files), _MAX_FILES)]
+    columns = list_columns_to_read(schema, with_labels=True)
+    groups: list[tuple[DataFile, int, int]] = []
+    for file in chosen:
+        groups += [
+            (file, index, num_rows) for index, num_rows in enumerate(_list_group_sizes(file, schema)) if num_rows
+        ]
+    num_rows = sum(size for *_, size in groups)
+    some = [groups[index] for index in spread_evenly(len(groups), _NUM_PIECES)] if groups else []
+    num_wanted = _choose_num_rows(schema)
+    pieces: _Pieces = []
+    for file, index, size in some:
+        wanted = min(-(-num_wanted // len(some)), size)
+        tables = _read_group(file, index, wanted, -(-_NUM_PIECES // len(some)), size, columns)
+        pieces += [(table.num_rows, parse_table(table, 1, file.name, schema, True, True)) for table in tables]
+    # Files that were not opened have about as many rows a byte.
+    scale = sum(file.num_bytes for file in files) / sum(file.num_bytes for file in chosen)
+    return pieces, round(num_rows * scale), len(chosen) < len(files)
+
+
+def _list_group_sizes(file: DataFile, schema: SchemaConfig) -> list[int]:
+    """List the numbers of rows of the row groups of a file, once its columns are checked. Raises DataError."""
+    with _translate_errors(file), file.open() as raw:
+        metadata = parquet.read_metadata(raw)
+        check_columns(metadata.schema.to_arrow_schema(), schema, file.name, with_labels=True)
+        return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+
+
+def _choose_num_rows(schema: SchemaConfig) -> int:
+    return max(1, min(MAX_ROWS, MAX_VALUES // len(list_columns_to_read(schema, with_labels=True))))
+
+
+def _read_group(
+    file: DataFile, index: int, num_wanted: int, num_pieces: int, num_rows: int, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Yield some `num_wanted` rows of a row group of `num_rows`, in pieces that are spread over it, or over its first
+    part where it is so large that reaching them would take long."""
+    num_decoded = min(num_rows, _DECODED_PER_WANTED * num_wanted)
+    piece_rows = -(-num_wanted // num_pieces)
+    step = num_decoded // num_wanted
+    with (
+        _translate_errors(file),
+        file.open() as raw,
+        parquet.ParquetFile(raw, buffer_size=_HEADER_BYTES, pre_buffer=False) as source,
+    ):
+        batches = source.iter_batches(piece_rows, row_groups=[index], columns=list(columns))
+        for number, batch in enumerate(batches):
+            if number * piece_rows >= num_decoded:
+                return
+            if number % step == 0:
+                yield pa.Table.from_batches([batch])
+
+
+@contextmanager
+def _translate_errors(file: DataFile) -> Iterator[None]:
+    try:
+        yield
+    # A damaged footer may hold names that are not UTF-8.
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        cause = str(error).strip().partition("\n")[0]
+        message, valid = f"not readable as Parquet: {cause}", "a complete Parquet file"
+        raise DataError(message, file.name, valid=valid) from None
