@@ -57,6 +57,7 @@ def run_loop(
     trainer = Trainer(
         step=saving.parts.step,
         evaluate=None,  # pyright: ignore[reportArgumentType] # no step below is evaluated
+        validate=None,
         rates=LearningRates(resolved.job, progress.num_steps),
         reporter=reporter,
         stop=stop,
@@ -66,6 +67,8 @@ def run_loop(
         batches=shares(),
         evaluation_steps=frozenset(),
         target_auc=None,
+        patience=None,
+        keeps_best=True,
     )
     try:
         ended: str = trainer.train()

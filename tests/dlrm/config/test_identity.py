@@ -20,7 +20,9 @@ FILES: dict[str, Any] = {"data": {"train": ["day_1.tsv"]}}
     ],
 )
 def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dict[str, Any]):
-    assert make_identity(JobConfig.model_validate({**SYNTHETIC, **change})) == make_identity(JobConfig.model_validate(SYNTHETIC))
+    assert make_identity(JobConfig.model_validate({**SYNTHETIC, **change})) == make_identity(
+        JobConfig.model_validate(SYNTHETIC)
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,16 +39,19 @@ def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dic
     ],
 )
 def test_what_changes_the_weights_is_named(change: dict[str, Any], field: str):
-    found = list_differences(make_identity(JobConfig.model_validate({**SYNTHETIC, **change})), make_identity(JobConfig.model_validate(SYNTHETIC)))
+    found = list_differences(
+        make_identity(JobConfig.model_validate({**SYNTHETIC, **change})),
+        make_identity(JobConfig.model_validate(SYNTHETIC)),
+    )
     assert any(difference.startswith(field) for difference in found)
 
 
 def test_files_may_lie_elsewhere_since_their_checksum_stands_for_them():
     moved = {"data": {"train": ["/elsewhere/day_1.tsv"], "eval": ["x.tsv"]}}
     assert make_identity(JobConfig.model_validate(moved)) == make_identity(JobConfig.model_validate(FILES))
-    assert make_identity(JobConfig.model_validate({"data": {**FILES["data"], "vocabulary": {"min_count": 5}}})) != make_identity(
-        JobConfig.model_validate(FILES)
-    )
+    assert make_identity(
+        JobConfig.model_validate({"data": {**FILES["data"], "vocabulary": {"min_count": 5}}})
+    ) != make_identity(JobConfig.model_validate(FILES))
 
 
 def test_a_field_that_an_earlier_version_did_not_have_had_its_default():
@@ -66,7 +71,9 @@ def test_moments_count_where_variance_reduction_needs_them_alone():
             {"variance_reduction": {}},
         )
     )
-    assert not list_differences(without, make_identity(JobConfig.model_validate({"data": {"format": "synthetic"}, "moments": None})))
+    assert not list_differences(
+        without, make_identity(JobConfig.model_validate({"data": {"format": "synthetic"}, "moments": None}))
+    )
     assert not list_differences(every, auto)
     assert not any(line.startswith("moments") for line in list_differences(without, auto))
     (line,) = list_differences(without, auto)

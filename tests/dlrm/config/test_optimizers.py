@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, JobConfig, DenseOptimizerConfig, JobSpec, list_differences, make_identity, parse_job, resolve
+from dlrm.config import (
+    ConfigError,
+    DenseOptimizerConfig,
+    JobConfig,
+    JobSpec,
+    list_differences,
+    make_identity,
+    parse_job,
+    resolve,
+)
 from dlrm.config.optimizers import SETTINGS
 
 DATA: dict[str, Any] = {"data": {"format": "synthetic"}}

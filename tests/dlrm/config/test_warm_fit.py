@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import JobConfig, find_warm_start_faults, make_identity, parse_job, replace_warm_start_source
+from dlrm.config import JobConfig, find_warm_start_faults, make_identity, replace_warm_start_source
 
 FILES = {"train": ["day.tsv"]}
 

@@ -139,6 +139,6 @@ def test_data_beside_the_document_that_no_data_root_has_is_named_in_the_refusal(
     ended = dlrm("submit", str(path))
     assert ended.code == 2
     first, second = ended.err.strip().splitlines()
-    assert f"data.train.0: 'beside.tsv' is neither a file nor a directory with files: looked for /" in first
+    assert "data.train.0: 'beside.tsv' is neither a file nor a directory with files: looked for /" in first
     assert f"there is {tmp_path}/beside.tsv, but a relative path counts from the data roots of the service" in first
     assert "there is" not in second

@@ -1,0 +1,85 @@
+"""The model that a run leaves is that of its best evaluation, however often the run was stopped."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from dlrm.config import ResolvedJob
+from dlrm.record import EndReason, Outcome, RunDirectory
+from tests.distributed.test_run import list_figures, read_curve, resolve_job, run_attempt
+from tests.rank_pool.pool import RankPools
+from tests.sharding.read_checkpoint import read_whole
+
+OVERFITTING: dict[str, Any] = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 4000, "num_ids": 400}},
+    "dense_optimizer": {"name": "adam", "learning_rate": 0.02, "schedule": {"decay": "constant"}},
+    "table_optimizer": {"learning_rate": 0.2},
+}
+"""A job that memorises its few rows within some epochs."""
+
+
+def resolve_overfitting_job(**run: Any) -> ResolvedJob:
+    settings = {"epochs": 12, "validation_fraction": 0.2, "eval_every_fraction": 0.05, "checkpoint_every_seconds": 3600}
+    return resolve_job(**OVERFITTING, run={**settings, **run})
+
+
+def read_weights(path: Path) -> dict[str, Any]:
+    return load_file(RunDirectory(path).model / "model.safetensors")
+
+
+def train(rank_pools: RankPools, path: Path, job: ResolvedJob) -> Outcome:
+    return rank_pools.of(2).run(run_attempt, path, 1, job, None)[0]
+
+
+def test_a_run_that_gets_worse_leaves_its_best_model(rank_pools: RankPools, tmp_path: Path):
+    outcome = train(rank_pools, tmp_path, resolve_overfitting_job(keep_checkpoints=1))
+    evaluations = read_curve(tmp_path, 1).evaluations
+    losses = {report.step: report.validation_log_loss for report in evaluations}
+    assert None not in losses.values()
+    best = min(losses, key=lambda step: losses[step] or 0.0)
+    assert best < outcome.step  # pyright: ignore[reportOperatorIssue]
+    (chosen,) = (report for report in evaluations if report.step == best)
+    assert outcome.metrics["model_step"] == best
+    assert (outcome.metrics["auc"], outcome.metrics["log_loss"]) == (chosen.auc, chosen.log_loss)
+    saved = read_whole(RunDirectory(tmp_path).checkpoint(best))
+    for name, weight in read_weights(tmp_path).items():
+        if name.startswith("dense."):
+            assert weight.equal(saved[name])
+
+
+def test_the_last_model_is_left_where_the_job_asks_for_it(rank_pools: RankPools, tmp_path: Path):
+    outcome = train(rank_pools, tmp_path, resolve_overfitting_job(keep_model="last"))
+    last = read_curve(tmp_path, 1).evaluations[-1]
+    assert (outcome.metrics["model_step"], outcome.metrics["auc"]) == (outcome.step, last.auc)
+    assert [path.name for path in RunDirectory(tmp_path).checkpoints.iterdir()] == [f"step-{outcome.step:08}"]
+
+
+def test_a_run_ends_after_so_many_evaluations_without_a_better_model(rank_pools: RankPools, tmp_path: Path):
+    outcome = train(rank_pools, tmp_path, resolve_overfitting_job(patience=3))
+    losses = [report.validation_log_loss or 0.0 for report in read_curve(tmp_path, 1).evaluations]
+    assert (outcome.state, outcome.reason) == ("succeeded", EndReason.NO_IMPROVEMENT)
+    assert losses.index(min(losses)) == len(losses) - 4
+    again = rank_pools.of(2).run(run_attempt, tmp_path, 2, resolve_overfitting_job(patience=3), None)[0]
+    assert (again.reason, again.step, again.metrics["auc"]) == (outcome.reason, outcome.step, outcome.metrics["auc"])
+
+
+def test_validation_rows_are_not_trained_on(rank_pools: RankPools, tmp_path: Path):
+    train(rank_pools, tmp_path, resolve_overfitting_job(epochs=1))
+    num_trained = read_curve(tmp_path, 1).steps[-1].num_samples
+    assert num_trained == pytest.approx(0.8 * 0.9 * 4000, rel=0.02)
+
+
+def test_a_stopped_run_chooses_the_same_model(rank_pools: RankPools, tmp_path: Path):
+    job = resolve_overfitting_job(patience=3, epochs=8)
+    straight = train(rank_pools, tmp_path / "straight", job)
+    expected = list_figures(read_curve(tmp_path / "straight", 1))
+    for num_looks in (9, 40, 66):
+        path = tmp_path / str(num_looks)
+        rank_pools.of(2).run(run_attempt, path, 1, job, num_looks)
+        second: Outcome = rank_pools.of(2).run(run_attempt, path, 2, job, None)[0]
+        assert (second.reason, second.metrics["model_step"]) == (straight.reason, straight.metrics["model_step"])
+        assert list_figures(read_curve(path, 2)) == expected
+        weights = read_weights(tmp_path / "straight")
+        assert all(weight.equal(weights[name]) for name, weight in read_weights(path).items())

@@ -1,0 +1,100 @@
+"""Fields of a job document that say auto: decided by the rows, unless the document states them."""
+
+from typing import Any
+
+import pytest
+
+from dlrm.config import DataFacts, JobConfig, ModelConfig, keep_decisions, parse_job, resolve, resolve_with_rows
+
+DATA: dict[str, Any] = {"data": {"train": ["day.tsv"]}}
+
+
+def decide(num_rows: int, source: ModelConfig | None = None, **sections: Any) -> JobConfig:
+    return resolve(parse_job({**DATA, **sections}), facts=DataFacts(num_train_rows=num_rows, source=source)).job
+
+
+def test_what_the_document_states_stays_as_it_is():
+    stated = {
+        "model": {"embedding_dim": 8, "bottom_mlp": [20, 8]},
+        "batch": {"global_size": 64},
+        "dense_optimizer": {"learning_rate": 0.3},
+        "table_optimizer": {"learning_rate": 0.4},
+        "run": {"epochs": 7, "validation_fraction": 0.25, "patience": 2},
+    }
+    job = decide(1000, **stated).model_dump()
+    for section, fields in stated.items():
+        assert {name: job[section][name] for name in fields} == fields
+
+
+@pytest.mark.parametrize("num_rows", [1, 100, 30_000, 300_000, 5_000_000, 4_000_000_000])
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, 7])
+def test_a_batch_leaves_enough_steps_and_can_be_divided_by_the_ranks(num_rows: int, num_ranks: int):
+    size = decide(num_rows, resources={"workers_per_node": num_ranks}).batch.global_size
+    assert size % num_ranks == 0
+    assert 256 <= size <= 16_384 + num_ranks
+    assert size < 256 + num_ranks or num_rows / size >= 255
+
+
+def test_a_batch_has_room_for_the_chunk_and_the_groups_that_are_set():
+    assert decide(1000, batch={"chunk_size": 4000}).batch.global_size == 8000
+    assert decide(1000, moments={"estimator": "groups", "num_groups": 1024}).batch.global_size == 1024
+
+
+def test_the_two_widths_that_must_agree_do():
+    assert decide(1000, model={"embedding_dim": 24}).model.bottom_mlp[-1] == 24
+    assert decide(1000, model={"bottom_mlp": [32, 12]}).model.embedding_dim == 12
+    job = decide(1000)
+    assert job.model.bottom_mlp[-1] == job.model.embedding_dim
+
+
+def test_a_run_that_starts_from_a_model_has_its_dimensions():
+    source = ModelConfig(embedding_dim=40, bottom_mlp=[9, 40])
+    model = decide(1000, source).model
+    assert (model.embedding_dim, model.bottom_mlp) == (40, [9, 40])
+
+
+def test_rows_are_held_out_only_where_the_length_of_the_run_is_open():
+    free, fixed = decide(20_000).run, decide(20_000, run={"epochs": 2}).run
+    assert (free.validation_fraction, fixed.validation_fraction) == (0.1, 0.0)
+    assert free.patience is not None
+    assert fixed.patience is None
+
+
+def test_validation_rows_are_enough_and_no_more():
+    for num_rows in (10_000, 1_000_000, 100_000_000):
+        fraction = decide(num_rows).run.validation_fraction
+        assert fraction * num_rows == pytest.approx(min(0.1 * num_rows, 50_000), rel=0.05)
+        assert 1 / fraction == pytest.approx(round(1 / fraction))
+
+
+def test_more_rows_never_mean_smaller_batches_or_dimensions_or_more_epochs():
+    jobs = [decide(num_rows) for num_rows in (1000, 50_000, 1_000_000, 20_000_000, 4_000_000_000)]
+    assert [job.batch.global_size for job in jobs] == sorted(job.batch.global_size for job in jobs)
+    assert [job.model.embedding_dim for job in jobs] == sorted(job.model.embedding_dim for job in jobs)
+    assert [job.run.epochs for job in jobs] == sorted((job.run.epochs for job in jobs), reverse=True)
+
+
+def test_a_job_is_open_until_its_rows_are_known():
+    document = parse_job(DATA)
+    open_job = resolve(document, ["/data"], "/cache")
+    assert (open_job.asked, open_job.decisions) == (document, [])
+    assert [number.name for number in open_job.derived] == ["world_size"]
+    decided = resolve_with_rows(open_job, DataFacts(num_train_rows=30_000))
+    assert decided.asked is None
+    assert (decided.data_roots, decided.data_cache) == (["/data"], "/cache")
+    assert {decision.field: decision.value for decision in decided.decisions}["batch.global_size"] == 256
+    assert all(decision.reason for decision in decided.decisions)
+
+
+def test_a_document_without_open_fields_is_never_open():
+    job = decide(30_000)
+    resolved = resolve(parse_job(job.model_dump(mode="json")))
+    assert (resolved.asked, resolved.decisions, resolved.job) == (None, [], job)
+
+
+def test_a_changed_document_keeps_what_the_run_has_decided():
+    earlier = decide(30_000)
+    changed = keep_decisions(parse_job({**DATA, "resources": {"workers_per_node": 4}}), earlier)
+    assert resolve(changed).job == earlier.model_copy(update={"resources": changed.resources})
+    stated = keep_decisions(parse_job({**DATA, "batch": {"global_size": 512}}), earlier)
+    assert stated.batch.global_size == 512

@@ -1,0 +1,80 @@
+"""The split of training rows into trained ones and validation rows."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from dlrm.config import DataConfig
+from dlrm.data.dataset import Dataset
+from dlrm.data.open import open_data
+from dlrm.data.rows import RowSource, Runs
+from dlrm.data.validation import hold_out_validation
+
+
+def open_log(num_rows: int) -> Dataset:
+    return open_data(
+        DataConfig.model_validate({"format": "synthetic", "synthetic": {"num_rows": num_rows}}), None, None
+    )
+
+
+def read_labels_and_dense(source: RowSource) -> list[tuple[float, ...]]:
+    rows = source.read(np.arange(source.num_rows))
+    return [(float(label), *map(float, dense)) for label, dense in zip(rows.labels, rows.dense, strict=True)]
+
+
+@pytest.mark.parametrize("split", ["hash", "tail"])
+@pytest.mark.parametrize("fraction", [0.5, 0.1, 1 / 7])
+def test_every_row_is_trained_on_or_held_out_and_never_both(split: Literal["hash", "tail"], fraction: float):
+    whole = open_log(500)
+    parts = hold_out_validation(whole, fraction, split)
+    assert parts.validation is not None
+    assert parts.validation.num_rows == whole.train.num_rows // round(1 / fraction)
+    found = read_labels_and_dense(parts.train) + read_labels_and_dense(parts.validation)
+    assert sorted(found) == sorted(read_labels_and_dense(whole.train))
+    assert read_labels_and_dense(parts.evaluation) == read_labels_and_dense(whole.evaluation)
+
+
+def test_the_last_rows_are_held_out_of_a_log_in_order_of_time():
+    whole = open_log(500)
+    parts = hold_out_validation(whole, 0.2, "tail")
+    assert parts.validation is not None
+    num_left = parts.train.num_rows
+    assert read_labels_and_dense(parts.validation) == read_labels_and_dense(whole.train)[num_left:]
+
+
+def test_without_a_fraction_or_with_too_few_rows_all_are_trained_on():
+    whole = open_log(12)
+    assert hold_out_validation(whole, 0.0, "hash") is whole
+    assert hold_out_validation(whole, 0.01, "hash") is whole
+
+
+@dataclass
+class Announced:
+    """A source that records what is announced to it."""
+
+    source: RowSource
+    runs: list[Runs] = field(default_factory=list[Runs])
+
+    def look_ahead(self, now: Runs, soon: Runs) -> None:
+        self.runs += [now, soon]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.source, name)
+
+
+@pytest.mark.parametrize("split", ["hash", "tail"])
+def test_rows_that_are_announced_cover_those_that_are_read(split: Literal["hash", "tail"]):
+    whole = open_log(500)
+    source = Announced(whole.train)
+    parts = hold_out_validation(Dataset(whole.schema, source, whole.evaluation, 0.5, None), 0.25, split)  # pyright: ignore[reportArgumentType]
+    parts.train.look_ahead(Runs(np.array([0, 30]), np.array([10, 47])), Runs(np.array([100]), np.array([300])))
+    now, soon = source.runs
+    expected = read_labels_and_dense(whole.train)
+    read = read_labels_and_dense(parts.train)
+    for runs, numbers in ((now, [*range(10), *range(30, 47)]), (soon, range(100, 300))):
+        announced = {
+            expected[row] for start, end in zip(runs.starts, runs.ends, strict=True) for row in range(start, end)
+        }
+        assert {read[number] for number in numbers} <= announced
