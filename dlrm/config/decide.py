@@ -17,6 +17,8 @@ MIN_BATCH, MAX_BATCH = 256, 16_384
 """Bounds of the batch, in samples: smaller ones are slow, larger ones need learning rates that are tuned for them."""
 EPOCHS_BY_ROWS = ((3_000_000, 3.0), (30_000_000, 2.0))
 """Numbers of epochs of a run with up to so many training rows; one epoch with more, where ids repeat often enough."""
+MAX_DCN_ROWS = 3_000_000
+"""Largest number of training rows for which the slower DCN-v2 is chosen."""
 DIM_BY_ROWS = ((1_000_000, 16), (10_000_000, 32))
 """Embedding dimensions with up to so many training rows."""
 MAX_DIM = 64
@@ -26,8 +28,10 @@ PATIENCE = 5
 """Number of evaluations without a better model after which a run of automatic length ends."""
 MAX_SMALL_BATCH = 4096
 """Largest batch for which the rates of ADAM_RATES were chosen."""
-ADAM_RATES = {"adam": 0.002, "adamw": 0.002}
+ADAM_RATES = {"adam": 0.0014, "adamw": 0.0014}
 """Rates at a batch of 2,048 samples, scaled with the root of the batch."""
+ADAGRAD_RATE = 0.04
+"""Rate of the tables at such batches, which is not scaled."""
 HIDDEN_WIDTHS = [512, 256]
 """Widths of the layers of the bottom MLP before its last one."""
 
@@ -46,7 +50,7 @@ class Decision(Config):
 
     field: str
     """Dotted path in the job document."""
-    value: int | float | list[int] | None
+    value: int | float | str | list[int] | None
     reason: str
 
 
@@ -75,6 +79,18 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
     for field in list_open_fields(job):
         _set_value(document, field, _get_value(earlier, field))
     return JobSpec.model_validate(document)
+
+
+def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> tuple[str, str]:
+    if facts is not None and facts.source is not None:
+        return facts.source.architecture, "that of the model that the run starts from"
+    if document["model"]["cross_layers"] is not None or document["model"]["cross_rank"] is not None:
+        return "dcn_v2", "its cross layers are set"
+    if facts is None:
+        return "dlrm", "the number of training rows is not known yet"
+    if facts.num_train_rows <= MAX_DCN_ROWS:
+        return "dcn_v2", f"predicts better from up to {MAX_DCN_ROWS:,} training rows"
+    return "dlrm", f"is faster for {facts.num_train_rows:,} training rows"
 
 
 def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[int, str]:
@@ -143,12 +159,16 @@ def _decide_dense_rate(document: dict[str, Any], facts: DataFacts | None) -> tup
     return rate, f"the default of {name}"
 
 
-def _decide_table_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
-    return DEFAULT_TABLE_RATE, f"the default of {document['table_optimizer']['name']}"
+def _decide_table_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:
+    name, size = document["table_optimizer"]["name"], document["batch"]["global_size"]
+    if facts is not None and name == "rowwise_adagrad" and size <= MAX_SMALL_BATCH:
+        return ADAGRAD_RATE, f"the best of {name} at batches of up to {MAX_SMALL_BATCH:,}"
+    return DEFAULT_TABLE_RATE, f"the default of {name}"
 
 
 _RULES = {
     # The embedding dimension before the perceptron that ends in it.
+    "model.architecture": _decide_architecture,
     "model.embedding_dim": _decide_dim,
     "model.bottom_mlp": _decide_bottom,
     "batch.global_size": _decide_batch,

@@ -11,6 +11,8 @@ Width = Annotated[int, Field(ge=1, le=65536)]
 Widths = Annotated[list[Width], Field(min_length=1, max_length=32)]
 EmbeddingDim = Annotated[int, Field(ge=4, le=1024, multiple_of=4)]
 
+Architecture = Literal["dlrm", "dcn_v2"]
+
 _CROSS_DEFAULTS: dict[str, Any] = {"cross_layers": 3, "cross_rank": 512}
 """Fields that only dcn_v2 has, with their defaults, which are those of MLPerf's DLRM-DCNv2."""
 
@@ -22,9 +24,10 @@ class ModelSpec(Config):
     have is null.
     """
 
-    architecture: Literal["dlrm", "dcn_v2"] = "dlrm"
+    architecture: Architecture | Auto = "auto"
     """Architecture, by how features interact. dlrm: dot products of all pairs (Naumov et al. 2019, arXiv 1906.00091).
-    dcn_v2: low-rank cross layers (Wang et al. 2021, arXiv 2008.13535)."""
+    dcn_v2: low-rank cross layers (Wang et al. 2021, arXiv 2008.13535). auto: dcn_v2 for few training rows, where it
+    predicts better, and dlrm for many, where it is faster."""
     embedding_dim: EmbeddingDim | Auto = "auto"
     """Number of elements of one embedding row (D); a multiple of 4, which the table kernels need. auto: the last width
     of bottom_mlp where that is set, otherwise by the number of training rows."""
@@ -48,7 +51,7 @@ class ModelSpec(Config):
 
     @model_validator(mode="after")
     def _check_cross_fields(self) -> Self:
-        if self.architecture != "dcn_v2":
+        if self.architecture == "dlrm":
             for field in _CROSS_DEFAULTS:
                 if getattr(self, field) is not None:
                     raise invalid(
@@ -70,8 +73,10 @@ class ModelSpec(Config):
 
 
 class ModelConfig(ModelSpec):
-    """The model to train, with its dimensions decided."""
+    """The model to train, with its architecture and dimensions decided."""
 
+    architecture: Architecture = "dlrm"  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Architecture, by how features interact."""
     embedding_dim: EmbeddingDim = 64  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Number of elements of one embedding row (D)."""
     bottom_mlp: Widths = Field(default=[512, 256, 64])  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen

@@ -53,6 +53,11 @@ def test_a_run_that_starts_from_a_model_has_its_dimensions():
     assert (model.embedding_dim, model.bottom_mlp) == (40, [9, 40])
 
 
+def test_cross_layers_that_are_set_need_the_architecture_that_has_them():
+    assert decide(4_000_000_000, model={"cross_layers": 2}).model.architecture == "dcn_v2"
+    assert decide(1000, model={"architecture": "dlrm"}).model.cross_layers is None
+
+
 def test_rows_are_held_out_only_where_the_length_of_the_run_is_open():
     free, fixed = decide(20_000).run, decide(20_000, run={"epochs": 2}).run
     assert (free.validation_fraction, fixed.validation_fraction) == (0.1, 0.0)

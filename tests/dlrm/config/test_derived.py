@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,6 @@ from dlrm.config import parse_job, resolve
     ],
 )
 def test_moments_that_are_only_watched_are_measured_once_in_many_samples(changes: dict[str, Any], every: int):
-    resolved = resolve(parse_job({"data": {"format": "synthetic"}, **changes}))
+    resolved = resolve(JobConfig.model_validate({"data": {"format": "synthetic"}, **changes}))
     assert resolved.moments_every == every
     assert {number.name: number.value for number in resolved.derived}["moments_every"] == every

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import (
+from dlrm.config import JobConfig, 
     ColumnVocabularyConfig,
     ConfigError,
     Counting,
@@ -185,7 +185,7 @@ def test_an_automatic_chunk_never_exceeds_the_share_of_a_rank():
 
 
 def test_every_derived_number_carries_its_reason():
-    derived = {number.name: number for number in resolve(parse_job(DATA)).derived}
+    derived = {number.name: number for number in resolve(JobConfig.model_validate(DATA)).derived}
     assert derived["dense_peak_learning_rate"].value == pytest.approx(0.0005 * 8**0.5)
     assert all(number.reason for number in derived.values())
 

@@ -50,8 +50,12 @@ def test_a_model_with_its_defaults_filled_in_is_the_same_one(model: dict[str, An
     ("model", "field", "hint"),
     [
         ({"architecture": "dcn"}, "model.architecture", "'dlrm' or 'dcn_v2'"),
-        ({"cross_layers": 3}, "model.cross_layers", "dlrm has no cross_layers (valid: leave it out, or set"),
-        ({"cross_rank": 3}, "model.cross_rank", "dlrm has no cross_rank"),
+        (
+            {"architecture": "dlrm", "cross_layers": 3},
+            "model.cross_layers",
+            "dlrm has no cross_layers (valid: leave it out, or set",
+        ),
+        ({"architecture": "dlrm", "cross_rank": 3}, "model.cross_rank", "dlrm has no cross_rank"),
         ({"architecture": "dcn_v2", "cross_layers": 0}, "model.cross_layers", "greater than or equal to 1"),
         ({"architecture": "dcn_v2", "cross_rank": 0.5}, "model.cross_rank", "whole number"),
         ({"architecture": "dcn_v2", "cross_rnak": 5}, "model.cross_rnak", "did you mean 'cross_rank'?"),

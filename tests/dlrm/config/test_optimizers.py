@@ -87,7 +87,9 @@ def test_settings_that_an_earlier_version_did_not_have_were_the_defaults_of_its_
 @pytest.mark.parametrize("section", ["dense", "table"])
 def test_a_warm_up_that_legw_makes_too_long_is_capped_and_said_so(section: str):
     document = {"schedule": {"scaling": "legw", "warmup_fraction": 0.01, "decay": "constant"}}
-    resolved = resolve(parse_job({**DATA, "batch": {"global_size": 524_288}, f"{section}_optimizer": document}))
+    resolved = resolve(
+        JobConfig.model_validate({**DATA, "batch": {"global_size": 524_288}, f"{section}_optimizer": document})
+    )
     derived = {number.name: number for number in resolved.derived}
     assert derived[f"{section}_warmup_fraction"].value == 0.5
     assert "2.56, capped at 0.5" in derived[f"{section}_warmup_fraction"].reason
@@ -96,12 +98,14 @@ def test_a_warm_up_that_legw_makes_too_long_is_capped_and_said_so(section: str):
     assert warning.message.startswith(f"{section}_optimizer.schedule: scaling legw makes the warm-up 256 times as long")
     fitting = {"schedule": {**document["schedule"], "warmup_fraction": 0.00195}}
     assert "0.00195" in warning.message
-    again = resolve(parse_job({**DATA, "batch": {"global_size": 524_288}, f"{section}_optimizer": fitting}))
+    again = resolve(
+        JobConfig.model_validate({**DATA, "batch": {"global_size": 524_288}, f"{section}_optimizer": fitting})
+    )
     assert again.warnings == []
 
 
 def test_a_warm_up_as_asked_gives_no_warning():
-    resolved = resolve(parse_job(DATA))
+    resolved = resolve(JobConfig.model_validate(DATA))
     derived = {number.name: number for number in resolved.derived}
     assert (derived["dense_warmup_fraction"].value, derived["table_warmup_fraction"].value) == (0.1, 0.0)
     assert resolved.warnings == []
@@ -113,6 +117,6 @@ def test_naming_one_field_of_a_schedule_changes_no_other():
         "dense_optimizer": {"schedule": {"decay": "cosine"}},
         "table_optimizer": {"schedule": {"scaling": "none"}},
     }
-    job, default = parse_job(document), parse_job({"data": {"format": "synthetic"}})
+    job, default = JobConfig.model_validate(document), JobConfig.model_validate({"data": {"format": "synthetic"}})
     assert job.dense_optimizer.schedule == default.dense_optimizer.schedule.model_copy(update={"decay": "cosine"})
     assert job.table_optimizer == default.table_optimizer
