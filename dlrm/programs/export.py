@@ -2,7 +2,8 @@
 
 Writes the model directory that a run writes at its end, and prints one line of JSON: the step, and the metrics on the
 rows that the run held out. They are those of the evaluation after that step, where the run made one; otherwise the
-model is measured here. Bad input gives one line on stderr and exit code 64.
+model is measured here. Simple models that the run has measured on these rows stay beside them. Bad input gives one line
+on stderr and exit code 64.
 """
 
 import argparse
@@ -13,9 +14,10 @@ from pathlib import Path
 
 from dlrm.data.errors import DataError
 from dlrm.exported_model.export import ExportError, export_model
+from dlrm.exported_model.layout import METRICS
 from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoint
 from dlrm.programs.evaluate import measure
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory, find_yardsticks
 from dlrm.train.final_metrics import make_final_metrics
 
 
@@ -28,8 +30,9 @@ def main() -> int:
     # The checkpoint is read in one process, on purpose.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
     try:
-        checkpoint = open_run_checkpoint(RunDirectory(arguments.run_directory), arguments.checkpoint)
-        metrics = _find_metrics(checkpoint)
+        run = RunDirectory(arguments.run_directory)
+        checkpoint = open_run_checkpoint(run, arguments.checkpoint)
+        metrics = _find_metrics(checkpoint) | _read_yardsticks(run)
         export_model(checkpoint.path, arguments.output, checkpoint.resolved, checkpoint.dataset, metrics)
     except (DataError, ExportError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
@@ -43,6 +46,13 @@ def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
     progress = checkpoint.progress
     metrics = make_final_metrics(progress, progress.last_evaluation)
     return metrics if progress.evaluated_step == progress.step else metrics | measure(checkpoint.load_model(), [])
+
+
+def _read_yardsticks(run: RunDirectory) -> dict[str, float | None]:
+    """Return the metrics of the simple models that the run has compared its own model with; empty before its end."""
+    path = run.model / METRICS
+    measured = find_yardsticks(json.loads(path.read_bytes())) if path.exists() else []
+    return {name: value for result in measured for name, value in result.to_metrics().items()}
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ DOCUMENT = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 8000, "num_ids": 200}},
     "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
     "batch": {"global_size": 512},
-    "run": {"eval_every_fraction": 0.25},
+    "run": {"eval_every_fraction": 0.25, "yardsticks": "none"},
     "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
 }
 NUM_STEPS = 15

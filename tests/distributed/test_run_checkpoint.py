@@ -14,7 +14,7 @@ import torch
 from dlrm.data.open import open_data
 from dlrm.exported_model.load import load_saved_model
 from dlrm.programs import evaluate, export
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory, list_checkpoints
+from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory, YardstickResult, list_checkpoints
 from tests.distributed.test_run import resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 
@@ -85,6 +85,30 @@ def test_a_checkpoint_that_the_run_did_not_evaluate_is_measured_when_it_is_expor
     name = f"step-{checkpoint.step}"
     _, measured, _ = program(evaluate.main, "--checkpoint", name, run_directory.path)
     assert measured["log_loss"] == result["log_loss"]
+
+
+def test_simple_models_that_the_run_has_measured_stay_beside_the_metrics(
+    run_directory: RunDirectory, program: Program, tmp_path: Path
+):
+    copy = RunDirectory(tmp_path / "copy")
+    shutil.copytree(run_directory.path, copy.path)
+    measured = YardstickResult(
+        name="logistic_regression",
+        auc=0.7,
+        auc_standard_error=0.01,
+        log_loss=0.5,
+        calibration=1.0,
+        seconds=2.0,
+        num_train_rows=9,
+        num_rows=9,
+    ).to_metrics()
+    path = copy.model / "metrics.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **measured}))
+    for checkpoint in list_checkpoints(copy.checkpoints):
+        output = tmp_path / checkpoint.path.name
+        _, result, _ = program(export.main, copy.path, "--checkpoint", checkpoint.path, "--output", output)
+        assert result.items() >= measured.items()
+        assert "logistic regression" in (output / "MODEL_CARD.md").read_text()
 
 
 def test_a_checkpoint_that_is_missing_damaged_or_of_another_run_is_refused(

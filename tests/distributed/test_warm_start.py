@@ -43,7 +43,7 @@ def make_job(world_size: int, num_ids: int = OLD_IDS, plan: str = "table_wise", 
         "variance_reduction": {},
         "table_optimizer": {"name": "rowwise_adagrad", "learning_rate": 0.1},
         "sharding": {"plan": plan},
-        "run": {"eval_every_fraction": 1.0},
+        "run": {"eval_every_fraction": 1.0, "yardsticks": "none"},
         "resources": {"workers_per_node": world_size},
     }
     return resolve(parse_job({**document, **changes}))
@@ -51,7 +51,7 @@ def make_job(world_size: int, num_ids: int = OLD_IDS, plan: str = "table_wise", 
 
 def make_warm_start(source: Path, optimizer_state: bool = False, **changes: Any) -> dict[str, Any]:
     warm_start = {"from": str(source), "optimizer_state": optimizer_state}
-    return {"run": {"eval_every_fraction": 1.0, "seed": 5, "warm_start": warm_start}, **changes}
+    return {"run": {"eval_every_fraction": 1.0, "yardsticks": "none", "seed": 5, "warm_start": warm_start}, **changes}
 
 
 def train(ranks: Ranks, resolved: ResolvedJob, path: Path) -> dict[str, float | None]:

@@ -17,7 +17,7 @@ TINY = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}},
     "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
     "batch": {"global_size": 2048},
-    "run": {"eval_every_fraction": 0.5},
+    "run": {"eval_every_fraction": 0.5, "yardsticks": "none"},
     "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
 }
 

@@ -27,7 +27,7 @@ LAMB = {
     "batch": {"global_size": 256},
     "variance_reduction": {},
     "dense_optimizer": {"name": "lamb", "learning_rate": 0.005},
-    "run": {"epochs": 2, "eval_every_fraction": 0.5},
+    "run": {"epochs": 2, "eval_every_fraction": 0.5, "yardsticks": "none"},
 }
 """VR-LAMB, long enough to be stopped in its middle."""
 
@@ -129,7 +129,11 @@ def assert_falls(losses: list[float]) -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_over_rest_trains_with_a_falling_loss(client: Client, name: str):
-    document = {"batch": {"global_size": 1024}, "run": {"epochs": 2, "eval_every_fraction": 1.0}, **JOBS[name]}
+    document = {
+        "batch": {"global_size": 1024},
+        "run": {"epochs": 2, "eval_every_fraction": 1.0, "yardsticks": "none"},
+        **JOBS[name],
+    }
     job = succeeded(client, submit(client, document))
     assert_falls(losses_of(client, job))
     last = list(client.metrics(job.id, kind="step"))[-1]

@@ -21,7 +21,7 @@ DOCUMENT: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 160_000, "num_ids": 500}},
     "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
     "batch": {"global_size": 1024},
-    "run": {"eval_every_fraction": 0.25, "checkpoint_every_seconds": 0.5},
+    "run": {"eval_every_fraction": 0.25, "checkpoint_every_seconds": 0.5, "yardsticks": "none"},
     "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
 }
 

@@ -22,7 +22,7 @@ DOCUMENT = {
     "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
     "batch": {"global_size": 2048},
     "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
-    "run": {"epochs": 10},
+    "run": {"epochs": 10, "yardsticks": "none"},
     "resources": {"workers_per_node": 1, "memory": "2GiB"},
 }
 

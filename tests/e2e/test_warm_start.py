@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
     "batch": {"global_size": 256},
     "dense_optimizer": {"name": "adam", "learning_rate": 0.005, "schedule": {"scaling": "none"}},
     "table_optimizer": {"learning_rate": 0.1},
-    "run": {"epochs": 3, "eval_every_fraction": 1.0},
+    "run": {"epochs": 3, "eval_every_fraction": 1.0, "yardsticks": "none"},
     "resources": {"workers_per_node": 1, "memory": "1GiB"},
 }
 

@@ -5,10 +5,11 @@ from rich.table import Table
 
 from dlrm.gradient_stats.batch_advice import advise
 from dlrm.gradient_stats.noise import NoiseInterval
-from dlrm.record import BatchAdvice, EventReport
+from dlrm.record import BatchAdvice, EventReport, YardstickResult
 from service.cli.render.advice import print_advice
 from service.cli.render.job_tables import make_events_table, make_job_table, make_result_table
 from service.cli.render.progress import describe_progress
+from service.cli.render.quality import print_comparison
 from service.client import Attempt, Event, JobDetails, Progress
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,6 +45,49 @@ def test_metrics_of_rows_that_all_have_one_label_are_called_undefined() -> None:
 
 def test_metrics_that_were_not_measured_are_left_out() -> None:
     assert shown({"auc": None, "log_loss": None, "num_steps": 7}).split() == ["steps", "7"]
+
+
+def test_an_auc_is_shown_with_its_standard_error() -> None:
+    assert "0.7812 ± 0.0021" in shown({"auc": 0.78124, "auc_standard_error": 0.00213, "log_loss": 0.4})
+
+
+def test_a_model_is_shown_between_the_simple_models_that_were_measured_within_80_columns() -> None:
+    trees = YardstickResult(
+        name="hist_gradient_boosting",
+        auc=0.79,
+        auc_standard_error=0.0019,
+        log_loss=0.43,
+        calibration=1.002,
+        seconds=12.3,
+        num_train_rows=300_000,
+        num_rows=32_000,
+    )
+    metrics = {
+        "auc": 0.78124,
+        "auc_standard_error": 0.00213,
+        "log_loss": 0.44,
+        "calibration": 0.98,
+        "constant_log_loss": 0.55,
+        "num_samples": 1000.0,
+        "samples_per_second": 50.0,
+        **trees.to_metrics(),
+    }
+    console = Console(width=80)
+    with console.capture() as capture:
+        print_comparison(console, metrics)
+    lines = [line.split() for line in capture.get().splitlines()[-3:]]
+    assert lines == [
+        ["this", "model", "0.7812", "±", "0.0021", "0.4400", "0.980", "20.0"],
+        ["scikit-learn's", "trees", "0.7900", "±", "0.0019", "0.4300", "1.002", "12.3", "300,000"],
+        ["constant", "predictor", "0.5500"],
+    ]
+
+
+def test_where_nothing_was_measured_there_is_no_comparison() -> None:
+    console = Console(width=80)
+    with console.capture() as capture:
+        print_comparison(console, {"auc": 0.7, "log_loss": 0.4})
+    assert capture.get() == ""
 
 
 def test_a_job_ran_for_as_long_as_its_attempts_together() -> None:

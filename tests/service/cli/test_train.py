@@ -20,6 +20,7 @@ DOCUMENT: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 50}},
     "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
     "batch": {"global_size": 1024},
+    "run": {"yardsticks": "none"},
 }
 
 
@@ -61,6 +62,21 @@ def interrupted(*arguments: object, cwd: Path) -> str:
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+
+
+def test_a_model_worse_than_logistic_regression_is_shown_beside_it_with_a_warning(tmp_path: Path) -> None:
+    job = write_job(tmp_path, run={"yardsticks": "logistic"})
+    ended = run("train", job, "--run-directory", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    assert "warning: the model's AUC of" in ended.stderr
+    assert "logistic regression" in ended.stdout
+    again = run("train", "--resume", tmp_path / "run", "--json")
+    result = json.loads(again.stdout.splitlines()[-1])
+    assert result["auc"] + result["auc_standard_error"] < result["logistic_regression_auc"]
+    assert any("of logistic regression on the same columns" in warning for warning in result["warnings"])
+    card = (tmp_path / "run" / "model" / "MODEL_CARD.md").read_text()
+    assert "> **Warning:** the model's AUC of" in card
+    assert f"{result['logistic_regression_auc']:.5f}" in card
 
 
 def test_the_last_line_of_train_is_its_result_and_the_model_can_be_evaluated(tmp_path: Path) -> None:

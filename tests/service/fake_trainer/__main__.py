@@ -30,6 +30,7 @@ from dlrm.record import (
     SpoolWriter,
     StartReport,
     StepReport,
+    YardstickResult,
     find_newest_checkpoint,
 )
 from dlrm.reporting.push import Pusher
@@ -85,6 +86,27 @@ def measure_noise(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     )
     directory.model.mkdir()
     return end(attempt, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS, metrics={"auc": 0.75}))
+
+
+def fall_behind(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    """End with a model that is worse than logistic regression."""
+    yardstick = YardstickResult(
+        name="logistic_regression",
+        auc=0.8,
+        auc_standard_error=0.004,
+        log_loss=0.42,
+        calibration=1.01,
+        seconds=1.5,
+        num_train_rows=9000,
+        num_rows=1000,
+    )
+    metrics = {"auc": 0.75, "auc_standard_error": 0.005, "log_loss": 0.45, "constant_log_loss": 0.55}
+    Training(directory, attempt).train_to(NUM_STEPS)
+    directory.model.mkdir()
+    outcome = Outcome(
+        state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS, metrics={**metrics, **yardstick.to_metrics()}
+    )
+    return end(attempt, outcome)
 
 
 def wait(directory: RunDirectory, attempt: AttemptDirectory) -> int:
@@ -173,6 +195,7 @@ BEHAVIOURS = {
     for function in (
         succeed,
         measure_noise,
+        fall_behind,
         wait,
         prepare,
         finish_when_asked_to_stop,

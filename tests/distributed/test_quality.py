@@ -1,0 +1,80 @@
+"""The comparison of a run's model with simple models: a program that the run starts, and what the run says of it."""
+
+from pathlib import Path
+
+from dlrm.config import parse_job, resolve
+from dlrm.data.open import open_data
+from dlrm.record import EventReport, RunDirectory, SpoolReader, find_yardsticks, parse_report
+from dlrm.reporting.reporter import Reporter
+from dlrm.train.context import RunContext
+from dlrm.train.quality import compare_with_yardsticks, report_few_evaluation_rows
+from dlrm.train.stop_request import StopRequest
+from sharding.comm.process_groups import Ranks
+from tests.rank_pool.pool import RankPools
+
+JOB = resolve(
+    parse_job(
+        {
+            "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 200}},
+            "run": {"yardsticks": "logistic"},
+        }
+    )
+)
+METRICS = {"auc": 0.55, "auc_standard_error": 0.01, "log_loss": 0.6, "constant_log_loss": 0.56, "num_rows": 2000.0}
+
+
+def make_context(ranks: Ranks, path: Path, *, is_stop_requested: bool = False) -> RunContext:
+    directory = RunDirectory(path)
+    directory.attempt(1).create()
+    stop = StopRequest()
+    stop.is_requested = is_stop_requested
+    attempt = directory.attempt(1)
+    return RunContext(JOB, directory, attempt.profile, ranks, Reporter(attempt, ranks.rank), stop)
+
+
+def compare(ranks: Ranks, path: Path, is_stop_requested: bool) -> dict[str, float | None]:
+    return compare_with_yardsticks(make_context(ranks, path, is_stop_requested=is_stop_requested), METRICS)
+
+
+def warn_of_few_rows(ranks: Ranks, path: Path) -> None:
+    report_few_evaluation_rows(make_context(ranks, path).reporter, open_data(JOB.job.data, None, None))
+
+
+def read_events(path: Path) -> dict[str, EventReport]:
+    lines = SpoolReader(RunDirectory(path).attempt(1).spool_file(0, "events")).read()
+    return {report.name: report for report in map(parse_report, lines) if isinstance(report, EventReport)}
+
+
+def test_the_metrics_of_a_run_get_those_of_logistic_regression(rank_pools: RankPools, tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text(JOB.model_dump_json())
+    merged = rank_pools.of(1).run(compare, tmp_path, False)[0]
+    assert {name: merged[name] for name in METRICS} == METRICS
+    [result] = find_yardsticks(merged)
+    dataset = open_data(JOB.job.data, None, None)
+    assert (result.num_train_rows, result.num_rows) == (dataset.train.num_rows, dataset.evaluation.num_rows)
+    assert result.auc is not None
+    assert result.auc > 0.65
+    events = read_events(tmp_path)
+    assert f"{result.auc:.4f}" in events["yardstick"].message
+    assert f"{result.auc:.4f}" in events["worse_than_logistic_regression"].message
+    assert "0.6000" in events["worse_than_constant"].message
+    assert "yardsticks_failed" not in events
+
+
+def test_a_comparison_that_fails_changes_nothing_and_is_reported(rank_pools: RankPools, tmp_path: Path) -> None:
+    # Without its document the program cannot know the rows.
+    assert rank_pools.of(1).run(compare, tmp_path, False)[0] == METRICS
+    assert "exit code 1" in read_events(tmp_path)["yardsticks_failed"].message
+
+
+def test_a_stop_request_ends_the_comparison(rank_pools: RankPools, tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text(JOB.model_dump_json())
+    assert rank_pools.of(1).run(compare, tmp_path, True)[0] == METRICS
+    assert "stopped on request" in read_events(tmp_path)["yardsticks_failed"].message
+
+
+def test_too_few_evaluation_rows_are_told_before_training(rank_pools: RankPools, tmp_path: Path) -> None:
+    rank_pools.of(1).run(warn_of_few_rows, tmp_path)
+    event = read_events(tmp_path)["few_evaluation_rows"]
+    assert event.details["num_rows"] == open_data(JOB.job.data, None, None).evaluation.num_rows
+    assert event.details["standard_error"] > 0.01
