@@ -30,8 +30,6 @@ MAX_SMALL_BATCH = 4096
 """Largest batch for which the rates of ADAM_RATES were chosen."""
 ADAM_RATES = {"adam": 0.0014, "adamw": 0.0014}
 """Rates at a batch of 2,048 samples, scaled with the root of the batch."""
-ADAGRAD_RATE = 0.04
-"""Rate of the tables at such batches, which is not scaled."""
 HIDDEN_WIDTHS = [512, 256]
 """Widths of the layers of the bottom MLP before its last one."""
 
@@ -159,11 +157,8 @@ def _decide_dense_rate(document: dict[str, Any], facts: DataFacts | None) -> tup
     return rate, f"the default of {name}"
 
 
-def _decide_table_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:
-    name, size = document["table_optimizer"]["name"], document["batch"]["global_size"]
-    if facts is not None and name == "rowwise_adagrad" and size <= MAX_SMALL_BATCH:
-        return ADAGRAD_RATE, f"the best of {name} at batches of up to {MAX_SMALL_BATCH:,}"
-    return DEFAULT_TABLE_RATE, f"the default of {name}"
+def _decide_table_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
+    return DEFAULT_TABLE_RATE, f"the default of {document['table_optimizer']['name']}"
 
 
 _RULES = {

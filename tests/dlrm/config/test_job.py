@@ -3,11 +3,12 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import JobConfig, 
+from dlrm.config import (
     ColumnVocabularyConfig,
     ConfigError,
     Counting,
     Hashing,
+    JobConfig,
     JobSpec,
     ResolvedJob,
     VocabularyConfig,
