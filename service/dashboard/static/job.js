@@ -104,17 +104,29 @@ async function showCurves(job) {
 
 function showDocument(job) {
   byId("document").textContent = JSON.stringify(job.spec, null, 2);
+}
+
+/** Show what the run has decided for the fields that the document left open, then the numbers derived from it. */
+function showDerived(job, decided) {
+  const rows = [
+    ...(decided?.details.decisions ?? []).map(({ field, value, reason }) => [field, formatValue(value), reason]),
+    ...job.derived.map(({ name, value, unit, reason }) => [name, `${formatValue(value)} ${unit}`, reason]),
+  ];
   byId("derived").tBodies[0].replaceChildren(
-    ...job.derived.map((number) =>
+    ...rows.map(([name, value, reason]) =>
       element(
         "tr",
         {},
-        element("th", { scope: "row" }, number.name.replaceAll("_", " ")),
-        element("td", { class: "number" }, `${number.value.toLocaleString("en")} ${number.unit}`),
-        element("td", {}, number.reason),
+        element("th", { scope: "row" }, name.replaceAll("_", " ")),
+        element("td", { class: "number" }, value),
+        element("td", {}, reason),
       ),
     ),
   );
+}
+
+function formatValue(value) {
+  return Array.isArray(value) ? value.join(", ") : (value ?? "none").toLocaleString("en");
 }
 
 async function update() {
@@ -130,6 +142,7 @@ async function update() {
   log ??= new Log(byId("log"), byId("rank"), path, job.world_size);
   await Promise.all([showCurves(job), events.update(), log.update(job.num_attempts), showCapacity(bytes)]);
   showAdvice(byId("advice"), events.findLast(BATCH_ADVICE));
+  showDerived(job, events.findLast("decided"));
   showPlan(byId("plan"), events.findLast("plan"), events.findLast("step_parts"));
   return !(hasEnded(job) && log.isComplete);
 }
