@@ -222,7 +222,3 @@ def test_a_file_that_cannot_be_learned_from_gives_one_clear_sentence(odd: Odd, m
     with pytest.raises(DataError, match=message) as raised:
         infer_document(write(odd, tmp_path), odd.label)
     assert "\n" not in str(raised.value)
-
-
-def test_there_are_enough_odd_files() -> None:
-    assert len({odd.name for odd in GOOD} | {odd.name for odd, _ in BAD}) >= 70
