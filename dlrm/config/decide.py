@@ -15,7 +15,7 @@ MIN_STEPS = 256
 """Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
 MIN_BATCH, MAX_BATCH = 256, 16_384
 """Bounds of the batch, in samples: smaller ones are slow, larger ones need learning rates that are tuned for them."""
-EPOCHS_BY_ROWS = ((3_000_000, 3.0), (30_000_000, 2.0))
+EPOCHS_BY_ROWS = ((300_000, 5.0), (3_000_000, 3.0), (30_000_000, 2.0))
 """Numbers of epochs of a run with up to so many training rows; one epoch with more, where ids repeat often enough."""
 MAX_DCN_ROWS = 3_000_000
 """Largest number of training rows for which the slower DCN-v2 is chosen."""

@@ -20,7 +20,7 @@ HELD_OUT_FRACTION = 0.1
 """Share of the training rows whose log-loss decides on the strength of the penalty."""
 STRENGTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Values of C: the sum of the log-losses of all rows, times C, is added to half the square of the weights."""
-SELECTION_TOLERANCE, TOLERANCE = 1e-5, 1e-6
+SELECTION_TOLERANCE, TOLERANCE = 1e-4, 1e-6
 """Fall of the mean log-loss below which a fit ends."""
 
 

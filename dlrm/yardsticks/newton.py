@@ -7,7 +7,7 @@ import numpy as np
 from dlrm.yardsticks.features import LinearInputs, Vector
 
 MAX_NEWTON_STEPS = 30
-MAX_CG_STEPS = 50
+MAX_CG_STEPS = 25
 """Conjugate gradient steps of one Newton step, each one pass over the rows."""
 MAX_HALVINGS = 20
 

@@ -15,13 +15,14 @@ from dlrm.data.format_count import format_count
 from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
 from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.convert import parse_numbers
 from dlrm.data.raw.csv_lines import CsvLineChecker
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.text import read_lines
 
 _DELIMITERS = ",\t;|"
 _FIRST_BYTES = 1 << 18
-_WHOLE_NUMBER = r"^-?(0|[1-9][0-9]*)$"
+_WHOLE_NUMBER = r"^\s*-?(0|[1-9][0-9]*)\s*$"
 _CRITEO_CELLS = [r"[01]", *[r"(-?[0-9]+)?"] * 13, *[r"([0-9a-fA-F]{1,8})?"] * 26]
 _MAX_BAD_SHARE = 0.5
 """Largest share of lines that are no rows: beyond it, the files are not CSV, or of another delimiter."""
@@ -161,12 +162,12 @@ def _convert_texts(texts: pl.Series) -> pl.Series:
     if not len(present):
         return texts
     if present.str.contains(_WHOLE_NUMBER).all():
-        integers = texts.cast(pl.Int64, strict=False)
+        integers = parse_numbers(texts, pl.Int64())
         # Beyond int64, numbers name something: as floats, neighbours would be the same.
         return integers if integers.null_count() == texts.null_count() else texts
-    numbers = texts.cast(pl.Float64, strict=False)
+    numbers = parse_numbers(texts, pl.Float64())
     # A number with leading zeros, such as 007, is a name.
-    if numbers.null_count() == texts.null_count() and not present.str.contains(r"^-?0[0-9]").any():
+    if numbers.null_count() == texts.null_count() and not present.str.contains(r"^\s*-?0[0-9]").any():
         return numbers
     return texts
 

@@ -68,8 +68,6 @@ def _is_free_text(distinct: pl.Series) -> bool:
 def _describe_as_numbers(distinct: pl.Series) -> str:
     """Describe how texts could be numbers, where nearly all are; empty where they are not."""
     no_numbers = distinct.filter(distinct.str.strip_chars().cast(pl.Float64, strict=False).is_null())
-    if len(no_numbers) >= _FEW_SHARE * len(distinct):
+    if not 0 < len(no_numbers) < _FEW_SHARE * len(distinct):
         return ""
-    if len(no_numbers):
-        return f"dense, if texts such as {no_numbers[0]!r} are left blank: all others are numbers"
-    return "dense, if written without spaces" if distinct.str.contains(r"^\s|\s$").any() else ""
+    return f"dense, if texts such as {no_numbers[0]!r} are left blank: all others are numbers"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 def convert_to_numbers(values: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return values [n], NaN where missing or not a number, and a mask [n] of present values that are no numbers."""
     if is_text(values.type):
-        read = pl.Series(values).cast(pl.Float64, strict=False)
+        read = parse_numbers(pl.Series(values), pl.Float64())
         return read.to_numpy(), read.is_null().to_numpy() & ~find_missing(values)
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
@@ -23,7 +23,16 @@ def convert_to_integers(values: pa.Array) -> pa.Array:
         values = values.dictionary_decode()
     if values.type == pa.int64():
         return values
-    return pl.Series(values).cast(pl.Int64, strict=False).to_arrow()
+    numbers = pl.Series(values)
+    read = parse_numbers(numbers, pl.Int64()) if is_text(values.type) else numbers.cast(pl.Int64, strict=False)
+    return read.to_arrow()
+
+
+def parse_numbers(texts: pl.Series, kind: pl.DataType) -> pl.Series:
+    """Parse texts to numbers of type `kind`, with or without spaces around them; null where a text is no number."""
+    read = texts.cast(kind, strict=False)
+    # Most files have no such spaces: look for them only where something could not be read.
+    return read if read.null_count() == texts.null_count() else texts.str.strip_chars().cast(kind, strict=False)
 
 
 def convert_to_strings(values: pa.Array) -> pa.Array:

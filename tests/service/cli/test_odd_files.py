@@ -65,6 +65,11 @@ GOOD = [
     Odd("unicode.csv", lines(LABELS, CITIES, PRICES, header="click,Stra\u00dfe \U0001f600,\u4fa1\u683c")),
     Odd("quotes.csv", lines(LABELS, [f'"{city}, ""x"""' for city in CITIES], PRICES), {"city": "ids"}),
     Odd("spaces.csv", lines(LABELS, [f" {city}" for city in CITIES], PRICES, header="click, city, price")),
+    Odd(
+        "spaced numbers.csv",
+        lines(LABELS, [f" {row % 300} " for row in range(N)], [f" {price}" for price in PRICES]),
+        {"city": "dense", "price": "dense"},
+    ),
     Odd("names.csv", lines(LABELS, CITIES, PRICES, header='click,"a # b","c = {}"')),
     Odd("zeros.csv", lines(LABELS, [f"{row % 30:05}" for row in range(N)], PRICES), {"city": "ids"}),
     Odd("huge.csv", lines(LABELS, [10**19 + row % 30 for row in range(N)], PRICES), {"city": "ids"}),
@@ -217,7 +222,3 @@ def test_a_file_that_cannot_be_learned_from_gives_one_clear_sentence(odd: Odd, m
     with pytest.raises(DataError, match=message) as raised:
         infer_document(write(odd, tmp_path), odd.label)
     assert "\n" not in str(raised.value)
-
-
-def test_there_are_enough_odd_files() -> None:
-    assert len({odd.name for odd in GOOD} | {odd.name for odd, _ in BAD}) >= 70

@@ -28,8 +28,8 @@ def test_a_submitted_job_waits_and_is_shown_as_submitted(shared_api: Api) -> Non
     assert (shown["name"], shown["priority"], shown["labels"]) == ("ads", 3, {"team": "ads"})
     assert shown["created_at"].endswith("Z")
     assert shown["spec"]["data"]["train"] == ["day_*.tsv"]
-    assert shown["spec"]["run"]["epochs"] == 1
-    assert "share_size" in {number["name"] for number in shown["derived"]}
+    assert shown["spec"]["run"]["epochs"] == "auto"
+    assert "world_size" in {number["name"] for number in shown["derived"]}
     assert shown["progress"]["step"] is None
     assert shown["model_path"] is None
 

@@ -187,3 +187,13 @@ def test_the_weight_column_of_the_job_goes_before_that_of_the_schema(tmp_path: P
     config = DataConfig(train=["a.csv"], format="csv", schema=schema, weight_column="v")
     (table,) = tables_of(config, find_files(config.train, "data.train", None, tmp_path))
     assert plain_rows(table) == [Row(0, 3, (1,), ())]
+
+
+def test_spaces_around_numbers_of_csv_are_ignored_and_those_of_text_are_not(tmp_path: Path) -> None:
+    schema = SCHEMA.model_copy(
+        update={"categorical": [*SCHEMA.categorical, CategoricalColumn(name="i", type="integer")]}
+    )
+    rows = of_csv(tmp_path, ["label,x,c,i", " 1, 2.5 ,a, 7", "0,3, a ,8 ", "0 ,,b,"], schema)
+    assert [row.label for row in rows] == [1, 0, 0]
+    assert [row.dense[0] for row in rows] == [2.5, 3, None]
+    assert [row.categorical for row in rows] == [("a", 7), (" a ", 8), ("b", None)]

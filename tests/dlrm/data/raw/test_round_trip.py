@@ -142,7 +142,7 @@ BAD_VALUES = {
     "clicked": ["2", "", "nan", "x", "-1", "0.5"],
     "importance": ["", "-1", "nan", "inf", "x", "1e39"],
     "x": ["x", "inf", "-inf", "1e39", "1e400", "1,5x"],
-    "id": ["1.5", "x", str(2**63), "1 "],
+    "id": ["1.5", "x", str(2**63), "1 2"],
     "items": ["1|x", "1|2.5", f"|{2**64}"],
 }
 NAMES = list(SCHEMA.names)
