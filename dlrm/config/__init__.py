@@ -2,7 +2,7 @@
 
 from dlrm.config.batch import MAX_BATCH, BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig
-from dlrm.config.decide import DataFacts, Decision, keep_decisions
+from dlrm.config.decide import DataFacts, Decision, count_synthetic_train_rows, keep_decisions
 from dlrm.config.derived import DerivedNumber, DerivedWarning, ResolvedJob, resolve, resolve_with_rows
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
 from dlrm.config.identity import list_differences, make_identity
@@ -54,6 +54,7 @@ __all__ = [
     "VarianceReductionConfig",
     "VocabularyConfig",
     "WarmStartConfig",
+    "count_synthetic_train_rows",
     "find_warm_start_faults",
     "keep_decisions",
     "list_differences",

@@ -7,6 +7,7 @@ decisions are those for many rows, which is what an unknown log most likely has.
 from typing import Any
 
 from dlrm.config.base import Config
+from dlrm.config.data import DataConfig
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.model import ModelConfig
 from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate
@@ -41,6 +42,12 @@ class DataFacts(Config):
     """Number of training rows."""
     source: ModelConfig | None = None
     """Model that the run starts from, whose dimensions it must have; null without a warm start."""
+
+
+def count_synthetic_train_rows(data: DataConfig) -> int:
+    """Count the training rows of a synthetic log, up to the few by which a split by hash differs from its fraction."""
+    assert data.synthetic is not None, "the rows are a synthetic log"
+    return max(1, round(data.synthetic.num_rows * (1.0 - data.eval_fraction)))
 
 
 class Decision(Config):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dlrm.config import DataFacts, ModelConfig, ResolvedJob, SyntheticConfig, resolve_with_rows
+from dlrm.config import DataFacts, ModelConfig, ResolvedJob, count_synthetic_train_rows, resolve_with_rows
 from dlrm.data.packed.open import open_packed_meta
 from dlrm.record import PreparedData, RunDirectory, write_atomically
 from dlrm.train.warm_start.source import find_source, read_record
@@ -23,15 +23,9 @@ def decide_open_fields(directory: RunDirectory, resolved: ResolvedJob) -> Resolv
 def _find_facts(directory: RunDirectory, resolved: ResolvedJob) -> DataFacts:
     source = find_source(resolved, directory)
     model = None if source is None else ModelConfig.model_validate(read_record(source).model)
-    synthetic = resolved.job.data.synthetic
-    if synthetic is not None:
-        return DataFacts(num_train_rows=_count_synthetic_rows(synthetic, resolved.job.data.eval_fraction), source=model)
+    if resolved.job.data.synthetic is not None:
+        return DataFacts(num_train_rows=count_synthetic_train_rows(resolved.job.data), source=model)
     prepared = PreparedData.read(directory.data)
     assert prepared is not None, "rows are prepared before anything is decided by them"
     meta = open_packed_meta(Path(prepared.directory))
     return DataFacts(num_train_rows=meta.splits["train"].num_rows, source=model)
-
-
-def _count_synthetic_rows(synthetic: SyntheticConfig, eval_fraction: float) -> int:
-    """Count the training rows of a synthetic log, up to the few by which a split by hash differs from its fraction."""
-    return max(1, round(synthetic.num_rows * (1.0 - eval_fraction)))

@@ -59,7 +59,11 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
             num_rows = rule.hash_size
         tables.append(make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
     return Sizes(
-        tables, _count_dense(resolved, sample), _describe(sample, time.perf_counter() - started), is_estimate=True
+        tables,
+        _count_dense(resolved, sample),
+        _describe(sample, time.perf_counter() - started),
+        is_estimate=True,
+        num_train_rows=max(1, round(share * sample.num_rows_of_files)),
     )
 
 

@@ -4,11 +4,11 @@ Tables have the names of their features here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrm.config import DataConfig, Hashing, ResolvedJob
+from dlrm.config import DataConfig, Hashing, ResolvedJob, count_synthetic_train_rows
 from sharding.planner import Table
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ class Sizes:
     """Source of the sizes, in words."""
     is_estimate: bool = False
     """Whether some of the sizes are estimated from a sample of rows."""
+    num_train_rows: int | None = None
+    """Number of training rows, which may be an estimate too; None where the document alone gives the sizes."""
+
+    def with_embedding_dim(self, embedding_dim: int) -> "Sizes":
+        """Return the sizes for tables of another embedding dimension."""
+        return replace(self, tables=[replace(table, embedding_dim=embedding_dim) for table in self.tables])
 
 
 class UnknownSizesError(ValueError):
@@ -48,7 +54,8 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
         from dlrm.data.synthetic.log import make_log_schema
 
         schema = make_log_schema(data.synthetic)
-        return Sizes(make_tables(schema.features, dim), schema.num_dense, "the synthetic log")
+        num_rows = count_synthetic_train_rows(data)
+        return Sizes(make_tables(schema.features, dim), schema.num_dense, "the synthetic log", num_train_rows=num_rows)
     if data.format == "packed":
         from dlrm.data.open import find_packed_directory
 
@@ -59,7 +66,12 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
 
     meta = open_packed_meta(prepared)
     schema = meta.schema_of_rows
-    return Sizes(make_tables(schema.features, dim), schema.num_dense, f"the prepared rows in {prepared}")
+    return Sizes(
+        make_tables(schema.features, dim),
+        schema.num_dense,
+        f"the prepared rows in {prepared}",
+        num_train_rows=meta.splits["train"].num_rows,
+    )
 
 
 def _get_sizes_in_document(data: DataConfig, dim: int) -> Sizes:

@@ -3,7 +3,8 @@
 Reads one JSON document from stdin, `{"resolved": ResolvedJob, "run_directory": path or null, "limits": Limits or
 null}`, and writes one line of JSON to stdout:
 
-{"kind": "result", "sizes_from": source of the table sizes, in words, "plan": a `sharding.planner.report.PlanReport`,
+{"kind": "result", "resolved": the job with what its document left open decided, null where the table sizes are not
+ known, "sizes_from": source of the table sizes, in words, "plan": a `sharding.planner.report.PlanReport`,
  "notes": what is estimated or assumed, and obstacles to a run on this machine, "part_of_term": the part of a run's
  clock to which each term of the step belongs, "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason
  why the table sizes are not known, where they are not, "seconds": time that the planning took}
@@ -17,13 +18,13 @@ import time
 from pathlib import Path
 from typing import Any, TypedDict
 
-from dlrm.config import ResolvedJob
+from dlrm.config import DataFacts, ModelConfig, ResolvedJob, resolve_with_rows
 from dlrm.data.errors import DataError
 from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
 from dlrm.planning.memory_limit import limit_planning_memory
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.sizes import Sizes, UnknownSizesError, find_sizes
-from dlrm.record import EXIT_BAD_INPUT, PreparedData, RunDirectory
+from dlrm.record import EXIT_BAD_INPUT, NoModelError, PreparedData, RunDirectory, TrainedModel
 from sharding.planner import PlanError
 from sharding.planner.report import PART_OF_TERM, PlanReport, make_plan_report
 
@@ -58,17 +59,22 @@ class TooLargeError(ValueError):
 def make_plan_line(resolved: ResolvedJob, run_directory: RunDirectory | None, limits: Limits | None = None) -> str:
     """Plan a job and return the result line. Raises DataError, TooLargeError and ImportError."""
     started = time.perf_counter()
-    fields: dict[str, Any] = dict.fromkeys(("sizes_from", "plan", "notes", "part_of_term", "refusal", "unknown_sizes"))
+    fields: dict[str, Any] = dict.fromkeys(
+        ("resolved", "sizes_from", "plan", "notes", "part_of_term", "refusal", "unknown_sizes")
+    )
     try:
         sizes = _find_table_sizes(resolved, run_directory)
     except UnknownSizesError as error:
         return _format_line({**fields, "unknown_sizes": str(error)}, started)
+    resolved = _decide_open_fields(resolved, sizes)
+    sizes = sizes.with_embedding_dim(resolved.job.model.embedding_dim)
     # Before memory is limited, since the measurement of the machine needs memory too.
     here = describe_machine(resolved.job)
     too_large = TooLargeError(resolved.job.resources.world_size, len(sizes.tables))
     if limits is not None:
         limit_planning_memory(limits["memory_bytes"])
     try:
+        fields["resolved"] = resolved.model_dump(mode="json")
         line = _format_line({**fields, **_make_plan(resolved, sizes, here)}, started)
     except MemoryError:
         raise too_large from None
@@ -98,6 +104,26 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, here: MachineResources) -> d
         ],
         "part_of_term": PART_OF_TERM,
     }
+
+
+def _decide_open_fields(resolved: ResolvedJob, sizes: Sizes) -> ResolvedJob:
+    """Decide what the document left open, as a run would; unchanged where the number of rows is unknown."""
+    if resolved.asked is None or sizes.num_train_rows is None:
+        return resolved
+    facts = DataFacts(num_train_rows=sizes.num_train_rows, source=_read_source_model(resolved))
+    return resolve_with_rows(resolved, facts)
+
+
+def _read_source_model(resolved: ResolvedJob) -> ModelConfig | None:
+    """Read the dimensions of the model that the job starts from; None where it starts from none, or is not found."""
+    warm_start = resolved.job.run.warm_start
+    if warm_start is None:
+        return None
+    try:
+        return ModelConfig.model_validate(TrainedModel.find(Path(warm_start.source)).read_record().model)
+    except (NoModelError, ValueError):
+        # The run itself refuses such a model, with the reason.
+        return None
 
 
 def _note_estimate(sizes: Sizes) -> list[str]:

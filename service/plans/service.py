@@ -1,5 +1,6 @@
 """Preview of a job: its plan, memory and learning rates, and whether it fits this machine."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,10 +35,12 @@ class PlanService:
         """
         spec = parse_job(document)
         resolved, faults = self._resolve(spec)
-        result = dict.fromkeys(("plan", "notes", "sizes_from", "refusal", "unknown_sizes"))
+        result = dict.fromkeys(("resolved", "plan", "notes", "sizes_from", "refusal", "unknown_sizes"))
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
             result |= self._planner.make_plan(resolved)
+            if result["resolved"] is not None:
+                resolved = ResolvedJob.model_validate_json(json.dumps(result["resolved"]))
         plan, refusal = result["plan"], result["refusal"]
         if refusal is not None:
             valid = "; ".join(refusal["valid"])

@@ -75,7 +75,7 @@ def plan(
     if result["plan"] is None:
         raise BadInputError(*(f"{job}: {line}" for line in explain_refusal(result)))
     if not as_json:
-        print_plan(console_on(), resolved, result)
+        print_plan(console_on(), ResolvedJob.model_validate_json(json.dumps(result["resolved"])), result)
 
 
 def explain_refusal(result: dict[str, Any]) -> list[str]:
