@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.data.open import open_data
 from dlrm.record import EventReport, RunDirectory, SpoolReader, find_yardsticks, parse_report
 from dlrm.reporting.reporter import Reporter
@@ -13,7 +13,7 @@ from sharding.comm.process_groups import Ranks
 from tests.rank_pool.pool import RankPools
 
 JOB = resolve(
-    parse_job(
+    JobConfig.model_validate(
         {
             "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 200}},
             "run": {"yardsticks": "logistic"},

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dlrm.train.run
-from dlrm.config import ResolvedJob, parse_job, resolve
+from dlrm.config import JobConfig, ResolvedJob, resolve
 from dlrm.record import (
     EndReason,
     EvaluationReport,
@@ -56,7 +56,7 @@ class StopAfter(StopRequest):
 
 
 def resolve_job(**changes: Any) -> ResolvedJob:
-    return resolve(parse_job({**DOCUMENT, **changes}))
+    return resolve(JobConfig.model_validate({**DOCUMENT, **changes}))
 
 
 def run_attempt(ranks: Ranks, path: Path, number: int, job: ResolvedJob, num_looks: int | None) -> Outcome:

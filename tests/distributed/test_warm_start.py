@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dlrm.config import ResolvedJob, parse_job, resolve
+from dlrm.config import JobConfig, ResolvedJob, resolve
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
 from dlrm.record import CheckpointDirectory, EventReport, RunDirectory, SpoolReader, parse_report
@@ -46,7 +46,7 @@ def make_job(world_size: int, num_ids: int = OLD_IDS, plan: str = "table_wise", 
         "run": {"eval_every_fraction": 1.0, "yardsticks": "none"},
         "resources": {"workers_per_node": world_size},
     }
-    return resolve(parse_job({**document, **changes}))
+    return resolve(JobConfig.model_validate({**document, **changes}))
 
 
 def make_warm_start(source: Path, optimizer_state: bool = False, **changes: Any) -> dict[str, Any]:

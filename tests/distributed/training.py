@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from dlrm.config import ModelConfig, MomentsConfig, ResolvedJob, VarianceReductionConfig, parse_job, resolve
+from dlrm.config import JobConfig, ModelConfig, MomentsConfig, ResolvedJob, VarianceReductionConfig, resolve
 from dlrm.data.batches import Batch
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.optimizers import StepRates
@@ -58,7 +58,7 @@ class TrainingSetting:
             "run": {"seed": self.seed},
             "resources": {"workers_per_node": world_size},
         }
-        return resolve(parse_job(document))
+        return resolve(JobConfig.model_validate(document))
 
     @property
     def schema(self) -> DataSchema:

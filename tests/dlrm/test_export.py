@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from dlrm.checkpoint import CheckpointError
-from dlrm.config import DataConfig, parse_job, resolve
+from dlrm.config import DataConfig, JobConfig, resolve
 from dlrm.data.open import open_data
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.export import ExportError, export_model
@@ -61,7 +61,7 @@ def test_the_card_has_the_whole_job_and_its_metrics_next_to_the_constant_predict
     card = (exported.path / "MODEL_CARD.md").read_text()
     document = re.search(r"```json\n(.*?)\n```", card, re.DOTALL)
     assert document is not None
-    assert parse_job(json.loads(document[1])) == job_of(
+    assert JobConfig.model_validate(json.loads(document[1])) == job_of(
         exported.data, run={"warm_start": {"from": "/models/yesterday", "optimizer_state": False}, "seed": 7}
     )
     assert "| AUC | 0.75000 | 0.50000 |" in card
@@ -109,7 +109,7 @@ def test_a_card_names_the_kinds_of_columns_that_there_are(tmp_path: Path, schema
     assert ("share one row of each table" in card) == ("categorical" in schema)
     document = re.search(r"```json\n(.*?)\n```", card, re.DOTALL)
     assert document is not None
-    assert parse_job(json.loads(document[1])).model.cross_layers == 3
+    assert JobConfig.model_validate(json.loads(document[1])).model.cross_layers == 3
 
 
 def test_a_model_of_a_synthetic_log_has_no_encoders(tmp_path: Path):

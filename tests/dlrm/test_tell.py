@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.gradient_stats.noise import NoiseState, StepNoise
@@ -33,7 +33,7 @@ def told(directory: Path, noise: NoiseState, log_loss: float = 0.4, **document: 
     attempt.create()
     reporter = Reporter(attempt, rank=0)
     progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(log_loss))
-    resolved = resolve(parse_job({"data": {"format": "synthetic"}, **document}))
+    resolved = resolve(JobConfig.model_validate({"data": {"format": "synthetic"}, **document}))
     report_advice(reporter, resolved, progress, num_rows=10**6)
     reporter.close()
     (line,) = SpoolReader(attempt.spool_file(0, "events")).read()
@@ -107,7 +107,7 @@ def test_where_there_is_no_advice_it_says_why_and_what_to_do(
 
 def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_path: Path):
     """What nobody asked the dashboard to know: how models name a table whose column has a dot in its name."""
-    job = parse_job({"data": {"format": "synthetic"}, "resources": {"memory": "4GiB"}})
+    job = JobConfig.model_validate({"data": {"format": "synthetic"}, "resources": {"memory": "4GiB"}})
     schema = DataSchema(1, (Feature("user.id", 50), Feature("type", 60)))
     planned = plan_tables(resolve(job), schema)
     attempt = AttemptDirectory(tmp_path)
@@ -145,7 +145,7 @@ def test_rows_of_one_label_are_told_from_rows_whose_other_labels_all_have_weight
     assert {0, 1} - set(labels) == (set() if other_labels else {1 - label})
     write_packed(tmp_path, replace(rows, labels=labels, weights=weights), random_rows(9, weighted=weighted))
     dataset = open_packed(tmp_path)
-    job = parse_job({"data": {"format": "synthetic"}, "resources": {"memory": "4GiB"}})
+    job = JobConfig.model_validate({"data": {"format": "synthetic"}, "resources": {"memory": "4GiB"}})
     attempt = AttemptDirectory(tmp_path / "attempt")
     attempt.create()
     reporter = Reporter(attempt, rank=0)
@@ -161,7 +161,9 @@ def reports_of_length(directory: Path, num_rows: int, num_steps: int, epochs: in
     attempt = AttemptDirectory(directory)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    job = parse_job({"data": {"format": "synthetic"}, "batch": {"global_size": 1000}, "run": {"epochs": epochs}})
+    job = JobConfig.model_validate(
+        {"data": {"format": "synthetic"}, "batch": {"global_size": 1000}, "run": {"epochs": epochs}}
+    )
     report_length(reporter, job, Progress(num_steps=num_steps), num_rows)
     reporter.close()
     return [

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.record import WARNINGS, AttemptDirectory, EventReport, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.run_events import report_warnings
@@ -12,7 +12,7 @@ def test_a_capped_warm_up_is_told_to_whoever_started_the_run(tmp_path: Path):
     attempt = AttemptDirectory(tmp_path)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    report_warnings(reporter, resolve(parse_job(document)))
+    report_warnings(reporter, resolve(JobConfig.model_validate(document)))
     reporter.close()
     (event,) = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
     assert isinstance(event, EventReport)

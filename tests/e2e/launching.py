@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.record import Outcome, RunDirectory, SpoolReader, parse_report
 from hostinfo.stop_signals import defer_stop_signals
 from tests.patience import PATIENCE_SECONDS
@@ -26,7 +26,7 @@ def start(path: Path, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[by
     """Begin the first attempt of a tiny job."""
     directory = RunDirectory(path)
     directory.path.mkdir(exist_ok=True)
-    directory.spec.write_text(resolve(parse_job({**TINY, **changes})).model_dump_json())
+    directory.spec.write_text(resolve(JobConfig.model_validate({**TINY, **changes})).model_dump_json())
     return directory, start_attempt(directory, 1)
 
 

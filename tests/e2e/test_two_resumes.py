@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ResolvedJob, parse_job, resolve
+from dlrm.config import JobConfig, ResolvedJob, resolve
 from dlrm.record import EvaluationReport, RunDirectory
 from service.cli.run_directory import create_next_attempt
 from tests.e2e.launching import TINY, ended, reports_of, start_attempt
@@ -22,7 +22,7 @@ def directory(tmp_path: Path) -> RunDirectory:
     """Of a run whose first attempt was killed before its first step."""
     directory = RunDirectory(tmp_path / "run")
     directory.attempt(1).create()
-    directory.spec.write_text(resolve(parse_job(TINY)).model_dump_json())
+    directory.spec.write_text(resolve(JobConfig.model_validate(TINY)).model_dump_json())
     return directory
 
 

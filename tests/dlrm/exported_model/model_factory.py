@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from dlrm.config import DataConfig, JobSpec, resolve
+from dlrm.config import DataConfig, JobConfig, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.data.packed.layout import FileMeta
@@ -30,11 +30,13 @@ METRICS: dict[str, float | None] = {
 }
 
 
-def job_of(data: DataConfig, **fields: Any) -> JobSpec:
-    return JobSpec.model_validate({"name": "made", "model": SIZES, "data": data, "batch": {"global_size": 8}, **fields})
+def job_of(data: DataConfig, **fields: Any) -> JobConfig:
+    return JobConfig.model_validate(
+        {"name": "made", "model": SIZES, "data": data, "batch": {"global_size": 8}, **fields}
+    )
 
 
-def save_weights(checkpoint: Path, job: JobSpec, dataset: Dataset, seed: int) -> PlainModel:
+def save_weights(checkpoint: Path, job: JobConfig, dataset: Dataset, seed: int) -> PlainModel:
     """A checkpoint as far as an export reads it, of random weights; they are in the model that is returned."""
     torch.manual_seed(seed)
     model = PlainModel(job.model, dataset.schema.num_dense, {f.name: f.num_ids for f in dataset.schema.features})

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 import dlrm.programs.evaluate
 import dlrm.programs.predict
-from dlrm.config import DataConfig, JobSpec, ResolvedJob, resolve
+from dlrm.config import DataConfig, JobConfig, ResolvedJob, resolve
 from dlrm.data.batches import TrainBatches
 from dlrm.data.packed.open import open_packed
 from dlrm.data.prepare.cache import find_or_prepare
@@ -73,7 +73,7 @@ def trained_and_evaluated(
     return evaluator._score().numpy(), evaluator(0)
 
 
-def check_scores(rank_pools: RankPools, job: JobSpec, packed: Path, place: Path) -> EvaluationReport:
+def check_scores(rank_pools: RankPools, job: JobConfig, packed: Path, place: Path) -> EvaluationReport:
     """Train, export to `place / "model"`, and see that it scores as in training; what that evaluation has measured."""
     resolved = resolve(job)
     answers = rank_pools.of(job.resources.world_size).run(

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.data.errors import DataError
 from dlrm.planning import raw_sample
 from dlrm.planning.estimated_sizes import SeenValues, estimate_num_values, estimate_sizes
@@ -63,7 +63,7 @@ def make_data(path: Path, min_count: int = 2, **changes: Any) -> dict[str, Any]:
 
 
 def estimate(data: dict[str, Any]) -> Sizes:
-    return estimate_sizes(resolve(parse_job({"data": data})))
+    return estimate_sizes(resolve(JobConfig.model_validate({"data": data})))
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.csv.gz"])
@@ -85,7 +85,7 @@ def test_tables_are_estimated_from_a_twentieth_of_the_rows(
 
 def test_a_sample_is_bounded_and_spread_over_the_files(directory: Path, tmp_path: Path):
     for name in ("rows.parquet", "rows.csv"):
-        config = parse_job({"data": make_data(directory / name)}).data
+        config = JobConfig.model_validate({"data": make_data(directory / name)}).data
         sample = read_sample(config, None)
         assert 10_000 <= sample.num_rows <= 40_000
         assert sample.num_rows_of_files == pytest.approx(NUM_ROWS, rel=0.02)

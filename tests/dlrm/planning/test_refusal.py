@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ByteSize, TypeAdapter
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.planning.machine_resources import MachineResources
 from dlrm.planning.refusal import make_plan_or_refuse
 from dlrm.planning.request import make_plan_request
@@ -233,7 +233,7 @@ def test_a_smaller_chunk_alone_is_named_first_where_it_would_do(device: str):
 
 
 def request_of_job(**batch: Any) -> PlanRequest:
-    job = parse_job({"data": {"format": "synthetic"}, "batch": {"global_size": 16_384, **batch}})
+    job = JobConfig.model_validate({"data": {"format": "synthetic"}, "batch": {"global_size": 16_384, **batch}})
     speeds = Speeds(one_copy=1e10, all_copies=1.6e10, loopback=2e9, flops=1e11, flops_bf16=4e11)
     here = MachineResources(speeds, num_cores=2, memory_bytes=2**34, has_operators=True)
     return make_plan_request(resolve(job), make_tables([1000] * 20, 64), 13, here)

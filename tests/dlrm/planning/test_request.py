@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ModelConfig, parse_job, resolve
+from dlrm.config import JobConfig, ModelConfig, resolve
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.model import make_dense_part
@@ -28,11 +28,13 @@ def request_for(**document: Any) -> PlanRequest:
 
 
 def request_here(here: MachineResources, **document: Any) -> PlanRequest:
-    return make_plan_request(resolve(parse_job({"data": {"format": "synthetic"}, **document})), TABLES, 13, here)
+    return make_plan_request(
+        resolve(JobConfig.model_validate({"data": {"format": "synthetic"}, **document})), TABLES, 13, here
+    )
 
 
 def notes_here(here: MachineResources, **document: Any) -> list[str]:
-    return list_notes(parse_job({"data": {"format": "synthetic"}, **document}), here)
+    return list_notes(JobConfig.model_validate({"data": {"format": "synthetic"}, **document}), here)
 
 
 def test_ranks_share_the_bandwidth_of_the_machine():
@@ -90,7 +92,9 @@ def test_without_the_own_operators_ranks_have_no_memory_in_common(
 
 
 def test_this_machine_is_asked_once_for_all_that_a_plan_depends_on():
-    here = describe_machine(parse_job({"data": {"format": "synthetic"}, "resources": {"gpus_per_worker": 1}}))
+    here = describe_machine(
+        JobConfig.model_validate({"data": {"format": "synthetic"}, "resources": {"gpus_per_worker": 1}})
+    )
     assert here.num_cores >= 1
     assert here.memory_bytes > 2**28
     assert here.has_operators == load_library("tables")
@@ -104,7 +108,7 @@ def test_a_plan_that_does_not_hold_is_no_plan(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr("dlrm.planning.request.make_plan_or_refuse", without_its_last_block)
     with pytest.raises(InvalidPlanError, match="b: its blocks have 0 cells"):
-        make_checked_plan(resolve(parse_job({"data": {"format": "synthetic"}})), TABLES, 13, HERE)
+        make_checked_plan(resolve(JobConfig.model_validate({"data": {"format": "synthetic"}})), TABLES, 13, HERE)
 
 
 @pytest.mark.parametrize(("precision", "flops"), [("fp32", 1e11), ("bf16", 4e11)])
@@ -152,7 +156,7 @@ def test_gpus_that_nobody_has_described_are_assumed_to_be_a100s(monkeypatch: pyt
 
 def test_a_run_does_not_assume_the_memory_of_its_gpus(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hostinfo.limits.get_gpu_memory_bytes", lambda: ())
-    job = parse_job({"data": {"format": "synthetic"}, "resources": {"gpus_per_worker": 1}})
+    job = JobConfig.model_validate({"data": {"format": "synthetic"}, "resources": {"gpus_per_worker": 1}})
     with pytest.raises(DataError, match=r"sharding\.topology\.gpu_memory: .*nvidia-smi does not answer"):
         plan_tables(resolve(job), DataSchema(13, (Feature("a", 10, False),)))
 
@@ -160,7 +164,7 @@ def test_a_run_does_not_assume_the_memory_of_its_gpus(monkeypatch: pytest.Monkey
 def test_the_cpus_of_this_machine_are_not_measured_for_a_job_on_gpus(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sharding.planner.machine.load_speeds", lambda: pytest.fail("it was measured"))
     document = {"resources": {"gpus_per_worker": 1}, "sharding": {"topology": {"gpu_memory": "80GB"}}}
-    job = parse_job({"data": {"format": "synthetic"}, **document})
+    job = JobConfig.model_validate({"data": {"format": "synthetic"}, **document})
     request, plan = make_checked_plan(resolve(job), TABLES, 13, describe_machine(job))
     assert request.topology.device == "cuda"
     assert len(plan.tables) == 2
@@ -178,14 +182,16 @@ def test_the_dense_part_is_counted_as_it_is_built(architecture: str, num_dense: 
 def test_hashed_columns_have_known_tables():
     schema = {"dense": [{"name": "d"}], "categorical": [{"name": "c{}", "count": 2}, {"name": "x", "multi_hot": True}]}
     data = {"train": ["a.parquet"], "format": "parquet", "schema": schema}
-    known = parse_job({"data": {**data, "vocabulary": {"columns": {"c*": {"hash_size": 7}, "x": {"hash_size": 9}}}}})
+    known = JobConfig.model_validate(
+        {"data": {**data, "vocabulary": {"columns": {"c*": {"hash_size": 7}, "x": {"hash_size": 9}}}}}
+    )
     sizes = find_sizes(resolve(known), None)
     assert [(table.name, table.num_rows, table.ids_per_sample) for table in sizes.tables] == [
         ("c0", 7, 1.0),
         ("c1", 7, 1.0),
         ("x", 9, 8.0),
     ]
-    counted = parse_job({"data": {**data, "vocabulary": {"columns": {"c*": {"hash_size": 7}}}}})
+    counted = JobConfig.model_validate({"data": {**data, "vocabulary": {"columns": {"c*": {"hash_size": 7}}}}})
     with pytest.raises(UnknownSizesError, match="the tables of x are unknown"):
         find_sizes(resolve(counted), None)
 
@@ -193,9 +199,9 @@ def test_hashed_columns_have_known_tables():
 def test_ranges_and_parts_of_times_have_tables_that_the_document_bounds():
     categorical = [{"name": "age", "bucketize": 32}, {"name": "ts", "time_part": "hour"}, {"name": "site"}]
     data = {"train": ["a.csv"], "format": "csv", "schema": {"categorical": categorical[:2]}}
-    sizes = find_sizes(resolve(parse_job({"data": data})), None)
+    sizes = find_sizes(resolve(JobConfig.model_validate({"data": data})), None)
     assert [(table.name, table.num_rows) for table in sizes.tables] == [("age:buckets", 33), ("ts:hour", 25)]
-    job = parse_job({"data": {**data, "schema": {"categorical": categorical}}})
+    job = JobConfig.model_validate({"data": {**data, "schema": {"categorical": categorical}}})
     with pytest.raises(UnknownSizesError, match="the tables of site are unknown"):
         find_sizes(resolve(job), None)
 
@@ -203,7 +209,7 @@ def test_ranges_and_parts_of_times_have_tables_that_the_document_bounds():
 def test_a_training_gets_tables_by_their_names_in_models():
     schema = DataSchema(1, (Feature("user.id", 50), Feature("type", 60)))
     document = {"data": {"format": "synthetic"}, "sharding": {"tables": [{"pattern": "user.*", "type": "row_wise"}]}}
-    plan = plan_tables(resolve(parse_job(document)), schema).plan
+    plan = plan_tables(resolve(JobConfig.model_validate(document)), schema).plan
     assert [table.table.name for table in plan.tables] == ["user%2Eid", "%74ype"]
     assert (plan.tables[0].sharding_type, plan.tables[0].reason) == ("row_wise", "set by the job")
 
@@ -212,5 +218,5 @@ def test_a_training_without_a_plan_names_the_field():
     schema = DataSchema(1, (Feature("a", 50),))
     document = {"data": {"format": "synthetic"}, "sharding": {"tables": [{"pattern": "b", "type": "row_wise"}]}}
     with pytest.raises(DataError) as caught:
-        plan_tables(resolve(parse_job(document)), schema)
+        plan_tables(resolve(JobConfig.model_validate(document)), schema)
     assert caught.value.field == "sharding.tables.0.pattern"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.record import RunDirectory
 
 
@@ -15,7 +15,7 @@ def run(tmp_path: Path) -> RunDirectory:
     """A run without a checkpoint."""
     directory = RunDirectory(tmp_path / "run")
     directory.checkpoints.mkdir(parents=True)
-    directory.spec.write_text(resolve(parse_job({"data": {"format": "synthetic"}})).model_dump_json())
+    directory.spec.write_text(resolve(JobConfig.model_validate({"data": {"format": "synthetic"}})).model_dump_json())
     return directory
 
 

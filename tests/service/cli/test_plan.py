@@ -8,14 +8,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.programs.plan import make_plan_line
 from dlrm.record import PART_DESCRIPTIONS, PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolWriter
 from service.cli.commands.plan import read_step_parts
 from service.cli.render.plan_report import format_spans, print_plan
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}}}
+SYNTHETIC: dict[str, Any] = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}},
+    "model": {"architecture": "dlrm", "embedding_dim": 64},
+    "batch": {"global_size": 16_384},
+    "run": {"epochs": 1},
+}
 
 
 def job_in(directory: Path, document: dict[str, Any]) -> str:
@@ -102,7 +107,7 @@ def test_of_a_run_what_was_measured_stands_beside_the_estimate(tmp_path: Path, d
     writer = SpoolWriter(unfinished.spool_file(0, "events"))
     writer.write(EventReport(name=PLAN, message="", details={"step_seconds": {"lookup": 9.0}}))
     writer.close()
-    directory.spec.write_text(resolve(parse_job(SYNTHETIC)).model_dump_json())
+    directory.spec.write_text(resolve(JobConfig.model_validate(SYNTHETIC)).model_dump_json())
     ended = dlrm("plan", str(directory.path))
     assert ended.code == 0, ended.err
     assert "a step, measured: 375.0 ms" in ended.out
@@ -125,7 +130,7 @@ def test_a_damaged_line_of_a_run_is_passed_over_and_named(tmp_path: Path, dlrm: 
     writer.write(EventReport(name=STEP_PARTS, message="", details={"seconds": {"lookup": 0.5}}))
     writer.close()
     events.write_bytes(b"garbage\n" + events.read_bytes() + b"\xff\n")
-    directory.spec.write_text(resolve(parse_job(SYNTHETIC)).model_dump_json())
+    directory.spec.write_text(resolve(JobConfig.model_validate(SYNTHETIC)).model_dump_json())
     ended = dlrm("plan", str(directory.path))
     assert ended.code == 0, ended.err
     assert "a step, measured: 500.0 ms" in ended.out
@@ -179,7 +184,9 @@ def test_a_gpu_that_is_nearly_full_is_noted_with_how_to_keep_some_free() -> None
         resources = {"workers_per_node": 1, "gpus_per_worker": 1}
         sharding = {"plan": "table_wise", "topology": {"gpu_memory": gpu_memory}}
         return json.loads(
-            make_plan_line(resolve(parse_job({**SYNTHETIC, "resources": resources, "sharding": sharding})), None)
+            make_plan_line(
+                resolve(JobConfig.model_validate({**SYNTHETIC, "resources": resources, "sharding": sharding})), None
+            )
         )
 
     roomy = planned(80 * 10**9)
@@ -228,7 +235,7 @@ def test_what_stands_against_a_run_on_this_machine_is_told(tmp_path: Path, dlrm:
 
 
 def test_names_of_others_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = parse_job({**SYNTHETIC, "sharding": {"topology": {"flops": 1e10}}})
+    job = JobConfig.model_validate({**SYNTHETIC, "sharding": {"topology": {"flops": 1e10}}})
     result = json.loads(make_plan_line(resolve(job), None))
     result |= {"sizes_from": "the prepared rows in /data/[old]/rows", "estimated": None, "measured": None}
     print_plan(Console(width=400), resolve(job), result)
@@ -236,7 +243,7 @@ def test_names_of_others_are_printed_as_they_are(tmp_path: Path, capsys: pytest.
 
 
 def test_without_the_dense_part_a_step_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    resolved = resolve(parse_job(SYNTHETIC))
+    resolved = resolve(JobConfig.model_validate(SYNTHETIC))
     result = json.loads(make_plan_line(resolved, None)) | {"estimated": None, "measured": None}
     result["plan"]["step"]["is_dense_known"] = False
     print_plan(Console(width=400), resolved, result)

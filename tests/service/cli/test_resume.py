@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ResolvedJob, parse_job, resolve
+from dlrm.config import JobConfig, ResolvedJob, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory, hold_run_lock
 from service.cli.run_directory import create_next_attempt
 from tests.service.cli.conftest import Ended
@@ -26,7 +26,7 @@ def directory(tmp_path: Path) -> RunDirectory:
     """Of a run that was stopped in its first attempt."""
     directory = RunDirectory(tmp_path / "run")
     directory.attempt(1).create()
-    directory.spec.write_text(resolve(parse_job(DOCUMENT)).model_dump_json())
+    directory.spec.write_text(resolve(JobConfig.model_validate(DOCUMENT)).model_dump_json())
     end(directory, Outcome(state="stopped", reason=EndReason.STOP_REQUESTED))
     return directory
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dlrm.config import parse_job, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.record import Outcome, RunDirectory
 from service.launchers.local import LocalLauncher
 from service.launchers.processes import find_marked, find_same, kill_all, make_marked_environment
@@ -32,7 +32,7 @@ def make_launch(tmp_path: Path, data_root: Path) -> Iterator[MakeLaunch]:
     def make(behaviour: str) -> Launch:
         directory = RunDirectory(tmp_path / f"run-{len(launches)}")
         directory.path.mkdir()
-        directory.spec.write_text(resolve(parse_job(make_document(behaviour))).model_dump_json())
+        directory.spec.write_text(resolve(JobConfig.model_validate(make_document(behaviour))).model_dump_json())
         launch = Launch(directory, 1)
         launches.append(launch)
         return launch

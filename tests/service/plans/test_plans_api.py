@@ -17,6 +17,9 @@ from tests.service.api import Api, make_settings, serve_api
 SYNTHETIC: dict[str, Any] = {
     "name": "dry",
     "data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}},
+    "model": {"architecture": "dlrm", "embedding_dim": 64},
+    "batch": {"global_size": 16_384},
+    "dense_optimizer": {"learning_rate": 0.0005},
     "resources": {"workers_per_node": 2, "memory": "2GiB"},
 }
 NO_PLAN = '{"plan": null, "notes": null, "sizes_from": null, "refusal": null, "unknown_sizes": "no table was counted"}'

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlrm.config import DataConfig, ResolvedJob, parse_job, resolve
+from dlrm.config import DataConfig, JobConfig, ResolvedJob, resolve
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary
 from dlrm.data.errors import DataError
@@ -41,7 +41,7 @@ def directory(tmp_path: Path) -> RunDirectory:
 def job_from(model: Path) -> ResolvedJob:
     data = json.loads((model / "config.json").read_text())["data"]
     run = {"warm_start": {"from": str(model)}}
-    return resolve(parse_job({"model": SIZES, "data": data, "batch": {"global_size": 8}, "run": run}))
+    return resolve(JobConfig.model_validate({"model": SIZES, "data": data, "batch": {"global_size": 8}, "run": run}))
 
 
 def sites_of(encoders: Encoders | None) -> list[str]:
