@@ -67,9 +67,8 @@ def trained_and_evaluated(
     dict(parts.model.named_parameters())[OUTPUT_BIAS].data += bias
     state = {"tables": parts.tables.state_dict(), "dense": parts.model.state_dict()}
     save(state, storage_writer=FileSystemWriter(checkpoint), process_group=ranks.dense_group)
-    evaluator = Evaluator(
-        parts.model, parts.tables, dataset, ranks, resolved.share_size, resolved.chunk_size, StopRequest()
-    )
+    sizes = resolved.share_size, resolved.chunk_size
+    evaluator = Evaluator(parts.model, parts.tables, dataset, dataset.evaluation, ranks, *sizes, StopRequest())
     return evaluator._score().numpy(), evaluator(0)
 
 

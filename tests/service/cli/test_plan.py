@@ -81,7 +81,8 @@ def test_unknown_sizes_are_an_error_with_the_way_out(tmp_path: Path, dlrm: Calla
 
 
 def test_no_room_is_an_error_with_what_would_do(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
-    document = {"data": {"format": "synthetic", "synthetic": {"num_ids": 10_000_000}}, "resources": {"memory": "3GiB"}}
+    log = {"format": "synthetic", "synthetic": {"num_ids": 10_000_000}}
+    document = {**SYNTHETIC, "data": log, "resources": {"memory": "3GiB"}}
     ended = dlrm("plan", job_in(tmp_path, document))
     assert ended.code == 2
     assert "short" in ended.err

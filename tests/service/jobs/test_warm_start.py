@@ -184,7 +184,9 @@ def test_a_model_of_another_shape_is_refused_when_the_job_is_submitted(shared_ap
     root = Path(shared_api.services.settings.data_roots[0])
     model = {"embedding_dim": 16, "bottom_mlp": [32, 16], "top_mlp": [64, 1]}
     write_model(root / "small", model=ModelConfig.model_validate(model).model_dump(mode="json"))
-    response = shared_api.submitter.post("/v1/jobs", json=add_warm_start(make_document(), "small"))
+    other = {"embedding_dim": 64, "bottom_mlp": [512, 256, 64]}
+    document = {**add_warm_start(make_document(), "small"), "model": other}
+    response = shared_api.submitter.post("/v1/jobs", json=document)
     assert {error["field"] for error in response.json()["errors"]} == {
         "model.embedding_dim",
         "model.bottom_mlp",
