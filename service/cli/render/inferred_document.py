@@ -10,10 +10,6 @@ WIDTH = 120
 """Longest line of a list in the document, in characters."""
 EVAL_FRACTION = 0.1
 MAX_BAD_FRACTION = 0.9
-MIN_STEPS = 200
-"""Smallest number of steps per epoch with the chosen batch size: fewer would leave the model half trained."""
-MIN_BATCH, MAX_BATCH = 256, 16_384
-"""Bounds of the chosen batch size in samples."""
 _NOT_ASCII = re.compile(r"[^ -~]")
 
 
@@ -48,7 +44,7 @@ def format_job_document(
         lines.append(f"# The format has its own columns; of the labels {inferred['label_why']}.")
     else:
         lines += _format_schema(inferred, choices)
-    lines += ["", "[batch]", _format_batch(int(inferred["num_rows"] * (1 if eval_files else 1 - EVAL_FRACTION)))]
+    lines += ["", *_format_other_fields()]
     return "\n".join(lines) + "\n"
 
 
@@ -103,16 +99,15 @@ def _format_schema(inferred: Mapping[str, Any], choices: Sequence[Mapping[str, A
     return lines
 
 
-def _format_batch(num_rows: int) -> str:
-    """Return the `global_size` setting with its reason: the largest power of two that gives at least MIN_STEPS steps in
-    an epoch of `num_rows` rows, within MIN_BATCH and MAX_BATCH.
-    """
-    size = MAX_BATCH
-    while size > MIN_BATCH and num_rows < MIN_STEPS * size:
-        size //= 2
-    num_steps = max(num_rows // size, 1)
-    reason = f"{num_steps:,} steps per epoch of {num_rows:,} rows; larger is faster, but fewer steps learn less"
-    return f"global_size = {size}  # {reason}"
+def _format_other_fields() -> list[str]:
+    """Return comments on the fields that a new user may want to set next."""
+    return [
+        "# Everything else is decided once the rows are prepared, and the run says why. To decide it yourself:",
+        "# [batch]",
+        "# global_size = 4096",
+        "# [run]",
+        "# epochs = 2",
+    ]
 
 
 def _format_section(role: str, lines: Sequence[str]) -> list[str]:

@@ -18,7 +18,6 @@ import pytest
 from dlrm.config import parse_job
 from service.cli.commands.infer import derive_job_name
 from service.cli.documents import read_job
-from service.cli.render.inferred_document import format_job_document
 
 N = 4000
 GOOD = "1\t" + "\t".join(["1"] * 13) + "\t" + "\t".join(["0a"] * 26) + "\n"
@@ -233,30 +232,6 @@ def test_columns_of_one_kind_are_enough_to_train_from(
     for answer in (inspected, of_packed):
         report = json.loads(answer.out.splitlines()[-1])
         assert (len(report["dense"]), len(report["categorical"])) == ((0, 1) if none == "dense" else (1, 0))
-
-
-@pytest.mark.parametrize(("num_rows", "size"), [(4000, 256), (327_346, 1024), (5_000_000, 16_384), (10**9, 16_384)])
-def test_the_batch_that_is_inferred_leaves_enough_steps(num_rows: int, size: int) -> None:
-    inferred = {
-        "format": "parquet",
-        "is_estimate": False,
-        "bad_share": 0.0,
-        "missing_label_share": 0.0,
-        "positive": None,
-        "leaks": {},
-        "num_rows_looked_at": 10,
-        "num_rows": num_rows,
-        "num_files": 1,
-        "label": "y",
-        "label_why": "",
-        "weight": None,
-        "delimiter": None,
-        "columns": None,
-        "choices": [],
-    }
-    document = tomllib.loads(format_job_document(inferred, ["a.parquet"], "a"))
-    assert document["batch"]["global_size"] == size
-    assert size == 256 or 0.9 * num_rows / size >= 200
 
 
 def test_names_that_a_terminal_would_obey_are_written_out(here: Path, dlrm: Callable[..., Any]) -> None:
