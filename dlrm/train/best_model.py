@@ -14,7 +14,7 @@ class ChosenModel:
 
     checkpoint: Path
     evaluation: EvaluationReport | None
-    """None where the run ended before its first evaluation."""
+    """Evaluation of the model in the checkpoint; None where the run ended before its first one."""
 
 
 def choose_model(context: RunContext, progress: Progress, last: Path) -> ChosenModel:
