@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dlrm.config import resolve
 from dlrm.record import EXIT_STOPPED, write_atomically
 from service.cli.commands.infer import shorten_path
 from service.cli.documents import make_paths_absolute, read_job, require_data_files
@@ -17,7 +18,7 @@ from service.cli.set_option import SetOption
 from service.cli.trainer import require_trainer
 from service.cli.tuning.best_document import format_best_document, read_source
 from service.cli.tuning.records import TrialRecord, TuningDirectory
-from service.cli.tuning.space import get_field, set_fields
+from service.cli.tuning.space import get_field, list_parameters, set_fields
 from service.cli.tuning.tuner import Search, Tuner, Tuning, TuningStopped
 
 
@@ -63,6 +64,8 @@ def tune(
     document, spec = read_job(job, settings)
     spec = make_paths_absolute(spec, job)
     require_data_files(spec, job)
+    if not list_parameters(document, resolve(spec).job, is_all=is_all):
+        raise BadInputError(f"{job}: sets every field that is tuned (valid: --all, which tunes those too)")
     require_trainer()
     source = read_source(job)
     paths: dict[str, Any] = {

@@ -13,6 +13,9 @@ ETA = 3
 MAX_RUNGS = 3
 """Largest number of rungs: runs of less than a ninth of the job say little about the whole one."""
 
+MIN_STEPS = 50
+"""Least number of steps of the shortest runs: in fewer, the fastest learner wins whatever it reaches in the end."""
+
 
 @dataclass(frozen=True)
 class Rung:
@@ -24,11 +27,14 @@ class Rung:
     """Share of the job's epochs."""
 
 
-def list_rungs(num_trials: int) -> list[Rung]:
-    """List the rungs for so many trials, shortest runs first: at most floor(log_3 n) + 1, so that a third of each is
-    left for the next."""
+def list_rungs(num_trials: int, num_steps: int) -> list[Rung]:
+    """List the rungs, shortest runs first.
+
+    num_trials: trials of the first rung; there are at most floor(log_3 n) + 1 rungs, so that a third of each is left
+    for the next. num_steps: steps of a run of the whole length, which the shortest runs need enough of.
+    """
     num_rungs = 1
-    while num_rungs < MAX_RUNGS and ETA**num_rungs <= num_trials:
+    while num_rungs < MAX_RUNGS and ETA**num_rungs <= num_trials and num_steps >= MIN_STEPS * ETA**num_rungs:
         num_rungs += 1
     return [Rung(number, ETA ** -(num_rungs - 1.0 - number)) for number in range(num_rungs)]
 

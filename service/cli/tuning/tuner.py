@@ -18,6 +18,9 @@ from service.cli.tuning.trial import read_metric, run_trial
 VALIDATION_FRACTION = 0.1
 """Share of the training rows that choose the best trial, where the document holds none out."""
 
+WHOLE = Rung(0, 1.0)
+"""Rung of the untuned job, before its steps tell how many rungs there are."""
+
 
 class TuningStopped(Exception):  # noqa: N818, requested, not an error
     """Exception for a tuning that was stopped on request."""
@@ -78,7 +81,7 @@ class Tuner:
         self._directory = directory
         self._search = search
         self._on_record = on_record
-        self._rungs = list_rungs(search.num_trials)
+        self._rungs: list[Rung] = []
         self._records = directory.read_records()
 
     def tune(self) -> Tuning:
@@ -86,9 +89,8 @@ class Tuner:
         job fails."""
         untuned = self._run_untuned()
         job = self._read_untuned_job()
+        self._rungs = list_rungs(self._search.num_trials, untuned.num_steps or 0)
         parameters = list_parameters(self._document, job, is_all=self._search.is_all)
-        if not parameters:
-            raise BadInputError("the job document states every field that is tuned (valid: --all, which tunes them)")
         draws = {
             trial: draw_settings(parameters, self._document, job, self._search.seed, trial)
             for trial in range(1, self._search.num_trials + 1)
@@ -119,7 +121,7 @@ class Tuner:
         if not directory.spec.exists():
             # Deleted by the user: it is needed for what was decided.
             self._records = [record for record in self._records if record.trial != UNTUNED]
-        record = self._run(UNTUNED, self._rungs[-1], {}, settings)
+        record = self._run(UNTUNED, WHOLE, {}, settings)
         if record.state != "succeeded":
             error = f"the untuned job failed ({record.reason}): {record.message}"
             raise BadInputError(error) if record.reason is EndReason.BAD_INPUT else CommandError(error)
@@ -128,8 +130,8 @@ class Tuner:
         return record
 
     def _record_settings(self, untuned: TrialRecord, settings: Settings) -> TrialRecord:
-        """Add what was decided for the untuned job to its record, and return that."""
-        untuned = untuned.model_copy(update={"settings": dict(settings)})
+        """Add what the run of the untuned job has told to its record: its rung, what was decided. Return the record."""
+        untuned = untuned.model_copy(update={"rung": self._rungs[-1].number, "settings": dict(settings)})
         self._records = [untuned if record.trial == UNTUNED else record for record in self._records]
         self._directory.write_records(self._records)
         return untuned
