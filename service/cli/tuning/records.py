@@ -45,7 +45,8 @@ class TrialRecord(BaseModel):
     num_steps: int | None = None
     """Number of batches that the run trained on."""
     seconds: float
-    """Seconds of the run, without the preparation of data; of its last attempt where it was interrupted."""
+    """Seconds of the run, without the preparation of data by the first one; of its last attempt where it was
+    interrupted."""
 
 
 @dataclass(frozen=True)

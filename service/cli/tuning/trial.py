@@ -17,11 +17,14 @@ RETRY_SECONDS = 1.0
 """Seconds from one look at a run that an earlier command has left running to the next."""
 
 
-def run_trial(document: Path, directory: RunDirectory, settings: Settings, label: str) -> tuple[Outcome, float]:
+def run_trial(
+    document: Path, directory: RunDirectory, settings: Settings, label: str, *, is_first: bool
+) -> tuple[Outcome, float]:
     """Train a job document with some fields set, or continue the run that an earlier command has begun.
 
-    label: words shown next to the progress. Returns the outcome and the seconds, without those of preparing data; of a
-    run that had already ended, those of its training. Raises CommandError.
+    label: words shown next to the progress. is_first: whether the run may have to prepare the data, for all that
+    follow. Returns the outcome and the seconds, without those of that; of a run that had already ended, those of its
+    training. Raises CommandError.
     """
     try:
         started = _start(document, directory, settings)
@@ -29,7 +32,7 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
         metrics = succeeded.outcome.metrics
         num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
         return succeeded.outcome, num_samples / speed if num_samples and speed else 0.0
-    clock = _Clock()
+    clock = _Clock(counts_preparation=not is_first)
     with ProgressLine() as line:
         is_terminal = console_on(stderr=True).is_terminal
 
@@ -48,16 +51,17 @@ def read_metric(outcome: Outcome, name: str) -> float | None:
 
 
 class _Clock:
-    """Clock of a run, which stands still while data is prepared: the other trials find it prepared."""
+    """Clock of a run, which may stand still while data is prepared."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts_preparation: bool) -> None:
+        self._counts_preparation = counts_preparation
         self._last = time.monotonic()
         self._seconds = 0.0
 
     def watch(self, progress: Progress) -> None:
-        """Count the time since the last call, unless it went into preparing data."""
+        """Count the time since the last call, unless it went into a preparation that does not count."""
         now = time.monotonic()
-        if progress.phase != PREPARING:
+        if self._counts_preparation or progress.phase != PREPARING:
             self._seconds += now - self._last
         self._last = now
 

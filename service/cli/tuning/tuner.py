@@ -186,7 +186,9 @@ class Tuner:
             return known
         label = "untuned" if trial == UNTUNED else f"trial {trial}"
         directory = self._directory.run(trial, rung.fraction)
-        outcome, seconds = run_trial(self._directory.document, directory, {**fixed, **settings}, label)
+        outcome, seconds = run_trial(
+            self._directory.document, directory, {**fixed, **settings}, label, is_first=trial == UNTUNED
+        )
         if outcome.state == "stopped":
             raise TuningStopped
         record = TrialRecord(

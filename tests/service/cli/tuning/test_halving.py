@@ -18,7 +18,6 @@ def test_a_bracket_has_the_rungs_of_its_formula_but_at_most_three(num_trials: in
     assert list_rungs(num_trials, MANY_STEPS)[-1].fraction == 1.0
 
 
-@pytest.mark.parametrize(("num_trials", "numbers"), [(27, [27, 9, 3]), (9, [9, 3, 1]), (10, [10, 3, 1]), (4, [4, 1])])
 @pytest.mark.parametrize(("num_steps", "num_rungs"), [(10**6, 3), (450, 3), (449, 2), (150, 2), (149, 1), (1, 1)])
 def test_the_shortest_runs_have_at_least_fifty_steps(num_steps: int, num_rungs: int) -> None:
     rungs = list_rungs(27, num_steps)
@@ -26,6 +25,7 @@ def test_the_shortest_runs_have_at_least_fifty_steps(num_steps: int, num_rungs: 
     assert num_rungs == 1 or num_steps * rungs[0].fraction >= 50 - 1e-6
 
 
+@pytest.mark.parametrize(("num_trials", "numbers"), [(27, [27, 9, 3]), (9, [9, 3, 1]), (10, [10, 3, 1]), (4, [4, 1])])
 def test_a_third_rounded_down_goes_on_from_each_rung(num_trials: int, numbers: list[int]) -> None:
     counts = [num_trials]
     while len(counts) < len(list_rungs(num_trials, MANY_STEPS)):
