@@ -1,6 +1,7 @@
 """Command `dlrm tune`: searches for better settings of a job by training it with many of them."""
 
 import json
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,9 @@ from service.cli.tuning.best_document import format_best_document, read_source
 from service.cli.tuning.records import TrialRecord, TuningDirectory
 from service.cli.tuning.space import get_field, list_parameters, set_fields
 from service.cli.tuning.tuner import Search, Tuner, Tuning, TuningStopped
+
+HEADER_WIDTH = 100
+"""Longest line of the comment at the beginning of the document, in characters."""
 
 
 def tune(
@@ -102,13 +106,13 @@ def _print_trial(record: TrialRecord) -> None:
 
 
 def _make_header(tuning: Tuning, job: Path, verdict: str) -> list[str]:
+    best, untuned = tuning.best.validation_log_loss, tuning.untuned.validation_log_loss
     what = f"trial {tuning.best.trial}" if tuning.is_better else "the untuned job"
-    return [
-        f"Written by `dlrm tune {job.name}`: {what}, the best of {tuning.num_trials} trials and the untuned job by the",
-        f"log-loss on validation rows: {tuning.best.validation_log_loss:.5f}, untuned "
-        f"{tuning.untuned.validation_log_loss:.5f}.",
-        f"{verdict[0].upper()}{verdict[1:]}.",
-    ]
+    text = (
+        f"Written by `dlrm tune {job.name}`: {what}, the best of {tuning.num_trials} trials and the untuned job by the "
+        f"log-loss on validation rows: {best:.5f}, untuned {untuned:.5f}. {verdict[0].upper()}{verdict[1:]}."
+    )
+    return textwrap.wrap(text, HEADER_WIDTH)
 
 
 def _shorten_paths(document: Mapping[str, Any], base: Path) -> dict[str, Any]:

@@ -19,17 +19,16 @@ def format_best_document(
     """Return the document as TOML.
 
     source: text of the user's document, whose comments stay; None where that is not TOML. document: the same document,
-    with what else should be in it. settings: fields that the best trial sets. untuned: their values without tuning.
-    header: lines of the comment at the beginning.
+    with what else should be in it. settings: values of the best trial. untuned: those without tuning; fields that are
+    the same in both stay as the document has them. header: lines of the comment at the beginning.
     """
-    target = _remove_nulls(set_fields(document, settings))
+    changed = {field: value for field, value in settings.items() if value != untuned.get(field)}
+    target = _remove_nulls(set_fields(document, changed))
     result = tomlkit.parse(source or "")
     _update(result, target)
-    for field, value in settings.items():
-        was = untuned.get(field)
-        if value != was:
-            stated = "" if get_field(document, field) in (None, "auto") else ", as the document said"
-            _comment(result, field, f"tuned; untuned: {_format_value(was)}{stated}")
+    for field in changed:
+        stated = "" if get_field(document, field) in (None, "auto") else ", as the document said"
+        _comment(result, field, f"tuned; untuned: {json.dumps(untuned.get(field))}{stated}")
     text = "".join(f"# {line}\n" for line in header) + "\n" + tomlkit.dumps(result).lstrip("\n")
     assert tomllib.loads(text) == target, "the text says what was meant"
     return text
@@ -76,7 +75,3 @@ def _comment(result: Container, field: str, text: str) -> None:
         item = table[name]
         if isinstance(item, Item):
             item.comment(text)
-
-
-def _format_value(value: Any) -> str:
-    return json.dumps(value)
