@@ -63,6 +63,7 @@ def read_trials(output: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # nine runs, one after another
 def test_a_killed_and_then_interrupted_tuning_continues_to_a_document_that_trains(job: Path, tmp_path: Path) -> None:
     output, arguments = tmp_path / "tuned", ["tune", job, "--trials", 3, "--minutes", 1000, "-o", tmp_path / "tuned"]
     runs = output / "runs"
