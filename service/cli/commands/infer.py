@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from dlrm.config.patterns import is_remote
+from dlrm.config.patterns import PACKED_META, is_remote
 from service.cli.child_program import ProgramStopped, run_program
 from service.cli.documents import read_job
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
@@ -66,6 +66,7 @@ def infer_document(sources: Sequence[str], output: Path, inference: Inference) -
 def _infer_text(sources: Sequence[str], base: Path, inference: Inference) -> tuple[str, dict[str, Any]]:
     """Infer the schema of data files. Returns the document, with paths relative to `base`, and what was found."""
     files = resolve_files(sources)
+    _require_raw_data(files)
     eval_files = resolve_files(inference.evaluation) if inference.evaluation else None
     require_trainer("polars")
     request = {"files": files, "eval": eval_files, "label": inference.label}
@@ -76,6 +77,16 @@ def _infer_text(sources: Sequence[str], base: Path, inference: Inference) -> tup
     base = base.resolve()
     train, evaluation = (found and [shorten_path(file, base) for file in found] for found in (files, eval_files))
     return format_job_document(result, train or [], derive_job_name(sources[0]), evaluation), result
+
+
+def _require_raw_data(files: Sequence[str]) -> None:
+    """Raise BadInputError where one of the files cannot be data that needs a schema."""
+    for file in files:
+        if Path(file).suffix in (".yaml", ".yml"):
+            raise BadInputError(f"{file}: no data file (valid: data files, or a job document, .toml or .json)")
+        if not is_remote(file) and Path(file, PACKED_META).is_file():
+            valid = 'a job document with it in data.train, and data.format = "packed"'
+            raise BadInputError(f"{file}: is prepared, with a schema (valid: {valid})")
 
 
 def derive_job_name(source: str) -> str:

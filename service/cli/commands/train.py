@@ -69,9 +69,7 @@ NOT_RESUMABLE = frozenset({EndReason.BAD_INPUT, EndReason.DIVERGED})
 def train(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[JOB | FILE...]", help="The job document, .toml or .json, or data files.", show_default=False
-        ),
+        typer.Argument(metavar="JOB|FILE", help="The job document, .toml or .json, or data files.", show_default=False),
     ] = None,
     settings: SetOption = None,
     label: Annotated[
@@ -109,10 +107,9 @@ def train(
 
         dlrm train job.toml --set batch.global_size=4096 --set run.epochs=2
 
-    From data files (Parquet, CSV, TSV, Criteo; also compressed, patterns and URIs)
-    a job document is inferred first, as by `dlrm prepare --infer`. It is written
-    beside the run directory, to RUN_DIRECTORY.toml, for you to edit and train
-    again.
+    From data files (Parquet, CSV, TSV, Criteo; compressed, patterns, URIs) a job
+    document is inferred first, as by `dlrm prepare --infer`. It is written beside
+    the run directory, to RUN_DIRECTORY.toml, for you to edit and train again.
 
         dlrm train clicks.csv
 

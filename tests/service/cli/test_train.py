@@ -242,6 +242,8 @@ def test_data_files_are_trained_with_a_document_beside_the_run_that_can_be_edite
         (["job.toml", "clicks.csv"], "clicks.csv: pass either one job document or data files"),
         (["job.toml", "--label", "click"], "--label: valid only with data files"),
         (["job.toml", "--eval", "clicks.csv"], "--eval: valid only with data files"),
+        (["job.yaml"], "job.yaml: no data file (valid: data files, or a job document"),
+        (["packed"], 'a job document with it in data.train, and data.format = "packed"'),
         (["clicks.csv", "--resume", "runs/a"], "clicks.csv: not valid with --resume"),
         (["clicks.csv", "--run-directory", "edited"], "edited.toml: already exists"),
         (["clicks.csv", "--label", "nothing"], "nothing"),
@@ -253,6 +255,9 @@ def test_data_files_that_cannot_be_trained_give_one_line_and_leave_no_run(
     monkeypatch.chdir(tmp_path)
     write_clicks(tmp_path / "clicks.csv")
     (tmp_path / "edited.toml").write_text("# mine\n")
+    (tmp_path / "job.yaml").write_text("name: a\n")
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "meta.json").write_text("{}")
     ended = dlrm("train", *arguments)
     assert (ended.code, message in ended.err) == (2, True), ended.err
     assert ended.err.count("error:") == 1

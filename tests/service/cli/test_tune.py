@@ -88,8 +88,9 @@ def test_a_killed_and_then_interrupted_tuning_continues_to_a_document_that_train
     shares = [(trial["trial"], round(3 * trial["fraction"])) for trial in trials]
     best_of_short = min(trials[1:4], key=lambda trial: trial["validation_log_loss"])
     assert shares == [(0, 3), (1, 1), (2, 1), (3, 1), (best_of_short["trial"], 3)]
-    # 18,000 rows less a tenth for validation are 16 steps of 1,024.
-    assert all(trial["num_steps"] == round(trial["fraction"] * 12) * 16 for trial in trials)
+    # Of 16,200 rows, up to the few by which a split by hash differs: 12 epochs, or 4.
+    expected = [round(trial["fraction"] * 12 * 16_200 / 1024) for trial in trials]
+    assert [trial["num_steps"] for trial in trials] == pytest.approx(expected, rel=0.02)
     assert all(set(trial["settings"]) == set(trials[0]["settings"]) for trial in trials)
     assert set(trials[0]["settings"]) == {"dense_optimizer.learning_rate", "table_optimizer.learning_rate"}
 
