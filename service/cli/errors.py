@@ -1,5 +1,7 @@
 """Errors that end a command, with one line per fault that also says how to correct it."""
 
+from collections.abc import Mapping
+
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -19,3 +21,10 @@ class BadInputError(CommandError):
     """Error for invalid input of the user; the lines say what would be valid."""
 
     exit_code = EXIT_BAD_INPUT
+
+
+def refuse_options(options: Mapping[str, object], reason: str) -> None:
+    """Raise BadInputError where an option, by its name, has a value other than None, which `reason` forbids."""
+    for option, value in options.items():
+        if value is not None:
+            raise BadInputError(f"{option}: {reason}")

@@ -16,6 +16,7 @@ from service.cli.commands.prepare import prepare
 from service.cli.commands.serve import serve
 from service.cli.commands.submit import submit
 from service.cli.commands.train import train
+from service.cli.commands.tune import tune
 from service.cli.errors import EXIT_BAD_INPUT, EXIT_FAILED, CommandError
 from service.cli.render.text_format import escape_unprintable
 from service.cli.version import print_version
@@ -37,6 +38,12 @@ With a service, in two terminals:
 Without one:
 
     dlrm train examples/demo.toml
+
+Train on your own files, and search for better settings:
+
+    dlrm train clicks.csv
+
+    dlrm tune job.toml --minutes 60
 
 Show how tables will be placed, the memory they take, and the step time:
 
@@ -79,6 +86,7 @@ app.command(rich_help_panel=SERVICE)(cancel)
 app.command(rich_help_panel=SERVICE)(pause)
 app.command(rich_help_panel=SERVICE)(resume)
 app.command(rich_help_panel=LOCAL)(train)
+app.command(rich_help_panel=LOCAL)(tune)
 app.command(rich_help_panel=LOCAL)(plan)
 app.command(rich_help_panel=LOCAL)(evaluate)
 app.command(rich_help_panel=LOCAL)(predict)

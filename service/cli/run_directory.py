@@ -78,15 +78,11 @@ def create_run(job: Path, run_directory: Path | None, settings: Sequence[str] | 
     require_warm_start_model(spec, job)
     require_trainer()
     resolved = resolve(spec, data_cache=_make_data_cache() if spec.data.is_raw else None)
-    path = run_directory or Path("runs") / f"{spec.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path = run_directory or make_run_path(spec.name)
+    require_new_directory(path)
     started = NewAttempt(RunDirectory(path.resolve()), 1, resolved, None)
     try:
         started.directory.path.mkdir(parents=True)
-    except FileExistsError:
-        remedy = "name another directory with --run-directory"
-        if started.directory.spec.exists():
-            remedy += ", or resume this run with --resume"
-        raise BadInputError(f"{path} already exists: {remedy}") from None
     except OSError as error:
         raise _make_write_error(path, error, "name another directory with --run-directory") from None
     try:
@@ -96,6 +92,21 @@ def create_run(job: Path, run_directory: Path | None, settings: Sequence[str] | 
         shutil.rmtree(started.directory.path, ignore_errors=True)
         raise _make_write_error(path, error, "name another directory with --run-directory") from None
     return started
+
+
+def make_run_path(name: str) -> Path:
+    """Return the default run directory of a job called `name` that starts now."""
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def require_new_directory(path: Path) -> None:
+    """Raise BadInputError where the run directory `path` exists already."""
+    if not path.exists():
+        return
+    remedy = "name another directory with --run-directory"
+    if RunDirectory(path).spec.exists():
+        remedy += ", or resume this run with --resume"
+    raise BadInputError(f"{path} already exists: {remedy}")
 
 
 def create_next_attempt(path: Path, job: Path | None, settings: Sequence[str] | None = None) -> NewAttempt:

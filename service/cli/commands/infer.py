@@ -3,13 +3,14 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 
-from dlrm.config.patterns import is_remote
+from dlrm.config.patterns import PACKED_META, is_remote
 from service.cli.child_program import ProgramStopped, run_program
 from service.cli.documents import read_job
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
@@ -19,41 +20,73 @@ from service.cli.sources import resolve_files
 from service.cli.trainer import require_trainer
 
 
-def infer_job(
-    sources: Sequence[str], output: Path | None, label: str | None, eval_sources: Sequence[str] | None = None
-) -> None:
+@dataclass(frozen=True)
+class Inference:
+    """Wishes of the user for the inference of a schema."""
+
+    label: str | None = None
+    """Name of the label column; None finds it."""
+    evaluation: Sequence[str] | None = None
+    """Files of the evaluation, with the same columns; None holds out a share of the rows."""
+
+
+def infer_job(sources: Sequence[str], output: Path | None, inference: Inference) -> None:
     """Infer the schema of data files, and write a job document with it to `output`, or to stdout where that is None.
 
-    label: name of the label column; None finds it. eval_sources: files of the evaluation, with the same columns. Raises
-    BadInputError and CommandError.
+    Raises BadInputError and CommandError.
     """
-    if output is not None and output.suffix != ".toml":
+    if output is None:
+        sys.stdout.write(_infer_text(sources, Path.cwd(), inference)[0])
+        return
+    if output.suffix != ".toml":
         raise BadInputError(
             f"--output {output}: not a job document (valid with --infer: a file name that ends in .toml)"
         )
-    if output is not None and output.exists():
+    infer_document(sources, output, inference)
+    _print_next_steps(output)
+
+
+def infer_document(sources: Sequence[str], output: Path, inference: Inference) -> None:
+    """Infer the schema of data files, write a job document with it to the new file `output`, and say what it has.
+
+    Raises BadInputError and CommandError.
+    """
+    if output.exists():
         raise BadInputError(f"--output {output}: already exists, and may contain edits (valid: a new file name)")
-    files = resolve_files(sources)
-    eval_files = resolve_files(eval_sources) if eval_sources else None
-    require_trainer("polars")
-    request = {"files": files, "eval": eval_files, "label": label}
-    try:
-        result = run_program("dlrm.programs.inspect", ["infer"], request, "inferring")
-    except ProgramStopped:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    base = (output.absolute().parent if output else Path.cwd()).resolve()
-    train, evaluation = (found and [_shorten_path(file, base) for file in found] for found in (files, eval_files))
-    text = format_job_document(result, train or [], derive_job_name(sources[0]), evaluation)
-    if output is None:
-        sys.stdout.write(text)
-        return
+    text, result = _infer_text(sources, output.absolute().parent, inference)
     try:
         # Mode "x" does not overwrite a file that another process has created in the meantime.
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise BadInputError(f"--output {output}: {error.strerror}") from None
-    _print_next_steps(output, result.get("choices", []), result.get("leaks", {}))
+    _print_uses(output, result.get("choices", []), result.get("leaks", {}))
+
+
+def _infer_text(sources: Sequence[str], base: Path, inference: Inference) -> tuple[str, dict[str, Any]]:
+    """Infer the schema of data files. Returns the document, with paths relative to `base`, and what was found."""
+    files = resolve_files(sources)
+    _require_raw_data(files)
+    eval_files = resolve_files(inference.evaluation) if inference.evaluation else None
+    require_trainer("polars")
+    request = {"files": files, "eval": eval_files, "label": inference.label}
+    try:
+        result = run_program("dlrm.programs.inspect", ["infer"], request, "inferring")
+    except ProgramStopped:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    base = base.resolve()
+    train, evaluation = (found and [shorten_path(file, base) for file in found] for found in (files, eval_files))
+    return format_job_document(result, train or [], derive_job_name(sources[0]), evaluation), result
+
+
+def _require_raw_data(files: Sequence[str]) -> None:
+    """Raise BadInputError where one of the files cannot be data that needs a schema."""
+    for file in files:
+        if Path(file).suffix in (".yaml", ".yml"):
+            raise BadInputError(f"{file}: no data file (valid: data files, or a job document, .toml or .json)")
+        if not is_remote(file) and Path(file, PACKED_META).is_file():
+            valid = 'a job document with it in data.train, and data.format = "packed"'
+            raise BadInputError(f"{file}: is prepared, with a schema (valid: {valid})")
 
 
 def derive_job_name(source: str) -> str:
@@ -63,7 +96,7 @@ def derive_job_name(source: str) -> str:
     return letters[:63].strip("-") or "inferred"
 
 
-def _shorten_path(file: str, base: Path) -> str:
+def shorten_path(file: str, base: Path) -> str:
     """Return the path of `file` as the document names it: relative to `base` where that needs at most one `..`."""
     if is_remote(file):
         return file
@@ -71,7 +104,7 @@ def _shorten_path(file: str, base: Path) -> str:
     return file if relative.startswith("../..") else relative
 
 
-def _print_next_steps(output: Path, choices: Sequence[Mapping[str, Any]], leaks: Mapping[str, float]) -> None:
+def _print_uses(output: Path, choices: Sequence[Mapping[str, Any]], leaks: Mapping[str, float]) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     uses = {
         "dense": sum(choice["dense"] is not None for choice in choices),
@@ -84,6 +117,10 @@ def _print_next_steps(output: Path, choices: Sequence[Mapping[str, Any]], leaks:
         known = "is it known before the label?"
         message = f"warning: {escape_unprintable(column)} alone predicts the label with an AUC of {auc:.4f}: {known}"
         console.print(message, markup=False)
+
+
+def _print_next_steps(output: Path) -> None:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         read_job(output)
     except BadInputError as error:

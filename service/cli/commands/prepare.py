@@ -13,8 +13,8 @@ from rich.text import Text
 
 from dlrm.record import EXIT_STOPPED
 from service.cli.child_program import ProgramStopped, run_program
-from service.cli.commands.infer import infer_job
-from service.cli.errors import BadInputError
+from service.cli.commands.infer import Inference, infer_job
+from service.cli.errors import BadInputError, refuse_options
 from service.cli.render.console import console_on
 from service.cli.render.progress import format_duration
 from service.cli.render.text_format import escape_unprintable, format_percent
@@ -91,13 +91,13 @@ def prepare(
     Exit code: 0 prepared, 2 bad input, 75 stopped on request, 1 any other failure.
     """
     if infer:
-        _refuse_options(
+        refuse_options(
             {"--extend": extend, "--threads": threads, "--json": as_json or None, "--set": settings},
             "not valid with --infer",
         )
-        infer_job(source, output, label, evaluation)
+        infer_job(source, output, Inference(label, evaluation or None))
         return
-    _refuse_options({"--label": label, "--eval": evaluation or None}, "valid only with --infer")
+    refuse_options({"--label": label, "--eval": evaluation or None}, "valid only with --infer")
     if output is None:
         raise BadInputError("--output: missing (valid: the directory to write)")
     if extend is not None and not extend.is_dir():
@@ -122,12 +122,6 @@ def prepare(
         typer.echo(json.dumps(result))
     else:
         console_on().print(make_result_table(result))
-
-
-def _refuse_options(options: dict[str, object], reason: str) -> None:
-    for option, value in options.items():
-        if value is not None:
-            raise BadInputError(f"{option}: {reason}")
 
 
 def _make_result(reported: dict[str, Any], output: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Command `dlrm train`: trains one job on this machine, without a service."""
+"""Command `dlrm train`: trains one job, or data files, on this machine, without a service."""
 
 import json
 import shlex
@@ -12,7 +12,6 @@ from dlrm.record import (
     EXIT_BAD_INPUT,
     EXIT_DONE,
     EXIT_STOPPED,
-    AttemptDirectory,
     EndReason,
     Outcome,
     ProfileDirectory,
@@ -21,6 +20,8 @@ from dlrm.record import (
     list_quality_warnings,
 )
 from service.cli import errors
+from service.cli.attempt_run import run_attempt
+from service.cli.commands.infer import Inference, derive_job_name, infer_document
 from service.cli.render.advice import print_advice
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_derived_table, make_result_table
@@ -28,11 +29,17 @@ from service.cli.render.profile import print_profile
 from service.cli.render.progress import ProgressLine
 from service.cli.render.quality import print_comparison
 from service.cli.render.text_format import escape_unprintable, print_warnings
-from service.cli.run_directory import NewAttempt, SucceededError, create_next_attempt, create_run
+from service.cli.run_directory import (
+    NewAttempt,
+    SucceededError,
+    create_next_attempt,
+    create_run,
+    make_run_path,
+    require_new_directory,
+)
 from service.cli.set_option import SetOption
+from service.cli.sources import DOCUMENTS
 from service.cli.spool import SpoolProgress
-from service.cli.trainer import make_module_command, run_and_watch
-from service.launchers.log_files import read_last_line
 
 RESULT_FIELDS = (
     "auc",
@@ -60,10 +67,21 @@ NOT_RESUMABLE = frozenset({EndReason.BAD_INPUT, EndReason.DIVERGED})
 
 
 def train(
-    job: Annotated[
-        Path | None, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="JOB|FILE", help="The job document, .toml or .json, or data files.", show_default=False),
     ] = None,
     settings: SetOption = None,
+    label: Annotated[
+        str | None,
+        typer.Option(help="Name of the label column of data files.", show_default="found by its name or place"),
+    ] = None,
+    evaluation: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--eval", help="Evaluation files beside data files; repeatable.", show_default="a tenth of the rows"
+        ),
+    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="RUN_DIRECTORY", help="Continue this run, which was stopped or has failed."),
@@ -89,6 +107,14 @@ def train(
 
         dlrm train job.toml --set batch.global_size=4096 --set run.epochs=2
 
+    From data files (Parquet, CSV, TSV, Criteo; compressed, patterns, URIs) a job
+    document is inferred first, as by `dlrm prepare --infer`. It is written beside
+    the run directory, to RUN_DIRECTORY.toml, for you to edit and train again.
+
+        dlrm train clicks.csv
+
+        dlrm train 'logs/*.parquet' --label clicked --eval later.parquet
+
     --resume continues a run from its newest checkpoint, either with its own job
     document or with a changed one: JOB, --set, or both. You may change the ranks,
     chunk, plan, memory, intervals, and the paths of the same data. A change that
@@ -112,7 +138,7 @@ def train(
     request, 1 any other failure.
     """
     try:
-        started = _create_attempt(job, resume, run_directory, settings)
+        started = _create_attempt(sources, resume, run_directory, settings, Inference(label, evaluation or None))
     except SucceededError as succeeded:
         message = f"{succeeded}{'; no profile, because no step is run' if profile else ''}"
         console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
@@ -141,16 +167,55 @@ def train(
 
 
 def _create_attempt(
-    job: Path | None, resume: Path | None, run_directory: Path | None, settings: list[str] | None
+    sources: list[str] | None,
+    resume: Path | None,
+    run_directory: Path | None,
+    settings: list[str] | None,
+    inference: Inference,
 ) -> NewAttempt:
-    if resume is None and job is None:
-        raise errors.BadInputError("nothing to train (valid: a JOB, or --resume with the directory of a run)")
-    if resume is not None and run_directory is not None:
-        raise errors.BadInputError("--run-directory: not valid with --resume: a resumed run stays in its own directory")
+    sources = sources or []
+    is_data = bool(sources) and Path(sources[0]).suffix not in DOCUMENTS
+    if not is_data:
+        errors.refuse_options(
+            {"--label": inference.label, "--eval": inference.evaluation}, "valid only with data files"
+        )
+        if len(sources) > 1:
+            raise errors.BadInputError(f"{sources[1]}: pass either one job document or data files")
     if resume is not None:
-        return create_next_attempt(resume, job, settings)
-    assert job is not None, "one of the two is given"
+        errors.refuse_options(
+            {"--run-directory": run_directory},
+            "not valid with --resume: a resumed run stays in its own directory",
+        )
+        if is_data:
+            raise errors.BadInputError(f"{sources[0]}: not valid with --resume (valid: a job document, .toml or .json)")
+        return create_next_attempt(resume, Path(sources[0]) if sources else None, settings)
+    if not sources:
+        raise errors.BadInputError(
+            "nothing to train (valid: a JOB, data files, or --resume with the directory of a run)"
+        )
+    if is_data:
+        run_directory = run_directory or make_run_path(derive_job_name(sources[0]))
+        job = _infer_document(sources, run_directory, inference)
+    else:
+        job = Path(sources[0])
     return create_run(job, run_directory, settings)
+
+
+def _infer_document(sources: list[str], run_directory: Path, inference: Inference) -> Path:
+    """Infer the schema of data files, and write a job document beside the run directory; return its path."""
+    require_new_directory(run_directory)
+    document = run_directory.with_name(f"{run_directory.name}.toml")
+    if document.exists():
+        message = "already exists, and may contain edits (valid: another --run-directory, or the document as the JOB)"
+        raise errors.BadInputError(f"{document}: {message}")
+    try:
+        document.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.BadInputError(f"{document.parent}: {error.strerror} (valid: another --run-directory)") from None
+    infer_document(sources, document, inference)
+    message = f"it is yours to edit: dlrm train {shlex.quote(str(document))} trains it again"
+    console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
+    return document
 
 
 def _describe_checkpoint(started: NewAttempt) -> str:
@@ -163,31 +228,9 @@ def _describe_checkpoint(started: NewAttempt) -> str:
 
 
 def _run_attempt(started: NewAttempt) -> tuple[int, Outcome, SpoolProgress]:
-    """Run the attempt to its end, with a live display of its progress and warnings.
-
-    Returns the exit code of the launch process, the outcome, and everything that was reported.
-    """
-    attempt = started.attempt
-    command = make_module_command("dlrm.launch", [str(started.directory.path), "--attempt", str(started.number)])
+    """Run the attempt to its end, with a live display of its progress and warnings."""
     with ProgressLine() as line:
-        progress = SpoolProgress(attempt, line.print_line, started.checkpoint and started.checkpoint.num_steps)
-
-        def watch() -> None:
-            current = progress.read()
-            line.show(current.phase or "starting", current)
-
-        code = run_and_watch(command, attempt.launch_log, watch)
-        for count in progress.omitted_warnings:
-            line.print_line(count)
-    return code, Outcome.read(attempt.outcome) or _make_crash_outcome(attempt, code), progress
-
-
-def _make_crash_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
-    """Make the outcome of a launch process that wrote none: it was killed, or another one holds the run directory."""
-    line = read_last_line(attempt.launch_log)
-    log = f"; its last log line: {line}" if line else ""
-    message = f"the launch process ended with exit code {code} and wrote no outcome{log}"
-    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
+        return run_attempt(started, line.print_line, lambda progress: line.show(progress.phase or "starting", progress))
 
 
 def make_result(

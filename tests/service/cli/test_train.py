@@ -213,3 +213,53 @@ def test_a_damaged_checkpoint_is_warned_of_before_training_and_no_step_is_promis
     assert warning < begun < next(number for number, line in enumerate(lines) if " step " in line and "loss" in line)
     assert "resumes at" not in ended.stderr
     assert len(json.loads(ended.stdout)["warnings"]) == 1
+
+
+def write_clicks(path: Path) -> Path:
+    """Write a CSV file whose label depends on both columns."""
+    rows = [f"{int(row % 7 < 3)},city {row % 7},{row % 11}\n" for row in range(4000)]
+    path.write_text("click,city,price\n" + "".join(rows))
+    return path
+
+
+def test_data_files_are_trained_with_a_document_beside_the_run_that_can_be_edited(tmp_path: Path) -> None:
+    clicks, directory = write_clicks(tmp_path / "clicks.csv"), tmp_path / "run"
+    small = ["--set", "run.epochs=1", "--set", "run.yardsticks=none"]
+    ended = run("train", clicks, "--label", "click", *small, "--run-directory", directory, "--json")
+    assert ended.returncode == 0, ended.stderr
+    document = tmp_path / "run.toml"
+    assert f"dlrm train {document} trains it again" in ended.stderr
+    assert json.loads(ended.stdout)["run_directory"] == str(directory)
+    again = run("train", document, *small, "--run-directory", tmp_path / "again", "--json")
+    assert json.loads(again.stdout)["log_loss"] == json.loads(ended.stdout)["log_loss"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.csv"], "missing.csv"),
+        (["clicks.csv", "job.toml"], "pass either one job document or data files"),
+        (["job.toml", "clicks.csv"], "clicks.csv: pass either one job document or data files"),
+        (["job.toml", "--label", "click"], "--label: valid only with data files"),
+        (["job.toml", "--eval", "clicks.csv"], "--eval: valid only with data files"),
+        (["job.yaml"], "job.yaml: no data file (valid: data files, or a job document"),
+        (["packed"], 'a job document with it in data.train, and data.format = "packed"'),
+        (["clicks.csv", "--resume", "runs/a"], "clicks.csv: not valid with --resume"),
+        (["clicks.csv", "--run-directory", "edited"], "edited.toml: already exists"),
+        (["clicks.csv", "--label", "nothing"], "nothing"),
+    ],
+)
+def test_data_files_that_cannot_be_trained_give_one_line_and_leave_no_run(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dlrm: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_clicks(tmp_path / "clicks.csv")
+    (tmp_path / "edited.toml").write_text("# mine\n")
+    (tmp_path / "job.yaml").write_text("name: a\n")
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "meta.json").write_text("{}")
+    ended = dlrm("train", *arguments)
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert ended.err.count("error:") == 1
+    assert not list((tmp_path / "runs").glob("*"))
+    assert (tmp_path / "edited.toml").read_text() == "# mine\n"

@@ -1,0 +1,35 @@
+"""One attempt of a run on this machine: its launch process, watched until it ends."""
+
+from collections.abc import Callable
+
+from dlrm.record import AttemptDirectory, EndReason, Outcome
+from service.cli.run_directory import NewAttempt
+from service.cli.spool import SpoolProgress
+from service.cli.trainer import make_module_command, run_and_watch
+from service.client import Progress
+from service.launchers.log_files import read_last_line
+
+
+def run_attempt(
+    started: NewAttempt, on_line: Callable[[str], None], on_progress: Callable[[Progress], None]
+) -> tuple[int, Outcome, SpoolProgress]:
+    """Run the attempt to its end. SIGINT and SIGTERM stop it after a checkpoint.
+
+    on_line: called with each line that the user should see. on_progress: called with the progress, several times a
+    second. Returns the exit code of the launch process, the outcome, and everything that was reported.
+    """
+    attempt = started.attempt
+    command = make_module_command("dlrm.launch", [str(started.directory.path), "--attempt", str(started.number)])
+    progress = SpoolProgress(attempt, on_line, started.checkpoint and started.checkpoint.num_steps)
+    code = run_and_watch(command, attempt.launch_log, lambda: on_progress(progress.read()))
+    for count in progress.omitted_warnings:
+        on_line(count)
+    return code, Outcome.read(attempt.outcome) or _make_crash_outcome(attempt, code), progress
+
+
+def _make_crash_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
+    """Make the outcome of a launch process that wrote none: it was killed, or another one holds the run directory."""
+    line = read_last_line(attempt.launch_log)
+    log = f"; its last log line: {line}" if line else ""
+    message = f"the launch process ended with exit code {code} and wrote no outcome{log}"
+    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)

@@ -1,0 +1,77 @@
+"""The job document of the best trial: that of the user with the changed fields, and comments on what they replace."""
+
+import json
+import tomllib
+from collections.abc import Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import tomlkit
+from tomlkit.container import Container
+from tomlkit.items import InlineTable, Item, Table
+
+from service.cli.tuning.space import Settings, get_field, set_fields
+
+
+def format_best_document(
+    source: str | None, document: Mapping[str, Any], settings: Settings, untuned: Settings, header: Sequence[str]
+) -> str:
+    """Return the document as TOML.
+
+    source: text of the user's document, whose comments stay; None where that is not TOML. document: the same document,
+    with what else should be in it. settings: values of the best trial. untuned: those without tuning; fields that are
+    the same in both stay as the document has them. header: lines of the comment at the beginning.
+    """
+    changed = {field: value for field, value in settings.items() if value != untuned.get(field)}
+    target = _remove_nulls(set_fields(document, changed))
+    result = tomlkit.parse(source or "")
+    _update(result, target)
+    for field in changed:
+        stated = "" if get_field(document, field) in (None, "auto") else ", as the document said"
+        _comment(result, field, f"tuned; untuned: {json.dumps(untuned.get(field))}{stated}")
+    text = "".join(f"# {line}\n" for line in header) + "\n" + tomlkit.dumps(result).lstrip("\n")
+    assert tomllib.loads(text) == target, "the text says what was meant"
+    return text
+
+
+def read_source(path: Path) -> str | None:
+    """Return the text of a job document; None where it is not TOML."""
+    return path.read_text(encoding="utf-8") if path.suffix == ".toml" else None
+
+
+def _remove_nulls(node: Any) -> Any:
+    """Return a document without nulls, which TOML lacks. A section that is null is false; a field has its default."""
+    if isinstance(node, dict):
+        fields = cast("dict[str, Any]", node)
+        off = {name: False for name in ("moments", "variance_reduction") if name in fields and fields[name] is None}
+        return {name: _remove_nulls(value) for name, value in fields.items() if value is not None} | off
+    if isinstance(node, list):
+        return [_remove_nulls(value) for value in cast("list[Any]", node)]
+    return node
+
+
+def _update(table: MutableMapping[str, Any], target: Mapping[str, Any]) -> None:
+    """Set what differs from `target`, so that all else keeps its place and its comments."""
+    for name, value in target.items():
+        old = table.get(name)
+        if isinstance(value, dict) and isinstance(old, MutableMapping):
+            _update(cast("MutableMapping[str, Any]", old), cast("dict[str, Any]", value))
+        elif old is None or _unwrap(old) != value:
+            table[name] = value
+
+
+def _unwrap(item: Any) -> Any:
+    return item.unwrap() if isinstance(item, Item | Container) else item
+
+
+def _comment(result: Container, field: str, text: str) -> None:
+    """Write a comment beside a field; an inline table has no room for one inside, so that its own line has it."""
+    section, name = field.split(".")
+    table = result[section]
+    if isinstance(table, InlineTable):
+        earlier = table.trivia.comment.removeprefix("# ")
+        table.comment("; ".join(filter(None, [earlier, f"{name} {text}"])))
+    elif isinstance(table, Table):
+        item = table[name]
+        if isinstance(item, Item):
+            item.comment(text)

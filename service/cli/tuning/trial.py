@@ -1,0 +1,98 @@
+"""One run of a trial, trained as `dlrm train` does."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+from dlrm.record import Outcome, RunDirectory, RunInUseError, hold_run_lock
+from service.cli.attempt_run import run_attempt
+from service.cli.render.console import console_on
+from service.cli.render.progress import PREPARING, ProgressLine
+from service.cli.run_directory import NewAttempt, SucceededError, create_next_attempt, create_run
+from service.cli.tuning.space import Settings
+from service.client import Progress
+
+RETRY_SECONDS = 1.0
+"""Seconds from one look at a run that an earlier command has left running to the next."""
+
+
+def run_trial(
+    document: Path, directory: RunDirectory, settings: Settings, label: str, *, is_first: bool
+) -> tuple[Outcome, float]:
+    """Train a job document with some fields set, or continue the run that an earlier command has begun.
+
+    label: words shown next to the progress. is_first: whether the run may have to prepare the data, for all that
+    follow. Returns the outcome and the seconds, without those of that; of a run that had already ended, those of its
+    training. Raises CommandError.
+    """
+    try:
+        started = _start(document, directory, settings)
+    except SucceededError as succeeded:
+        metrics = succeeded.outcome.metrics
+        num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
+        return succeeded.outcome, num_samples / speed if num_samples and speed else 0.0
+    clock = _Clock(counts_preparation=not is_first)
+    with ProgressLine() as line:
+        is_terminal = console_on(stderr=True).is_terminal
+
+        def watch(progress: Progress) -> None:
+            clock.watch(progress)
+            if is_terminal:
+                line.show(label, progress)
+
+        _, outcome, _ = run_attempt(started, _ignore, watch)
+    return outcome, clock.read_seconds()
+
+
+def read_metric(outcome: Outcome, name: str) -> float | None:
+    """Return a metric of a run that has succeeded; None of any other."""
+    return outcome.metrics.get(name) if outcome.state == "succeeded" else None
+
+
+class _Clock:
+    """Clock of a run, which may stand still while data is prepared."""
+
+    def __init__(self, *, counts_preparation: bool) -> None:
+        self._counts_preparation = counts_preparation
+        self._last = time.monotonic()
+        self._seconds = 0.0
+
+    def watch(self, progress: Progress) -> None:
+        """Count the time since the last call, unless it went into a preparation that does not count."""
+        now = time.monotonic()
+        if self._counts_preparation or progress.phase != PREPARING:
+            self._seconds += now - self._last
+        self._last = now
+
+    def read_seconds(self) -> float:
+        """Return the seconds counted so far."""
+        return self._seconds
+
+
+def _start(document: Path, directory: RunDirectory, settings: Settings) -> NewAttempt:
+    if directory.spec.exists():
+        _wait_until_free(directory)
+        return create_next_attempt(directory.path, None)
+    # A kill may have left a directory without a document.
+    shutil.rmtree(directory.path, ignore_errors=True)
+    assignments = [f"{field}={json.dumps(value)}" for field, value in settings.items()]
+    return create_run(document, directory.path, assignments)
+
+
+def _wait_until_free(directory: RunDirectory) -> None:
+    """Wait for the launch process of a command that was killed: it trains on until its end."""
+    is_announced = False
+    while True:
+        try:
+            with hold_run_lock(directory):
+                return
+        except RunInUseError as error:
+            if not is_announced:
+                is_announced = True
+                console_on(stderr=True).print(f"waiting: {error}", markup=False, highlight=False)
+            time.sleep(RETRY_SECONDS)
+
+
+def _ignore(line: str) -> None:
+    """Print no line of a trial: its progress and its figures are shown."""

@@ -1,0 +1,49 @@
+"""The job document that a tuning ends with."""
+
+import json
+import tomllib
+from typing import Any
+
+import pytest
+
+from service.cli.tuning.best_document import format_best_document
+
+SETTINGS: dict[str, Any] = {"model.embedding_dim": 8, "batch.global_size": 512, "dense_optimizer.learning_rate": 0.002}
+UNTUNED: dict[str, Any] = {"model.embedding_dim": 16, "batch.global_size": 512, "dense_optimizer.learning_rate": 0.001}
+DOCUMENTS = {
+    "sections": '# mine\nname = "a"\n\n[data]\ntrain = ["x.csv"]  # the log\n\n[model]\nembedding_dim = 16  # wide\n',
+    "inline": 'data = { train = ["x.csv"] }\nmodel = { embedding_dim = 16 }\n',
+    "dotted": 'data.train = ["x.csv"]\nmodel.embedding_dim = 16\nmodel.top_mlp = [8, 1]\n',
+    "lists": '[data]\ntrain = ["x.csv"]\n[[dense_optimizer.groups]]\npattern = "top*"\n[run]\nepochs = 2\n',
+    "nothing": '[data]\ntrain = ["x.csv"]\n',
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_it_is_the_document_with_the_settings_in_which_the_trial_differs(name: str) -> None:
+    source = DOCUMENTS[name]
+    document = tomllib.loads(source)
+    text = format_best_document(source, document, SETTINGS, UNTUNED, ["The best."])
+    expected = json.loads(json.dumps(document))
+    for field in ("model.embedding_dim", "dense_optimizer.learning_rate"):
+        section, key = field.split(".")
+        expected.setdefault(section, {})[key] = SETTINGS[field]
+    assert tomllib.loads(text) == expected
+    assert text.startswith("# The best.\n\n")
+
+
+def test_changed_fields_have_a_comment_on_what_they_replace_and_others_keep_theirs() -> None:
+    source = DOCUMENTS["sections"]
+    text = format_best_document(source, tomllib.loads(source), SETTINGS, UNTUNED, [])
+    assert 'train = ["x.csv"]  # the log\n' in text
+    assert "embedding_dim = 8 # tuned; untuned: 16, as the document said" in text
+    assert "learning_rate = 0.002 # tuned; untuned: 0.001\n" in text
+    assert "global_size" not in text
+
+
+def test_a_json_document_becomes_toml_with_false_for_a_section_that_is_null() -> None:
+    document = {"data": {"train": ["x.csv"], "eval": None}, "moments": None}
+    text = format_best_document(None, document, SETTINGS, UNTUNED, [])
+    parsed = tomllib.loads(text)
+    assert (parsed["data"], parsed["moments"]) == ({"train": ["x.csv"]}, False)
+    assert parsed["model"] == {"embedding_dim": 8}
