@@ -35,7 +35,11 @@ from benchmarks.untouched.table import format_table, summarise
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.untouched",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--directory", type=Path, required=True, help="directory of packages, sets, jobs and runs")
     parser.add_argument("--sets", type=_parse_sets, default=list(SETS.values()), help=f"of {','.join(SETS)}")
     parser.add_argument("--seeds", type=_parse_seeds, default=[0, 1, 2], help="such as 0,1,2, the default")
@@ -71,9 +75,10 @@ def measure_set(data_set: DataSet, seeds: Sequence[int], sources: Sources, direc
 
 
 def print_table(sets: Sequence[DataSet], results: Results) -> None:
-    """Print the table of these data sets, with how its test rows may be used."""
+    """Print the table of those data sets that have results, with how test rows may be used."""
     summaries = [found for one in sets if (found := summarise(results, one.name)) is not None]
-    print(f"\n{format_table(summaries)}\nTest rows are for this table alone: choose nothing by them.")  # noqa: T201
+    if summaries:
+        print(f"\n{format_table(summaries)}\n\nTest rows are for this table alone: choose nothing by them.")  # noqa: T201
 
 
 def _format_result(result: Result) -> str:
