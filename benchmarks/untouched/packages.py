@@ -56,8 +56,9 @@ def _fetch_archive(package: Package, directory: Path) -> Path:
     except FileNotFoundError:
         raise UnavailableError(f"{package.name} comes from npm, which is not installed") from None
     except subprocess.CalledProcessError as error:
-        lines = error.stderr.strip().splitlines() or ["no message"]
-        message = f"{package.name} {package.version} could not be fetched from {package.registry}: {lines[-1]}"
+        # Both tools name the reason in their first errors; pip warns before, npm tells of its log afterwards.
+        reason = "; ".join([line for line in error.stderr.splitlines() if "error" in line.lower()][:2])
+        message = f"{package.name} {package.version} could not be fetched from {package.registry}: {reason}"
         raise UnavailableError(message) from None
     (archive,) = directory.iterdir()
     return archive
