@@ -56,15 +56,10 @@ def list_differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[
     fields = [field for field in {**now, **before} if not any(_is_in_null_section(field, side) for side in sides)]
     pairs = {field: [_get_value(field, side) for side in sides] for field in fields}
     return [
-        f"{field} is {_format_value(is_now)}, but was {_format_value(was)}"
+        f"{field} is {json.dumps(is_now)}, but was {json.dumps(was)}"
         for field, (is_now, was) in pairs.items()
         if is_now != was
     ]
-
-
-def _format_value(value: Any) -> str:
-    """Format a value as in a document; whole numbers without a point, since earlier versions wrote them so."""
-    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _is_in_null_section(field: str, side: Mapping[str, Any]) -> bool:

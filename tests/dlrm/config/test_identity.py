@@ -30,7 +30,7 @@ def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dic
     [
         ({"batch": {"global_size": 1024}}, "batch.global_size is 1024, but was 16384"),
         ({"run": {"seed": 1}}, "run.seed is 1, but was 0"),
-        ({"run": {"epochs": 2}}, "run.epochs is 2, but was 1"),
+        ({"run": {"epochs": 2}}, "run.epochs is 2.0, but was 1.0"),
         ({"precision": "bf16"}, 'precision is "bf16", but was "fp32"'),
         ({"dense_optimizer": {"schedule": {"power": 3}}}, "dense_optimizer.schedule.power is 3"),
         ({"sharding": {"exchange_dtype": "fp16"}}, 'sharding.exchange_dtype is "fp16", but was "fp32"'),

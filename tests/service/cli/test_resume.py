@@ -54,7 +54,7 @@ def test_settings_that_make_it_another_run_are_each_named_and_nothing_is_written
     assert ended.code == 2
     assert f"{job}: batch.global_size is 2048, but was 1024" in ended.err
     assert f"{job}: run.seed is 3, but was 0" in ended.err
-    assert f"{job}: run.epochs is 2, but was 1" in ended.err
+    assert f"{job}: run.epochs is 2.0, but was 1.0" in ended.err
     assert "checkpoint_every_seconds" not in ended.err
     assert (left_in(directory), directory.spec.read_bytes()) == before
 
