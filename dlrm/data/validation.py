@@ -1,5 +1,6 @@
 """The split of training rows into those that a model learns from and the validation rows that choose the best one."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,7 +12,7 @@ from dlrm.data.rows import DataSchema, Rows, RowSource, Runs
 
 
 @dataclass(frozen=True)
-class _Renumbered:
+class _Renumbered(ABC):
     """Rows of a source that arithmetic finds, so that no list of row numbers is kept."""
 
     source: RowSource
@@ -25,9 +26,9 @@ class _Renumbered:
     def row_bytes(self) -> int:
         return self.source.row_bytes
 
+    @abstractmethod
     def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers in the source of the rows [n]."""
-        raise NotImplementedError
 
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
         return self.source.read(self.find(row_numbers))
