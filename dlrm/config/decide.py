@@ -31,6 +31,8 @@ MAX_SMALL_BATCH = 4096
 """Largest batch for which the rates of ADAM_RATES were chosen."""
 ADAM_RATES = {"adam": 0.0014, "adamw": 0.0014}
 """Rates at a batch of 2,048 samples, scaled with the root of the batch."""
+UNKNOWN_ROWS = "the number of training rows is not known yet"
+"""Reason of a decision that the rows may change."""
 HIDDEN_WIDTHS = [512, 256]
 """Widths of the layers of the bottom MLP before its last one."""
 
@@ -92,7 +94,7 @@ def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> t
     if document["model"]["cross_layers"] is not None or document["model"]["cross_rank"] is not None:
         return "dcn_v2", "its cross layers are set"
     if facts is None:
-        return "dlrm", "the number of training rows is not known yet"
+        return "dlrm", UNKNOWN_ROWS
     if facts.num_train_rows <= MAX_DCN_ROWS:
         return "dcn_v2", f"predicts better from up to {MAX_DCN_ROWS:,} training rows"
     return "dlrm", f"is faster for {facts.num_train_rows:,} training rows"
@@ -101,7 +103,7 @@ def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> t
 def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[int, str]:
     world_size = document["resources"]["nodes"] * document["resources"]["workers_per_node"]
     if facts is None:
-        size, reason = MAX_BATCH, "the number of training rows is not known yet"
+        size, reason = MAX_BATCH, UNKNOWN_ROWS
     else:
         size = MIN_BATCH
         while size < MAX_BATCH and facts.num_train_rows >= 2 * size * MIN_STEPS:
@@ -115,7 +117,7 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
 
 def _decide_epochs(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
     if facts is None:
-        return 1.0, "the number of training rows is not known yet"
+        return 1.0, UNKNOWN_ROWS
     num_rows = facts.num_train_rows
     num_epochs = next((epochs for rows, epochs in EPOCHS_BY_ROWS if num_rows <= rows), 1.0)
     return num_epochs, f"for {num_rows:,} training rows; the best model of the run is kept"
@@ -125,7 +127,7 @@ def _decide_validation(document: dict[str, Any], facts: DataFacts | None) -> tup
     if document["run"]["epochs"] != "auto":
         return 0.0, "run.epochs is set: the evaluation rows choose the best model"
     if facts is None:
-        return 0.0, "the number of training rows is not known yet"
+        return 0.0, UNKNOWN_ROWS
     # Every k-th row is held out, so that the fraction is one over a whole number.
     period = max(1 / MAX_VALIDATION_FRACTION, facts.num_train_rows / MAX_VALIDATION_ROWS)
     return 1.0 / round(period), f"about {facts.num_train_rows / round(period):,.0f} rows choose the best model"
@@ -144,7 +146,7 @@ def _decide_dim(document: dict[str, Any], facts: DataFacts | None) -> tuple[int,
     if bottom != "auto":
         return bottom[-1], "the last width of model.bottom_mlp"
     if facts is None:
-        return MAX_DIM, "the number of training rows is not known yet"
+        return MAX_DIM, UNKNOWN_ROWS
     num_rows = facts.num_train_rows
     return next((dim for rows, dim in DIM_BY_ROWS if num_rows <= rows), MAX_DIM), f"for {num_rows:,} training rows"
 
@@ -155,11 +157,11 @@ def _decide_bottom(document: dict[str, Any], facts: DataFacts | None) -> tuple[l
     return [*HIDDEN_WIDTHS, document["model"]["embedding_dim"]], "the last width is model.embedding_dim"
 
 
-def _decide_dense_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:
+def _decide_dense_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
     name = document["dense_optimizer"]["name"]
     rate = get_default_rate(name)
     assert rate is not None, "every optimizer has a default rate"
-    if facts is not None and name in ADAM_RATES and document["batch"]["global_size"] <= MAX_SMALL_BATCH:
+    if name in ADAM_RATES and document["batch"]["global_size"] <= MAX_SMALL_BATCH:
         return ADAM_RATES[name], f"the best of {name} at batches of up to {MAX_SMALL_BATCH:,}"
     return rate, f"the default of {name}"
 

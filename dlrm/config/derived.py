@@ -6,7 +6,7 @@ from pydantic import Field
 
 from dlrm.config.base import Config
 from dlrm.config.curves import MAX_WARMUP
-from dlrm.config.decide import DataFacts, Decision, decide, list_open_fields
+from dlrm.config.decide import UNKNOWN_ROWS, DataFacts, Decision, decide
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 
@@ -80,7 +80,7 @@ def resolve(
     rows until `resolve_with_rows` decides them, and nothing that depends on them is listed.
     """
     job, decisions = decide(document, facts)
-    is_open = facts is None and bool(list_open_fields(document))
+    is_open = any(decision.reason == UNKNOWN_ROWS for decision in decisions)
     share_size = job.batch.global_size // job.resources.world_size
     chunk_size, chunk_reason = _derive_chunk_size(job, share_size)
     moments_every, every_reason = _derive_moments_every(job)

@@ -18,8 +18,9 @@ pytestmark = pytest.mark.slow
 DOCUMENT: dict[str, Any] = {
     "name": "small",
     "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 50}},
-    "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
+    "model": {"architecture": "dlrm", "embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
     "batch": {"global_size": 1024},
+    "dense_optimizer": {"learning_rate": 0.0005},
     "run": {"yardsticks": "none"},
 }
 
