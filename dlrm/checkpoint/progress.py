@@ -26,6 +26,8 @@ class Progress(BaseModel):
     num_evaluations_since_best: int = 0
     noise: NoiseState = Field(default_factory=NoiseState)
     """Noise of the dense gradient, from the moments of the steps so far."""
+    is_large_batch_reported: bool = False
+    """Whether the run has said that its batch is far above the noise scale, which it says once."""
     at_gamma: float | None = None
     """Share of the dense elements at the smallest factor of variance reduction, at the last measurement."""
     at_one: float | None = None

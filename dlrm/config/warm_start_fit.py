@@ -26,10 +26,13 @@ def find_warm_start_faults(
     except ValidationError as error:
         field = ".".join(map(str, error.errors()[0]["loc"]))
         return [FieldError(_SOURCE, f"the model's settings are damaged at {field}", "a model that a run has written")]
+    # The fields of an architecture are filled in once it is decided.
+    open_fields = {"cross_layers", "cross_rank"} if job.model.architecture == "auto" else set[str]()
     faults = [
         FieldError(f"model.{name}", f"is {value!r}, but {old!r} in the model that the run starts from", f"{old!r}")
         for name in ModelConfig.model_fields
         if (value := getattr(job.model, name)) not in ("auto", old := getattr(old_model, name))
+        and not (value is None and name in open_fields)
     ]
     faults += _find_data_faults(job.data, old_data)
     if job.run.warm_start is not None and job.run.warm_start.optimizer_state:

@@ -59,11 +59,13 @@ def advise(batch: int, noise: NoiseInterval | None) -> BatchAdvice:
         noise_scale_low=noise.low,
         noise_scale_high=noise.high,
         largest_useful_batch=useful,
-        table=[_compute_cost(size, batch, noise.value) for size in batches],
+        table=[compute_cost(size, batch, noise.value) for size in batches],
     )
 
 
-def _compute_cost(size: int, own: int, noise_scale: float) -> BatchCost:
+def compute_cost(size: int, own: int, noise_scale: float) -> BatchCost:
+    """Compute the steps and samples of runs to the same loss with batches of `size`, relative to `own` and to the
+    fewest."""
     return BatchCost(
         batch=size,
         steps=_compute_steps_of_fewest(size, noise_scale) / _compute_steps_of_fewest(own, noise_scale),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dlrm.config import Counting, ResolvedJob
 from dlrm.planning.raw_sample import RawSample, read_sample
+from dlrm.planning.shortages import RowCounts
 from dlrm.planning.sizes import Sizes, make_table
 from sharding.planner import Table
 
@@ -63,7 +64,7 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
         _count_dense(resolved, sample),
         _describe(sample, time.perf_counter() - started),
         is_estimate=True,
-        num_train_rows=max(1, round(share * sample.num_rows_of_files)),
+        rows=_count_rows(resolved, sample, share),
     )
 
 
@@ -108,6 +109,16 @@ def _extrapolate(numbers: tuple[float, float, float], scale: float) -> float:
     # The sum of a geometric series: b, times `fall` with every doubling.
     exponent = last * doublings if fall == 1.0 else last * fall * (1.0 - fall**doublings) / (1.0 - fall)
     return whole * 2.0**exponent
+
+
+def _count_rows(resolved: ResolvedJob, sample: RawSample, train_share: float) -> RowCounts:
+    data = resolved.job.data
+    labels = np.concatenate([piece.labels for piece in sample.pieces])
+    if data.eval is None:
+        num_eval_rows = round((1.0 - train_share) * sample.num_rows_of_files)
+    else:
+        num_eval_rows = read_sample(data.model_copy(update={"train": data.eval}), resolved.data_roots).num_rows_of_files
+    return RowCounts(max(1, round(train_share * sample.num_rows_of_files)), num_eval_rows, float(labels.mean()))
 
 
 def _count_dense(resolved: ResolvedJob, sample: RawSample) -> int:

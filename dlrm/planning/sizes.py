@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrm.config import DataConfig, Hashing, ResolvedJob, count_synthetic_train_rows
+from dlrm.planning.shortages import RowCounts
 from sharding.planner import Table
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class Sizes:
     """Source of the sizes, in words."""
     is_estimate: bool = False
     """Whether some of the sizes are estimated from a sample of rows."""
-    num_train_rows: int | None = None
-    """Number of training rows, which may be an estimate too; None where the document alone gives the sizes."""
+    rows: RowCounts | None = None
+    """Numbers of rows, which may be estimates too; None where the document alone gives the sizes."""
 
     def with_embedding_dim(self, embedding_dim: int) -> "Sizes":
         """Return the sizes for tables of another embedding dimension."""
@@ -52,10 +53,12 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
     data, dim = resolved.job.data, resolved.job.model.embedding_dim
     if data.synthetic is not None:
         from dlrm.data.synthetic.log import make_log_schema
+        from dlrm.data.synthetic.teacher import POSITIVE_RATE
 
         schema = make_log_schema(data.synthetic)
         num_rows = count_synthetic_train_rows(data)
-        return Sizes(make_tables(schema.features, dim), schema.num_dense, "the synthetic log", num_train_rows=num_rows)
+        rows = RowCounts(num_rows, data.synthetic.num_rows - num_rows, POSITIVE_RATE)
+        return Sizes(make_tables(schema.features, dim), schema.num_dense, "the synthetic log", rows=rows)
     if data.format == "packed":
         from dlrm.data.open import find_packed_directory
 
@@ -65,12 +68,12 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
     from dlrm.data.packed.open import open_packed_meta
 
     meta = open_packed_meta(prepared)
-    schema = meta.schema_of_rows
+    schema, train = meta.schema_of_rows, meta.splits["train"]
     return Sizes(
         make_tables(schema.features, dim),
         schema.num_dense,
         f"the prepared rows in {prepared}",
-        num_train_rows=meta.splits["train"].num_rows,
+        rows=RowCounts(train.num_rows, meta.splits["eval"].num_rows, train.label_rate),
     )
 
 

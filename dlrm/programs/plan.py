@@ -5,9 +5,10 @@ null}`, and writes one line of JSON to stdout:
 
 {"kind": "result", "resolved": the job with what its document left open decided, null where the table sizes are not
  known, "sizes_from": source of the table sizes, in words, "plan": a `sharding.planner.report.PlanReport`,
- "notes": what is estimated or assumed, and obstacles to a run on this machine, "part_of_term": the part of a run's
- clock to which each term of the step belongs, "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason
- why the table sizes are not known, where they are not, "seconds": time that the planning took}
+ "warnings": what a run would have too little of, "notes": what is estimated or assumed, and obstacles to a run on this
+ machine, "part_of_term": the part of a run's clock to which each term of the step belongs, "refusal": a `PlanError`
+ where there is no plan, "unknown_sizes": reason why the table sizes are not known, where they are not, "seconds": time
+ that the planning took}
 
 Bad input gives one line on stderr and exit code 64, and so does a plan beyond the limits, which a service sets.
 """
@@ -23,6 +24,7 @@ from dlrm.data.errors import DataError
 from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
 from dlrm.planning.memory_limit import limit_planning_memory
 from dlrm.planning.request import make_checked_plan
+from dlrm.planning.shortages import list_shortages
 from dlrm.planning.sizes import Sizes, UnknownSizesError, find_sizes
 from dlrm.record import EXIT_BAD_INPUT, NoModelError, PreparedData, RunDirectory, TrainedModel
 from sharding.planner import PlanError
@@ -60,7 +62,7 @@ def make_plan_line(resolved: ResolvedJob, run_directory: RunDirectory | None, li
     """Plan a job and return the result line. Raises DataError, TooLargeError and ImportError."""
     started = time.perf_counter()
     fields: dict[str, Any] = dict.fromkeys(
-        ("resolved", "sizes_from", "plan", "notes", "part_of_term", "refusal", "unknown_sizes")
+        ("resolved", "sizes_from", "plan", "warnings", "notes", "part_of_term", "refusal", "unknown_sizes")
     )
     try:
         sizes = _find_table_sizes(resolved, run_directory)
@@ -96,6 +98,7 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, here: MachineResources) -> d
     return {
         "sizes_from": sizes.source,
         "plan": report.as_json(),
+        "warnings": [warning.message for warning in list_shortages(resolved.job, sizes.rows)] if sizes.rows else [],
         "notes": [
             *_note_estimate(sizes),
             *list_notes(resolved.job, here),
@@ -108,9 +111,9 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, here: MachineResources) -> d
 
 def _decide_open_fields(resolved: ResolvedJob, sizes: Sizes) -> ResolvedJob:
     """Decide what the document left open, as a run would; unchanged where the number of rows is unknown."""
-    if resolved.asked is None or sizes.num_train_rows is None:
+    if resolved.asked is None or sizes.rows is None:
         return resolved
-    facts = DataFacts(num_train_rows=sizes.num_train_rows, source=_read_source_model(resolved))
+    facts = DataFacts(num_train_rows=sizes.rows.num_train_rows, source=_read_source_model(resolved))
     return resolve_with_rows(resolved, facts)
 
 

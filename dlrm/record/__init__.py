@@ -12,15 +12,23 @@ from dlrm.record.checkpoints import (
     list_checkpoints,
 )
 from dlrm.record.directory import AttemptDirectory, RunDirectory
+from dlrm.record.event_names import (
+    BANNERS,
+    BEST_MODEL,
+    DECIDED,
+    FEW_EVALUATION_ROWS,
+    FEW_STEPS,
+    LARGE_BATCH,
+    ONE_LABEL,
+    SHORT_EPOCH,
+    WARNINGS,
+)
 from dlrm.record.files import FULL_DISK, remove_partial_files, sync_directory, sync_tree, write_atomically
 from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
 from dlrm.record.profile import OperatorTime, ProfileDirectory, StepProfile
 from dlrm.record.reports import (
-    BEST_MODEL,
-    DECIDED,
-    WARNINGS,
     EvaluationReport,
     EventReport,
     Phase,
@@ -34,7 +42,6 @@ from dlrm.record.spool import SpoolReader, SpoolWriter
 from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 from dlrm.record.yardsticks import (
-    FEW_EVALUATION_ROWS,
     LOGISTIC_REGRESSION,
     MAX_STANDARD_ERROR,
     YARDSTICKS,
@@ -46,6 +53,7 @@ from dlrm.record.yardsticks import (
 )
 
 __all__ = [
+    "BANNERS",
     "BATCH_ADVICE",
     "BEST_MODEL",
     "COMPLETE",
@@ -55,11 +63,15 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_STOPPED",
     "FEW_EVALUATION_ROWS",
+    "FEW_STEPS",
     "FULL_DISK",
+    "LARGE_BATCH",
     "LOGISTIC_REGRESSION",
     "MAX_STANDARD_ERROR",
+    "ONE_LABEL",
     "PART_DESCRIPTIONS",
     "PLAN",
+    "SHORT_EPOCH",
     "STEP_PARTS",
     "WARNINGS",
     "YARDSTICKS",

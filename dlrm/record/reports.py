@@ -110,29 +110,6 @@ class ProgressReport(_Line):
     message: str = ""
 
 
-DECIDED, BEST_MODEL = "decided", "best_model"
-"""Names of the events that report what was decided of a job document, and which model a run leaves."""
-WARNINGS = frozenset(
-    {
-        "bad_row",
-        "bad_rows",
-        "checkpoint_failed",
-        "checkpoint_passed_over",
-        "checkpoint_waits",
-        "few_evaluation_rows",
-        "few_steps",
-        "one_label",
-        "short_epoch",
-        "step_dropped",
-        "warmup_capped",
-        "worse_than_constant",
-        "worse_than_logistic_regression",
-        "yardsticks_failed",
-    }
-)
-"""Names of the events that the user who started the run should see without looking for them."""
-
-
 class EventReport(_Line):
     """An event worth keeping: a derived number, a dropped step, an error."""
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 
+from dlrm.record.event_names import FEW_EVALUATION_ROWS
+
 LOGISTIC_REGRESSION = "logistic_regression"
 YARDSTICKS = {
     LOGISTIC_REGRESSION: "logistic regression",
@@ -16,7 +18,6 @@ MAX_STANDARD_ERROR = 0.01
 
 WORSE_THAN_CONSTANT = "worse_than_constant"
 WORSE_THAN_LOGISTIC_REGRESSION = "worse_than_logistic_regression"
-FEW_EVALUATION_ROWS = "few_evaluation_rows"
 
 
 class YardstickResult(BaseModel):

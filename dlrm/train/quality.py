@@ -1,4 +1,4 @@
-"""Compares the model of a run with simple models, and warns where it is worse or where too few rows can tell."""
+"""Compares the model of a run with simple models, and warns where it is worse."""
 
 import logging
 import os
@@ -9,19 +9,15 @@ import time
 from collections.abc import Mapping
 from typing import IO
 
-from dlrm.data.dataset import Dataset
 from dlrm.launch.child import make_child_command
-from dlrm.metrics.ranking import estimate_auc_standard_error
 from dlrm.record import (
     EXIT_DONE,
     FEW_EVALUATION_ROWS,
-    MAX_STANDARD_ERROR,
     YARDSTICKS,
     YardstickResult,
     format_auc,
     list_quality_warnings,
 )
-from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext
 
 log = logging.getLogger(__name__)
@@ -31,26 +27,6 @@ MAX_SECONDS = 300.0
 POLL_SECONDS = 0.05
 YARDSTICK, YARDSTICKS_FAILED = "yardstick", "yardsticks_failed"
 """Names of the events."""
-TYPICAL_AUC = 0.75
-"""AUC that is assumed before there is a model, to estimate the standard error."""
-
-
-def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset) -> None:
-    """Warn before training where there are too few evaluation rows to tell models apart."""
-    num_rows, rate = dataset.evaluation.num_rows, dataset.train_label_rate
-    num_positives = round(num_rows * rate)
-    if not 0 < num_positives < num_rows:
-        return
-    error = estimate_auc_standard_error(TYPICAL_AUC, num_positives, num_rows - num_positives)
-    if error > MAX_STANDARD_ERROR:
-        reporter.event(
-            FEW_EVALUATION_ROWS,
-            f"there are only {num_rows:,} evaluation rows, about {num_positives:,} of them positive: an AUC of "
-            f"{TYPICAL_AUC} would have a standard error of about {error:.3f}, too much to tell models apart; set a "
-            "larger data.eval_fraction, or name more rows in data.eval",
-            num_rows=num_rows,
-            standard_error=error,
-        )
 
 
 def compare_with_yardsticks(context: RunContext, metrics: Mapping[str, float | None]) -> dict[str, float | None]:

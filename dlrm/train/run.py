@@ -11,7 +11,7 @@ from dlrm.record import EndReason, Outcome, PreparedData
 from dlrm.train.best_model import choose_model
 from dlrm.train.context import RunContext
 from dlrm.train.final_metrics import make_final_metrics
-from dlrm.train.quality import compare_with_yardsticks, report_few_evaluation_rows
+from dlrm.train.quality import compare_with_yardsticks
 from dlrm.train.run_events import report_advice, report_step_parts
 from dlrm.train.setup import open_trainer
 
@@ -27,7 +27,6 @@ def run(context: RunContext) -> Outcome:
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     dataset = hold_out_validation(dataset, resolved.job.run.validation_fraction, resolved.job.data.split)
-    report_few_evaluation_rows(reporter, dataset)
     identity = RunIdentity.from_job(resolved, prepared and prepared.checksum)
     with open_trainer(context, dataset, identity) as trainer:
         progress = trainer.progress

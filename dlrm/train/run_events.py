@@ -9,16 +9,18 @@ from dlrm.config import JobConfig, ResolvedJob
 from dlrm.data.batches import compute_full_batch_rows
 from dlrm.data.dataset import Dataset
 from dlrm.data.format_count import format_count
-from dlrm.gradient_stats.batch_advice import advise, find_largest_useful_batch, get_settled_noise
+from dlrm.gradient_stats.batch_advice import advise, compute_cost, find_largest_useful_batch, get_settled_noise
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
-from dlrm.record import BATCH_ADVICE, DECIDED, PLAN, STEP_PARTS, BatchAdvice
+from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_steps
+from dlrm.record import BATCH_ADVICE, DECIDED, LARGE_BATCH, ONE_LABEL, PLAN, STEP_PARTS, BatchAdvice
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
 from dlrm.train.profiler import PartClock
 from sharding.planner.report import PlanReport
 
-FEW_STEPS = 30
-"""Number of steps below which a run gives a warning, since it hardly leaves its warm-up."""
+MAX_TIMES_NOISE = 4.0
+"""Largest batch, as a multiple of the upper bound of the noise scale, without a warning: at four times the noise scale
+a run takes 1.25 times the fewest steps, and five times the fewest samples."""
 
 
 def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
@@ -35,8 +37,16 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
     if dataset.train_label_rate in (0.0, 1.0):
         # The rate is weighted: rows of weight 0 may have the other label.
         rows = "every training row with a weight above 0" if dataset.has_weights else "every training row"
-        reporter.event("one_label", f"{rows} has label {dataset.train_label_rate:.0f}: nothing can be learned")
+        reporter.event(ONE_LABEL, f"{rows} has label {dataset.train_label_rate:.0f}: nothing can be learned")
+    report_few_evaluation_rows(reporter, dataset)
     report_plan(reporter, planned.report)
+
+
+def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset) -> None:
+    """Warn where there are too few evaluation rows to tell models apart."""
+    warning = check_evaluation_rows(dataset.evaluation.num_rows, dataset.train_label_rate)
+    if warning is not None:
+        reporter.event(warning.name, warning.message)
 
 
 def report_plan(reporter: Reporter, plan: PlanReport) -> None:
@@ -71,18 +81,9 @@ def report_length(reporter: Reporter, job: JobConfig, progress: Progress, num_ro
     last = f", the last one of {rest:,}" if rest else ""
     resumed = f"; {progress.step:,} of them are already done" if progress.step else ""
     reporter.progress("training", f"{format_count(progress.num_steps, 'step')} of {samples:,} samples{last}{resumed}")
-    if num_rows < global_size:
-        reporter.event(
-            "short_epoch",
-            f"an epoch has {num_rows:,} training rows, fewer than batch.global_size {global_size:,}: each step trains "
-            f"on all of them, at the learning rates of {global_size:,}; set a batch.global_size of up to {num_rows:,}",
-        )
-    if progress.num_steps < FEW_STEPS:
-        reporter.event(
-            "few_steps",
-            f"the run has only {format_count(progress.num_steps, 'step')} to learn in: set batch.global_size below "
-            f"{job.batch.global_size:,}, or more run.epochs, for {num_rows:,} training rows",
-        )
+    for warning in (check_epoch(job, num_rows), check_steps(job, num_rows, progress.num_steps)):
+        if warning is not None:
+            reporter.event(warning.name, warning.message)
 
 
 def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
@@ -90,6 +91,29 @@ def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
     if resolved.decisions:
         message = "; ".join(f"{item.field} = {item.value}: {item.reason}" for item in resolved.decisions)
         reporter.event(DECIDED, message, decisions=[decision.model_dump() for decision in resolved.decisions])
+
+
+def report_large_batch(reporter: Reporter, progress: Progress, full_rows: int) -> bool:
+    """Warn where the batch is far above the noise scale, once that is reliable; whether it is.
+
+    full_rows: rows of every batch but the last.
+    """
+    noise = get_settled_noise(progress.noise, progress.last_evaluation)
+    if noise is None or full_rows <= MAX_TIMES_NOISE * noise.high:
+        return False
+    own = compute_cost(full_rows, full_rows, noise.value)
+    useful = find_largest_useful_batch(noise.value)
+    reporter.event(
+        LARGE_BATCH,
+        f"after step {progress.step:,} the noise scale is {_format_number(noise.value)} samples (95 % interval "
+        f"{_format_number(noise.low)} to {_format_number(noise.high)}), far below the batch of {full_rows:,}: this run "
+        f"takes {_format_number(own.samples_of_fewest)} times the fewest samples for the same loss; set a "
+        f"batch.global_size of up to about {useful:,}",
+        step=progress.step,
+        noise_scale=noise.value,
+        largest_useful_batch=useful,
+    )
+    return True
 
 
 def report_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:

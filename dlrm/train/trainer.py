@@ -17,6 +17,7 @@ from dlrm.train.divergence import DivergedError
 from dlrm.train.evaluator import EvaluationStoppedError, Evaluator
 from dlrm.train.input_pipeline import prefetch_input_dist
 from dlrm.train.profiler import StepProfiler
+from dlrm.train.run_events import report_large_batch
 from dlrm.train.step import StepResult, TrainingStep
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
@@ -169,6 +170,8 @@ class Trainer:
             return self._stop()
         self.reporter.metric(report)
         progress.add_evaluation(report)
+        if not progress.is_large_batch_reported:
+            progress.is_large_batch_reported = report_large_batch(self.reporter, progress, self.step.full_rows)
         if self._is_target_reached():
             return EndReason.TARGET_REACHED
         return EndReason.NO_IMPROVEMENT if self._is_patience_over() else None

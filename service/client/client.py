@@ -22,6 +22,7 @@ from service.client.models import (
     Metric,
     MetricPage,
     Page,
+    Plan,
 )
 from service.client.transport import Transport
 
@@ -59,6 +60,10 @@ class Client:
         """
         key = idempotency_key or uuid.uuid4().hex
         return Job.model_validate_json(self._transport.post("/v1/jobs", document, idempotency_key=key))
+
+    def plan(self, document: Mapping[str, Any]) -> Plan:
+        """Plan the job of a document without submitting it, which may take seconds."""
+        return Plan.model_validate_json(self._transport.post("/v1/plans", document))
 
     def jobs(self, *, state: str | None = None, label: str | None = None, name: str | None = None) -> Iterator[Job]:
         """Yield all jobs that match the filters, newest first. label: written `key:value`."""

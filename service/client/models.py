@@ -191,6 +191,13 @@ class LogPart(_Response):
     """Whether the attempt has ended and the log was read to its end."""
 
 
+class Plan(_Response):
+    """Plan of a job that is not submitted; `POST /v1/plans` has more fields."""
+
+    warnings: list[str] | None = None
+    """Shortages that a run would have, such as too few steps, a sentence each; null where the job cannot be planned."""
+
+
 class Capacity(_Response):
     """Cores and memory of the service's machine that jobs may use, in total and free."""
 

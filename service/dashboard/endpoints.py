@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 
-from dlrm.record import PART_DESCRIPTIONS, YARDSTICKS
+from dlrm.record import BANNERS, PART_DESCRIPTIONS, YARDSTICKS
 
 HERE = Path(__file__).parent
 static_directory = HERE / "static"
@@ -42,7 +42,8 @@ def jobs_page(request: Request) -> Response:
 @router.get("/jobs/{job_id}")
 def job_page(request: Request, job_id: str) -> Response:
     """Return the page of one job; its script shows an error where there is no such job."""
-    return _page(request, "job.html", job_id=job_id, part_words=PART_DESCRIPTIONS, yardstick_titles=YARDSTICKS)
+    words = {"part_words": PART_DESCRIPTIONS, "yardstick_titles": YARDSTICKS, "banners": BANNERS}
+    return _page(request, "job.html", job_id=job_id, **words)
 
 
 @router.get("/signin")

@@ -35,7 +35,7 @@ class PlanService:
         """
         spec = parse_job(document)
         resolved, faults = self._resolve(spec)
-        result = dict.fromkeys(("resolved", "plan", "notes", "sizes_from", "refusal", "unknown_sizes"))
+        result = dict.fromkeys(("resolved", "plan", "warnings", "notes", "sizes_from", "refusal", "unknown_sizes"))
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
             result |= self._planner.make_plan(resolved)
@@ -49,6 +49,7 @@ class PlanService:
             document=spec.model_dump(mode="json"),
             derived=resolved.derived,
             plan=plan,
+            warnings=result["warnings"],
             notes=result["notes"],
             sizes_from=result["sizes_from"],
             refusal=refusal,

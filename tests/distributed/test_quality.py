@@ -7,7 +7,7 @@ from dlrm.data.open import open_data
 from dlrm.record import EventReport, RunDirectory, SpoolReader, find_yardsticks, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext
-from dlrm.train.quality import compare_with_yardsticks, report_few_evaluation_rows
+from dlrm.train.quality import compare_with_yardsticks
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 from tests.rank_pool.pool import RankPools
@@ -34,10 +34,6 @@ def make_context(ranks: Ranks, path: Path, *, is_stop_requested: bool = False) -
 
 def compare(ranks: Ranks, path: Path, is_stop_requested: bool) -> dict[str, float | None]:
     return compare_with_yardsticks(make_context(ranks, path, is_stop_requested=is_stop_requested), METRICS)
-
-
-def warn_of_few_rows(ranks: Ranks, path: Path) -> None:
-    report_few_evaluation_rows(make_context(ranks, path).reporter, open_data(JOB.job.data, None, None))
 
 
 def read_events(path: Path) -> dict[str, EventReport]:
@@ -71,10 +67,3 @@ def test_a_stop_request_ends_the_comparison(rank_pools: RankPools, tmp_path: Pat
     (tmp_path / "spec.json").write_text(JOB.model_dump_json())
     assert rank_pools.of(1).run(compare, tmp_path, True)[0] == METRICS
     assert "stopped on request" in read_events(tmp_path)["yardsticks_failed"].message
-
-
-def test_too_few_evaluation_rows_are_told_before_training(rank_pools: RankPools, tmp_path: Path) -> None:
-    rank_pools.of(1).run(warn_of_few_rows, tmp_path)
-    event = read_events(tmp_path)["few_evaluation_rows"]
-    assert event.details["num_rows"] == open_data(JOB.job.data, None, None).evaluation.num_rows
-    assert event.details["standard_error"] > 0.01

@@ -53,6 +53,14 @@ def test_a_job_on_bad_rows_fails_naming_file_line_and_field_and_is_not_retried(c
     assert "clicks.tsv, line 3, label: '2' is not a label (valid: 0 or 1)" in job.message
 
 
+def test_a_client_asks_what_a_job_has_too_little_of_before_it_submits_it(client: Client):
+    document = {"data": {"format": "synthetic", "synthetic": {"num_rows": 1000}}, "batch": {"global_size": 2048}}
+    warnings = client.plan(document).warnings
+    assert warnings is not None
+    assert [warning.split(",")[0] for warning in warnings[:1]] == ["an epoch has 810 training rows"]
+    assert "100 evaluation rows" in warnings[-1]
+
+
 def test_the_defaults_train(client: Client):
     job = client.submit({"data": {"format": "synthetic", "synthetic": {"num_rows": 100_000}}})
     job = list(client.follow(job.id))[-1]

@@ -108,7 +108,10 @@ def test_packed_rows_must_extend_the_model_and_the_command_that_does_it_is_named
     assert "20 values: site 20" in subprocess.run(extend, check=True, capture_output=True, text=True).stdout
 
     packed = {"train": [str(tmp_path / "alone")], "format": "packed"}
-    directory, process = start(tmp_path / "refused", data=packed, **warm(day_1.path))
+    settings = warm(day_1.path)
+    # Day 1 left the architecture open, which was decided as for few rows.
+    settings["model"] = {**settings["model"], "architecture": "dcn_v2"}
+    directory, process = start(tmp_path / "refused", data=packed, **settings)
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
     assert "price is encoded with other statistics than in the base that it must extend" in outcome.message

@@ -16,7 +16,10 @@ from service.cli.render.job_tables import make_job_table
 from service.cli.render.progress import ProgressLine
 from service.cli.render.text_format import print_warnings
 from service.cli.set_option import SetOption
-from service.client import Client, Job, JobDetails, ServiceError
+from service.client import Client, Job, JobDetails, ServiceError, ServiceUnreachableError
+
+MAX_PLAN_SECONDS = 10.0
+"""Seconds to wait for the warnings that a plan of the submitted job has."""
 
 
 def submit(
@@ -51,6 +54,8 @@ def submit(
         typer.echo(submitted.id)
         console.print(f"{client.url}/jobs/{submitted.id}", highlight=False, soft_wrap=True)
         if not follow:
+            # With --follow the run itself gives these warnings, and more.
+            print_warnings(console, find_shortages(document))
             return
         try:
             job_at_end = follow_to_end(client, submitted.id)
@@ -77,6 +82,18 @@ def _submit(client: Client, document: dict[str, Any], beside: Mapping[str, str])
         if not any(fault.field in beside for fault in error.problem.errors):
             raise
         raise BadInputError(*(_describe_fault(fault, beside) for fault in error.problem.errors)) from None
+
+
+def find_shortages(document: Mapping[str, Any]) -> list[str]:
+    """Ask the service what a run of this document would have too little of, a sentence each.
+
+    Empty where the service does not know, or not soon: the run will say it, too.
+    """
+    try:
+        with Client(timeout_seconds=MAX_PLAN_SECONDS) as client:
+            return client.plan(document).warnings or []
+    except (ServiceError, ServiceUnreachableError):
+        return []
 
 
 def _describe_fault(fault: FieldError, beside: Mapping[str, str]) -> str:

@@ -63,6 +63,8 @@ def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any
         speed = f"{plan['global_size'] / total:,.0f} samples/s, {WITHOUT_REST}"
         parts = _make_measured_table(result["estimated"], result["measured"])
         _print(console, f"a step, measured: {_format_seconds(total)}", parts, Text(speed, style="dim"))
+    if result["warnings"]:
+        _print(console, "warnings", *(Text(warning, style="yellow") for warning in result["warnings"]))
     if result["notes"]:
         _print(console, "notes", *(Text(escape_unprintable(note)) for note in result["notes"]))
 

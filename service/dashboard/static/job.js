@@ -135,12 +135,12 @@ async function update() {
   showTiles(job, checkpoints.items[0], attempts.items);
   showAttempts(byId("attempts"), attempts.items);
   showFiles(job);
-  showWarnings(byId("warnings"), job);
   showYardsticks(byId("yardsticks"), job);
   if (page.hidden) showDocument(job);
   page.hidden = false;
   log ??= new Log(byId("log"), byId("rank"), path, job.world_size);
   await Promise.all([showCurves(job), events.update(), log.update(job.num_attempts), showCapacity(bytes)]);
+  showWarnings(byId("warnings"), job, events);
   showAdvice(byId("advice"), events.findLast(BATCH_ADVICE));
   showDerived(job, events.findLast("decided"));
   showPlan(byId("plan"), events.findLast("plan"), events.findLast("step_parts"));

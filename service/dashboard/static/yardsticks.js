@@ -1,14 +1,21 @@
 // Quality of a model beside simple models on the same rows, and what the figures say against it.
 import { element, figure, integer, isKnown, UNKNOWN } from "./format.js";
 
+const FEW_EVALUATION_ROWS = "few_evaluation_rows";
+
 /** Format an AUC with its standard error, where that is known: 0.7812 ± 0.0021. */
 export const aucText = ({ auc, auc_standard_error: error }) =>
   isKnown(auc) && isKnown(error) ? `${figure(auc)} ± ${error.toFixed(4)}` : figure(auc);
 
-/** Fill `list` with the warnings about the model of a job, and show it where there are any. */
-export function showWarnings(list, job) {
-  list.hidden = job.warnings.length === 0;
-  list.replaceChildren(...job.warnings.map((warning) => element("li", {}, warning)));
+/** Fill `list` with the warnings of a run that its author should act on, then those about its model; hide it without any. */
+export function showWarnings(list, job, events) {
+  // Once the AUC is measured, its own standard error decides whether there are too few evaluation rows.
+  const isMeasured = isKnown(job.metrics.auc_standard_error);
+  const names = JSON.parse(list.dataset.banners).filter((name) => !(isMeasured && name === FEW_EVALUATION_ROWS));
+  const messages = names.map((name) => events.findLast(name)?.message).filter(Boolean);
+  const warnings = [...messages, ...job.warnings];
+  list.hidden = warnings.length === 0;
+  list.replaceChildren(...warnings.map((warning) => element("li", {}, warning)));
 }
 
 /** Fill the table of `panel`, and show it where simple models were measured. */

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import JobConfig, find_warm_start_faults, make_identity, replace_warm_start_source
+from dlrm.config import JobConfig, find_warm_start_faults, make_identity, parse_job, replace_warm_start_source
 
 FILES = {"train": ["day.tsv"]}
 
@@ -81,3 +81,12 @@ def test_the_directory_takes_the_place_of_what_was_named():
     assert started.model_dump() == {"from": "/runs/job_1", "optimizer_state": True}
     assert named.run.warm_start is not None
     assert named.run.warm_start.source == "old"
+
+
+def test_what_the_document_leaves_open_fits_any_model():
+    old = job(model={"architecture": "dcn_v2", "embedding_dim": 8, "bottom_mlp": [16, 8]})
+    new = parse_job({"data": FILES, "run": {"warm_start": {"from": "old"}}})
+    model, data = old.model.model_dump(mode="json"), old.data.model_dump(mode="json")
+    assert find_warm_start_faults(new, model, data, None) == []
+    ranks = parse_job({"data": FILES, "model": {"cross_rank": 64}, "run": {"warm_start": {"from": "old"}}})
+    assert [fault.field for fault in find_warm_start_faults(ranks, model, data, None)] == ["model.cross_rank"]

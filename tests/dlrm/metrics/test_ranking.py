@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from dlrm.metrics.binary import compute_binary_metrics
-from dlrm.metrics.ranking import estimate_auc_standard_error, rank_rows
+from dlrm.metrics.ranking import rank_rows
+from dlrm.metrics.standard_error import estimate_auc_standard_error
 
 
 def compare_pairs(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:

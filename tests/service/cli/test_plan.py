@@ -1,6 +1,7 @@
 """`dlrm plan`, with the real program."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,31 @@ def test_a_plan_for_people_has_tables_memory_and_the_step(tmp_path: Path, dlrm: 
     for words in ("C12", "table_wise", "whole: balances the ranks", "weights", "lookup", "update", "samples/s"):
         assert words in ended.out
     assert "none: all ranks share one memory" in ended.out
+
+
+def test_shortages_of_the_run_are_told_before_it_starts(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    ended = dlrm("plan", job_in(tmp_path, SYNTHETIC))
+    for words in ("fewer than batch.global_size 16,384", "only 1 step to learn in", "only 1,000 evaluation rows"):
+        assert words in ended.out
+    small = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "batch": {"global_size": 64}}), "--json")
+    assert [warning.split(":")[0] for warning in json.loads(small.out)["warnings"]] == [
+        "there are only 1,000 evaluation rows, about 250 of them positive"
+    ]
+
+
+def test_shortages_of_rows_that_are_not_prepared_are_told_by_estimate(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    rows = [f"{int(number % 4 == 0)},{number % 7}" for number in range(500)]
+    (tmp_path / "rows.csv").write_text("\n".join(["label,place", *rows]) + "\n")
+    data = {"train": ["rows.csv"], "format": "csv", "schema": {"categorical": [{"name": "place"}]}}
+    document = {"data": data, "batch": {"global_size": 50}, "run": {"epochs": 1}}
+    few_steps, few_rows = json.loads(dlrm("plan", job_in(tmp_path, document), "--json").out)["warnings"]
+    assert "only 9 steps" in few_steps
+    assert few_rows.startswith("there are only 50 evaluation rows, about 12 of them positive")
+    shutil.copy(tmp_path / "rows.csv", tmp_path / "later.csv")
+    named = {**document, "data": {**data, "eval": ["later.csv"]}}
+    few_steps, few_rows = json.loads(dlrm("plan", job_in(tmp_path, named), "--json").out)["warnings"]
+    assert "only 10 steps" in few_steps
+    assert few_rows.startswith("there are only 500 evaluation rows, about 125 of them positive")
 
 
 def test_one_line_of_json_has_every_block(tmp_path: Path, dlrm: Callable[..., Any]) -> None:

@@ -61,7 +61,7 @@ def test_show_and_logs_of_an_ended_job(dlrm: Callable[..., Any], job_file: str) 
     job_id = dlrm("submit", job_file, "--follow").out.strip()
     shown = dlrm("show", job_id).out
     assert "FAILED" in shown
-    assert "chunk_size" in shown
+    assert "world_size" in shown
     assert json.loads(dlrm("show", job_id, "--json").out)["spec"]["batch"]["global_size"] == 64
     assert dlrm("logs", job_id, "--rank", "launch", "--follow").code == 0
 

@@ -40,6 +40,15 @@ def test_a_model_worse_than_logistic_regression_is_no_plain_success(page: Page, 
     expect(page.locator(".state[data-warned]")).to_have_text("succeeded")
 
 
+def test_what_a_run_has_too_little_of_stands_on_its_page_while_it_runs(page: Page, site: Site) -> None:
+    job = site.client.submit({**DOCUMENT, "labels": {"behaviour": "wait_warned"}})
+    page.goto(f"{site.url}/jobs/{job.id}")
+    sentences = ["the run has only 4 steps to learn in", "there are only 100 evaluation rows"]
+    expect(page.locator("#warnings li")).to_have_text(sentences)
+    expect(page.locator("#state")).to_have_text("running")
+    site.client.cancel(job.id)
+
+
 def test_a_job_without_simple_models_has_neither_table_nor_warnings(page: Page, site: Site) -> None:
     job = site.client.job(open_job_page(page, site, "succeed"))
     assert (job.warnings, job.yardsticks) == ([], [])

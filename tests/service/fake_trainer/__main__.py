@@ -18,6 +18,8 @@ from dlrm.gradient_stats.noise import NoiseInterval
 from dlrm.record import (
     BATCH_ADVICE,
     EXIT_FAILED,
+    FEW_EVALUATION_ROWS,
+    FEW_STEPS,
     AttemptDirectory,
     CheckpointFile,
     CheckpointManifest,
@@ -109,6 +111,14 @@ def fall_behind(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     return end(attempt, outcome)
 
 
+def wait_warned(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    """Report what the run has too little of, and wait."""
+    events = SpoolWriter(attempt.spool_file(0, "events"))
+    events.write(EventReport(name=FEW_EVALUATION_ROWS, message="there are only 100 evaluation rows"))
+    events.write(EventReport(name=FEW_STEPS, message="the run has only 4 steps to learn in"))
+    return wait(directory, attempt)
+
+
 def wait(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     training = Training(directory, attempt)
     training.train_to(training.step + 1)
@@ -196,6 +206,7 @@ BEHAVIOURS = {
         succeed,
         measure_noise,
         fall_behind,
+        wait_warned,
         wait,
         prepare,
         finish_when_asked_to_stop,

@@ -52,6 +52,7 @@ def test_the_answer_has_document_plan_memory_rates_and_fit(planning_api: Api) ->
     assert answer["memory"]["asked_bytes"] == 2 * 2**30
     assert 2 * 2**28 < answer["memory"]["planned_bytes"] < 2 * 2**30
     assert answer["fits"] == {"now": True, "ever": True, "reason": None, "why": []}
+    assert any("fewer than batch.global_size 16,384" in warning for warning in answer["warnings"])
     rates = answer["learning_rates"]
     assert [rates[0]["done_fraction"], rates[-1]["done_fraction"]] == [0.01, 1.0]
     assert 0 < rates[0]["dense"] < rates[9]["dense"] > rates[-1]["dense"] > 0

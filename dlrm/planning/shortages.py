@@ -1,0 +1,78 @@
+"""Finds what a run has too little of, steps or evaluation rows, before it starts. Imports no torch and no numpy."""
+
+import math
+from dataclasses import dataclass
+
+from dlrm.config import JobConfig
+from dlrm.data.format_count import format_count
+from dlrm.metrics.standard_error import estimate_auc_standard_error
+from dlrm.record import FEW_EVALUATION_ROWS, FEW_STEPS, MAX_STANDARD_ERROR, SHORT_EPOCH, QualityWarning
+
+MIN_STEPS = 30
+"""Number of steps below which a run gives a warning, since it hardly leaves its warm-up."""
+TYPICAL_AUC = 0.75
+"""AUC that is assumed before there is a model, to estimate the standard error."""
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """Numbers of the rows of a job, counted or estimated."""
+
+    num_train_rows: int
+    """Number of training rows, validation rows included."""
+    num_eval_rows: int | None = None
+    """Number of evaluation rows; None where it is unknown."""
+    label_rate: float | None = None
+    """Share of the training rows that are positive; None where it is unknown."""
+
+
+def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
+    """List what a run of `job` on these rows has too little of, each as an event and a sentence."""
+    num_rows = max(1, round(rows.num_train_rows * (1.0 - job.run.validation_fraction)))
+    num_steps = math.ceil(num_rows * job.run.epochs / min(job.batch.global_size, num_rows))
+    found = [check_epoch(job, num_rows), check_steps(job, num_rows, num_steps)]
+    if rows.num_eval_rows is not None and rows.label_rate is not None:
+        found.append(check_evaluation_rows(rows.num_eval_rows, rows.label_rate))
+    return [warning for warning in found if warning is not None]
+
+
+def check_epoch(job: JobConfig, num_rows: int) -> QualityWarning | None:
+    """Warn where an epoch of `num_rows` training rows is shorter than a batch; None otherwise."""
+    global_size = job.batch.global_size
+    if num_rows >= global_size:
+        return None
+    message = (
+        f"an epoch has {num_rows:,} training rows, fewer than batch.global_size {global_size:,}: each step trains on "
+        f"all of them, at the learning rates of {global_size:,}; set a batch.global_size of up to {num_rows:,}"
+    )
+    return QualityWarning(name=SHORT_EPOCH, message=message)
+
+
+def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning | None:
+    """Warn where a run over `num_rows` training rows has few steps; None otherwise."""
+    if num_steps >= MIN_STEPS:
+        return None
+    message = (
+        f"the run has only {format_count(num_steps, 'step')} to learn in: set batch.global_size below "
+        f"{job.batch.global_size:,}, or more run.epochs, for {num_rows:,} training rows"
+    )
+    return QualityWarning(name=FEW_STEPS, message=message)
+
+
+def check_evaluation_rows(num_rows: int, label_rate: float) -> QualityWarning | None:
+    """Warn where `num_rows` evaluation rows are too few to tell models apart; None otherwise.
+
+    label_rate: the share of positive rows, which is taken from the training rows.
+    """
+    num_positives = round(num_rows * label_rate)
+    if not 0 < num_positives < num_rows:
+        return None
+    error = estimate_auc_standard_error(TYPICAL_AUC, num_positives, num_rows - num_positives)
+    if error <= MAX_STANDARD_ERROR:
+        return None
+    message = (
+        f"there are only {num_rows:,} evaluation rows, about {num_positives:,} of them positive: an AUC of "
+        f"{TYPICAL_AUC} would have a standard error of about {error:.3f}, too much to tell models apart; set a larger "
+        "data.eval_fraction, or name more rows in data.eval"
+    )
+    return QualityWarning(name=FEW_EVALUATION_ROWS, message=message)

@@ -1,0 +1,29 @@
+"""Names of events of a run that other programs look for."""
+
+DECIDED, BEST_MODEL = "decided", "best_model"
+"""Names of the events that report what was decided of a job document, and which model a run leaves."""
+
+FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "one_label", "large_batch"
+"""Names of warnings: the run is too short to learn in, an epoch is shorter than a batch, all training rows have one
+label, and the batch is far above the noise scale."""
+FEW_EVALUATION_ROWS = "few_evaluation_rows"
+"""Name of the warning that the evaluation rows are too few to tell models apart."""
+BANNERS = (SHORT_EPOCH, FEW_STEPS, ONE_LABEL, FEW_EVALUATION_ROWS, LARGE_BATCH)
+"""Warnings that stand at the top of a job's page, since the job should perhaps be changed."""
+
+WARNINGS = frozenset(
+    {
+        *BANNERS,
+        "bad_row",
+        "bad_rows",
+        "checkpoint_failed",
+        "checkpoint_passed_over",
+        "checkpoint_waits",
+        "step_dropped",
+        "warmup_capped",
+        "worse_than_constant",
+        "worse_than_logistic_regression",
+        "yardsticks_failed",
+    }
+)
+"""Events that the user who started the run should see without looking for them."""

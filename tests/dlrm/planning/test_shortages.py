@@ -1,0 +1,64 @@
+"""What a run has too little of, before it starts."""
+
+from typing import Any
+
+import pytest
+
+from dlrm.config import JobConfig
+from dlrm.planning.shortages import MIN_STEPS, RowCounts, list_shortages
+from dlrm.record import BANNERS, WARNINGS
+
+
+def make_job(global_size: int, **run: Any) -> JobConfig:
+    return JobConfig.model_validate(
+        {"data": {"format": "synthetic"}, "batch": {"global_size": global_size}, "run": {"epochs": 1, **run}}
+    )
+
+
+def list_names(job: JobConfig, rows: RowCounts) -> list[str]:
+    return [warning.name for warning in list_shortages(job, rows)]
+
+
+def test_nothing_is_said_of_a_run_with_enough_of_everything() -> None:
+    assert list_shortages(make_job(1000), RowCounts(1_000_000, 100_000, 0.25)) == []
+
+
+@pytest.mark.parametrize("epochs", [1, 0.5, 3])
+def test_a_run_one_step_short_is_said_to_have_few(epochs: float) -> None:
+    num_rows = round(1000 * MIN_STEPS / epochs)
+    job = make_job(1000, epochs=epochs)
+    assert list_names(job, RowCounts(num_rows)) == []
+    [warning] = list_shortages(job, RowCounts(num_rows - 2000))
+    assert warning.name == "few_steps"
+    assert "set batch.global_size below 1,000" in warning.message
+
+
+def test_validation_rows_make_no_steps() -> None:
+    rows = RowCounts(1000 * MIN_STEPS)
+    assert list_names(make_job(1000, validation_fraction=0.1), rows) == ["few_steps"]
+
+
+def test_an_epoch_shorter_than_a_batch_is_a_step() -> None:
+    assert list_names(make_job(1000, epochs=MIN_STEPS), RowCounts(999)) == ["short_epoch"]
+    assert list_names(make_job(1000, epochs=MIN_STEPS - 1), RowCounts(999)) == ["short_epoch", "few_steps"]
+
+
+def test_few_evaluation_rows_are_said_with_the_standard_error_of_an_auc() -> None:
+    job = make_job(100)
+    # Of an AUC of 0.75 from 500 positive and 500 negative rows: 0.0155 by Hanley and McNeil, 1982.
+    [warning] = list_shortages(job, RowCounts(100_000, 1000, 0.5))
+    assert warning.name == "few_evaluation_rows"
+    assert "only 1,000 evaluation rows, about 500 of them positive" in warning.message
+    assert "standard error of about 0.016" in warning.message or "standard error of about 0.015" in warning.message
+    assert list_shortages(job, RowCounts(100_000, 4000, 0.5)) == []
+
+
+def test_evaluation_rows_of_one_label_or_of_an_unknown_rate_are_not_judged() -> None:
+    job = make_job(100)
+    assert list_shortages(job, RowCounts(100_000, 100, 0.0)) == []
+    assert list_shortages(job, RowCounts(100_000, 100, None)) == []
+    assert list_shortages(job, RowCounts(100_000, None, 0.5)) == []
+
+
+def test_banners_are_warnings() -> None:
+    assert set(BANNERS) <= WARNINGS
