@@ -1,6 +1,6 @@
 """Decides the fields of a job document that say "auto", each with its reason.
 
-The rules were chosen by experiments on ten data sets (docs/experiments.md). Where the number of rows is not known, the
+The rules were chosen by experiments on seven data sets (docs/experiments.md). Where the number of rows is not known, the
 decisions are those for many rows, which is what an unknown log most likely has.
 """
 
@@ -171,8 +171,8 @@ def _decide_table_rate(document: dict[str, Any], facts: DataFacts | None) -> tup
 
 
 _RULES = {
-    # The embedding dimension before the perceptron that ends in it.
     "model.architecture": _decide_architecture,
+    # The embedding dimension before the MLP that ends in it.
     "model.embedding_dim": _decide_dim,
     "model.bottom_mlp": _decide_bottom,
     "batch.global_size": _decide_batch,

@@ -42,22 +42,26 @@ class _Renumbered(ABC):
 
 @dataclass(frozen=True)
 class AllButEveryKth(_Renumbered):
-    """All rows but k - 1, 2 k - 1, 3 k - 1, ..."""
+    """All rows but `first`, `first` + k, `first` + 2 k, ..."""
 
     k: int
+    first: int
 
     def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        return row_numbers + row_numbers // (self.k - 1)
+        # k - 1 rows of every k are left: those before `first`, and those after it.
+        whole, rest = np.divmod(row_numbers, self.k - 1)
+        return whole * self.k + rest + (rest >= self.first)
 
 
 @dataclass(frozen=True)
 class EveryKth(_Renumbered):
-    """Rows k - 1, 2 k - 1, 3 k - 1, ..."""
+    """Rows `first`, `first` + k, `first` + 2 k, ..."""
 
     k: int
+    first: int
 
     def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        return row_numbers * self.k + (self.k - 1)
+        return row_numbers * self.k + self.first
 
 
 @dataclass(frozen=True)
@@ -70,21 +74,28 @@ class FromRow(_Renumbered):
         return row_numbers + self.first
 
 
-def hold_out_validation(dataset: Dataset, fraction: float, split: Literal["hash", "tail"]) -> Dataset:
+def hold_out_validation(dataset: Dataset, fraction: float, split: Literal["hash", "tail"], seed: int) -> Dataset:
     """Return the data with about `fraction` of the training rows held out as validation rows.
 
-    split: hash holds out every k-th row, tail the last rows. Too few rows to hold any out are all trained on.
+    split: hash holds out every k-th row, from row `seed` mod k on, so that runs of several seeds also show what the
+    choice of these rows does; tail holds out the last rows. Fewer than k rows are all trained on.
     """
     train = dataset.train
     if fraction == 0.0:
         return dataset
     k = round(1.0 / fraction)
-    num_held_out = train.num_rows // k
-    num_left = train.num_rows - num_held_out
-    if num_held_out == 0:
+    if train.num_rows < k:
         return dataset
     if split == "tail":
+        num_held_out = train.num_rows // k
+        num_left = train.num_rows - num_held_out
         return replace(
             dataset, train=FromRow(train, num_left, first=0), validation=FromRow(train, num_held_out, first=num_left)
         )
-    return replace(dataset, train=AllButEveryKth(train, num_left, k=k), validation=EveryKth(train, num_held_out, k=k))
+    first = seed % k
+    num_held_out = len(range(first, train.num_rows, k))
+    return replace(
+        dataset,
+        train=AllButEveryKth(train, train.num_rows - num_held_out, k=k, first=first),
+        validation=EveryKth(train, num_held_out, k=k, first=first),
+    )

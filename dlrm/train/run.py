@@ -26,7 +26,8 @@ def run(context: RunContext) -> Outcome:
     reporter.progress("loading", "reading the data")
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
-    dataset = hold_out_validation(dataset, resolved.job.run.validation_fraction, resolved.job.data.split)
+    job = resolved.job
+    dataset = hold_out_validation(dataset, job.run.validation_fraction, job.data.split, job.run.seed)
     identity = RunIdentity.from_job(resolved, prepared and prepared.checksum)
     with open_trainer(context, dataset, identity) as trainer:
         progress = trainer.progress

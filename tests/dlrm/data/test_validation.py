@@ -26,11 +26,12 @@ def read_labels_and_dense(source: RowSource) -> list[tuple[float, ...]]:
 
 @pytest.mark.parametrize("split", ["hash", "tail"])
 @pytest.mark.parametrize("fraction", [0.5, 0.1, 1 / 7])
-def test_every_row_is_trained_on_or_held_out_and_never_both(split: Literal["hash", "tail"], fraction: float):
+@pytest.mark.parametrize("seed", [0, 1, 6, 1000])
+def test_every_row_is_trained_on_or_held_out_and_never_both(split: Literal["hash", "tail"], fraction: float, seed: int):
     whole = open_log(500)
-    parts = hold_out_validation(whole, fraction, split)
+    parts = hold_out_validation(whole, fraction, split, seed)
     assert parts.validation is not None
-    assert parts.validation.num_rows == whole.train.num_rows // round(1 / fraction)
+    assert abs(parts.validation.num_rows - fraction * whole.train.num_rows) <= 1
     found = read_labels_and_dense(parts.train) + read_labels_and_dense(parts.validation)
     assert sorted(found) == sorted(read_labels_and_dense(whole.train))
     assert read_labels_and_dense(parts.evaluation) == read_labels_and_dense(whole.evaluation)
@@ -38,16 +39,26 @@ def test_every_row_is_trained_on_or_held_out_and_never_both(split: Literal["hash
 
 def test_the_last_rows_are_held_out_of_a_log_in_order_of_time():
     whole = open_log(500)
-    parts = hold_out_validation(whole, 0.2, "tail")
+    parts = hold_out_validation(whole, 0.2, "tail", seed=3)
     assert parts.validation is not None
     num_left = parts.train.num_rows
     assert read_labels_and_dense(parts.validation) == read_labels_and_dense(whole.train)[num_left:]
 
 
+def test_every_kth_row_is_held_out_from_one_that_the_seed_chooses():
+    whole = open_log(500)
+    expected = read_labels_and_dense(whole.train)
+    for seed, first in ((0, 0), (3, 3), (5, 0), (14, 4)):
+        parts = hold_out_validation(whole, 0.2, "hash", seed)
+        assert parts.validation is not None
+        assert read_labels_and_dense(parts.validation) == expected[first::5]
+        assert read_labels_and_dense(parts.train) == [row for n, row in enumerate(expected) if n % 5 != first]
+
+
 def test_without_a_fraction_or_with_too_few_rows_all_are_trained_on():
     whole = open_log(12)
-    assert hold_out_validation(whole, 0.0, "hash") is whole
-    assert hold_out_validation(whole, 0.01, "hash") is whole
+    assert hold_out_validation(whole, 0.0, "hash", 0) is whole
+    assert hold_out_validation(whole, 0.01, "hash", 0) is whole
 
 
 @dataclass
@@ -68,7 +79,7 @@ class Announced:
 def test_rows_that_are_announced_cover_those_that_are_read(split: Literal["hash", "tail"]):
     whole = open_log(500)
     source = Announced(whole.train)
-    parts = hold_out_validation(Dataset(whole.schema, source, whole.evaluation, 0.5, None), 0.25, split)  # pyright: ignore[reportArgumentType]
+    parts = hold_out_validation(Dataset(whole.schema, source, whole.evaluation, 0.5, None), 0.25, split, 1)  # pyright: ignore[reportArgumentType]
     parts.train.look_ahead(Runs(np.array([0, 30]), np.array([10, 47])), Runs(np.array([100]), np.array([300])))
     now, soon = source.runs
     expected = read_labels_and_dense(whole.train)
