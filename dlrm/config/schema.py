@@ -13,6 +13,7 @@ MAX_COLUMNS = 10_000
 MAX_NAME_LENGTH = 200
 MAX_RANGES = 4096
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
+MissingWord = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
 TimePart = Literal["hour", "weekday", "day", "month"]
 TIME_PART_VALUES: dict[TimePart, range] = {
     "hour": range(24),
@@ -51,7 +52,8 @@ class CategoricalColumn(Config):
     range is one value. Null: the values themselves."""
     time_part: TimePart | None = None
     """Part of the column's times that is the value, in UTC; null: the values themselves. Times are timestamps or dates,
-    ISO 8601 text, or integers that count seconds, milli-, micro- or nanoseconds since 1970 (from 1980 to 2100)."""
+    ISO 8601 text, integers such as 20240131, or integers that count seconds, milli-, micro- or nanoseconds since 1970
+    (from 1980 to 2100)."""
 
     @property
     def feature(self) -> str:
@@ -100,6 +102,9 @@ class SchemaConfig(Config):
     another feature. Here and in `dense`, `{ name = "c{}", count = 3 }` stands for c0, c1 and c2."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Character between columns, in CSV: one ASCII character, not a quote."""
+    missing: list[MissingWord] = Field(default=[], max_length=100)
+    """Texts that stand for a missing value in CSV, beside the blank one, such as ["NA", "?"]; compared as they stand,
+    spaces included."""
     columns: list[ColumnName] | None = Field(default=None, min_length=1, max_length=20_000)
     """Names of all columns of CSV files without a header; null: the first line of every file is its header."""
 
@@ -131,6 +136,12 @@ class SchemaConfig(Config):
             raise invalid("", f"names {num_columns:,} columns", f"up to {MAX_COLUMNS:,}")
         kind = DenseColumn if info.field_name == "dense" else CategoricalColumn
         return [column for entry in entries for column in _expand_entry(entry, kind)]
+
+    @model_validator(mode="after")
+    def _check_missing(self) -> "SchemaConfig":
+        if self.positive is not None and self.positive in self.missing:
+            raise invalid("missing", f"{self.positive!r} is also the positive label", "texts that are no values")
+        return self
 
     @model_validator(mode="after")
     def _check_delimiter(self) -> "SchemaConfig":

@@ -76,6 +76,7 @@ def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
         "num_rows_looked_at": sample.rows.height,
         "bad_share": sample.bad_share,
         "delimiter": sample.delimiter,
+        "missing": list(sample.missing),
         "columns": None if sample.has_header else sample.rows.columns,
     }
     return inferred | facts

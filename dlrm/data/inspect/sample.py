@@ -27,6 +27,8 @@ class FileSample:
     delimiter: str | None = None
     """Delimiter of CSV; None for other formats."""
     has_header: bool = True
+    missing: Sequence[str] = ()
+    """Texts of CSV that stand for missing values, such as NA, in the order in which they were found."""
 
 
 def replace_nan(rows: pl.DataFrame) -> pl.DataFrame:

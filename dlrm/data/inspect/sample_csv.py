@@ -13,6 +13,7 @@ from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.errors import DataError
 from dlrm.data.format_count import format_count
 from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
+from dlrm.data.inspect.missing_words import find_missing_words
 from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.convert import parse_numbers
@@ -52,10 +53,12 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, has_header=has_header)
     rows, bad_share = _parse_pieces(pieces, names_by_file, [name for name in names if name not in lacking], delimiter)
     rows = rows[spread_evenly(rows.height, MAX_ROWS)]
+    missing = find_missing_words(rows)
+    rows = rows.with_columns(pl.all().replace(dict.fromkeys(missing)))
     typed = replace_nan(rows.select(_convert_texts(rows[name]) for name in rows.columns))
     types = {name: lacking.get(name) or _name_type(typed[name].dtype) for name in names}
     filled = typed.with_columns(pl.lit(None).alias(name) for name in lacking).select(names)
-    return FileSample(filled, max(num_rows, rows.height), types, is_estimate, bad_share, delimiter, has_header)
+    return FileSample(filled, max(num_rows, rows.height), types, is_estimate, bad_share, delimiter, has_header, missing)
 
 
 def sample_criteo(files: Sequence[DataFile]) -> FileSample:

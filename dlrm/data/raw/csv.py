@@ -1,7 +1,8 @@
 """Reader of CSV with a schema: UTF-8, delimited values, quoted or not, one row per line that ends in LF or CR LF.
 
-A blank is a missing value, also inside a list. Hence a blank cell of a multi-hot column is a missing list, which counts
-as one missing value: CSV cannot represent an empty list.
+A blank is a missing value, also inside a list, and so is a cell with a text that the schema lists as `missing`. Hence a
+blank cell of a multi-hot column is a missing list, which counts as one missing value: CSV cannot represent an empty
+list.
 """
 
 import csv
@@ -142,7 +143,10 @@ class _BlockReader:
             read_options=arrow_csv.ReadOptions(column_names=self._names, block_size=len(data) + 1, use_threads=False),
             parse_options=arrow_csv.ParseOptions(delimiter=self._schema.delimiter, ignore_empty_lines=False),
             convert_options=arrow_csv.ConvertOptions(
-                column_types=types, include_columns=kept, null_values=[""], strings_can_be_null=True
+                column_types=types,
+                include_columns=kept,
+                null_values=["", *self._schema.missing],
+                strings_can_be_null=True,
             ),
         )
         if table.num_rows != num_lines + num_extra:

@@ -1,7 +1,8 @@
 """Times of raw columns, whatever their form, and the parts of a time that a feature may be made of. Everything in UTC.
 
 Integers count seconds, milli-, micro- or nanoseconds since 1970. Between 1980 and 2100 the ranges of the four units are
-disjoint, so that the magnitude of a number tells its unit; other integers are not taken for times.
+disjoint, so that the magnitude of a number tells its unit. Below all of them, integers such as 20240131 are dates from
+1980 to 2099. Other integers are not taken for times.
 """
 
 import numpy as np
@@ -14,12 +15,13 @@ from dlrm.data.raw.bad_rows import format_value
 from dlrm.data.raw.convert import convert_to_strings, find_missing, holds_text
 
 VALID_TIMES = (
-    "timestamps, dates, ISO 8601 text such as 2024-01-31 or 2024-01-31T17:05:00Z, or seconds, milli-, micro- or "
-    "nanoseconds since 1970, from 1980 to 2100"
+    "timestamps, dates, ISO 8601 text such as 2024-01-31 or 2024-01-31T17:05:00Z, integers such as 20240131, or "
+    "seconds, milli-, micro- or nanoseconds since 1970, from 1980 to 2100"
 )
 _DAY_SECONDS = 86_400
 _MIN_SECONDS, _MAX_SECONDS = 315_532_800, 4_102_444_800
 """Beginning of 1980 and of 2100."""
+_MIN_DATE, _MAX_DATE = 19_800_101, 20_991_231
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Date, hour, minute, second, and the sign, hours and minutes of the offset from UTC; groups 4 to 9 are optional.
 _ISO_8601 = (
@@ -106,25 +108,39 @@ def _parse_texts(texts: pl.Series) -> tuple[NDArray[np.int64], NDArray[np.bool_]
     )
     is_west = (groups.field("7") == "-").fill_null(False).to_numpy()
     # Where a text does not match, the month is 0.
+    days, is_date = _count_days(year, month, day)
+    # Second 60 is a leap second.
+    is_date &= (hour < 24) & (minute < 60) & (second <= 60) & (offset_hours < 24) & (offset_minutes < 60)
+    offset = (offset_hours * 60 + offset_minutes) * np.where(is_west, -60, 60)
+    found = days * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
+    return np.where(is_date, found, seconds), is_date | is_time
+
+
+def _count_days(
+    year: NDArray[np.int64], month: NDArray[np.int64], day: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Count the days [n] since 1970 of each date, and return a mask [n] of dates that exist; others are undefined."""
     is_date = (month >= 1) & (month <= 12)
     months = ((year - 1970) * 12 + np.where(is_date, month, 1) - 1).astype("datetime64[M]")
     first_days = months.astype("datetime64[D]").astype(np.int64)
     num_days = (months + 1).astype("datetime64[D]").astype(np.int64) - first_days
-    is_date &= (day >= 1) & (day <= num_days)
-    # Second 60 is a leap second.
-    is_date &= (hour < 24) & (minute < 60) & (second <= 60) & (offset_hours < 24) & (offset_minutes < 60)
-    offset = (offset_hours * 60 + offset_minutes) * np.where(is_west, -60, 60)
-    found = (first_days + day - 1) * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
-    return np.where(is_date, found, seconds), is_date | is_time
+    return first_days + day - 1, is_date & (day >= 1) & (day <= num_days)
 
 
 def _scale_by_magnitude(
     numbers: NDArray[np.int64], is_present: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Convert each number [n] of some unit to seconds; return them and a mask [n] of numbers that are times."""
+    """Convert each number [n], of some unit or a date such as 20240131, to seconds; return them and a mask [n] of
+    numbers that are times."""
     seconds, is_time = np.zeros_like(numbers), np.zeros(len(numbers), dtype=np.bool_)
     for per_second in _PER_SECOND.values():
         is_unit = (numbers >= _MIN_SECONDS * per_second) & (numbers < _MAX_SECONDS * per_second) & is_present
         seconds = np.where(is_unit, numbers // per_second, seconds)
         is_time |= is_unit
+    may_be_date = (numbers >= _MIN_DATE) & (numbers <= _MAX_DATE) & is_present
+    if may_be_date.any():
+        days, is_date = _count_days(numbers // 10_000, numbers // 100 % 100, numbers % 100)
+        is_date &= may_be_date
+        seconds = np.where(is_date, days * _DAY_SECONDS, seconds)
+        is_time |= is_date
     return seconds, is_time

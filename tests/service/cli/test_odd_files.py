@@ -80,6 +80,12 @@ GOOD = [
     Odd("mixed.csv", lines(LABELS, [row % 40 if row % 9 else "none" for row in range(N)], PRICES), {"city": "ids"}),
     Odd("words.csv", lines(LABELS, ["true" if row % 3 else "false" for row in range(N)], PRICES), {"city": "ids"}),
     Odd("nan.csv", lines(LABELS, CITIES, ["NaN" if row % 5 else row / 7 for row in range(N)]), {"price": "dense"}),
+    Odd(
+        "words for missing.csv",
+        lines(LABELS, ["?" if row % 7 else "a b" for row in range(N)], [p if p > 9 else "NA" for p in PRICES]),
+        {"price": "dense"},
+        in_document='missing = ["NA"]',
+    ),
     Odd("empty column.csv", lines(LABELS, CITIES, [""] * N), {"price": "out"}),
     Odd("lists.csv", lines(LABELS, [f"a{row % 3}|b{row % 5}" for row in range(N)], PRICES), {"city": "lists"}),
     Odd(

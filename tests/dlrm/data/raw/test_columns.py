@@ -197,3 +197,23 @@ def test_spaces_around_numbers_of_csv_are_ignored_and_those_of_text_are_not(tmp_
     assert [row.label for row in rows] == [1, 0, 0]
     assert [row.dense[0] for row in rows] == [2.5, 3, None]
     assert [row.categorical for row in rows] == [("a", 7), (" a ", 8), ("b", None)]
+
+
+def test_words_of_the_schema_are_missing_values_in_every_column_of_csv(tmp_path: Path) -> None:
+    schema = SchemaConfig.model_validate(
+        {
+            "missing": ["NA", " ?"],
+            "dense": [{"name": "x"}],
+            "categorical": [{"name": "c"}, {"name": "l", "multi_hot": True}],
+        }
+    )
+    lines = ["label,x,c,l", '0,NA,"NA",NA', "1,2, ?,a|NA", "1,3,?,b"]
+    rows = rows_of(cut_csv_blocks(found(write_lines(tmp_path / "a.csv", lines)), schema, 1000))
+    assert [row.dense for row in rows] == [(None,), (2.0,), (3.0,)]
+    assert [row.categorical for row in rows] == [(None, (None,)), (None, ("a", "NA")), ("?", ("b",))]
+
+
+def test_a_label_that_is_missing_by_a_word_is_an_error(tmp_path: Path) -> None:
+    schema = SchemaConfig.model_validate({"missing": ["NA"], "dense": [{"name": "x"}]})
+    with pytest.raises(DataError, match="line 2, label"):
+        rows_of(cut_csv_blocks(found(write_lines(tmp_path / "a.csv", ["label,x", "NA,1"])), schema, 1000))

@@ -70,6 +70,21 @@ def test_a_date_is_its_first_hour(day: date) -> None:
         assert parsed(values) == expected
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.dates(date(1980, 1, 1), date(2099, 12, 31)))
+def test_a_number_of_year_month_and_day_is_a_date(day: date) -> None:
+    expected = [(0, day.isoweekday(), day.day, day.month)]
+    number = int(day.strftime("%Y%m%d"))
+    for values in (pa.array([number]), pa.array([float(number)]), pa.array([str(number)])):
+        assert parsed(values) == expected
+
+
+def test_a_number_of_no_date_is_no_time() -> None:
+    numbers = [20230229, 20240001, 20241301, 19791231, 21000101, 20240100, None]
+    assert parsed(pa.array(numbers)) == [None] * len(numbers)
+    assert parsed(pa.array([*numbers, 20240229]))[-1] == (0, 4, 29, 2)
+
+
 def test_texts_of_different_forms_may_stand_in_one_column() -> None:
     texts = ["2024-02-29", "2024-02-29 23:30", "1709249400", "2024-03-01T01:30:00+02:00", None]
     assert parsed(pa.array(texts)) == [(0, 4, 29, 2), *[(23, 4, 29, 2)] * 3, None]
