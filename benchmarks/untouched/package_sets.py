@@ -78,6 +78,17 @@ def load_hi(sources: Sources) -> Split:
     return split_at_random(_read_r_table(sources, "Ecdat/HI"))
 
 
+def load_verbs(sources: Sources) -> Split:
+    """Load answers to questions on verbal aggression: persons and items are ids."""
+    return split_at_random(_read_r_table(sources, "lme4/VerbAgg").drop("resp"))
+
+
+def load_visits(sources: Sources) -> Split:
+    """Load people of Vietnam and whether they visited a pharmacy."""
+    rows = _read_r_table(sources, "Ecdat/VietNamI")
+    return split_at_random(rows.with_columns((pl.col("pharvis") > 0).cast(pl.Int8).alias("visited")).drop("pharvis"))
+
+
 def load_late_flights(sources: Sources) -> Split:
     """Load flights with a time to the minute and little else."""
     path = sources.open_package(VEGA_DATASETS) / "package/data/flights-3m.parquet"
@@ -172,4 +183,11 @@ MOVIES = DataSet(
     is_label_told=True,
     kinds=ExpertKinds(categorical=("year",), ignored=("title",)),
 )
-PACKAGE_SETS = (ADULT, BIRDS, CENSUS, COMPAS, HI, INSTEVAL, LATE_FLIGHTS, MOVIES)
+VERBS = DataSet(
+    *("verbs", "r2", load_verbs),
+    positive="Y",
+    is_label_told=True,
+    kinds=ExpertKinds(categorical=("id",)),
+)
+VISITS = DataSet(*("visits", "visited", load_visits), is_label_told=True, kinds=ExpertKinds(categorical=("commune",)))
+PACKAGE_SETS = (ADULT, BIRDS, CENSUS, COMPAS, HI, INSTEVAL, LATE_FLIGHTS, MOVIES, VERBS, VISITS)
