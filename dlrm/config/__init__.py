@@ -2,9 +2,10 @@
 
 from dlrm.config.batch import MAX_BATCH, BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig
-from dlrm.config.decide import DataFacts, Decision, count_synthetic_train_rows, keep_decisions
+from dlrm.config.decide import DataFacts, Decision, count_synthetic_train_rows, get_auto_dim, keep_decisions
 from dlrm.config.derived import DerivedNumber, DerivedWarning, ResolvedJob, resolve, resolve_with_rows
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
+from dlrm.config.held_out import compute_period, count_validation_rows
 from dlrm.config.identity import list_differences, make_identity
 from dlrm.config.job import JobConfig, JobSpec, parse_job
 from dlrm.config.model import ModelConfig
@@ -54,8 +55,11 @@ __all__ = [
     "VarianceReductionConfig",
     "VocabularyConfig",
     "WarmStartConfig",
+    "compute_period",
     "count_synthetic_train_rows",
+    "count_validation_rows",
     "find_warm_start_faults",
+    "get_auto_dim",
     "keep_decisions",
     "list_differences",
     "make_identity",

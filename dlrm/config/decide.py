@@ -4,13 +4,19 @@ The rules were chosen by experiments on seven data sets (docs/experiments.md). W
 the decisions are those for many rows, which is what an unknown log most likely has.
 """
 
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from dlrm.config.base import Config
 from dlrm.config.data import DataConfig
+from dlrm.config.errors import ConfigError, translate_errors
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.model import ModelConfig
 from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate
+from dlrm.config.schedule import ScheduleConfig
+
+Document = TypeVar("Document", JobConfig, JobSpec)
 
 MIN_STEPS = 256
 """Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
@@ -31,6 +37,8 @@ MAX_SMALL_BATCH = 4096
 """Largest batch for which the rates of ADAM_RATES were chosen."""
 ADAM_RATES = {"adam": 0.0014, "adamw": 0.0014}
 """Rates at a batch of 2,048 samples, scaled with the root of the batch."""
+RATES_BATCH = 2048
+"""Batch that ADAM_RATES and the defaults of optimizers are for, in samples."""
 UNKNOWN_ROWS = "the number of training rows is not known yet"
 """Reason of a decision that the rows may change."""
 HIDDEN_WIDTHS = [512, 256]
@@ -69,7 +77,8 @@ def list_open_fields(job: JobSpec) -> list[str]:
 def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decision]]:
     """Decide the open fields of a document; what it states stays as it is.
 
-    facts: None where the rows are not known yet. Returns the job, and the decisions in the order of the document.
+    facts: None where the rows are not known yet. Returns the job, and the decisions in the order in which they are
+    taken. Raises ConfigError where what the document states does not fit together with them.
     """
     document = job.model_dump(mode="json")
     decisions: list[Decision] = []
@@ -77,15 +86,39 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
         value, reason = _RULES[field](document, facts)
         _set_value(document, field, value)
         decisions.append(Decision(field=field, value=value, reason=reason))
-    return JobConfig.model_validate(document), decisions
+    if facts is not None and facts.source is not None and job.model.architecture == "auto":
+        _keep_cross_layers(document["model"], facts.source)
+    return _validate(JobConfig, document), decisions
 
 
 def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
-    """Return the document with its open fields as they were decided for an earlier attempt of the same run."""
+    """Return the document with its open fields as they were decided for an earlier attempt of the same run.
+
+    Raises ConfigError where what the document states does not fit together with them.
+    """
     document = job.model_dump(mode="json")
     for field in list_open_fields(job):
         _set_value(document, field, _get_value(earlier, field))
-    return JobSpec.model_validate(document)
+    return _validate(JobSpec, document)
+
+
+def get_auto_dim(num_train_rows: int) -> int:
+    """Return the embedding dimension for so many training rows."""
+    return next((dim for rows, dim in DIM_BY_ROWS if num_train_rows <= rows), MAX_DIM)
+
+
+def _validate(kind: type[Document], document: dict[str, Any]) -> Document:
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(translate_errors(error, kind)) from None
+
+
+def _keep_cross_layers(model: dict[str, Any], source: ModelConfig) -> None:
+    """Give the cross layers that the document leaves open the sizes of those of the source."""
+    for field in ("cross_layers", "cross_rank"):
+        if model[field] is None:
+            model[field] = getattr(source, field)
 
 
 def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> tuple[str, str]:
@@ -108,11 +141,14 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
         size = MIN_BATCH
         while size < MAX_BATCH and facts.num_train_rows >= 2 * size * MIN_STEPS:
             size *= 2
-        num_steps = facts.num_train_rows / size
-        reason = f"{num_steps:,.0f} steps in an epoch of {facts.num_train_rows:,} rows"
+        reason = f"for {facts.num_train_rows:,} training rows"
     chunk_size, moments = document["batch"]["chunk_size"], document["moments"]
     least = max(1 if chunk_size == "auto" else chunk_size * world_size, moments["num_groups"] if moments else 1)
-    return -(-max(size, least) // world_size) * world_size, reason
+    # A multiple of the ranks, and at least a chunk on each.
+    whole = -(-max(size, least) // world_size) * world_size
+    if facts is not None and whole != size:
+        reason = f"{size:,} {reason}, raised for {world_size} ranks, their chunks and the groups of moments"
+    return whole, reason
 
 
 def _decide_epochs(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
@@ -147,8 +183,7 @@ def _decide_dim(document: dict[str, Any], facts: DataFacts | None) -> tuple[int,
         return bottom[-1], "the last width of model.bottom_mlp"
     if facts is None:
         return MAX_DIM, UNKNOWN_ROWS
-    num_rows = facts.num_train_rows
-    return next((dim for rows, dim in DIM_BY_ROWS if num_rows <= rows), MAX_DIM), f"for {num_rows:,} training rows"
+    return get_auto_dim(facts.num_train_rows), f"for {facts.num_train_rows:,} training rows"
 
 
 def _decide_bottom(document: dict[str, Any], facts: DataFacts | None) -> tuple[list[int], str]:
@@ -161,9 +196,14 @@ def _decide_dense_rate(document: dict[str, Any], facts: DataFacts | None) -> tup
     name = document["dense_optimizer"]["name"]
     rate = get_default_rate(name)
     assert rate is not None, "every optimizer has a default rate"
+    reason = f"the default of {name}"
     if name in ADAM_RATES and document["batch"]["global_size"] <= MAX_SMALL_BATCH:
-        return ADAM_RATES[name], f"the best of {name} at batches of up to {MAX_SMALL_BATCH:,}"
-    return rate, f"the default of {name}"
+        rate, reason = ADAM_RATES[name], f"the best of {name} at batches of up to {MAX_SMALL_BATCH:,}"
+    schedule = ScheduleConfig.model_validate(document["dense_optimizer"]["schedule"])
+    if schedule.base_batch != RATES_BATCH:
+        rate /= schedule.scale(RATES_BATCH)
+        reason += f", from {RATES_BATCH:,} samples to schedule.base_batch"
+    return rate, reason
 
 
 def _decide_table_rate(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001

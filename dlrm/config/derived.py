@@ -80,7 +80,12 @@ def resolve(
     rows until `resolve_with_rows` decides them, and nothing that depends on them is listed.
     """
     job, decisions = decide(document, facts)
-    is_open = any(decision.reason == UNKNOWN_ROWS for decision in decisions)
+    # The model that the job starts from is looked up together with the rows.
+    waits_for_model = facts is None and document.run.warm_start is not None
+    is_open = any(
+        decision.reason == UNKNOWN_ROWS or (waits_for_model and decision.field.startswith("model."))
+        for decision in decisions
+    )
     share_size = job.batch.global_size // job.resources.world_size
     chunk_size, chunk_reason = _derive_chunk_size(job, share_size)
     moments_every, every_reason = _derive_moments_every(job)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from dlrm.config.base import Config
-from dlrm.config.batch import BatchConfig, BatchSpec
+from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, invalid, translate_errors
 from dlrm.config.model import ModelConfig, ModelSpec
@@ -67,9 +67,7 @@ class JobSpec(Config):
     @model_validator(mode="after")
     def _check_batch(self) -> Self:
         world_size, global_size = self.resources.world_size, self.batch.global_size
-        if global_size == "auto":
-            return self
-        if global_size % world_size:
+        if global_size != "auto" and global_size % world_size:
             below = global_size // world_size * world_size
             nearest = [size for size in (below, below + world_size) if size]
             raise invalid(
@@ -78,11 +76,12 @@ class JobSpec(Config):
                 " or ".join(str(size) for size in nearest),
             )
         chunk_size = self.batch.chunk_size
-        if chunk_size != "auto" and not 1 <= chunk_size <= global_size // world_size:
+        max_chunk_size = (MAX_BATCH if global_size == "auto" else global_size) // world_size
+        if chunk_size != "auto" and not 1 <= chunk_size <= max_chunk_size:
             raise invalid(
                 "batch.chunk_size",
                 f"{chunk_size} is not within one rank's share",
-                f'"auto", or 1 to {global_size // world_size}',
+                f'"auto", or 1 to {max_chunk_size}',
             )
         return self
 

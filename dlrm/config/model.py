@@ -9,7 +9,8 @@ from dlrm.config.errors import invalid
 
 Width = Annotated[int, Field(ge=1, le=65536)]
 Widths = Annotated[list[Width], Field(min_length=1, max_length=32)]
-EmbeddingDim = Annotated[int, Field(ge=4, le=1024, multiple_of=4)]
+MIN_DIM, MAX_DIM, DIM_MULTIPLE = 4, 1024, 4
+EmbeddingDim = Annotated[int, Field(ge=MIN_DIM, le=MAX_DIM, multiple_of=DIM_MULTIPLE)]
 
 Architecture = Literal["dlrm", "dcn_v2"]
 
@@ -61,6 +62,12 @@ class ModelSpec(Config):
 
     @model_validator(mode="after")
     def _check_widths(self) -> Self:
+        if self.embedding_dim == "auto" and self.bottom_mlp != "auto" and not _is_embedding_dim(self.bottom_mlp[-1]):
+            raise invalid(
+                "bottom_mlp",
+                f"ends in {self.bottom_mlp[-1]}, which is the embedding dimension",
+                f"a last width from {MIN_DIM} to {MAX_DIM} that is a multiple of {DIM_MULTIPLE}",
+            )
         if "auto" not in (self.embedding_dim, self.bottom_mlp) and self.bottom_mlp[-1] != self.embedding_dim:
             raise invalid(
                 "bottom_mlp",
@@ -81,3 +88,7 @@ class ModelConfig(ModelSpec):
     """Number of elements of one embedding row (D)."""
     bottom_mlp: Widths = Field(default=[512, 256, 64])  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Output widths of the layers over the dense features; the last one is embedding_dim."""
+
+
+def _is_embedding_dim(width: int) -> bool:
+    return MIN_DIM <= width <= MAX_DIM and width % DIM_MULTIPLE == 0

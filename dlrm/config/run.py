@@ -22,8 +22,9 @@ class RunSpec(Config):
     """Number of passes over the training rows; a fraction trains on that share of them. auto: by the number of training
     rows."""
     validation_fraction: ValidationFraction | Auto = "auto"
-    """Share of the training rows that are held out to choose the best model and the end of the run; 0 leaves the choice
-    to the evaluation rows. auto: by the number of training rows where epochs is auto, otherwise 0."""
+    """Share of the training rows that are held out to choose the best model and the end of the run: with data.split
+    "hash" one row in so many, rounded, with "tail" the last ones; 0 leaves the choice to the evaluation rows. auto: by
+    the number of training rows where epochs is auto, otherwise 0."""
     patience: Patience | Auto | None = "auto"
     """Number of evaluations in a row without a better model after which the run ends; null: the run goes to its end.
     auto: 5 where epochs is auto, otherwise null."""

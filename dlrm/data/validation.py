@@ -7,8 +7,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrm.config import compute_period, count_validation_rows
 from dlrm.data.dataset import Dataset
 from dlrm.data.rows import DataSchema, Rows, RowSource, Runs
+
+_READ_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -78,24 +81,29 @@ def hold_out_validation(dataset: Dataset, fraction: float, split: Literal["hash"
     """Return the data with about `fraction` of the training rows held out as validation rows.
 
     split: hash holds out every k-th row, from row `seed` mod k on, so that runs of several seeds also show what the
-    choice of these rows does; tail holds out the last rows. Fewer than k rows are all trained on.
+    choice of these rows does; tail holds out the last rows. Fewer than k rows are all trained on, and so are all rows
+    where no trained row or no validation row would have a weight above 0.
     """
     train = dataset.train
-    if fraction == 0.0:
+    num_held_out = count_validation_rows(train.num_rows, fraction, split, seed)
+    if num_held_out == 0:
         return dataset
-    k = round(1.0 / fraction)
-    if train.num_rows < k:
-        return dataset
+    num_left = train.num_rows - num_held_out
     if split == "tail":
-        num_held_out = train.num_rows // k
-        num_left = train.num_rows - num_held_out
-        return replace(
-            dataset, train=FromRow(train, num_left, first=0), validation=FromRow(train, num_held_out, first=num_left)
-        )
-    first = seed % k
-    num_held_out = len(range(first, train.num_rows, k))
-    return replace(
-        dataset,
-        train=AllButEveryKth(train, train.num_rows - num_held_out, k=k, first=first),
-        validation=EveryKth(train, num_held_out, k=k, first=first),
-    )
+        parts = FromRow(train, num_left, first=0), FromRow(train, num_held_out, first=num_left)
+    else:
+        k = compute_period(fraction)
+        first = seed % k
+        parts = AllButEveryKth(train, num_left, k=k, first=first), EveryKth(train, num_held_out, k=k, first=first)
+    if dataset.has_weights and not all(map(_has_weight, parts)):
+        return dataset
+    return replace(dataset, train=parts[0], validation=parts[1])
+
+
+def _has_weight(source: RowSource) -> bool:
+    """Whether some row has a weight above 0."""
+    for start in range(0, source.num_rows, _READ_ROWS):
+        weights = source.read(np.arange(start, min(start + _READ_ROWS, source.num_rows))).weights
+        if weights is None or np.any(weights > 0.0):
+            return True
+    return False

@@ -20,6 +20,7 @@ from dlrm.exported_model.card import render_model_card
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, SavedConfig
 from dlrm.exported_model.versions import get_software_versions
 from dlrm.model import PlainModel
+from dlrm.record import get_checkpoint_step
 
 
 class ExportError(OSError):
@@ -36,7 +37,7 @@ def export_model(
     full disk; a model that was in `directory` before is kept then.
     """
     weights = read_model(checkpoint, resolved.job.model, dataset.schema).state_dict()
-    config = make_saved_config(resolved, dataset)
+    config = make_saved_config(resolved, dataset, get_checkpoint_step(checkpoint))
     try:
         with write_whole(directory) as part:
             save_file(weights, part / WEIGHTS)
@@ -54,8 +55,8 @@ def export_model(
         ) from error
 
 
-def make_saved_config(resolved: ResolvedJob, dataset: Dataset) -> SavedConfig:
-    """Make the settings that a model is saved with."""
+def make_saved_config(resolved: ResolvedJob, dataset: Dataset, step: int | None) -> SavedConfig:
+    """Make the settings that a model is saved with. step: that of its checkpoint; None where it has none."""
     job, schema = resolved.job, dataset.schema
     return SavedConfig(
         model=job.model,
@@ -64,6 +65,7 @@ def make_saved_config(resolved: ResolvedJob, dataset: Dataset) -> SavedConfig:
         data=job.data,
         training=job.model_dump(mode="json", exclude={"model", "data"}),
         packed=None if dataset.directory is None else read_prepared_data(dataset.directory),
+        step=step,
         train_label_rate=dataset.train_label_rate,
         exported_at=time.time(),
         versions=get_software_versions(),

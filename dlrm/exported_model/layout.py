@@ -47,6 +47,9 @@ class SavedConfig(_Record):
     """Rest of the job document; together with `model` and `data` it can train the model again."""
     packed: PreparedData | None
     """Packed rows that the model was trained on; None for a synthetic log."""
+    step: int | None = None
+    """Step of the checkpoint that the model was exported from; null in models of earlier versions, and in one exported
+    from a checkpoint that has no number."""
     train_label_rate: float
     """Label rate of the training rows, which is the constant predictor's probability."""
     exported_at: float

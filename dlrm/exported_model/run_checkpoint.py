@@ -33,7 +33,7 @@ class RunCheckpoint:
         Raises CheckpointError where it cannot be read.
         """
         module = read_model(self.path, self.resolved.job.model, self.dataset.schema)
-        config = make_saved_config(self.resolved, self.dataset)
+        config = make_saved_config(self.resolved, self.dataset, self.progress.step)
         return SavedModel(self.path, module.eval().requires_grad_(False), config, self.dataset.encoders, {})
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config import Counting, ResolvedJob
-from dlrm.planning.raw_sample import RawSample, read_sample
+from dlrm.planning.raw_sample import RawSample, count_rows, read_sample
 from dlrm.planning.shortages import RowCounts
 from dlrm.planning.sizes import Sizes, make_table
 from sharding.planner import Table
@@ -47,8 +47,8 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
     started = time.perf_counter()
     data, dim = resolved.job.data, resolved.job.model.embedding_dim
     sample = read_sample(data, resolved.data_roots)
-    share = 1.0 if data.eval else 1.0 - data.eval_fraction
-    scale = max(1.0, share * sample.num_rows_of_files / sample.num_rows)
+    rows = _count_rows(resolved, sample)
+    scale = max(1.0, rows.num_train_rows / sample.num_rows)
     tables: list[Table] = []
     for index, column in enumerate(data.raw_schema.categorical):
         rule = data.vocabulary.get_rule(column.feature)
@@ -64,8 +64,13 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
         _count_dense(resolved, sample),
         _describe(sample, time.perf_counter() - started),
         is_estimate=True,
-        rows=_count_rows(resolved, sample, share),
+        rows=rows,
     )
+
+
+def estimate_rows(resolved: ResolvedJob) -> RowCounts:
+    """Estimate the numbers of a job's rows from a sample of its raw training rows. Raises DataError."""
+    return _count_rows(resolved, read_sample(resolved.job.data, resolved.data_roots))
 
 
 def count_seen(sample: RawSample, index: int) -> SeenValues:
@@ -111,13 +116,14 @@ def _extrapolate(numbers: tuple[float, float, float], scale: float) -> float:
     return whole * 2.0**exponent
 
 
-def _count_rows(resolved: ResolvedJob, sample: RawSample, train_share: float) -> RowCounts:
-    data = resolved.job.data
+def _count_rows(resolved: ResolvedJob, sample: RawSample) -> RowCounts:
+    data, train_share = resolved.job.data, 1.0
     labels = np.concatenate([piece.labels for piece in sample.pieces])
     if data.eval is None:
-        num_eval_rows = round((1.0 - train_share) * sample.num_rows_of_files)
+        train_share = 1.0 - data.eval_fraction
+        num_eval_rows = round(data.eval_fraction * sample.num_rows_of_files)
     else:
-        num_eval_rows = read_sample(data.model_copy(update={"train": data.eval}), resolved.data_roots).num_rows_of_files
+        num_eval_rows = count_rows(data.eval, "data.eval", data, resolved.data_roots)
     return RowCounts(max(1, round(train_share * sample.num_rows_of_files)), num_eval_rows, float(labels.mean()))
 
 

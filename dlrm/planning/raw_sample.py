@@ -49,6 +49,17 @@ class RawSample:
     """Bytes of all files together."""
 
 
+def count_rows(patterns: Sequence[str], field: str, config: DataConfig, data_roots: Sequence[str] | None) -> int:
+    """Count the rows of raw files, or estimate them from their bytes. Raises DataError, which names `field`."""
+    files = find_files(patterns, field, data_roots, Path())
+    if config.format == "parquet":
+        chosen = [files[index] for index in spread_evenly(len(files), _MAX_FILES)]
+        num_rows = sum(sum(_list_group_sizes(file, config.raw_schema)) for file in chosen)
+        return round(num_rows * sum(file.num_bytes for file in files) / sum(file.num_bytes for file in chosen))
+    has_header = config.format == "csv" and config.raw_schema.columns is None
+    return read_pieces(files, 1, has_header=has_header)[1]
+
+
 def read_sample(config: DataConfig, data_roots: Sequence[str] | None) -> RawSample:
     """Read a sample of the training rows, bad ones left out. `config.format` must be a raw format.
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from dlrm.config import JobConfig
+from dlrm.config import JobConfig, count_validation_rows
 from dlrm.data.format_count import format_count
 from dlrm.metrics.standard_error import estimate_auc_standard_error
 from dlrm.record import FEW_EVALUATION_ROWS, FEW_STEPS, MAX_STANDARD_ERROR, SHORT_EPOCH, QualityWarning
@@ -28,8 +28,10 @@ class RowCounts:
 
 def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
     """List what a run of `job` on these rows has too little of, each as an event and a sentence."""
-    num_rows = max(1, round(rows.num_train_rows * (1.0 - job.run.validation_fraction)))
-    num_steps = math.ceil(num_rows * job.run.epochs / min(job.batch.global_size, num_rows))
+    run = job.run
+    num_held_out = count_validation_rows(rows.num_train_rows, run.validation_fraction, job.data.split, run.seed)
+    num_rows = max(1, rows.num_train_rows - num_held_out)
+    num_steps = math.ceil(num_rows * run.epochs / min(job.batch.global_size, num_rows))
     found = [check_epoch(job, num_rows), check_steps(job, num_rows, num_steps)]
     if rows.num_eval_rows is not None and rows.label_rate is not None:
         found.append(check_evaluation_rows(rows.num_eval_rows, rows.label_rate))

@@ -68,13 +68,21 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
     from dlrm.data.packed.open import open_packed_meta
 
     meta = open_packed_meta(prepared)
-    schema, train = meta.schema_of_rows, meta.splits["train"]
+    schema = meta.schema_of_rows
     return Sizes(
         make_tables(schema.features, dim),
         schema.num_dense,
         f"the prepared rows in {prepared}",
-        rows=RowCounts(train.num_rows, meta.splits["eval"].num_rows, train.label_rate),
+        rows=read_row_counts(prepared),
     )
+
+
+def read_row_counts(prepared: Path) -> RowCounts:
+    """Read the numbers of rows of a packed directory. Raises DataError."""
+    from dlrm.data.packed.open import open_packed_meta
+
+    splits = open_packed_meta(prepared).splits
+    return RowCounts(splits["train"].num_rows, splits["eval"].num_rows, splits["train"].label_rate)
 
 
 def _get_sizes_in_document(data: DataConfig, dim: int) -> Sizes:

@@ -3,7 +3,8 @@
 Reads one JSON document from stdin. Writes lines `{"kind": "progress", "done_fraction", "message"}` to stdout, and at
 the end one `{"kind": "result", …}`. Bad input gives one line on stderr and exit code 64.
 
-rows    reads {"data": DataConfig, "embedding_dim", "max_rows"}; the result is a `dlrm.data.inspect.report.Report`
+rows    reads {"data": DataConfig, "embedding_dim": number or null, "max_rows"}; the result is a
+        `dlrm.data.inspect.report.Report`
 infer   reads {"files": […], "eval": […] or null, "label": name or null}; the result is the format, and a schema with
         its reasons
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlrm.config import DataConfig
+from dlrm.config import DataConfig, get_auto_dim
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.columns import Names
 from dlrm.data.inspect.infer import infer
@@ -46,7 +47,7 @@ def inspect_rows(request: dict[str, Any]) -> dict[str, Any]:
     gathered = gather(data, request["max_rows"], reporter.on_rows)
     report = make_report(
         gathered,
-        request["embedding_dim"],
+        request["embedding_dim"] or get_auto_dim(gathered.rows.num_rows),
         data.vocabulary.min_count,
         format_value="{:08x}".format if data.format == "criteo_tsv" else str,
         on_column=reporter.make_column_callback(gathered.rows.names),

@@ -16,6 +16,7 @@ Bad input gives one line on stderr and exit code 64, and so does a plan beyond t
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -24,8 +25,8 @@ from dlrm.data.errors import DataError
 from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
 from dlrm.planning.memory_limit import limit_planning_memory
 from dlrm.planning.request import make_checked_plan
-from dlrm.planning.shortages import list_shortages
-from dlrm.planning.sizes import Sizes, UnknownSizesError, find_sizes
+from dlrm.planning.shortages import RowCounts, list_shortages
+from dlrm.planning.sizes import Sizes, UnknownSizesError, find_sizes, read_row_counts
 from dlrm.record import EXIT_BAD_INPUT, NoModelError, PreparedData, RunDirectory, TrainedModel
 from sharding.planner import PlanError
 from sharding.planner.report import PART_OF_TERM, PlanReport, make_plan_report
@@ -159,7 +160,8 @@ def _note_headroom(report: PlanReport) -> list[str]:
 
 def _find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:
     try:
-        return find_sizes(resolved, _get_prepared_directory(run_directory))
+        sizes = find_sizes(resolved, _get_prepared_directory(run_directory))
+        return sizes if sizes.rows is not None else replace(sizes, rows=_find_rows(resolved))
     except UnknownSizesError:
         # Without a cache the job's paths are not known to be right; a warm start extends the tables of its model.
         if resolved.data_cache is None or resolved.job.run.warm_start is not None:
@@ -170,6 +172,21 @@ def _find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None)
         from dlrm.planning.estimated_sizes import estimate_sizes
 
         return estimate_sizes(resolved)
+
+
+def _find_rows(resolved: ResolvedJob) -> RowCounts | None:
+    """Find how many rows a job has whose document gives the sizes of its tables; None where they cannot be read."""
+    # Without a cache the job's paths are not known to be right.
+    if resolved.data_cache is None:
+        return None
+    from dlrm.planning.estimated_sizes import estimate_rows
+
+    try:
+        prepared = _find_prepared(resolved, Path(resolved.data_cache))
+        return estimate_rows(resolved) if prepared is None else read_row_counts(prepared)
+    except DataError:
+        # The plan may be for another machine, which has the files.
+        return None
 
 
 def _get_prepared_directory(run_directory: RunDirectory | None) -> Path | None:

@@ -9,12 +9,14 @@ from dlrm.record.checkpoints import (
     CheckpointManifest,
     find_checkpoint,
     find_newest_checkpoint,
+    get_checkpoint_step,
     list_checkpoints,
 )
 from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.event_names import (
     BANNERS,
     BEST_MODEL,
+    BEST_MODEL_LOST,
     DECIDED,
     FEW_EVALUATION_ROWS,
     FEW_STEPS,
@@ -56,6 +58,7 @@ __all__ = [
     "BANNERS",
     "BATCH_ADVICE",
     "BEST_MODEL",
+    "BEST_MODEL_LOST",
     "COMPLETE",
     "DECIDED",
     "EXIT_BAD_INPUT",
@@ -109,6 +112,7 @@ __all__ = [
     "find_newest_checkpoint",
     "find_yardsticks",
     "format_auc",
+    "get_checkpoint_step",
     "hold_run_lock",
     "list_checkpoints",
     "list_quality_warnings",

@@ -100,6 +100,12 @@ class CheckpointDirectory:
         return manifest
 
 
+def get_checkpoint_step(path: Path) -> int | None:
+    """Return the step in the name of a checkpoint's directory; None where it is not named like one."""
+    match = _NAME.fullmatch(path.name)
+    return int(match[1]) if match else None
+
+
 def list_checkpoints(directory: Path) -> list[CheckpointDirectory]:
     """List all checkpoints in `directory`, complete or not, newest first; empty where the directory does not exist."""
     if not directory.is_dir():

@@ -3,6 +3,9 @@
 DECIDED, BEST_MODEL = "decided", "best_model"
 """Names of the events that report what was decided of a job document, and which model a run leaves."""
 
+BEST_MODEL_LOST = "best_model_lost"
+"""Name of the warning that a run leaves its last model, since the checkpoint of the best one is missing or damaged."""
+
 FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "one_label", "large_batch"
 """Names of warnings: the run is too short to learn in, an epoch is shorter than a batch, all training rows have one
 label, and the batch is far above the noise scale."""
@@ -14,6 +17,7 @@ BANNERS = (SHORT_EPOCH, FEW_STEPS, ONE_LABEL, FEW_EVALUATION_ROWS, LARGE_BATCH)
 WARNINGS = frozenset(
     {
         *BANNERS,
+        BEST_MODEL_LOST,
         "bad_row",
         "bad_rows",
         "checkpoint_failed",

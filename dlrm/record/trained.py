@@ -6,7 +6,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dlrm.record.checkpoints import CheckpointDirectory, find_newest_checkpoint
+from dlrm.record.checkpoints import (
+    CheckpointDirectory,
+    CheckpointFaultError,
+    find_checkpoint,
+    find_newest_checkpoint,
+)
 from dlrm.record.directory import RunDirectory
 
 MODEL_CONFIG = "config.json"
@@ -30,6 +35,9 @@ class ModelRecord(BaseModel):
     num_dense: int
     table_rows: dict[str, int]
     """Number of table rows by feature, in the order of features."""
+    step: int | None = None
+    """Step of the checkpoint that the model was exported from; null in models of earlier versions, which are of the
+    last one."""
 
 
 @dataclass(frozen=True)
@@ -71,5 +79,18 @@ class TrainedModel:
 
     @property
     def checkpoint(self) -> CheckpointDirectory | None:
-        """Last complete checkpoint of the model's run; None where there is none, or where no run was named."""
-        return None if self.run is None else find_newest_checkpoint(self.run.checkpoints)
+        """Complete checkpoint that the model was exported from; None where it is gone, or where no run was named.
+
+        Raises NoModelError where the model cannot be read.
+        """
+        if self.run is None:
+            return None
+        step = self.read_record().step
+        if step is None:
+            return find_newest_checkpoint(self.run.checkpoints)
+        try:
+            checkpoint = find_checkpoint(self.run.checkpoints, f"step-{step}")
+            checkpoint.read_manifest()
+        except (CheckpointFaultError, OSError):
+            return None
+        return checkpoint

@@ -79,8 +79,8 @@ def _compare_with_constant(metrics: Mapping[str, float | None]) -> QualityWarnin
         return None
     message = (
         f"the model's log-loss of {log_loss:.4f} is worse than the {constant:.4f} of the constant predictor, which "
-        "gives every row the label rate of the training rows: set lower learning rates, fewer run.epochs if it was "
-        "better earlier, or a smaller batch.global_size if there were few steps"
+        "gives every row the label rate of the training rows: set lower learning rates, or a "
+        "smaller batch.global_size if there were few steps"
     )
     return QualityWarning(name=WORSE_THAN_CONSTANT, message=message)
 

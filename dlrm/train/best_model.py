@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlrm.checkpoint.find import verify_checkpoint
 from dlrm.checkpoint.progress import Progress
-from dlrm.record import BEST_MODEL, CheckpointFaultError, EvaluationReport, find_checkpoint
+from dlrm.record import BEST_MODEL, BEST_MODEL_LOST, CheckpointFaultError, EndReason, EvaluationReport, find_checkpoint
 from dlrm.train.context import RunContext
 
 
@@ -17,14 +18,16 @@ class ChosenModel:
     """Evaluation of the model in the checkpoint; None where the run ended before its first one."""
 
 
-def choose_model(context: RunContext, progress: Progress, last: Path) -> ChosenModel:
-    """Choose the model of a run that has ended, and report where it is not that of the last step.
+def choose_model(context: RunContext, progress: Progress, last: Path, reason: EndReason) -> ChosenModel:
+    """Choose the model of a run that has ended, and report where it is not that of the last step. Collective.
 
-    last: checkpoint of the last step, which is chosen where it is the best, where the job asks for it, and where the
-    checkpoint of the best evaluation could not be written.
+    last: checkpoint of the last step, which is chosen where it is the best, where it has reached the target of the run,
+    where the job asks for it, and where the checkpoint of the best evaluation is missing or damaged. reason: why the
+    run has ended.
     """
     best, final = progress.best_evaluation, progress.last_evaluation
-    if context.resolved.job.run.keep_model == "last" or best is None or final is None or best.step == progress.step:
+    is_last_wanted = context.resolved.job.run.keep_model == "last" or reason is EndReason.TARGET_REACHED
+    if is_last_wanted or best is None or final is None or best.step == progress.step:
         return ChosenModel(last, final)
     rows = "evaluation" if best.validation_log_loss is None else "validation"
     figures = (
@@ -33,9 +36,10 @@ def choose_model(context: RunContext, progress: Progress, last: Path) -> ChosenM
     )
     try:
         checkpoint = find_checkpoint(context.directory.checkpoints, f"step-{best.step}")
-        checkpoint.read_manifest()
+        verify_checkpoint(checkpoint, checkpoint.read_manifest(), context.ranks)
     except (CheckpointFaultError, OSError) as error:
-        context.reporter.event(BEST_MODEL, f"the model was best {figures}; but the last one is kept: {error}")
+        message = f"the model was best {figures}; but its checkpoint is not whole, and the last one is kept: {error}"
+        context.reporter.event(BEST_MODEL_LOST, message)
         return ChosenModel(last, final)
     context.reporter.event(BEST_MODEL, f"the model that is kept was best {figures}", step=best.step)
     return ChosenModel(checkpoint.path, best)

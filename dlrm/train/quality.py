@@ -58,7 +58,7 @@ def _measure(context: RunContext) -> list[YardstickResult]:
     """Run the program that measures simple models, and return what it has measured by its end.
 
     It is a process of its own, so that neither its memory nor a crash of a library is this process's. Raises OSError
-    where it cannot be started, and ValueError where it prints no result.
+    where it cannot be started, and ValueError where it prints what is no result.
     """
     command = [sys.executable, *make_child_command("dlrm.programs.yardsticks", [str(context.directory.path)])]
     with tempfile.TemporaryFile() as output:

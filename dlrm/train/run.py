@@ -15,6 +15,9 @@ from dlrm.train.quality import compare_with_yardsticks
 from dlrm.train.run_events import report_advice, report_step_parts
 from dlrm.train.setup import open_trainer
 
+NO_VALIDATION = "no_validation_rows"
+"""Name of the event that the evaluation rows choose the best model, although validation rows were asked for."""
+
 
 def run(context: RunContext) -> Outcome:
     """Train the job to its end, or to a stop; leave a checkpoint and, at the end, a model.
@@ -28,6 +31,8 @@ def run(context: RunContext) -> Outcome:
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     job = resolved.job
     dataset = hold_out_validation(dataset, job.run.validation_fraction, job.data.split, job.run.seed)
+    if job.run.validation_fraction > 0.0 and dataset.validation is None:
+        reporter.event(NO_VALIDATION, "there are too few training rows with a weight to hold out validation rows")
     identity = RunIdentity.from_job(resolved, prepared and prepared.checksum)
     with open_trainer(context, dataset, identity) as trainer:
         progress = trainer.progress
@@ -44,7 +49,7 @@ def run(context: RunContext) -> Outcome:
         metrics = make_final_metrics(progress, progress.last_evaluation)
         return Outcome(state="stopped", reason=reason, message=message, step=progress.step, metrics=metrics)
     assert checkpoint is not None, "a completed run has made a step"
-    chosen = choose_model(context, progress, checkpoint)
+    chosen = choose_model(context, progress, checkpoint, reason)
     metrics = make_final_metrics(progress, chosen.evaluation)
     if context.ranks.rank == 0:
         metrics = compare_with_yardsticks(context, metrics)

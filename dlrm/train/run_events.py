@@ -90,7 +90,12 @@ def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
     """Report the values of the fields that the job document left open, each with its reason."""
     if resolved.decisions:
         message = "; ".join(f"{item.field} = {item.value}: {item.reason}" for item in resolved.decisions)
-        reporter.event(DECIDED, message, decisions=[decision.model_dump() for decision in resolved.decisions])
+        reporter.event(
+            DECIDED,
+            message,
+            decisions=[decision.model_dump() for decision in resolved.decisions],
+            derived=[number.model_dump() for number in resolved.derived],
+        )
 
 
 def report_large_batch(reporter: Reporter, progress: Progress, full_rows: int) -> bool:

@@ -121,9 +121,13 @@ def create_next_attempt(path: Path, job: Path | None, settings: Sequence[str] | 
     resolved = read_resolved_job(directory, path)
     is_changed = job is not None or bool(settings)
     if is_changed:
-        spec = change_job(resolved.job, settings, path) if job is None else _read_absolute_job(job, settings)
+        spec = (
+            change_job(resolved.asked or resolved.job, settings, path)
+            if job is None
+            else _read_absolute_job(job, settings)
+        )
         _check_job(spec, job or path)
-        spec = _keep_decisions(spec, resolved)
+        spec = _keep_decisions(spec, resolved, job or path)
         now = resolve(spec, resolved.data_roots, resolved.data_cache)
         if differences := list_differences(make_identity(now.job), make_identity(resolved.job)):
             raise BadInputError(
@@ -141,9 +145,17 @@ def create_next_attempt(path: Path, job: Path | None, settings: Sequence[str] | 
         raise _make_write_error(path, error, "make it writable") from None
 
 
-def _keep_decisions(spec: JobSpec, resolved: ResolvedJob) -> JobSpec:
-    """Return a changed document with the decisions of the run; unchanged where nothing has been decided yet."""
-    return spec if resolved.asked is not None else keep_decisions(spec, resolved.job)
+def _keep_decisions(spec: JobSpec, resolved: ResolvedJob, path: Path) -> JobSpec:
+    """Return a changed document with the decisions of the run; unchanged where nothing has been decided yet.
+
+    path: the document, for error messages. Raises BadInputError where a decision does not fit the changes.
+    """
+    if resolved.asked is not None:
+        return spec
+    try:
+        return keep_decisions(spec, resolved.job)
+    except ConfigError as error:
+        raise BadInputError(*(f"{path}: {fault}" for fault in error.errors)) from None
 
 
 def _create_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed: bool) -> NewAttempt:

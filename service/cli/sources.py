@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlrm.config import DataConfig, ModelConfig, resolve
+from dlrm.config import DataConfig, resolve
 from dlrm.config.patterns import PACKED_META, is_remote, list_local_files
 from service.cli.documents import find_pattern_fault, make_paths_absolute, read_job, require_data_files
 from service.cli.errors import BadInputError
@@ -20,7 +20,8 @@ class Source:
 
     data: DataConfig
     """Data section of a job document, with absolute paths."""
-    embedding_dim: int
+    embedding_dim: int | None
+    """Embedding dimension that the document states; None where the number of rows decides it."""
 
 
 def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -> Source:
@@ -34,9 +35,8 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
     if settings:
         raise BadInputError(f"--set: {sources[0]} is not a job document (valid: a .toml or .json file, or no --set)")
     files = resolve_files(sources)
-    embedding_dim = ModelConfig().embedding_dim
     if len(files) == 1 and not is_remote(files[0]) and Path(files[0], PACKED_META).is_file():
-        return Source(DataConfig(train=files, format="packed"), embedding_dim)
+        return Source(DataConfig(train=files, format="packed"), None)
     kind = guess_format(files)
     if kind is not None:
         files_as_given = " ".join(sources)
@@ -44,7 +44,7 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
             f"{sources[0]}: {kind} files need a schema: "
             f"`dlrm prepare --infer {files_as_given} --output job.toml` writes one; then pass job.toml instead"
         )
-    return Source(DataConfig(train=files), embedding_dim)
+    return Source(DataConfig(train=files), None)
 
 
 def resolve_files(sources: Sequence[str]) -> list[str]:
@@ -73,4 +73,6 @@ def _read_source_document(sources: Sequence[str], settings: Sequence[str] | None
     _, job = read_job(path, settings)
     job = make_paths_absolute(job, path)
     require_data_files(job, path)
-    return Source(job.data, resolve(job).job.model.embedding_dim)
+    model = job.model
+    is_open = (model.embedding_dim, model.bottom_mlp) == ("auto", "auto")
+    return Source(job.data, None if is_open else resolve(job).job.model.embedding_dim)

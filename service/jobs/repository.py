@@ -169,6 +169,11 @@ class JobRepository:
     def set_metrics(self, job_id: str, metrics: dict[str, Any]) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(metrics=metrics))
 
+    def set_derived(self, job: Job, derived: list[dict[str, Any]]) -> None:
+        """Record the numbers that a run derived once it knew its rows."""
+        resolved = {**job.resolved, "derived": derived}
+        self._session.execute(update(Job).where(Job.id == job.id).values(resolved=resolved))
+
     def set_num_attempts(self, job_id: str, num_attempts: int) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(num_attempts=num_attempts))
 

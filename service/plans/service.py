@@ -65,14 +65,16 @@ class PlanService:
     def _resolve(self, spec: JobSpec) -> tuple[ResolvedJob, list[FieldError]]:
         """Resolve a job as `POST /v1/jobs` does, and return the errors for which that would refuse its paths.
 
-        Where there are errors, the job is resolved without looking for any file.
+        Where there are errors, the job is resolved without looking for any file, and without the model that it starts
+        from.
         """
         roots, private = self._settings.data_roots, self._settings.private_directories
         try:
             absolute = resolve_paths(spec, roots, private)
             absolute = resolve_warm_start(absolute, self._database, self._settings)
         except ConfigError as error:
-            return resolve(spec, resolve_roots(roots)), list(error.errors)
+            without_model = spec.model_copy(update={"run": spec.run.model_copy(update={"warm_start": None})})
+            return resolve(without_model, resolve_roots(roots)), list(error.errors)
         return resolve(absolute, resolve_roots(roots), str(self._settings.prepared_directory)), []
 
     def _check_fit(self, spec: JobSpec, faults: list[FieldError]) -> Fit:

@@ -6,10 +6,20 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.orm import Session
 
-from dlrm.record import EvaluationReport, EventReport, ProgressReport, Report, StartReport, StepReport, parse_report
+from dlrm.config import DerivedNumber
+from dlrm.record import (
+    DECIDED,
+    EvaluationReport,
+    EventReport,
+    ProgressReport,
+    Report,
+    StartReport,
+    StepReport,
+    parse_report,
+)
 from service.http.paging import MAX_SERIAL
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Event, Job
@@ -26,6 +36,10 @@ class Stream(StrEnum):
 
 KINDS = ("step", "evaluation")
 """Kinds of reports that are metrics."""
+
+
+_DERIVED = TypeAdapter(list[DerivedNumber])
+_MAX_DERIVED = 100
 
 
 class GapError(Exception):
@@ -67,6 +81,8 @@ def ingest(
     for report in reports:
         if isinstance(report, EventReport):
             jobs.add_event(_make_event(job, attempt, rank, report))
+            if report.name == DECIDED and rank == 0:
+                _record_derived(jobs, job, report)
             continue
         if isinstance(report, StartReport):
             AttemptRepository(session).set_start(attempt.id, report.step, report.evaluated_step)
@@ -111,6 +127,16 @@ def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> E
         rank=rank,
         details=_to_json(report)["details"],
     )
+
+
+def _record_derived(jobs: JobRepository, job: Job, report: EventReport) -> None:
+    """Record the numbers that the run derived from its decisions; nothing where they are not as they should be."""
+    try:
+        numbers = _DERIVED.validate_python(report.details.get("derived", []))
+    except ValidationError:
+        return
+    if numbers:
+        jobs.set_derived(job, [number.model_dump(mode="json") for number in numbers[:_MAX_DERIVED]])
 
 
 def _make_metric(

@@ -6,8 +6,14 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from dlrm.checkpoint.progress import Progress
 from dlrm.config import ResolvedJob
-from dlrm.record import EndReason, Outcome, RunDirectory
+from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory, TrainedModel
+from dlrm.reporting.reporter import Reporter
+from dlrm.train.best_model import choose_model
+from dlrm.train.context import RunContext
+from dlrm.train.stop_request import StopRequest
+from sharding.comm.process_groups import Ranks
 from tests.distributed.test_run import list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
@@ -83,3 +89,42 @@ def test_a_stopped_run_chooses_the_same_model(rank_pools: RankPools, tmp_path: P
         assert list_figures(read_curve(path, 2)) == expected
         weights = read_weights(tmp_path / "straight")
         assert all(weight.equal(weights[name]) for name, weight in read_weights(path).items())
+
+
+def test_the_checkpoint_of_a_model_is_that_of_its_step(rank_pools: RankPools, tmp_path: Path):
+    outcome = train(rank_pools, tmp_path, resolve_overfitting_job())
+    model = TrainedModel.find(tmp_path)
+    assert model.checkpoint is not None
+    assert model.checkpoint.step == model.read_record().step == outcome.metrics["model_step"] != outcome.step
+
+
+def choose(ranks: Ranks, path: Path, best: EvaluationReport, last: EvaluationReport, reason: EndReason) -> str:
+    """Choose between the models of two evaluations of a run that has ended, and return the name of the checkpoint."""
+    directory = RunDirectory(path)
+    attempt = directory.attempt(2)
+    attempt.create()
+    context = RunContext(
+        resolve_overfitting_job(), directory, attempt.profile, ranks, Reporter(attempt, ranks.rank), StopRequest()
+    )
+    progress = Progress(num_steps=last.step, step=last.step, best_evaluation=best, last_evaluation=last)
+    return choose_model(context, progress, directory.checkpoint(last.step), reason).checkpoint.name
+
+
+def test_a_damaged_checkpoint_of_the_best_model_leaves_the_last_one_with_a_warning(
+    rank_pools: RankPools, tmp_path: Path
+):
+    outcome = train(rank_pools, tmp_path, resolve_overfitting_job())
+    evaluations = {report.step: report for report in read_curve(tmp_path, 1).evaluations}
+    best, last = evaluations[int(outcome.metrics["model_step"] or 0)], evaluations[outcome.step or 0]
+
+    def choose_after(reason: EndReason) -> str:
+        (chosen,) = set(rank_pools.of(2).run(choose, tmp_path, best, last, reason))
+        return chosen
+
+    assert choose_after(EndReason.COMPLETED) == f"step-{best.step:08}"
+    # The target was measured on the model of the last step.
+    assert choose_after(EndReason.TARGET_REACHED) == f"step-{last.step:08}"
+    largest = max(RunDirectory(tmp_path).checkpoint(best.step).iterdir(), key=lambda file: file.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-1] + b"!")
+    assert choose_after(EndReason.COMPLETED) == f"step-{last.step:08}"
+    assert "best_model_lost" in RunDirectory(tmp_path).attempt(2).spool_file(0, "events").read_text()

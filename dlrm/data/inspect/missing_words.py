@@ -6,19 +6,25 @@ _WORDS = frozenset(
     ("na", "n/a", "#n/a", "n.a.", "nan", "null", "(null)", "nil", "none", "missing", "unknown", "?", "-", "--", ".")
 ) | {r"\n"}
 """Words that are known to stand for a missing value, in small letters."""
+_NUM_LABELS = 2
 
 
 def find_missing_words(rows: pl.DataFrame) -> list[str]:
     """Find the texts that stand for missing values, in the order of the columns.
 
     rows: columns of text. Where all texts of a column are numbers but for such words, they are no values of it: a
-    column of words may have a real one that looks like them.
+    column of words may have a real one that looks like them. A word that is one of the two values of some column, which
+    may be the label, stays a value everywhere.
     """
     found: dict[str, None] = {}
+    labels: set[str] = set()
     for column in rows:
         distinct = column.drop_nulls().unique(maintain_order=True)
+        if len(distinct) == _NUM_LABELS:
+            labels |= set(distinct)
+            continue
         is_word = distinct.str.strip_chars().str.to_lowercase().is_in(_WORDS)
         numbers = distinct.filter(~is_word).str.strip_chars().cast(pl.Float64, strict=False)
         if len(numbers) and not numbers.null_count():
             found.update(dict.fromkeys(distinct.filter(is_word).to_list()))
-    return list(found)
+    return [word for word in found if word not in labels]

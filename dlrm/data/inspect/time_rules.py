@@ -1,7 +1,6 @@
 """Rules for columns of times: which of their parts predict the label."""
 
 import re
-from datetime import UTC, datetime
 from typing import get_args
 
 import numpy as np
@@ -42,7 +41,10 @@ def find_times(column: EncodedColumn) -> NDArray[np.int64] | None:
 
 def choose_for_times(column: EncodedColumn, seconds: NDArray[np.int64], type_name: str, rows: LabelledRows) -> Choice:
     """Choose the parts of a column of times that predict the label. seconds: [k], of the distinct values."""
-    dates = " to ".join(f"{datetime.fromtimestamp(int(end), UTC):%Y-%m-%d}" for end in (seconds.min(), seconds.max()))
+    # Unlike those of Python, dates of numpy may be after the year 9999.
+    dates = " to ".join(
+        str(np.datetime64(int(end), "s").astype("datetime64[D]")) for end in (seconds.min(), seconds.max())
+    )
     description = f"{type_name}, times from {dates}{format_missing(column.missing_share)}"
     # The last time lasts as well: a day, or with times of day an hour.
     last_seconds = _HOUR_SECONDS if np.any(seconds % _DAY_SECONDS) else _DAY_SECONDS

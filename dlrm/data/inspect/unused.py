@@ -1,7 +1,7 @@
 """Search for columns of the files that a schema leaves out although they predict better than all that it uses."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlrm.config import DataConfig
@@ -52,4 +52,5 @@ def _rename(sample: FileSample, columns: list[str] | None) -> FileSample:
     if columns is None or len(columns) != len(sample.rows.columns):
         return sample
     types = dict(zip(columns, sample.types.values(), strict=True))
-    return FileSample(sample.rows.rename(dict(zip(sample.rows.columns, columns, strict=True))), sample.num_rows, types)
+    names = dict(zip(sample.rows.columns, columns, strict=True))
+    return replace(sample, rows=sample.rows.rename(names), types=types)

@@ -1,4 +1,4 @@
-"""Optimizer state for a warm start, read from the last checkpoint of an earlier run."""
+"""Optimizer state for a warm start, read from the checkpoint of an earlier run that its model comes from."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding import Shard
 
 FIELD = "run.warm_start.optimizer_state"
-_VALID = "false, or in `from` a run whose last checkpoint is intact"
+_VALID = "false, or in `from` a run whose checkpoint of the model is intact"
 
 
 @torch.no_grad()
@@ -101,7 +101,7 @@ class _RowsPlanner(DefaultLoadPlanner):
 def _check_same_weights(parts: Parts, saved: _SavedState) -> None:
     for name, parameter in parts.model.state_dict().items():
         if not torch.equal(saved.read(f"dense.{name}"), parameter.cpu()):
-            raise CheckpointFaultError("its weights are not those of the model: the last checkpoint of the run is gone")
+            raise CheckpointFaultError("its weights are not those of the model")
 
 
 def _fill_tables(shards: list[Shard], saved: _SavedState, factor: float) -> None:

@@ -133,7 +133,9 @@ def _read_job_or_run(job: Path, settings: list[str] | None) -> tuple[ResolvedJob
         directory = RunDirectory(job.resolve())
         resolved = read_resolved_job(directory, job)
         if settings:
-            resolved = resolve(change_job(resolved.job, settings, job), resolved.data_roots, resolved.data_cache)
+            resolved = resolve(
+                change_job(resolved.asked or resolved.job, settings, job), resolved.data_roots, resolved.data_cache
+            )
         return resolved, directory
     _, spec = read_job(job, settings)
     cache = str(StateSettings().prepared_directory) if spec.data.is_raw else None

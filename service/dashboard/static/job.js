@@ -9,7 +9,7 @@ import {
   rate, reasonText, samples, showProgress, showState,
 } from "./format.js";
 import { Log } from "./log.js";
-import { NoiseCharts } from "./noise.js";
+import { findBatch, NoiseCharts } from "./noise.js";
 import { showPlan } from "./plan.js";
 import { showWarnings, showYardsticks } from "./yardsticks.js";
 
@@ -59,7 +59,7 @@ function showTiles(job, lastCheckpoint, attempts) {
     ["Ran for", attempts.length ? duration(sumSeconds(attempts)) : "–", `attempt ${job.num_attempts || "–"}`],
   ];
   if (isKnown(progress.noise_scale)) {
-    tiles.push(["Noise scale", samples(progress.noise_scale), `batch ${integer(job.spec.batch.global_size)}`]);
+    tiles.push(["Noise scale", samples(progress.noise_scale), `batch ${integer(findBatch(job))}`]);
   }
   const saved = lastCheckpoint ? `${clock(lastCheckpoint.time)} · ${fileSize(lastCheckpoint.num_bytes)}` : "none yet";
   tiles.push(["Last checkpoint", lastCheckpoint ? `step ${integer(lastCheckpoint.step)}` : "–", saved]);
@@ -108,9 +108,13 @@ function showDocument(job) {
 
 /** Show what the run has decided for the fields that the document left open, then the numbers derived from it. */
 function showDerived(job, decided) {
+  const decisions = decided?.details.decisions ?? [];
+  const fields = new Set(decisions.map(({ field }) => field));
   const rows = [
-    ...(decided?.details.decisions ?? []).map(({ field, value, reason }) => [field, formatValue(value), reason]),
-    ...job.derived.map(({ name, value, unit, reason }) => [name, `${formatValue(value)} ${unit}`, reason]),
+    ...decisions.map(({ field, value, reason }) => [field, formatValue(value), reason]),
+    ...job.derived
+      .filter(({ name }) => !fields.has(name))
+      .map(({ name, value, unit, reason }) => [name, `${formatValue(value)} ${unit}`, reason]),
   ];
   byId("derived").tBodies[0].replaceChildren(
     ...rows.map(([name, value, reason]) =>

@@ -16,6 +16,12 @@ const makeLayerLine = (layer, index) => ({
   dash: index < NUM_COLOURS ? undefined : DASH,
 });
 
+/** Find the batch of a job in samples; null where it is not decided yet. */
+export function findBatch({ spec, derived }) {
+  const size = spec.batch.global_size;
+  return Number.isFinite(size) ? size : (derived.find(({ name }) => name === "batch.global_size")?.value ?? null);
+}
+
 /** Charts that appear with their first value; a run that measures no noise shows none. */
 export class NoiseCharts {
   /** figures: {scale, ratios, shares}, hidden <figure>s with a .chart in each. */
@@ -26,7 +32,7 @@ export class NoiseCharts {
 
   /** items: step reports. marks: steps from which an attempt continued. */
   show(items, job, marks) {
-    const batch = job.spec.batch.global_size;
+    const batch = findBatch(job);
     const layers = Object.keys(items.findLast((item) => item.gsnr)?.gsnr ?? {});
     const draw = (name, lines, options, values) => {
       const rows = items.map(values);

@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import DataFacts, JobConfig, ModelConfig, keep_decisions, parse_job, resolve, resolve_with_rows
+from dlrm.config import (
+    ConfigError,
+    DataFacts,
+    JobConfig,
+    ModelConfig,
+    keep_decisions,
+    parse_job,
+    resolve,
+    resolve_with_rows,
+)
 
 DATA: dict[str, Any] = {"data": {"train": ["day.tsv"]}}
 
@@ -103,3 +112,55 @@ def test_a_changed_document_keeps_what_the_run_has_decided():
     assert resolve(changed).job == earlier.model_copy(update={"resources": changed.resources})
     stated = keep_decisions(parse_job({**DATA, "batch": {"global_size": 512}}), earlier)
     assert stated.batch.global_size == 512
+
+
+def test_cross_layers_are_those_of_the_model_that_the_run_starts_from():
+    source = ModelConfig(architecture="dcn_v2", cross_layers=2, cross_rank=64, embedding_dim=8, bottom_mlp=[8])
+    model = decide(1000, source).model
+    assert (model.architecture, model.cross_layers, model.cross_rank) == ("dcn_v2", 2, 64)
+
+
+def test_a_job_with_a_warm_start_is_open_until_its_model_is_known():
+    model = {"architecture": "dlrm", "embedding_dim": 8}
+    others = {"batch": {"global_size": 64}, "dense_optimizer": {"learning_rate": 1.0}}
+    run = {"epochs": 1, "warm_start": {"from": "/old"}}
+    resolved = resolve(parse_job({**DATA, **others, "model": model, "run": run}))
+    assert resolved.asked is not None
+    source = ModelConfig(architecture="dlrm", embedding_dim=8, bottom_mlp=[5, 8])
+    assert resolve_with_rows(resolved, DataFacts(num_train_rows=10, source=source)).job.model.bottom_mlp == [5, 8]
+
+
+def test_the_reason_of_a_batch_is_that_of_the_batch():
+    def find_reason(**sections: Any) -> str:
+        facts = DataFacts(num_train_rows=100_000)
+        resolved = resolve(parse_job({**DATA, **sections}), facts=facts)
+        return next(item.reason for item in resolved.decisions if item.field == "batch.global_size")
+
+    assert find_reason() == "for 100,000 training rows"
+    raised = find_reason(batch={"chunk_size": 8192}, resources={"workers_per_node": 2})
+    assert raised.startswith("256 for 100,000 training rows, raised for 2 ranks")
+
+
+def test_the_rate_is_for_the_batch_that_the_schedule_names():
+    def find_peak(schedule: dict[str, Any]) -> float:
+        optimizer = decide(10_000, dense_optimizer={"schedule": schedule}).dense_optimizer
+        return optimizer.learning_rate * optimizer.schedule.scale(2048)
+
+    for schedule in ({}, {"base_batch": 256}, {"base_batch": 256, "scaling": "linear"}, {"scaling": "none"}):
+        assert find_peak(schedule) == pytest.approx(0.0014)
+
+
+@pytest.mark.parametrize("chunk_size", [0, -5, 2**24 + 1])
+def test_a_chunk_that_no_batch_has_room_for_is_an_error_of_its_field(chunk_size: int):
+    with pytest.raises(ConfigError, match=r"batch\.chunk_size"):
+        parse_job({**DATA, "batch": {"chunk_size": chunk_size}})
+
+
+def test_a_last_width_that_is_no_embedding_dimension_is_an_error_of_its_field():
+    with pytest.raises(ConfigError, match=r"model\.bottom_mlp: ends in 10"):
+        parse_job({**DATA, "model": {"bottom_mlp": [64, 10]}})
+
+
+def test_a_changed_document_that_does_not_fit_the_decisions_is_an_error_of_its_field():
+    with pytest.raises(ConfigError, match=r"batch\.global_size: 256 is not divisible by 3"):
+        keep_decisions(parse_job({**DATA, "resources": {"workers_per_node": 3}}), decide(30_000))

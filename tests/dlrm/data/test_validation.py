@@ -1,12 +1,13 @@
 """The split of training rows into trained ones and validation rows."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Literal
 
 import numpy as np
 import pytest
 
-from dlrm.config import DataConfig
+from dlrm.config import DataConfig, count_validation_rows
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.data.rows import RowSource, Runs
@@ -89,3 +90,31 @@ def test_rows_that_are_announced_cover_those_that_are_read(split: Literal["hash"
             expected[row] for start, end in zip(runs.starts, runs.ends, strict=True) for row in range(start, end)
         }
         assert {read[number] for number in numbers} <= announced
+
+
+@dataclass
+class Weighted:
+    """A source of one column whose weights are given."""
+
+    weights: np.ndarray[tuple[int], np.dtype[np.float32]]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.weights)
+
+    def read(self, row_numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> object:
+        return SimpleNamespace(weights=self.weights[row_numbers])
+
+
+def test_rows_without_weight_are_not_held_out_alone():
+    whole = open_log(500)
+    weights = np.tile(np.array([0, 1], np.float32), 50)
+    dataset = Dataset(whole.schema, Weighted(weights), whole.evaluation, 0.5, None, has_weights=True)  # pyright: ignore[reportArgumentType]
+    assert hold_out_validation(dataset, 0.1, "hash", seed=0) is dataset
+    assert hold_out_validation(dataset, 0.1, "hash", seed=1).validation is not None
+
+
+def test_the_last_rows_are_as_many_as_asked_for():
+    assert count_validation_rows(1000, 0.4, "tail", 0) == 400
+    assert count_validation_rows(1000, 0.4, "hash", 0) == 500
+    assert count_validation_rows(3, 0.25, "hash", 0) == 0

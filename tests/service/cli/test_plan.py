@@ -63,6 +63,15 @@ def test_shortages_of_rows_that_are_not_prepared_are_told_by_estimate(tmp_path: 
     assert few_rows.startswith("there are only 500 evaluation rows, about 125 of them positive")
 
 
+def test_rows_decide_where_the_document_gives_the_sizes_of_tables(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    (tmp_path / "rows.csv").write_text("\n".join(["label,place", *(f"{n % 2},{n % 7}" for n in range(500))]) + "\n")
+    data = {"train": ["rows.csv"], "format": "csv", "schema": {"categorical": [{"name": "place"}]}}
+    document = {"data": {**data, "vocabulary": {"columns": {"place": {"hash_size": 100}}}}}
+    result = json.loads(dlrm("plan", job_in(tmp_path, document), "--json").out)
+    assert result["resolved"]["job"]["batch"]["global_size"] == 256
+    assert result["warnings"]
+
+
 def test_one_line_of_json_has_every_block(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
     ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "sharding": {"plan": "row_wise"}}), "--json")
     assert ended.code == 0, ended.err

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import JobConfig, ResolvedJob, resolve
+from dlrm.config import JobConfig, ResolvedJob, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory, hold_run_lock
 from service.cli.run_directory import create_next_attempt
 from tests.service.cli.conftest import Ended
@@ -126,3 +126,26 @@ def test_set_alone_is_a_changed_document_too(dlrm: Command, directory: RunDirect
     assert changed.job.run.checkpoint_every_seconds == 5
     assert changed.job.resources.memory == 2 * 2**30
     assert changed.job.batch.global_size == 1024
+
+
+def test_set_before_anything_is_decided_leaves_it_open(directory: RunDirectory) -> None:
+    rows = directory.path / "rows.csv"
+    rows.write_text("label,c\n0,a\n1,b\n")
+    data = {"train": [str(rows)], "format": "csv", "schema": {"categorical": [{"name": "c"}]}}
+    directory.spec.write_text(resolve(parse_job({"data": data})).model_dump_json())
+    started = create_next_attempt(directory.path, None, ["resources.memory=2GiB"])
+    assert started.resolved.asked is not None
+    assert started.resolved.asked.batch.global_size == "auto"
+    assert started.resolved.asked.resources.memory == 2 * 2**30
+
+
+def test_ranks_that_do_not_divide_a_decided_batch_are_refused(dlrm: Command, directory: RunDirectory) -> None:
+    job = directory.path.parent / "open.json"
+    job.write_text(
+        json.dumps(
+            {key: value for key, value in DOCUMENT.items() if key != "batch"} | {"resources": {"workers_per_node": 3}}
+        )
+    )
+    ended = dlrm("train", str(job), "--resume", str(directory.path))
+    assert ended.code == 2
+    assert "batch.global_size: 1024 is not divisible by 3 ranks" in ended.err

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dlrm.config import ModelConfig
 from service.plans.plan_process import LIMITS, MAX_AT_ONCE, MAX_WAITING, Planner
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.service.api import Api, make_settings, serve_api
@@ -184,6 +185,16 @@ def test_a_pattern_that_claims_no_table_is_named(planning_api: Api) -> None:
 def test_a_wrong_document_is_a_problem(planning_api: Api) -> None:
     answer = request_plan(planning_api, {**SYNTHETIC, "sharding": {"plan": "column_wise"}}, status=422)
     assert answer["errors"][0]["field"] == "sharding.plan"
+
+
+def test_a_model_outside_of_the_data_roots_tells_nothing(planning_api: Api, tmp_path: Path) -> None:
+    model = {**ModelConfig(architecture="dlrm", embedding_dim=12, bottom_mlp=[12]).model_dump(mode="json")}
+    record = {"model": model, "data": {"format": "synthetic"}, "num_dense": 13, "table_rows": {}}
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    job = {"data": {"format": "synthetic"}, "run": {"warm_start": {"from": str(tmp_path)}}}
+    answer = request_plan(planning_api, job)
+    assert not answer["fits"]["ever"]
+    assert 12 not in [number["value"] for number in answer["derived"]]
 
 
 def test_a_directory_outside_of_the_data_roots_tells_nothing(planning_api: Api, tmp_path: Path) -> None:

@@ -182,6 +182,18 @@ def test_the_noise_of_a_step_is_served_as_it_was_reported(api: Api, attempt: Att
     assert {name: second[name] for name in noise} == dict.fromkeys(noise)
 
 
+def test_what_a_run_derives_once_it_knows_its_rows_is_what_its_job_shows(api: Api, attempt: Attempt) -> None:
+    def report_derived(seq: int, derived: object) -> list[dict[str, Any]]:
+        event = EventReport(seq=seq, time=1e9, name="decided", message="", details={"derived": derived})
+        assert push(api, attempt, seq, [event.model_dump_json()], stream="events").status_code == 200
+        return api.viewer.get(f"/v1/jobs/{attempt.job_id}").json()["derived"]
+
+    number = {"name": "batch.global_size", "value": 256, "unit": "", "reason": "for 900 training rows"}
+    assert report_derived(1, [number]) == [number]
+    for wrong in ([{"name": "share_size"}], "all", None, []):
+        assert report_derived(2 + [[{"name": "share_size"}], "all", None, []].index(wrong), wrong) == [number]
+
+
 def test_metrics_come_in_pages_or_thinned_evenly_with_the_last_one(api: Api, attempt: Attempt) -> None:
     push(api, attempt, 1, [make_step_line(seq) for seq in range(1, 101)])
     path = f"/v1/jobs/{attempt.job_id}/metrics"

@@ -24,3 +24,8 @@ def test_numbers_alone_have_no_missing_words() -> None:
         )
         == []
     )
+
+
+def test_a_word_that_may_be_a_label_stays_a_value() -> None:
+    rows = pl.DataFrame({"x": ["1", "2", "-"], "y": ["1", "NA", "3"], "label": ["+", "-", "+"]})
+    assert find_missing_words(rows) == ["NA"]

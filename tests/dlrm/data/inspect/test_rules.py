@@ -152,6 +152,11 @@ def test_a_part_whose_period_the_times_do_not_cover_is_not_used() -> None:
     assert {"time_part": "month"} not in choice.categorical
 
 
+def test_times_after_the_year_9999_are_described() -> None:
+    far = pl.Series("at", 10**18 + np.arange(N) * 3_600_000_000).cast(pl.Datetime("us"))
+    assert "times from 33658-09-27 to" in choose(far, "timestamp[us]", LabelledRows(NOISE, N)).why
+
+
 def test_whether_a_constant_is_missing_may_predict() -> None:
     is_missing = DRAW.random(N) < 0.5
     labels = labels_by(np.where(is_missing, 1.0, -1.0))
