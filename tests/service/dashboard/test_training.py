@@ -12,8 +12,9 @@ SETTINGS = {"DLRM_NUM_CORES": "2"}
 DOCUMENT = {
     "name": "trains",
     "data": {"format": "synthetic", "synthetic": {"num_rows": 50_000, "num_ids": 100, "seed": 2}},
-    "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
+    "model": {"architecture": "dlrm", "embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},
     "batch": {"global_size": 1024},
+    "dense_optimizer": {"learning_rate": 0.0005},
     # Long enough for the noise scale to be known, and with it an advice.
     "run": {"epochs": 4, "seed": 2, "yardsticks": "logistic"},
     "moments": {"every": 1},
