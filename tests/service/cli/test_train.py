@@ -208,12 +208,13 @@ def test_a_damaged_checkpoint_is_warned_of_before_training_and_no_step_is_promis
     ended = run("train", "--resume", tmp_path / "run", "--json")
     assert ended.returncode == 0, ended.stderr
     lines = ended.stderr.splitlines()
-    (warning,) = [number for number, line in enumerate(lines) if line.startswith("warning: ")]
-    assert f"{checkpoint} is skipped: " in lines[warning]
+    # There are other warnings too: of few evaluation rows, and of a model that has memorised the rows.
+    said = f"warning: {checkpoint} is skipped: "
+    (warning,) = [number for number, line in enumerate(lines) if line.startswith(said)]
     begun = lines.index("starts from the beginning: every checkpoint is damaged")
     assert warning < begun < next(number for number, line in enumerate(lines) if " step " in line and "loss" in line)
     assert "resumes at" not in ended.stderr
-    assert len(json.loads(ended.stdout)["warnings"]) == 1
+    assert len([line for line in json.loads(ended.stdout)["warnings"] if "is skipped" in line]) == 1
 
 
 def write_clicks(path: Path) -> Path:
