@@ -56,8 +56,12 @@ def count_rows(patterns: Sequence[str], field: str, config: DataConfig, data_roo
         chosen = [files[index] for index in spread_evenly(len(files), _MAX_FILES)]
         num_rows = sum(sum(_list_group_sizes(file, config.raw_schema)) for file in chosen)
         return round(num_rows * sum(file.num_bytes for file in files) / sum(file.num_bytes for file in chosen))
-    has_header = config.format == "csv" and config.raw_schema.columns is None
+    has_header = _has_header(config)
     return read_pieces(files, 1, has_header=has_header)[1]
+
+
+def _has_header(config: DataConfig) -> bool:
+    return config.format == "csv" and config.raw_schema.columns is None
 
 
 def read_sample(config: DataConfig, data_roots: Sequence[str] | None) -> RawSample:
@@ -86,7 +90,7 @@ _Pieces = list[tuple[int, Parsed]]
 
 
 def _read_text(files: Sequence[DataFile], config: DataConfig) -> tuple[_Pieces, int, bool]:
-    has_header = config.format == "csv" and config.raw_schema.columns is None
+    has_header = _has_header(config)
     texts, num_rows, is_estimate = read_pieces(files, _choose_num_rows(config.raw_schema), has_header=has_header)
     headers = {name: _read_first_line(name, files) for name in {text.file for text in texts}} if has_header else {}
     pieces: _Pieces = []

@@ -110,8 +110,8 @@ def list_checkpoints(directory: Path) -> list[CheckpointDirectory]:
     """List all checkpoints in `directory`, complete or not, newest first; empty where the directory does not exist."""
     if not directory.is_dir():
         return []
-    matches = ((path, _NAME.fullmatch(path.name)) for path in directory.iterdir())
-    checkpoints = [CheckpointDirectory(path, int(match[1])) for path, match in matches if match]
+    steps = ((path, get_checkpoint_step(path)) for path in directory.iterdir())
+    checkpoints = [CheckpointDirectory(path, step) for path, step in steps if step is not None]
     return sorted(checkpoints, key=lambda checkpoint: checkpoint.step, reverse=True)
 
 
