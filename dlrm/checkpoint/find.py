@@ -58,6 +58,13 @@ def find_verified_checkpoint(
     return None
 
 
+def read_verified_manifest(checkpoint: CheckpointDirectory, ranks: Ranks) -> CheckpointManifest:
+    """Read the manifest of `checkpoint` and compare every file with it. Collective. Raises as `verify_checkpoint`."""
+    manifest = _run_with_retries(ranks, checkpoint.read_manifest)[0]
+    verify_checkpoint(checkpoint, manifest, ranks)
+    return manifest
+
+
 def verify_checkpoint(checkpoint: CheckpointDirectory, manifest: CheckpointManifest, ranks: Ranks) -> None:
     """Compare every file with the manifest, a share of the files on each rank. Collective.
 

@@ -18,7 +18,7 @@ from dlrm.config.schedule import ScheduleConfig
 
 Document = TypeVar("Document", JobConfig, JobSpec)
 
-MIN_STEPS = 256
+MIN_STEPS_OF_EPOCH = 256
 """Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
 MIN_BATCH, MAX_BATCH = 256, 16_384
 """Bounds of the batch, in samples: smaller ones are slow, larger ones need learning rates that are tuned for them."""
@@ -139,7 +139,7 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
         size, reason = MAX_BATCH, UNKNOWN_ROWS
     else:
         size = MIN_BATCH
-        while size < MAX_BATCH and facts.num_train_rows >= 2 * size * MIN_STEPS:
+        while size < MAX_BATCH and facts.num_train_rows >= 2 * size * MIN_STEPS_OF_EPOCH:
             size *= 2
         reason = f"for {facts.num_train_rows:,} training rows"
     chunk_size, moments = document["batch"]["chunk_size"], document["moments"]

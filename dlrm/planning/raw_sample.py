@@ -53,9 +53,9 @@ def count_rows(patterns: Sequence[str], field: str, config: DataConfig, data_roo
     """Count the rows of raw files, or estimate them from their bytes. Raises DataError, which names `field`."""
     files = find_files(patterns, field, data_roots, Path())
     if config.format == "parquet":
-        chosen = [files[index] for index in spread_evenly(len(files), _MAX_FILES)]
+        chosen = _choose_files(files)
         num_rows = sum(sum(_list_group_sizes(file, config.raw_schema)) for file in chosen)
-        return round(num_rows * sum(file.num_bytes for file in files) / sum(file.num_bytes for file in chosen))
+        return _scale_rows(num_rows, chosen, files)
     has_header = _has_header(config)
     return read_pieces(files, 1, has_header=has_header)[1]
 
@@ -122,7 +122,7 @@ class _TextFile(DataFile):
 
 
 def _read_parquet(files: Sequence[DataFile], schema: SchemaConfig) -> tuple[_Pieces, int, bool]:
-    chosen = [files[index] for index in spread_evenly(len(files), _MAX_FILES)]
+    chosen = _choose_files(files)
     columns = list_columns_to_read(schema, with_labels=True)
     groups: list[tuple[DataFile, int, int]] = []
     for file in chosen:
@@ -137,9 +137,17 @@ def _read_parquet(files: Sequence[DataFile], schema: SchemaConfig) -> tuple[_Pie
         wanted = min(-(-num_wanted // len(some)), size)
         tables = _read_group(file, index, wanted, -(-_NUM_PIECES // len(some)), size, columns)
         pieces += [(table.num_rows, parse_table(table, 1, file.name, schema, True, True)) for table in tables]
-    # Files that were not opened have about as many rows a byte.
-    scale = sum(file.num_bytes for file in files) / sum(file.num_bytes for file in chosen)
-    return pieces, round(num_rows * scale), len(chosen) < len(files)
+    return pieces, _scale_rows(num_rows, chosen, files), len(chosen) < len(files)
+
+
+def _choose_files(files: Sequence[DataFile]) -> list[DataFile]:
+    """Choose the Parquet files that are opened: all, or _MAX_FILES that are spread over them."""
+    return [files[index] for index in spread_evenly(len(files), _MAX_FILES)]
+
+
+def _scale_rows(num_rows: int, chosen: Sequence[DataFile], files: Sequence[DataFile]) -> int:
+    """Estimate the rows of `files` from the `num_rows` of the `chosen` ones, with as many rows a byte."""
+    return round(num_rows * sum(file.num_bytes for file in files) / sum(file.num_bytes for file in chosen))
 
 
 def _list_group_sizes(file: DataFile, schema: SchemaConfig) -> list[int]:

@@ -8,7 +8,7 @@ from dlrm.data.format_count import format_count
 from dlrm.metrics.standard_error import estimate_auc_standard_error
 from dlrm.record import FEW_EVALUATION_ROWS, FEW_STEPS, MAX_STANDARD_ERROR, SHORT_EPOCH, QualityWarning
 
-MIN_STEPS = 30
+MIN_STEPS_OF_RUN = 30
 """Number of steps below which a run gives a warning, since it hardly leaves its warm-up."""
 TYPICAL_AUC = 0.75
 """AUC that is assumed before there is a model, to estimate the standard error."""
@@ -52,7 +52,7 @@ def check_epoch(job: JobConfig, num_rows: int) -> QualityWarning | None:
 
 def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning | None:
     """Warn where a run over `num_rows` training rows has few steps; None otherwise."""
-    if num_steps >= MIN_STEPS:
+    if num_steps >= MIN_STEPS_OF_RUN:
         return None
     message = (
         f"the run has only {format_count(num_steps, 'step')} to learn in: set batch.global_size below "

@@ -3,9 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlrm.checkpoint.find import verify_checkpoint
+from dlrm.checkpoint.find import read_verified_manifest
 from dlrm.checkpoint.progress import Progress
-from dlrm.record import BEST_MODEL, BEST_MODEL_LOST, CheckpointFaultError, EndReason, EvaluationReport, find_checkpoint
+from dlrm.record import (
+    BEST_MODEL,
+    BEST_MODEL_LOST,
+    CheckpointDirectory,
+    CheckpointFaultError,
+    EndReason,
+    EvaluationReport,
+)
 from dlrm.train.context import RunContext
 
 
@@ -34,9 +41,9 @@ def choose_model(context: RunContext, progress: Progress, last: Path, reason: En
         f"after step {best.step:,} of {progress.step:,}, with a log-loss of {best.choice_log_loss:.4f} on the {rows} "
         f"rows; at the end it was {final.choice_log_loss:.4f}"
     )
+    checkpoint = CheckpointDirectory(context.directory.checkpoint(best.step), best.step)
     try:
-        checkpoint = find_checkpoint(context.directory.checkpoints, f"step-{best.step}")
-        verify_checkpoint(checkpoint, checkpoint.read_manifest(), context.ranks)
+        read_verified_manifest(checkpoint, context.ranks)
     except (CheckpointFaultError, OSError) as error:
         message = f"the model was best {figures}; but its checkpoint is not whole, and the last one is kept: {error}"
         context.reporter.event(BEST_MODEL_LOST, message)

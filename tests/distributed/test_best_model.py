@@ -1,5 +1,6 @@
 """The model that a run leaves is that of its best evaluation, however often the run was stopped."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -126,5 +127,7 @@ def test_a_damaged_checkpoint_of_the_best_model_leaves_the_last_one_with_a_warni
     assert choose_after(EndReason.TARGET_REACHED) == f"step-{last.step:08}"
     largest = max(RunDirectory(tmp_path).checkpoint(best.step).iterdir(), key=lambda file: file.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:-1] + b"!")
+    assert choose_after(EndReason.COMPLETED) == f"step-{last.step:08}"
+    shutil.rmtree(largest.parent)
     assert choose_after(EndReason.COMPLETED) == f"step-{last.step:08}"
     assert "best_model_lost" in RunDirectory(tmp_path).attempt(2).spool_file(0, "events").read_text()

@@ -11,7 +11,7 @@ from torch.distributed.checkpoint.planner_helpers import create_read_items_for_c
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from dlrm.checkpoint import translate_checkpoint_errors
-from dlrm.checkpoint.find import verify_checkpoint
+from dlrm.checkpoint.find import read_verified_manifest
 from dlrm.data.errors import DataError
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.record import CheckpointDirectory, CheckpointFaultError
@@ -32,8 +32,7 @@ def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, gradient
     CheckpointError where its files cannot be read now.
     """
     try:
-        manifest = checkpoint.read_manifest()
-        verify_checkpoint(checkpoint, manifest, ranks)
+        manifest = read_verified_manifest(checkpoint, ranks)
         saved = _SavedState(checkpoint.path)
         _check_same_weights(parts, saved)
         # Row-wise Adagrad sums squares of S times the gradient; both are powers of two, so that nothing is rounded.

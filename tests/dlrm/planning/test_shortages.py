@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dlrm.config import JobConfig
-from dlrm.planning.shortages import MIN_STEPS, RowCounts, list_shortages
+from dlrm.planning.shortages import MIN_STEPS_OF_RUN, RowCounts, list_shortages
 from dlrm.record import BANNERS, WARNINGS
 
 
@@ -25,7 +25,7 @@ def test_nothing_is_said_of_a_run_with_enough_of_everything() -> None:
 
 @pytest.mark.parametrize("epochs", [1, 0.5, 3])
 def test_a_run_one_step_short_is_said_to_have_few(epochs: float) -> None:
-    num_rows = round(1000 * MIN_STEPS / epochs)
+    num_rows = round(1000 * MIN_STEPS_OF_RUN / epochs)
     job = make_job(1000, epochs=epochs)
     assert list_names(job, RowCounts(num_rows)) == []
     [warning] = list_shortages(job, RowCounts(num_rows - 2000))
@@ -34,13 +34,13 @@ def test_a_run_one_step_short_is_said_to_have_few(epochs: float) -> None:
 
 
 def test_validation_rows_make_no_steps() -> None:
-    rows = RowCounts(1000 * MIN_STEPS)
+    rows = RowCounts(1000 * MIN_STEPS_OF_RUN)
     assert list_names(make_job(1000, validation_fraction=0.1), rows) == ["few_steps"]
 
 
 def test_an_epoch_shorter_than_a_batch_is_a_step() -> None:
-    assert list_names(make_job(1000, epochs=MIN_STEPS), RowCounts(999)) == ["short_epoch"]
-    assert list_names(make_job(1000, epochs=MIN_STEPS - 1), RowCounts(999)) == ["short_epoch", "few_steps"]
+    assert list_names(make_job(1000, epochs=MIN_STEPS_OF_RUN), RowCounts(999)) == ["short_epoch"]
+    assert list_names(make_job(1000, epochs=MIN_STEPS_OF_RUN - 1), RowCounts(999)) == ["short_epoch", "few_steps"]
 
 
 def test_few_evaluation_rows_are_said_with_the_standard_error_of_an_auc() -> None:
