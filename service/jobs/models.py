@@ -14,7 +14,11 @@ class Job(Base):
     """A job. Only `JobRepository.change_state` changes `state`."""
 
     __tablename__ = "jobs"
-    __table_args__ = (Index("ix_jobs_state", "state", "priority"), Index("ix_jobs_name", "name"))
+    __table_args__ = (
+        Index("ix_jobs_queue", "state", "priority", "created_at", "id"),
+        Index("ix_jobs_owner", "owner", "id"),
+        Index("ix_jobs_name", "name"),
+    )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(63))
@@ -24,13 +28,26 @@ class Job(Base):
     message: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime]
     created_by: Mapped[str] = mapped_column(String(63))
+    """Name of the key that submitted the job."""
+    owner: Mapped[str] = mapped_column(String(63))
+    """Owner of the key that submitted the job; all keys of the owner see the job."""
+    restarted_from: Mapped[str | None] = mapped_column(String(40))
+    """Id of the job whose document this one repeats; null where it was submitted."""
     started_at: Mapped[datetime | None]
     """Start time of the first attempt."""
     finished_at: Mapped[datetime | None]
     num_attempts: Mapped[int] = mapped_column(default=0)
     restarts_at: Mapped[datetime | None]
     """Time before which the job is not started again; null while it waits for no restart."""
+    is_held: Mapped[bool] = mapped_column(default=False)
+    """Whether the job, while it is queued, waits until it is released."""
+    at_head_since: Mapped[datetime | None]
+    """Time since which the job is the first one of the queue and cannot start; null otherwise."""
+    deleting_at: Mapped[datetime | None]
+    """Time from which on the job is hidden, while its files and rows are removed; null otherwise."""
+    launcher: Mapped[str] = mapped_column(String(16), default="local")
     world_size: Mapped[int]
+    num_nodes: Mapped[int] = mapped_column(default=1)
     num_cores: Mapped[int]
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
     num_gpus: Mapped[int]
@@ -67,6 +84,7 @@ class IdempotencyKey(Base):
     body_hash: Mapped[str] = mapped_column(String(64))
     """SHA-256 hex digest of the job document."""
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    created_at: Mapped[datetime]
 
 
 class Attempt(Base):
@@ -98,6 +116,17 @@ class Attempt(Base):
     restart of the service."""
     stop_message: Mapped[str] = mapped_column(Text, default="")
     stop_requested_at: Mapped[datetime | None]
+    lease_owner: Mapped[str | None] = mapped_column(String(255))
+    """Process of the service that acts on this attempt; null before the first one."""
+    lease_token: Mapped[int | None] = mapped_column(BigInteger)
+    """Token of the leader that acts on this attempt. What another one found is not applied."""
+    lease_expires_at: Mapped[datetime | None]
+    node: Mapped[str | None] = mapped_column(String(255))
+    """Machine that the attempt runs on; null until it is launched."""
+    devices: Mapped[dict[str, Any] | None]
+    """GPUs and cores that the attempt has for itself, as lists of their numbers; null until it is launched."""
+    rank_ends: Mapped[dict[str, Any] | None]
+    """How each rank ended, by its number; null while unknown."""
 
 
 class Event(Base):

@@ -181,7 +181,7 @@ class JobRepository:
         return self._session.get(IdempotencyKey, (owner, key))
 
     def add_idempotency_key(self, owner: str, key: str, body_hash: str, job_id: str) -> None:
-        self._session.add(IdempotencyKey(owner=owner, key=key, body_hash=body_hash, job_id=job_id))
+        self._session.add(IdempotencyKey(owner=owner, key=key, body_hash=body_hash, job_id=job_id, created_at=now()))
         self._session.flush()
 
     def list_events(self, job_id: str, after: int, limit: int) -> list[Event]:

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, String
+from sqlalchemy import ForeignKey, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from service.database import Base
@@ -12,12 +12,29 @@ class ApiKey(Base):
     """An API key. Only the hash of its secret is stored."""
 
     __tablename__ = "api_keys"
+    __table_args__ = (
+        Index(
+            "uq_api_keys_owner",
+            "owner",
+            "name",
+            unique=True,
+            sqlite_where=text("revoked_at IS NULL"),
+            postgresql_where=text("revoked_at IS NULL"),
+        ),
+    )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(63))
+    owner: Mapped[str] = mapped_column(String(63))
+    """Person, team or program that the key belongs to. All keys of one owner see the same jobs."""
     role: Mapped[str] = mapped_column(String(16))
     secret_hash: Mapped[str] = mapped_column(String(64), unique=True)
     created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    """Time from which on the key is refused; null where it never expires."""
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    """Time from which on the key is refused, since it was revoked; null otherwise."""
 
 
 class SignInToken(Base):

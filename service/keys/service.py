@@ -24,22 +24,29 @@ class Principal:
 
     key_id: str
     name: str
+    """Name of the key."""
+    owner: str
     role: Role
+
+    def may_see(self, owner: str) -> bool:
+        """Whether the sender may know of the jobs of `owner`."""
+        return self.role is Role.ADMIN or self.owner == owner
 
 
 class KeyService:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create(self, name: str, role: Role) -> CreatedKey:
+    def create(self, name: str, role: Role, owner: str | None = None) -> CreatedKey:
+        """Create a key. owner: the name of the key where it is None."""
         with self._database.write() as session:
-            return _add_key(KeyRepository(session), name, role)
+            return _add_key(KeyRepository(session), name, role, owner or name)
 
     def create_first_admin_key(self) -> str | None:
         """Create an admin key on the first start and return its secret; None where there are keys already."""
         with self._database.write() as session:
             keys = KeyRepository(session)
-            return _add_key(keys, "admin", Role.ADMIN).key if keys.is_empty() else None
+            return _add_key(keys, "admin", Role.ADMIN, "admin").key if keys.is_empty() else None
 
     def list_all(self) -> list[KeyView]:
         with self._database.read() as session:
@@ -98,12 +105,19 @@ class KeyService:
             KeyRepository(session).remove_browser_session(hash_secret(session_token))
 
 
-def _add_key(keys: KeyRepository, name: str, role: Role) -> CreatedKey:
+def _add_key(keys: KeyRepository, name: str, role: Role, owner: str) -> CreatedKey:
     secret = new_secret(KEY_PREFIX)
-    key = ApiKey(id=new_id("key"), name=name, role=role.value, secret_hash=hash_secret(secret), created_at=now())
+    key = ApiKey(
+        id=new_id("key"),
+        name=name,
+        owner=owner,
+        role=role.value,
+        secret_hash=hash_secret(secret),
+        created_at=now(),
+    )
     keys.add(key)
     return CreatedKey(id=key.id, name=name, role=role, created_at=key.created_at, key=secret)
 
 
 def _make_principal(key: ApiKey | None) -> Principal | None:
-    return Principal(key.id, key.name, Role(key.role)) if key else None
+    return Principal(key.id, key.name, key.owner, Role(key.role)) if key else None

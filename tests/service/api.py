@@ -20,6 +20,8 @@ from service.settings import Settings
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 FAKE_TRAINER = Path(__file__).parent / "fake_trainer"
+TEAM = "team"
+"""Owner of the keys of all roles."""
 ROWS = "0\t" + "\t".join(["1"] * 39) + "\n"
 
 
@@ -108,7 +110,7 @@ def serve_api(settings: Settings, *, runs_control_loop: bool) -> Iterator[Api]:
     wait_until(lambda: server.started)
     services: Services = app.state.services
     url = services.settings.url
-    api_keys = [services.keys.create(role.value, role).key for role in Role]
+    api_keys = [services.keys.create(role.value, role, owner=TEAM).key for role in Role]
     viewer, submitter, admin = (make_client(url, api_key) for api_key in api_keys)
     try:
         with viewer, submitter, admin, make_client(url) as anonymous:

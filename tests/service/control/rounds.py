@@ -6,7 +6,7 @@ from service.keys.service import Principal
 from service.services import Services
 from tests.patience import wait_until
 
-USER = Principal("key_0", "somebody", Role.ADMIN)
+USER = Principal("key_0", "somebody", "somebody", Role.ADMIN)
 """User who submits and controls jobs without a request."""
 
 

@@ -10,14 +10,25 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
+import service.audit.models
+import service.control.models
 import service.jobs.models
 import service.keys.models
+import service.quotas.models
 import service.reports.models
 from service.database import Base, Database
 from service.database.migrate import migrate
 from service.keys.models import ApiKey
 
-MODELS = (service.jobs.models, service.keys.models, service.reports.models)
+REVISION = "0003"
+MODELS = (
+    service.audit.models,
+    service.control.models,
+    service.jobs.models,
+    service.keys.models,
+    service.quotas.models,
+    service.reports.models,
+)
 
 
 def open_database(directory: Path) -> Database:
@@ -74,7 +85,7 @@ def test_a_block_that_raises_changes_nothing(tmp_path: Path) -> None:
 
     def add_and_fail() -> None:
         with database.write() as session:
-            session.add(ApiKey(id="key_0", name="x", role="viewer", secret_hash="h", created_at=datetime.now(UTC)))
+            session.add(ApiKey(id="key_0", name="x", owner="team", role="viewer", secret_hash="h", created_at=datetime.now(UTC)))
             session.flush()
             raise KeyError
 
@@ -107,7 +118,7 @@ def test_times_come_back_in_utc(tmp_path: Path) -> None:
     migrate(database)
     elsewhere = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))
     with database.write() as session:
-        session.add(ApiKey(id="key_0", name="x", role="viewer", secret_hash="h", created_at=elsewhere))
+        session.add(ApiKey(id="key_0", name="x", owner="team", role="viewer", secret_hash="h", created_at=elsewhere))
     with database.read() as session:
         created_at = session.get_one(ApiKey, "key_0").created_at
     assert created_at == elsewhere

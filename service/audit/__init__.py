@@ -1,0 +1,1 @@
+"""Audit log: who changed what besides the states of jobs."""

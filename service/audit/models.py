@@ -1,0 +1,30 @@
+"""Database table of the audit log."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from service.database import Base
+from service.database.base import SerialId
+
+
+class AuditEvent(Base):
+    """An action on keys, sessions or quotas, or on a job of another owner; kept after its target is deleted."""
+
+    __tablename__ = "audit_events"
+    __table_args__ = (Index("ix_audit_events_time", "time"),)
+
+    id: Mapped[int] = mapped_column(SerialId, primary_key=True, autoincrement=True)
+    time: Mapped[datetime]
+    actor: Mapped[str] = mapped_column(String(63))
+    """Owner of the key that acted; empty where nobody was signed in."""
+    key_id: Mapped[str | None] = mapped_column(String(40))
+    action: Mapped[str] = mapped_column(String(40))
+    target: Mapped[str] = mapped_column(String(255))
+    """Id or name of what was changed."""
+    address: Mapped[str] = mapped_column(String(64))
+    """Network address of the client."""
+    request_id: Mapped[str] = mapped_column(String(64))
+    details: Mapped[dict[str, Any]]

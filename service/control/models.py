@@ -1,0 +1,22 @@
+"""Database table of the leader."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from service.database import Base
+
+
+class Leadership(Base):
+    """The process of the service that looks after the jobs; the table has one row."""
+
+    __tablename__ = "leadership"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    token: Mapped[int] = mapped_column(BigInteger)
+    """Number of this leader, one more than that of the one before."""
+    owner: Mapped[str] = mapped_column(String(255))
+    """Machine and process of the leader."""
+    since: Mapped[datetime]
+    renewed_at: Mapped[datetime]

@@ -1,0 +1,1 @@
+"""Quotas: what the jobs of one owner may occupy together."""
