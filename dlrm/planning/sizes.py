@@ -65,7 +65,7 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
         prepared = find_packed_directory(data, resolved.data_roots)
     if prepared is None:
         return _get_sizes_in_document(data, dim)
-    from dlrm.data.packed.open import open_packed_meta
+    from dlrm.data.packed.open_meta import open_packed_meta
 
     meta = open_packed_meta(prepared)
     schema = meta.schema_of_rows
@@ -79,7 +79,7 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
 
 def read_row_counts(prepared: Path) -> RowCounts:
     """Read the numbers of rows of a packed directory. Raises DataError."""
-    from dlrm.data.packed.open import open_packed_meta
+    from dlrm.data.packed.open_meta import open_packed_meta
 
     splits = open_packed_meta(prepared).splits
     return RowCounts(splits["train"].num_rows, splits["eval"].num_rows, splits["train"].label_rate)

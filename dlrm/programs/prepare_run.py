@@ -16,7 +16,8 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.format_count import format_count
 from dlrm.data.open import find_packed_directory
-from dlrm.data.packed.open import open_encoders, open_packed_meta, read_prepared_data
+from dlrm.data.packed.open import open_encoders, read_prepared_data
+from dlrm.data.packed.open_meta import open_packed_meta
 from dlrm.data.packed.verify import verify
 from dlrm.data.prepare.base import check_extends
 from dlrm.data.prepare.cache import find_or_prepare

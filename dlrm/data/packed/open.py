@@ -3,25 +3,21 @@
 from pathlib import Path
 
 from polars.exceptions import PolarsError
-from pydantic import ValidationError
 
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import (
     ENCODERS,
-    FORMAT_VERSION,
     META,
     VALID_MEAN_WEIGHT,
     PackedMeta,
     compute_rows_checksum,
-    read_meta,
 )
 from dlrm.data.packed.open_files import allow_open_files
+from dlrm.data.packed.open_meta import VALID, open_packed_meta
 from dlrm.data.packed.rows import PackedRows
 from dlrm.record import PreparedData
-
-_VALID = "a directory that `dlrm prepare` has written"
 
 
 def is_packed(path: Path) -> bool:
@@ -54,23 +50,7 @@ def open_encoders(directory: Path) -> Encoders:
         return Encoders.load(directory / ENCODERS)
     except (OSError, ValueError, PolarsError) as error:
         cause = " ".join(str(error).split())
-        raise DataError(f"not readable: {cause}", directory / ENCODERS, valid=_VALID) from None
-
-
-def open_packed_meta(directory: Path) -> PackedMeta:
-    """Read the meta.json of a packed directory. Raises DataError where it is invalid or of another format version."""
-    try:
-        meta = read_meta(directory)
-    except OSError as error:
-        raise DataError(f"not readable: {error.strerror}", directory / META, valid=_VALID) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        location = ".".join(map(str, first["loc"]))
-        raise DataError(first["msg"], directory / META, field=location or None, valid=_VALID) from None
-    if meta.format_version != FORMAT_VERSION:
-        valid = f"{FORMAT_VERSION}; prepare the data again"
-        raise DataError(f"is {meta.format_version}", directory / META, field="format_version", valid=valid)
-    return meta
+        raise DataError(f"not readable: {cause}", directory / ENCODERS, valid=VALID) from None
 
 
 def read_prepared_data(directory: Path) -> PreparedData:
