@@ -11,11 +11,12 @@ from starlette.staticfiles import StaticFiles
 from service.capacity.endpoints import router as capacity_router
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
-from service.control.loop import ControlLoop, WakeUp
+from service.control.loop import ControlLoop
 from service.control.reconciler import Reconciler
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
 from service.control.starter import Starter
+from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
 from service.database.migrate import migrate
@@ -29,8 +30,10 @@ from service.jobs.repository import JobRepository
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
 from service.keys.service import KeyService
-from service.launchers.local import LocalLauncher
+from service.launchers.local import LocalLauncher, LocalOptions
 from service.launchers.protocol import Capacity
+from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id
+from service.leader.lock import make_lock
 from service.observability.telemetry import Telemetry
 from service.plans.endpoints import router as plans_router
 from service.plans.service import PlanService
@@ -80,23 +83,25 @@ def create_services(settings: Settings) -> Services:
     migrate(database)
     telemetry = Telemetry()
     telemetry.count_jobs(lambda: _count_jobs_by_state(database))
-    launcher = LocalLauncher(
-        settings.trainer_python, Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
-    )
     wake_up, faults = WakeUp(), Faults(telemetry)
+    wake_leader = make_wake_leader(wake_up, database)
+    launcher = LocalLauncher(make_local_options(settings, find_service_id(database)), on_change=wake_up)
+    lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
+    leadership = Leadership(database, make_lock(database, wake_up), lease_seconds)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
-    starter, finalizer = Starter(database, launcher, settings.url), AttemptFinalizer(database, back_off)
+    starter, finalizer = Starter(leadership, launcher, settings.url), AttemptFinalizer(leadership, back_off)
     return Services(
         settings=settings,
         database=database,
         keys=KeyService(database),
-        jobs=JobService(database, settings, launcher.capacity(), on_change=wake_up),
+        jobs=JobService(database, settings, launcher.capacity(), on_change=wake_leader),
         plans=PlanService(database, settings, launcher.capacity()),
         reports=ReportService(database, launcher),
         launcher=launcher,
         control=ControlLoop(
-            Reconciler(database, launcher, starter, finalizer, settings.grace_period_seconds),
-            Scheduler(database, launcher, starter, finalizer, faults),
+            leadership,
+            Reconciler(database, leadership, launcher, starter, finalizer, settings.grace_period_seconds),
+            Scheduler(leadership, launcher, starter, finalizer, faults),
             wake_up,
             settings.reconcile_interval_seconds,
             telemetry,
@@ -104,6 +109,11 @@ def create_services(settings: Settings) -> Services:
         ),
         telemetry=telemetry,
     )
+
+
+def make_local_options(settings: Settings, service_id: str) -> LocalOptions:
+    capacity = Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
+    return LocalOptions(settings.trainer_python, capacity, service_id, settings.worker_environment)
 
 
 def _count_jobs_by_state(database: Database) -> dict[str, int]:

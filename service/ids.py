@@ -6,7 +6,7 @@ from typing import Literal
 from ulid import ULID
 
 
-def new_id(prefix: Literal["job", "att", "key"]) -> str:
+def new_id(prefix: Literal["job", "att", "key", "svc"]) -> str:
     return f"{prefix}_{ULID()}"
 
 

@@ -26,6 +26,10 @@ def _split_roots(value: Any) -> Any:
     return _ROOT_SEPARATOR.split(value) if isinstance(value, str) else value
 
 
+def _split_names(value: Any) -> Any:
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
 def _parse_data_root(root: str) -> str:
     if not root.strip():
         raise PydanticCustomError("no_directory", "should not be empty; write . for the working directory")
@@ -75,6 +79,9 @@ class Settings(StateSettings):
     """GPUs that all jobs together may occupy."""
     trainer_python: AbsolutePath = Path(sys.executable)
     """Python interpreter that has the trainer installed."""
+    worker_environment: Annotated[list[str], NoDecode, BeforeValidator(_split_names)] = Field(default=[])
+    """Names of further environment variables of the service that workers inherit, separated by commas. They inherit
+    PATH, HOME, and those of the interpreter, numeric libraries, CUDA and data stores; no others."""
     reconcile_interval_seconds: float = Field(default=2.0, gt=0.0)
     """Seconds between two rounds of the control loop, which compares the job table with the running processes."""
     grace_period_seconds: float = Field(default=120.0, ge=0.0)

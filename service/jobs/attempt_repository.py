@@ -29,8 +29,16 @@ class AttemptRepository:
     def get_by_number(self, job_id: str, number: int) -> Attempt | None:
         return self._session.scalar(select(Attempt).where(Attempt.job_id == job_id, Attempt.number == number))
 
+    def list_active(self) -> list[Attempt]:
+        """List the attempts that have not ended, of all jobs."""
+        return list(self._session.scalars(select(Attempt).where(Attempt.state.in_(ACTIVE_STATES))))
+
     def set_token(self, attempt_id: str, token_hash: str) -> None:
         self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(token_hash=token_hash))
+
+    def set_node(self, attempt_id: str, node: str) -> None:
+        """Record the machine on which an attempt was started."""
+        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(node=node))
 
     def set_running(self, job_id: str, number: int) -> None:
         self._session.execute(

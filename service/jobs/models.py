@@ -43,6 +43,8 @@ class Job(Base):
     """Whether the job, while it is queued, waits until it is released."""
     at_head_since: Mapped[datetime | None]
     """Time since which the job is the first one of the queue and cannot start; null otherwise."""
+    deadline_at: Mapped[datetime | None]
+    """Time from which on the job is stopped, or not started; null while it has no such time."""
     deleting_at: Mapped[datetime | None]
     """Time from which on the job is hidden, while its files and rows are removed; null otherwise."""
     launcher: Mapped[str] = mapped_column(String(16), default="local")

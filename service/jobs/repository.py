@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Select, func, select, update
@@ -90,11 +90,6 @@ class JobRepository:
     def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
 
-    def list_queue(self) -> list[Job]:
-        """List the waiting jobs in the order in which they start."""
-        query = select(Job).where(Job.state == JobState.QUEUED).order_by(Job.priority.desc(), Job.created_at, Job.id)
-        return list(self._session.scalars(query))
-
     def sum_reserved_capacity(self) -> tuple[int, int, int]:
         """Sum up the cores, bytes of memory and GPUs of all jobs that hold resources."""
         row = self._session.execute(
@@ -124,9 +119,11 @@ class JobRepository:
             "reason": change.reason.value,
             "message": change.message,
             "restarts_at": change.restarts_at,
+            "at_head_since": None,
         }
         if change.to_state is JobState.STARTING:
-            values["started_at"] = func.coalesce(Job.started_at, time)
+            values["started_at"] = job.started_at or time
+            values["deadline_at"] = job.deadline_at or find_deadline(job, values["started_at"])
         if change.to_state in ENDED:
             values["finished_at"] = time
         changed = self._session.execute(
@@ -155,14 +152,6 @@ class JobRepository:
         self._session.flush()
         self._session.refresh(job)
 
-    def explain_wait(self, job_id: str, reason: Reason, message: str) -> None:
-        """Record why a job still waits."""
-        self._session.execute(
-            update(Job)
-            .where(Job.id == job_id, Job.state == JobState.QUEUED)
-            .values(reason=reason.value, message=message)
-        )
-
     def set_progress(self, job_id: str, progress: dict[str, Any]) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(progress=progress))
 
@@ -189,8 +178,31 @@ class JobRepository:
         query = select(Event).where(Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
         return list(self._session.scalars(query))
 
+    def set_message(self, job_id: str, message: str) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(message=message))
+
+    def add_repair(self, job_id: str, attempt: int, message: str) -> None:
+        """Add an event about something that the control loop found otherwise than expected, and put right."""
+        self._session.add(
+            Event(
+                job_id=job_id,
+                attempt=attempt,
+                time=now(),
+                actor="reconciler",
+                kind="repair",
+                message=message,
+                details={},
+            )
+        )
+
     def add_event(self, event: Event) -> None:
         self._session.add(event)
+
+
+def find_deadline(job: Job, start: datetime) -> datetime | None:
+    """Return the time at which a job ends that has counted the seconds of its deadline since `start`."""
+    seconds = job.spec["deadline_seconds"]
+    return None if seconds is None else start + timedelta(seconds=seconds)
 
 
 def _select_jobs_by_label(name: str, value: str) -> Select[str]:

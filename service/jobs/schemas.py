@@ -10,7 +10,11 @@ from dlrm.config import DerivedNumber
 from dlrm.record import RunDirectory, YardstickResult, find_yardsticks, list_quality_warnings
 from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
+from service.jobs.reasons import Reason
 from service.jobs.states import HOLDING, AttemptState, JobState
+
+Wait = tuple[Reason, str]
+"""What a job waits for, as a reason and a sentence."""
 
 
 class Progress(BaseModel):
@@ -66,8 +70,9 @@ class JobView(BaseModel):
     model_path: str | None
 
     @classmethod
-    def from_job(cls, job: Job) -> "JobView":
-        return cls.model_validate(_collect_fields(job))
+    def from_job(cls, job: Job, wait: Wait | None = None) -> "JobView":
+        """Build the schema. wait: what the job waits for, where that is not in its row."""
+        return cls.model_validate(_collect_fields(job, wait))
 
 
 class JobDetail(JobView):
@@ -77,8 +82,8 @@ class JobDetail(JobView):
     derived: list[DerivedNumber]
 
     @classmethod
-    def from_job(cls, job: Job) -> "JobDetail":
-        return cls.model_validate(_collect_fields(job) | {"spec": job.spec, "derived": job.resolved["derived"]})
+    def from_job(cls, job: Job, wait: Wait | None = None) -> "JobDetail":
+        return cls.model_validate(_collect_fields(job, wait) | {"spec": job.spec, "derived": job.resolved["derived"]})
 
 
 class EventView(BaseModel):
@@ -157,15 +162,17 @@ class CheckpointList(BaseModel):
     items: list[CheckpointView]
 
 
-def _collect_fields(job: Job) -> dict[str, Any]:
+def _collect_fields(job: Job, wait: Wait | None) -> dict[str, Any]:
     model = RunDirectory(Path(job.run_directory)).model
     has_succeeded = job.state == JobState.SUCCEEDED
     has_model = has_succeeded and model.is_dir()
-    derived = {
+    derived: dict[str, Any] = {
         "labels": {label.name: label.value for label in job.labels},
         "progress": Progress.model_validate(job.progress | ({} if job.state in HOLDING else CLEARED_PROGRESS)),
         "model_path": str(model) if has_model else None,
         "yardsticks": find_yardsticks(job.metrics),
         "warnings": [warning.message for warning in list_quality_warnings(job.metrics)] if has_succeeded else [],
     }
+    if wait is not None:
+        derived |= {"reason": wait[0], "message": wait[1]}
     return {name: getattr(job, name) for name in JobView.model_fields if name not in derived} | derived

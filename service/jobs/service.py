@@ -26,6 +26,7 @@ from service.jobs.states import TRANSITIONS, JobState
 from service.jobs.warm_start import resolve_warm_start
 from service.keys.service import Principal
 from service.launchers.protocol import Capacity
+from service.queue.waits import explain_waits
 from service.settings import Settings
 from service.times import now
 
@@ -149,13 +150,15 @@ class JobService:
         with self._database.read() as session:
             jobs = JobRepository(session)
             rows = jobs.list_page(states=states, labels=labels, name=name, before=cursor, limit=limit + 1)
-            views = [JobView.from_job(job) for job in rows[:limit]]
+            waits = explain_waits(session, rows[:limit], self._capacity)
+            views = [JobView.from_job(job, waits.get(job.id)) for job in rows[:limit]]
         return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 
     def get(self, job_id: str) -> JobDetail:
         """Return a job with its document. Raises ProblemError where there is no such job."""
         with self._database.read() as session:
-            return JobDetail.from_job(get_existing_job(session, job_id))
+            job = get_existing_job(session, job_id)
+            return JobDetail.from_job(job, explain_waits(session, [job], self._capacity).get(job.id))
 
     def cancel(self, job_id: str, principal: Principal) -> JobView:
         """Cancel a job: at once where it waits, else after its attempt was stopped.

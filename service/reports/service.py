@@ -2,19 +2,18 @@
 
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
-from dlrm.record import RunDirectory
 from service.database import Database
 from service.http.problems import conflict, invalid_request, not_found, unauthenticated
 from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
+from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
 from service.jobs.service import get_existing_job
 from service.keys.secret import hash_secret
-from service.launchers.protocol import Launch, Launcher, LogRange, LogSource
+from service.launchers.protocol import Launcher, LogRange, LogSource
 from service.reports.ingest import BadLineError, GapError, Stream, ingest
 from service.reports.repository import ReportRepository
 from service.reports.schemas import AttemptStart, LogView, MetricKind, MetricPage, NewReports
@@ -90,8 +89,7 @@ class ReportService:
         if attempt is None:
             # The job has not started yet, so nothing was written.
             return LogView(attempt=1, rank=source, text="", next_offset=0, complete=job.finished_at is not None)
-        launch = Launch(RunDirectory(Path(job.run_directory)), attempt.number)
-        log_part = self._launcher.read_log(launch, source, part)
+        log_part = self._launcher.read_log(make_launch(job, attempt), source, part)
         return LogView(
             attempt=attempt.number,
             rank=source,

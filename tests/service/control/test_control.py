@@ -3,15 +3,18 @@
 import json
 import os
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from service.app import create_services
 from service.control.starter import Starter
 from service.jobs.models import Job
 from service.jobs.service import Submission
+from service.queue.state import RESERVED_AFTER
 from service.services import Services
 from service.settings import Settings
 from tests.patience import wait_until
@@ -157,21 +160,78 @@ def make_resources(cores: int, gibibytes: int = 1) -> dict[str, Any]:
     return {"workers_per_node": 1, "threads_per_worker": cores, "memory": f"{gibibytes}GiB"}
 
 
-def test_jobs_wait_for_what_they_lack_and_nobody_overtakes(settings: Settings) -> None:
+def test_a_small_job_passes_a_large_one_that_cannot_start(settings: Settings) -> None:
     services = create_services(settings)
     first = submit(services, resources=make_resources(3))
     large = submit(services, resources=make_resources(2))
     small = submit(services, resources=make_resources(1))
+    assert services.jobs.get(large).reason == "submitted"
     services.control.run_once()
     assert services.jobs.get(first).state == "STARTING"
+    assert services.jobs.get(small).state == "STARTING"
     assert get_state_and_reason(services, large) == ("QUEUED", "waiting_for_cpu")
-    assert services.jobs.get(large).message == "needs 2 cores, 1 free"
+    assert services.jobs.get(large).message == "needs 2 cores, 0 free"
+
+
+def test_the_room_of_a_job_that_has_waited_long_at_the_head_is_reserved(settings: Settings) -> None:
+    services = create_services(settings)
+    first = submit(services, resources=make_resources(3))
+    large = submit(services, resources=make_resources(2))
+    services.control.run_once()
+    with services.database.write() as session:
+        assert session.get_one(Job, large).at_head_since is not None
+        session.get_one(Job, large).at_head_since = datetime.now(UTC) - RESERVED_AFTER
+    small = submit(services, resources=make_resources(1))
+    services.control.run_once()
     assert get_state_and_reason(services, small) == ("QUEUED", "behind_reservation")
+    assert large in services.jobs.get(small).message
     services.jobs.cancel(first, USER)
     run_until(services, first, *ENDED)
     services.control.run_once()
     assert services.jobs.get(large).state in {"STARTING", "RUNNING"}
     assert services.jobs.get(small).state in {"STARTING", "RUNNING"}
+
+
+def test_a_job_that_takes_nothing_of_a_reserved_room_passes(settings: Settings) -> None:
+    services = create_services(settings.model_copy(update={"num_gpus": 1}))
+    on_gpu = {**make_resources(1), "gpus_per_worker": 1}
+    submit(services, resources=on_gpu)
+    waiting = submit(services, resources=on_gpu)
+    services.control.run_once()
+    with services.database.write() as session:
+        session.get_one(Job, waiting).at_head_since = datetime.now(UTC) - RESERVED_AFTER
+    fitting, too_large = (submit(services, resources=make_resources(cores)) for cores in (2, 1))
+    services.control.run_once()
+    assert get_state_and_reason(services, waiting) == ("QUEUED", "waiting_for_gpu")
+    assert services.jobs.get(fitting).state == "STARTING"
+    # One core is left, which the waiting job will need.
+    assert get_state_and_reason(services, too_large) == ("QUEUED", "behind_reservation")
+
+
+def test_every_attempt_has_gpus_of_its_own(settings: Settings) -> None:
+    services = create_services(settings.model_copy(update={"num_gpus": 3}))
+    resources = [{**make_resources(1), "workers_per_node": number, "gpus_per_worker": 1} for number in (1, 2)]
+    jobs = [submit(services, resources=each) for each in resources]
+    services.control.run_once()
+    visible = []
+    for job_id in jobs:
+        pid = read_pid({"run_directory": services.jobs.get(job_id).run_directory})
+        visible.append(wait_until(lambda pid=pid: psutil.Process(pid).environ())["CUDA_VISIBLE_DEVICES"])
+    assert visible == ["0", "1,2"]
+
+
+def test_workers_inherit_no_secret_of_the_service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLRM_DATABASE_URL", "postgresql://service:secret@database/dlrm")
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setenv("SITE_PROXY_AUTH", "wanted")
+    services = create_services(settings.model_copy(update={"worker_environment": ["SITE_PROXY_AUTH"]}))
+    job_id = submit(services)
+    services.control.run_once()
+    pid = read_pid({"run_directory": services.jobs.get(job_id).run_directory})
+    environment = wait_until(psutil.Process(pid).environ)
+    assert "secret" not in str(environment)
+    assert (environment["AWS_REGION"], environment["SITE_PROXY_AUTH"]) == ("eu-central-1", "wanted")
 
 
 def test_a_job_waits_for_memory(settings: Settings) -> None:
@@ -216,7 +276,9 @@ def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(se
     job_id = submit(services)
     with services.database.read() as session:
         job = session.get_one(Job, job_id)
-    Starter(services.database, services.launcher, settings.url).begin(job)
+    services.control.leadership.acquire()
+    Starter(services.control.leadership, services.launcher, settings.url).begin(job)
+    services.control.stop()
     restarted = create_services(settings)
     restarted.control.run_once()
     restarted.control.run_once()
@@ -231,7 +293,8 @@ def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str
     if state == "STARTING":
         with services.database.read() as session:
             job = session.get_one(Job, job_id)
-        Starter(services.database, services.launcher, settings.url).begin(job)
+        services.control.leadership.acquire()
+        Starter(services.control.leadership, services.launcher, settings.url).begin(job)
     else:
         services.control.run_once()
 
@@ -251,7 +314,7 @@ def test_an_error_in_one_job_does_not_stop_the_others(settings: Settings) -> Non
     broken, fine = submit(services), submit(services)
     services.control.run_once()
     with services.database.write() as session:
-        session.get_one(Job, broken).spec = {}
+        session.get_one(Job, broken).run_directory = "\0"
     services.control.run_once()
     services.control.run_once()
     assert services.jobs.get(fine).state == "RUNNING"

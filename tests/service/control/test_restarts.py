@@ -112,7 +112,7 @@ def test_a_deadline_ends_the_wait(slow_restart_settings: Settings) -> None:
     services.control.run_once()
     assert services.jobs.get(job.id).state == "RECOVERING"
     with services.database.write() as session:
-        session.get_one(Job, job.id).started_at = datetime.now(UTC) - timedelta(seconds=3001)
+        session.get_one(Job, job.id).deadline_at = datetime.now(UTC) - timedelta(seconds=1)
     services.control.run_once()
     job = services.jobs.get(job.id)
     assert (job.state, job.reason) == ("FAILED", "deadline_exceeded")
@@ -157,7 +157,6 @@ def test_ranks_that_outlive_a_killed_launch_process_are_gone_before_the_next_att
     with monkeypatch.context() as patch:
         # As for processes that the kernel blocks: signals have no effect for a while.
         patch.setattr(service.launchers.local, "kill_all", lambda _: None)
-        patch.setattr(service.launchers.local, "KILL_ROUNDS", 1)
         services.control.run_once()
         wait_until(stray.exists)
         services.control.run_once()

@@ -1,5 +1,7 @@
 """Owners and expiry of keys, owners and holds of jobs, leases of attempts, the leader, quotas and the audit log."""
 
+from datetime import timedelta
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -14,7 +16,16 @@ SERIAL_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 keys = sa.table(
     "api_keys", sa.column("id"), sa.column("name"), sa.column("owner"), sa.column("created_at"), sa.column("revoked_at")
 )
-jobs = sa.table("jobs", sa.column("owner"), sa.column("created_by"))
+jobs = sa.table(
+    "jobs",
+    sa.column("id"),
+    sa.column("owner"),
+    sa.column("created_by"),
+    sa.column("started_at", TIME),
+    sa.column("finished_at", TIME),
+    sa.column("deadline_at", TIME),
+    sa.column("spec", sa.JSON),
+)
 
 
 def upgrade() -> None:
@@ -36,7 +47,16 @@ def downgrade() -> None:
     op.drop_index("ix_jobs_owner", "jobs")
     op.drop_index("ix_jobs_queue", "jobs")
     op.create_index("ix_jobs_state", "jobs", ["state", "priority"])
-    for column in ("deleting_at", "restarted_from", "at_head_since", "is_held", "num_nodes", "launcher", "owner"):
+    for column in (
+        "deleting_at",
+        "restarted_from",
+        "deadline_at",
+        "at_head_since",
+        "is_held",
+        "num_nodes",
+        "launcher",
+        "owner",
+    ):
         op.drop_column("jobs", column)
     op.drop_index("uq_api_keys_owner", "api_keys")
     for column in ("revoked_at", "last_used_at", "expires_at", "owner"):
@@ -71,15 +91,27 @@ def _extend_jobs() -> None:
     op.add_column("jobs", sa.Column("num_nodes", sa.Integer(), nullable=False, server_default="1"))
     op.add_column("jobs", sa.Column("is_held", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.add_column("jobs", sa.Column("at_head_since", TIME, nullable=True))
+    op.add_column("jobs", sa.Column("deadline_at", TIME, nullable=True))
     op.add_column("jobs", sa.Column("restarted_from", sa.String(length=40), nullable=True))
     op.add_column("jobs", sa.Column("deleting_at", TIME, nullable=True))
     op.execute(jobs.update().values(owner=jobs.c.created_by))
+    _set_deadlines()
     op.drop_index("ix_jobs_state", "jobs")
     op.create_index("ix_jobs_queue", "jobs", ["state", "priority", "created_at", "id"])
     op.create_index("ix_jobs_owner", "jobs", ["owner", "id"])
     op.add_column(
         "idempotency_keys", sa.Column("created_at", TIME, nullable=False, server_default="1970-01-01 00:00:00")
     )
+
+
+def _set_deadlines() -> None:
+    connection = op.get_bind()
+    query = sa.select(jobs.c.id, jobs.c.started_at, jobs.c.spec)
+    query = query.where(jobs.c.started_at.is_not(None), jobs.c.finished_at.is_(None))
+    for job_id, started_at, spec in connection.execute(query).all():
+        if spec.get("deadline_seconds") is not None:
+            deadline_at = started_at + timedelta(seconds=spec["deadline_seconds"])
+            connection.execute(jobs.update().where(jobs.c.id == job_id).values(deadline_at=deadline_at))
 
 
 def _extend_attempts() -> None:
@@ -97,8 +129,8 @@ def _create_leadership() -> None:
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("token", sa.BigInteger(), nullable=False),
         sa.Column("owner", sa.String(length=255), nullable=False),
+        sa.Column("service_id", sa.String(length=40), nullable=False),
         sa.Column("since", TIME, nullable=False),
-        sa.Column("renewed_at", TIME, nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_leadership")),
     )
 

@@ -1,0 +1,104 @@
+"""SQL statements on waiting jobs. Each reads a few rows, however many jobs wait."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from service.jobs.models import Job
+from service.jobs.states import HOLDING, JobState
+from service.launchers.protocol import Capacity
+from service.quotas.models import Quota
+
+EVERYBODY = "*"
+"""Owner of the quota of all owners that have none of their own."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the jobs of one owner hold."""
+
+    capacity: Capacity
+    num_running: int
+
+
+class QueueRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find_first(
+        self, at: datetime, *, room: Capacity | None, full: Sequence[ColumnElement[bool]], tried: Collection[str]
+    ) -> Job | None:
+        """Return the first waiting job that may start at the time `at`; None where there is none.
+
+        room: what it may occupy; None where that does not matter. full: conditions on jobs that their owner's quota
+        keeps from starting. tried: ids of jobs to leave out.
+        """
+        query = _select_ready(at).where(*(not_(condition) for condition in full), Job.id.not_in(tried))
+        if room is not None:
+            query = query.where(
+                Job.num_cores <= room.num_cores,
+                Job.memory_bytes <= room.memory_bytes,
+                Job.num_gpus <= room.num_gpus,
+            )
+        return self._session.scalar(_order(query).limit(1))
+
+    def list_hopeless(self, at: datetime, total: Capacity, limit: int) -> list[Job]:
+        """List waiting jobs whose deadline has passed, or that need more than there is in `total`."""
+        query = select(Job).where(
+            Job.state == JobState.QUEUED,
+            or_(
+                Job.deadline_at < at,
+                Job.num_cores > total.num_cores,
+                Job.memory_bytes > total.memory_bytes,
+                Job.num_gpus > total.num_gpus,
+            ),
+        )
+        return list(self._session.scalars(_order(query).limit(limit)))
+
+    def set_at_head(self, job_id: str, since: datetime) -> None:
+        """Record since when a job is the first one and cannot start; a time that is recorded already stays."""
+        self._session.execute(
+            update(Job)
+            .where(Job.id == job_id, Job.state == JobState.QUEUED, Job.at_head_since.is_(None))
+            .values(at_head_since=since)
+        )
+
+    def count_ahead(self, job: Job, at: datetime) -> int:
+        """Count the jobs that are in front of `job`, and neither held nor waiting for a restart."""
+        is_ahead = or_(
+            Job.priority > job.priority,
+            and_(Job.priority == job.priority, tuple_(Job.created_at, Job.id) < tuple_(job.created_at, job.id)),
+        )
+        return self._session.scalar(_select_ready(at).where(is_ahead).with_only_columns(func.count())) or 0
+
+    def count_queued(self, owner: str) -> int:
+        """Count the waiting jobs of an owner."""
+        query = select(func.count()).where(Job.owner == owner, Job.state == JobState.QUEUED)
+        return self._session.scalar(query) or 0
+
+    def sum_by_owner(self) -> dict[str, Usage]:
+        """Sum up what the jobs of each owner hold."""
+        rows = self._session.execute(
+            select(Job.owner, func.sum(Job.num_cores), func.sum(Job.memory_bytes), func.sum(Job.num_gpus), func.count())
+            .where(Job.state.in_(HOLDING))
+            .group_by(Job.owner)
+        )
+        return {row[0]: Usage(Capacity(int(row[1]), int(row[2]), int(row[3])), row[4]) for row in rows}
+
+    def list_quotas(self) -> dict[str, Quota]:
+        """List the quotas, by owner."""
+        return {quota.owner: quota for quota in self._session.scalars(select(Quota))}
+
+
+def _select_ready(at: datetime) -> Select[Job]:
+    """Select the jobs that wait for nothing but resources."""
+    return select(Job).where(
+        Job.state == JobState.QUEUED, Job.is_held.is_(False), or_(Job.restarts_at.is_(None), Job.restarts_at <= at)
+    )
+
+
+def _order(query: Select[Job]) -> Select[Job]:
+    return query.order_by(Job.priority.desc(), Job.created_at, Job.id)
