@@ -37,6 +37,8 @@ from service.leader.lock import make_lock
 from service.observability.telemetry import Telemetry
 from service.plans.endpoints import router as plans_router
 from service.plans.service import PlanService
+from service.quotas.endpoints import router as quotas_router
+from service.quotas.service import QuotaService
 from service.reports.endpoints import router as reports_router
 from service.reports.service import ReportService
 from service.services import Services
@@ -66,7 +68,15 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyGuard, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestTimer, telemetry=services.telemetry)
     add_problem_handlers(app, settings.state_directory)
-    for router in (jobs_router, plans_router, reports_router, keys_router, capacity_router, health_router):
+    for router in (
+        jobs_router,
+        plans_router,
+        reports_router,
+        keys_router,
+        quotas_router,
+        capacity_router,
+        health_router,
+    ):
         app.include_router(router, responses=PROBLEM_RESPONSES)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
@@ -95,6 +105,7 @@ def create_services(settings: Settings) -> Services:
         database=database,
         keys=KeyService(database),
         jobs=JobService(database, settings, launcher.capacity(), on_change=wake_leader),
+        quotas=QuotaService(database),
         plans=PlanService(database, settings, launcher.capacity()),
         reports=ReportService(database, launcher),
         launcher=launcher,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from service.launchers.protocol import Launcher
     from service.observability.telemetry import Telemetry
     from service.plans.service import PlanService
+    from service.quotas.service import QuotaService
     from service.reports.service import ReportService
     from service.settings import Settings
 
@@ -26,6 +27,7 @@ class Services:
     keys: "KeyService"
     jobs: "JobService"
     plans: "PlanService"
+    quotas: "QuotaService"
     reports: "ReportService"
     launcher: "Launcher"
     control: "ControlLoop"

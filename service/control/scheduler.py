@@ -13,9 +13,9 @@ from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import JobState
 from service.launchers.protocol import Launcher, LaunchError
 from service.leader.leadership import Leadership, LeadershipLostError
-from service.queue.quota import list_full
 from service.queue.repository import QueueRepository
 from service.queue.state import QueueState, get_demand
+from service.quotas.rules import list_full
 from service.times import now
 
 log = structlog.get_logger(__name__)

@@ -26,7 +26,9 @@ from service.jobs.states import TRANSITIONS, JobState
 from service.jobs.warm_start import resolve_warm_start
 from service.keys.service import Principal
 from service.launchers.protocol import Capacity
+from service.queue.state import get_demand
 from service.queue.waits import explain_waits
+from service.quotas.service import check_submission
 from service.settings import Settings
 from service.times import now
 
@@ -83,6 +85,7 @@ class JobService:
             if earlier:
                 return earlier, False
             jobs = JobRepository(session)
+            check_submission(session, job.owner, get_demand(job))
             jobs.add(job, actor=submission.principal.name)
             if submission.idempotency_key is not None:
                 owner = submission.principal.key_id

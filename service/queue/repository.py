@@ -1,27 +1,14 @@
 """SQL statements on waiting jobs. Each reads a few rows, however many jobs wait."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from service.jobs.models import Job
-from service.jobs.states import HOLDING, JobState
+from service.jobs.states import JobState
 from service.launchers.protocol import Capacity
-from service.quotas.models import Quota
-
-EVERYBODY = "*"
-"""Owner of the quota of all owners that have none of their own."""
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What the jobs of one owner hold."""
-
-    capacity: Capacity
-    num_running: int
 
 
 class QueueRepository:
@@ -73,24 +60,6 @@ class QueueRepository:
             and_(Job.priority == job.priority, tuple_(Job.created_at, Job.id) < tuple_(job.created_at, job.id)),
         )
         return self._session.scalar(_select_ready(at).where(is_ahead).with_only_columns(func.count())) or 0
-
-    def count_queued(self, owner: str) -> int:
-        """Count the waiting jobs of an owner."""
-        query = select(func.count()).where(Job.owner == owner, Job.state == JobState.QUEUED)
-        return self._session.scalar(query) or 0
-
-    def sum_by_owner(self) -> dict[str, Usage]:
-        """Sum up what the jobs of each owner hold."""
-        rows = self._session.execute(
-            select(Job.owner, func.sum(Job.num_cores), func.sum(Job.memory_bytes), func.sum(Job.num_gpus), func.count())
-            .where(Job.state.in_(HOLDING))
-            .group_by(Job.owner)
-        )
-        return {row[0]: Usage(Capacity(int(row[1]), int(row[2]), int(row[3])), row[4]) for row in rows}
-
-    def list_quotas(self) -> dict[str, Quota]:
-        """List the quotas, by owner."""
-        return {quota.owner: quota for quota in self._session.scalars(select(Quota))}
 
 
 def _select_ready(at: datetime) -> Select[Job]:

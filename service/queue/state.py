@@ -11,9 +11,10 @@ from service.jobs.models import Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import JobRepository
 from service.launchers.protocol import Capacity
-from service.queue.quota import NOTHING, find_quota, find_quota_lack, list_full
-from service.queue.repository import QueueRepository, Usage
+from service.queue.repository import QueueRepository
 from service.quotas.models import Quota
+from service.quotas.repository import QuotaRepository, Usage
+from service.quotas.rules import NOTHING, find_quota, find_quota_lack, list_full
 
 RESERVED_AFTER = timedelta(minutes=10)
 """Time for which smaller jobs pass the first one of the queue. Then its room is reserved."""
@@ -37,7 +38,7 @@ class QueueState:
         """Read the state of the queue. total: all that jobs may occupy. tried: ids of jobs to leave out."""
         queue = QueueRepository(session)
         num_cores, memory_bytes, num_gpus = JobRepository(session).sum_reserved_capacity()
-        quotas, usages = queue.list_quotas(), queue.sum_by_owner()
+        quotas, usages = QuotaRepository(session).list_by_owner(), QuotaRepository(session).sum_usages()
         head = queue.find_first(at, room=None, full=list_full(quotas, usages), tried=tried)
         return cls(at, total.minus(Capacity(num_cores, memory_bytes, num_gpus)), quotas, usages, head)
 

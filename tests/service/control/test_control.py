@@ -221,8 +221,8 @@ def test_every_attempt_has_gpus_of_its_own(settings: Settings) -> None:
 
 
 def test_workers_inherit_no_secret_of_the_service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DLRM_DATABASE_URL", "postgresql://service:secret@database/dlrm")
-    monkeypatch.setenv("PGPASSWORD", "secret")
+    monkeypatch.setenv("DLRM_DATABASE_URL", "postgresql://service:pass-1234@database/dlrm")
+    monkeypatch.setenv("PGPASSWORD", "pass-1234")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.setenv("SITE_PROXY_AUTH", "wanted")
     services = create_services(settings.model_copy(update={"worker_environment": ["SITE_PROXY_AUTH"]}))
@@ -230,7 +230,7 @@ def test_workers_inherit_no_secret_of_the_service(settings: Settings, monkeypatc
     services.control.run_once()
     pid = read_pid({"run_directory": services.jobs.get(job_id).run_directory})
     environment = wait_until(psutil.Process(pid).environ)
-    assert "secret" not in str(environment)
+    assert "pass-1234" not in str(environment)
     assert (environment["AWS_REGION"], environment["SITE_PROXY_AUTH"]) == ("eu-central-1", "wanted")
 
 

@@ -6,9 +6,9 @@ from sqlalchemy import ColumnElement, and_, or_
 
 from service.jobs.models import Job
 from service.launchers.protocol import Capacity
-from service.queue.repository import EVERYBODY, Usage
 from service.quotas.models import Quota
-from service.sizes import format_giga, guess_size_base
+from service.quotas.repository import EVERYBODY, Usage
+from service.sizes import format_giga, format_giga_limit, guess_size_base
 
 NOTHING = Usage(Capacity(0, 0, 0), 0)
 
@@ -38,6 +38,22 @@ def find_quota_lack(owner: str, demand: Capacity, quota: Quota | None, usage: Us
     if quota.num_gpus is not None and held.num_gpus + demand.num_gpus > quota.num_gpus:
         return f"needs {demand.num_gpus} GPUs, and {held.num_gpus} of the {quota.num_gpus} of {owner} are held"
     return None
+
+
+def list_excesses(demand: Capacity, quota: Quota) -> list[tuple[str, str]]:
+    """List what a job needs more of than its owner's quota has, each as a sentence and what would be valid."""
+    excesses: list[tuple[str, str]] = []
+    if quota.num_running == 0:
+        excesses.append(("no job of this owner may run", "a larger quota"))
+    if quota.num_cores is not None and demand.num_cores > quota.num_cores:
+        excesses.append((f"asks for {demand.num_cores} cores", f"at most {quota.num_cores} cores"))
+    if quota.memory_bytes is not None and demand.memory_bytes > quota.memory_bytes:
+        base = guess_size_base(demand.memory_bytes)
+        asked, limit = format_giga(demand.memory_bytes, base), format_giga_limit(quota.memory_bytes, base)
+        excesses.append((f"asks for {asked}", f"at most {limit}"))
+    if quota.num_gpus is not None and demand.num_gpus > quota.num_gpus:
+        excesses.append((f"asks for {demand.num_gpus} GPUs", f"at most {quota.num_gpus} GPUs"))
+    return excesses
 
 
 def list_full(quotas: Mapping[str, Quota], usages: Mapping[str, Usage]) -> list[ColumnElement[bool]]:
