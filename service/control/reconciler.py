@@ -1,5 +1,7 @@
 """Reconciliation of the job table with the processes: each round observes what runs instead of relying on records."""
 
+import time
+
 import structlog
 
 from dlrm.record import Outcome
@@ -22,6 +24,9 @@ from service.times import now
 
 log = structlog.get_logger(__name__)
 
+ORPHAN_SECONDS = 4.0
+"""Seconds between two looks at all processes of the machine, each of which takes some 10 ms."""
+
 
 class Reconciler:
     def __init__(
@@ -41,6 +46,7 @@ class Reconciler:
         self._finalizer = finalizer
         self._grace_period_seconds = grace_period_seconds
         self._tail = SpoolTail(database)
+        self._orphans_due_at = 0.0
 
     def list_watched(self) -> list[Job]:
         """List the jobs that need reconciliation."""
@@ -48,10 +54,13 @@ class Reconciler:
             return JobRepository(session).list_in_states(WATCHED)
 
     def kill_orphans(self) -> None:
-        """Kill the processes of attempts that have ended, or that the database does not know.
+        """Kill the processes of attempts that have ended, or that the database does not know; looks every few seconds.
 
         A service that lost its database, or was restored from a backup, finds such processes.
         """
+        if time.monotonic() < self._orphans_due_at:
+            return
+        self._orphans_due_at = time.monotonic() + ORPHAN_SECONDS
         launches = self._launcher.list()
         with self._database.read() as session:
             active = {(attempt.job_id, attempt.number) for attempt in AttemptRepository(session).list_active()}

@@ -5,13 +5,12 @@ import structlog
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.round_errors import Faults
 from service.control.starter import Starter
-from service.control.time_limits import is_late
 from service.jobs.demand import list_misfits
 from service.jobs.models import Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import JobState
-from service.launchers.protocol import Launcher, LaunchError
+from service.launchers.protocol import Capacity, Launcher, LaunchError
 from service.leader.leadership import Leadership, LeadershipLostError
 from service.queue.repository import QueueRepository
 from service.queue.state import QueueState, get_demand
@@ -20,8 +19,9 @@ from service.times import now
 
 log = structlog.get_logger(__name__)
 
-MAX_HOPELESS = 100
-"""Number of jobs that one round fails at most, since they can never start."""
+ACTOR = "scheduler"
+MAX_LATE = 100
+"""Number of jobs that one round fails at most because of their deadline."""
 
 
 class Scheduler:
@@ -33,13 +33,16 @@ class Scheduler:
         self._starter = starter
         self._finalizer = finalizer
         self._faults = faults
+        self._checked_capacity: Capacity | None = None
+        """Capacity that every waiting job fits; None before the first check."""
 
     def run_once(self) -> None:
         """Start every job whose turn it is and for which resources are free.
 
         The cost grows with the jobs that start, not with those that wait.
         """
-        self._fail_hopeless()
+        self._fail_too_large()
+        self._fail_late()
         tried: set[str] = set()
         while (job := self._choose_next(frozenset(tried))) is not None:
             tried.add(job.id)
@@ -68,18 +71,24 @@ class Scheduler:
             full = list_full(state.quotas, state.usages)
             return queue.find_first(time, room=state.room_of_others, full=full, tried=tried)
 
-    def _fail_hopeless(self) -> None:
-        """Fail waiting jobs that do not fit the machine any more, or whose deadline has passed."""
+    def _fail_too_large(self) -> None:
+        """Fail waiting jobs that do not fit the machine any more, once after each change of its capacity."""
+        total = self._launcher.capacity()
+        if self._checked_capacity == total:
+            return
         with self._leadership.write() as session:
-            total = self._launcher.capacity()
-            for job in QueueRepository(session).list_hopeless(now(), total, MAX_HOPELESS):
-                errors = list_misfits(get_demand(job), total)
-                message = "; ".join(str(error) for error in errors)
-                reason = Reason.CANNOT_FIT
-                if is_late(job) and not errors:
-                    reason = Reason.DEADLINE_EXCEEDED
-                    message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job waited"
-                change = Change(JobState.FAILED, reason, actor="scheduler", message=message)
+            for job in QueueRepository(session).list_too_large(total):
+                message = "; ".join(str(error) for error in list_misfits(get_demand(job), total))
+                change = Change(JobState.FAILED, Reason.CANNOT_FIT, actor=ACTOR, message=message)
+                JobRepository(session).change_state(job, change)
+        self._checked_capacity = total
+
+    def _fail_late(self) -> None:
+        """Fail waiting jobs whose deadline has passed."""
+        with self._leadership.write() as session:
+            for job in QueueRepository(session).list_late(now(), MAX_LATE):
+                message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job waited"
+                change = Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=ACTOR, message=message)
                 JobRepository(session).change_state(job, change)
 
     def _start(self, job: Job) -> None:

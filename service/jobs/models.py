@@ -16,6 +16,7 @@ class Job(Base):
     __tablename__ = "jobs"
     __table_args__ = (
         Index("ix_jobs_queue", "state", "priority", "created_at", "id"),
+        Index("ix_jobs_deadline", "state", "deadline_at"),
         Index("ix_jobs_owner", "owner", "id"),
         Index("ix_jobs_name", "name"),
     )
@@ -127,8 +128,6 @@ class Attempt(Base):
     """Machine that the attempt runs on; null until it is launched."""
     devices: Mapped[dict[str, Any] | None]
     """GPUs and cores that the attempt has for itself, as lists of their numbers; null until it is launched."""
-    rank_ends: Mapped[dict[str, Any] | None]
-    """How each rank ended, by its number; null while unknown."""
 
 
 class Event(Base):

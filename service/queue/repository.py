@@ -30,20 +30,29 @@ class QueueRepository:
                 Job.memory_bytes <= room.memory_bytes,
                 Job.num_gpus <= room.num_gpus,
             )
-        return self._session.scalar(_order(query).limit(1))
+        # In two steps, each of which reads the index in its order and sorts nothing.
+        by_priority = query.with_only_columns(Job.priority).order_by(Job.priority.desc())
+        priority = self._session.scalar(by_priority.limit(1))
+        if priority is None:
+            return None
+        return self._session.scalar(query.where(Job.priority == priority).order_by(Job.created_at, Job.id).limit(1))
 
-    def list_hopeless(self, at: datetime, total: Capacity, limit: int) -> list[Job]:
-        """List waiting jobs whose deadline has passed, or that need more than there is in `total`."""
+    def list_late(self, at: datetime, limit: int) -> list[Job]:
+        """List waiting jobs whose deadline has passed."""
+        query = select(Job).where(Job.state == JobState.QUEUED, Job.deadline_at < at)
+        return list(self._session.scalars(query.order_by(Job.deadline_at).limit(limit)))
+
+    def list_too_large(self, total: Capacity) -> list[Job]:
+        """List waiting jobs that need more than there is in `total`."""
         query = select(Job).where(
             Job.state == JobState.QUEUED,
             or_(
-                Job.deadline_at < at,
                 Job.num_cores > total.num_cores,
                 Job.memory_bytes > total.memory_bytes,
                 Job.num_gpus > total.num_gpus,
             ),
         )
-        return list(self._session.scalars(_order(query).limit(limit)))
+        return list(self._session.scalars(query.order_by(Job.id)))
 
     def set_at_head(self, job_id: str, since: datetime) -> None:
         """Record since when a job is the first one and cannot start; a time that is recorded already stays."""
@@ -67,7 +76,3 @@ def _select_ready(at: datetime) -> Select[Job]:
     return select(Job).where(
         Job.state == JobState.QUEUED, Job.is_held.is_(False), or_(Job.restarts_at.is_(None), Job.restarts_at <= at)
     )
-
-
-def _order(query: Select[Job]) -> Select[Job]:
-    return query.order_by(Job.priority.desc(), Job.created_at, Job.id)

@@ -42,9 +42,10 @@ def downgrade() -> None:
         op.drop_table(table)
     with op.batch_alter_table("idempotency_keys") as batch:
         batch.drop_column("created_at")
-    for column in ("rank_ends", "devices", "node", "lease_expires_at", "lease_token", "lease_owner"):
+    for column in ("devices", "node", "lease_expires_at", "lease_token", "lease_owner"):
         op.drop_column("attempts", column)
     op.drop_index("ix_jobs_owner", "jobs")
+    op.drop_index("ix_jobs_deadline", "jobs")
     op.drop_index("ix_jobs_queue", "jobs")
     op.create_index("ix_jobs_state", "jobs", ["state", "priority"])
     for column in (
@@ -98,6 +99,7 @@ def _extend_jobs() -> None:
     _set_deadlines()
     op.drop_index("ix_jobs_state", "jobs")
     op.create_index("ix_jobs_queue", "jobs", ["state", "priority", "created_at", "id"])
+    op.create_index("ix_jobs_deadline", "jobs", ["state", "deadline_at"])
     op.create_index("ix_jobs_owner", "jobs", ["owner", "id"])
     op.add_column(
         "idempotency_keys", sa.Column("created_at", TIME, nullable=False, server_default="1970-01-01 00:00:00")
@@ -120,7 +122,6 @@ def _extend_attempts() -> None:
     op.add_column("attempts", sa.Column("lease_expires_at", TIME, nullable=True))
     op.add_column("attempts", sa.Column("node", sa.String(length=255), nullable=True))
     op.add_column("attempts", sa.Column("devices", sa.JSON(), nullable=True))
-    op.add_column("attempts", sa.Column("rank_ends", sa.JSON(), nullable=True))
 
 
 def _create_leadership() -> None:
