@@ -14,7 +14,7 @@ from service.jobs.reasons import Reason
 from service.jobs.states import HOLDING, AttemptState, JobState
 
 Wait = tuple[Reason, str]
-"""What a job waits for, as a reason and a sentence."""
+"""Reason for which a job waits, and a sentence about it."""
 
 
 class Progress(BaseModel):

@@ -78,7 +78,7 @@ class LaunchPhase(Enum):
     ALIVE = auto()
     ENDED = auto()
     UNSEEN = auto()
-    """On a machine that this launcher cannot see at present: nothing is known, and nothing is to be done."""
+    """Not to be seen at present, since it is on another machine: nothing is known, and nothing is to be done."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class LaunchStatus:
 
     phase: LaunchPhase
     message: str = ""
-    """What the launcher says about the phase, such as why an attempt is pending."""
+    """Explanation of the phase, such as why an attempt is pending."""
     node: str | None = None
     """Machine of the attempt; None where it has none yet."""
     memory_bytes: int = 0

@@ -55,7 +55,7 @@ class Leadership:
         return self._token is not None and self._lock.is_held
 
     def acquire(self) -> bool:
-        """Become the leader, unless another process is. Return whether this process leads."""
+        """Make this process the leader, unless another one is. Return whether this process leads."""
         if self.is_held:
             return True
         self._token = None

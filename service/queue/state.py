@@ -22,14 +22,14 @@ RESERVED_AFTER = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class QueueState:
-    """What decides which waiting job may start."""
+    """Facts that decide which waiting job may start."""
 
     time: datetime
     free: Capacity
-    """What no job holds."""
+    """Resources that no job holds."""
     quotas: Mapping[str, Quota]
     usages: Mapping[str, Usage]
-    """What each owner's jobs hold."""
+    """Resources that each owner's jobs hold."""
     head: Job | None
     """First job that may start by its owner's quota; None where none waits."""
 

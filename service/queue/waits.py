@@ -1,4 +1,4 @@
-"""What each waiting job waits for, as the API shows it."""
+"""Reasons why waiting jobs wait, as the API shows them."""
 
 from collections.abc import Sequence
 

@@ -16,7 +16,7 @@ EVERYBODY = "*"
 
 @dataclass(frozen=True)
 class Usage:
-    """What the jobs of one owner hold."""
+    """Resources that the jobs of one owner hold."""
 
     capacity: Capacity
     num_running: int

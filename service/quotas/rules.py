@@ -1,4 +1,4 @@
-"""What the quota of an owner lets its jobs occupy."""
+"""Rules of quotas: which jobs exceed that of their owner, and by what."""
 
 from collections.abc import Mapping
 
