@@ -27,6 +27,11 @@ class Capacity:
             max(0, self.num_gpus - other.num_gpus),
         )
 
+    def plus(self, other: "Capacity") -> "Capacity":
+        return Capacity(
+            self.num_cores + other.num_cores, self.memory_bytes + other.memory_bytes, self.num_gpus + other.num_gpus
+        )
+
     def has_room_for(self, demand: "Capacity") -> bool:
         """Whether no resource of `demand` exceeds this capacity."""
         return (

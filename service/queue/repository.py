@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select, tup
 from sqlalchemy.orm import Session
 
 from service.jobs.models import Job
-from service.jobs.states import JobState
+from service.jobs.states import HOLDING, JobState
 from service.launchers.protocol import Capacity
 
 
@@ -54,6 +54,27 @@ class QueueRepository:
         )
         return list(self._session.scalars(query.order_by(Job.id)))
 
+    def list_ahead(self, job: Job, at: datetime, limit: int) -> list[Job]:
+        """List at most `limit` of the jobs that `count_ahead` counts, in their order."""
+        query = _select_ready(at).where(_is_ahead(job))
+        return list(self._session.scalars(query.order_by(Job.priority.desc(), Job.created_at, Job.id).limit(limit)))
+
+    def list_holding(self) -> list[Job]:
+        """List the jobs that hold resources."""
+        return list(self._session.scalars(select(Job).where(Job.state.in_(HOLDING))))
+
+    def list_run_seconds(self, owner: str, name: str, limit: int) -> list[float]:
+        """List how long the last `limit` jobs of this name ran that have succeeded."""
+        query = select(Job.started_at, Job.finished_at).where(
+            Job.owner == owner,
+            Job.name == name,
+            Job.state == JobState.SUCCEEDED,
+            Job.started_at.is_not(None),
+            Job.finished_at.is_not(None),
+        )
+        rows = self._session.execute(query.order_by(Job.id.desc()).limit(limit))
+        return [(row[1] - row[0]).total_seconds() for row in rows]
+
     def set_at_head(self, job_id: str, since: datetime) -> None:
         """Record since when a job is the first one and cannot start; a time that is recorded already stays."""
         self._session.execute(
@@ -64,11 +85,7 @@ class QueueRepository:
 
     def count_ahead(self, job: Job, at: datetime) -> int:
         """Count the jobs that are in front of `job`, and neither held nor waiting for a restart."""
-        is_ahead = or_(
-            Job.priority > job.priority,
-            and_(Job.priority == job.priority, tuple_(Job.created_at, Job.id) < tuple_(job.created_at, job.id)),
-        )
-        return self._session.scalar(_select_ready(at).where(is_ahead).with_only_columns(func.count())) or 0
+        return self._session.scalar(_select_ready(at).where(_is_ahead(job)).with_only_columns(func.count())) or 0
 
 
 def _select_ready(at: datetime) -> Select[Job]:
@@ -76,3 +93,8 @@ def _select_ready(at: datetime) -> Select[Job]:
     return select(Job).where(
         Job.state == JobState.QUEUED, Job.is_held.is_(False), or_(Job.restarts_at.is_(None), Job.restarts_at <= at)
     )
+
+
+def _is_ahead(job: Job) -> ColumnElement[bool]:
+    is_older = tuple_(Job.created_at, Job.id) < tuple_(job.created_at, job.id)
+    return or_(Job.priority > job.priority, and_(Job.priority == job.priority, is_older))
