@@ -73,7 +73,7 @@ class QueueRepository:
             Job.finished_at.is_not(None),
         )
         rows = self._session.execute(query.order_by(Job.id.desc()).limit(limit))
-        return [(row[1] - row[0]).total_seconds() for row in rows]
+        return [(end - start).total_seconds() for start, end in rows if start is not None and end is not None]
 
     def set_at_head(self, job_id: str, since: datetime) -> None:
         """Record since when a job is the first one and cannot start; a time that is recorded already stays."""
