@@ -32,15 +32,20 @@ def write_fake_python(path: Path) -> Path:
     return path
 
 
-def make_settings(directory: Path) -> Settings:
-    """Make the settings of a service in `directory`: 4 cores, 4 GiB, two data files and the fake trainer."""
-    root = directory / "data"
-    root.mkdir()
+def write_data(directory: Path) -> Path:
+    """Write two data files, and return the directory that has them."""
+    directory.mkdir(exist_ok=True)
     for name in ("day_0.tsv", "day_1.tsv"):
-        (root / name).write_text(ROWS)
+        (directory / name).write_text(ROWS)
+    return directory
+
+
+def make_settings(directory: Path, database_url: str) -> Settings:
+    """Make the settings of a service in `directory`: 4 cores, 4 GiB, two data files and the fake trainer."""
     return Settings(
         state_directory=directory / "state",
-        data_roots=[str(root)],
+        database_url=database_url,
+        data_roots=[str(write_data(directory / "data"))],
         trainer_python=write_fake_python(directory / "python"),
         num_cores=4,
         memory_bytes=4 * 2**30,
@@ -118,3 +123,4 @@ def serve_api(settings: Settings, *, runs_control_loop: bool) -> Iterator[Api]:
     finally:
         server.should_exit = True
         thread.join()
+        services.database.close()

@@ -1,7 +1,8 @@
-"""Fixtures: settings, running services and a browser."""
+"""Fixtures: databases, settings, running services and a browser."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from playwright.sync_api import Browser, sync_playwright
 
 from service.launchers.processes import find_marked, kill_all
 from service.settings import Settings
-from tests.service.api import Api, make_settings, serve_api
+from tests.service.api import Api, make_settings, serve_api, write_data, write_fake_python
+from tests.service.databases import KINDS, lend_database
+from tests.service.postgres import IS_INSTALLED, PostgresServer, run_postgres
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 CHROMIUM_FLAGS = [
@@ -21,25 +24,39 @@ CHROMIUM_FLAGS = [
 ]
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """PostgreSQL server of this test process, started for the first test that needs it."""
+    if not IS_INSTALLED:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with run_postgres() as server:
+        server.create_template()
+        yield server
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Kind of database that the tests run on, one after the other."""
+    return request.param
+
+
 @pytest.fixture
-def settings(tmp_path: Path) -> Iterator[Settings]:
+def settings(tmp_path: Path, database_kind: str, request: pytest.FixtureRequest) -> Iterator[Settings]:
     """Settings of the service of one test. Whatever the test has started is killed afterwards."""
-    test_settings = make_settings(tmp_path)
-    yield test_settings
-    for attempt in test_settings.runs_directory.glob("*/attempt-*"):
-        kill_all(find_marked(attempt))
+    with lend_settings(tmp_path, database_kind, request) as test_settings:
+        yield test_settings
 
 
 @pytest.fixture
-def trainer_python(settings: Settings) -> Path:
+def trainer_python(tmp_path: Path) -> Path:
     """Script that runs the fake trainer."""
-    return settings.trainer_python
+    return write_fake_python(tmp_path / "python")
 
 
 @pytest.fixture
-def data_root(settings: Settings) -> Path:
-    """Directory with two data files."""
-    return Path(settings.data_roots[0])
+def data_root(tmp_path: Path) -> Path:
+    """Directory with two data files, which `settings` names."""
+    return write_data(tmp_path / "data")
 
 
 @pytest.fixture
@@ -50,9 +67,14 @@ def api(settings: Settings) -> Iterator[Api]:
 
 
 @pytest.fixture(scope="module")
-def shared_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def shared_api(
+    database_kind: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Api]:
     """Service without its control loop, shared by the tests of a module: they must tolerate each other's jobs."""
-    with serve_api(make_settings(tmp_path_factory.mktemp("shared")), runs_control_loop=False) as running:
+    with (
+        lend_settings(tmp_path_factory.mktemp("shared"), database_kind, request) as settings,
+        serve_api(settings, runs_control_loop=False) as running,
+    ):
         yield running
 
 
@@ -71,3 +93,13 @@ def browser() -> Iterator[Browser]:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
         yield chromium
         chromium.close()
+
+
+@contextmanager
+def lend_settings(directory: Path, database_kind: str, request: pytest.FixtureRequest) -> Generator[Settings]:
+    """Lend settings with a new database; at the end kill whatever was started with them."""
+    with lend_database(database_kind, directory / "state", request) as url:
+        settings = make_settings(directory, url)
+        yield settings
+        for attempt in settings.runs_directory.glob("*/attempt-*"):
+            kill_all(find_marked(attempt))

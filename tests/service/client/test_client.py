@@ -6,14 +6,21 @@ import pytest
 
 from service.client import Client, EvaluationMetric, ServiceError
 from service.demo.service_process import run_service
+from tests.service.databases import lend_database
 
 SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
 POLL_SECONDS = 0.1
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with run_service(tmp_path_factory.mktemp("state"), SETTINGS) as client:
+def client(
+    tmp_path_factory: pytest.TempPathFactory, database_kind: str, request: pytest.FixtureRequest
+) -> Iterator[Client]:
+    state_directory = tmp_path_factory.mktemp("state")
+    with (
+        lend_database(database_kind, state_directory, request) as url,
+        run_service(state_directory, {**SETTINGS, "DLRM_DATABASE_URL": url}) as client,
+    ):
         yield client
 
 

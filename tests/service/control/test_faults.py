@@ -20,7 +20,13 @@ from tests.service.processes import is_running
 
 
 def fill_database(api: Api) -> Callable[[], None]:
-    """Forbid SQLite any further page, as on a full disk. Return a function that frees space again."""
+    """Let the database store nothing more, as on a full disk. Return a function that frees space again."""
+    if api.services.database.engine.dialect.name == "postgresql":
+        return refuse(api, "jobs", "events", when="BEFORE INSERT OR UPDATE", sqlstate="53100")
+    return limit_pages_of_sqlite(api)
+
+
+def limit_pages_of_sqlite(api: Api) -> Callable[[], None]:
     database = api.services.database
 
     def limit_pages(connection: sqlite3.Connection, *_: object) -> None:
@@ -39,6 +45,33 @@ def fill_database(api: Api) -> Callable[[], None]:
         database.close()
 
     return free_space
+
+
+def refuse(api: Api, *tables: str, when: str, sqlstate: str = "P0001") -> Callable[[], None]:
+    """Let the database refuse changes of `tables`. Return a function that ends this.
+
+    sqlstate: code of the error, on PostgreSQL.
+    """
+    is_postgresql = api.services.database.engine.dialect.name == "postgresql"
+    body = f"RAISE EXCEPTION 'disk is full' USING ERRCODE = '{sqlstate}'"
+    function = f"CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN {body}; END $$ LANGUAGE plpgsql"
+    action = (
+        "FOR EACH ROW EXECUTE FUNCTION refuse()" if is_postgresql else "BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+    )
+    execute(api, *([function] if is_postgresql else []))
+    execute(api, *(f"CREATE TRIGGER refuse_{table} {when} ON {table} {action}" for table in tables))
+
+    def accept() -> None:
+        on_table = " ON {}" if is_postgresql else ""
+        execute(api, *(f"DROP TRIGGER refuse_{table}{on_table.format(table)}" for table in tables))
+
+    return accept
+
+
+def execute(api: Api, *statements: str) -> None:
+    with api.services.database.write() as session:
+        for statement in statements:
+            session.execute(text(statement))
 
 
 def test_a_request_that_finds_no_room_says_so_and_where(api: Api) -> None:
@@ -61,28 +94,25 @@ def test_a_service_whose_rounds_fail_is_not_ready_until_they_do_not(live_api: Ap
     wait_until(lambda: live_api.anonymous.get("/readyz").status_code == 503)
     problem = live_api.anonymous.get("/readyz").json()
     assert problem["type"] == "urn:dlrm:problem:not-ready"
-    assert "database or disk is full" in problem["detail"]
+    assert "disk is full" in problem["detail"]
     assert live_api.anonymous.get("/healthz").status_code == 200
     free_space()
     wait_until(lambda: live_api.anonymous.get("/readyz").status_code == 200)
 
 
 def test_an_end_that_the_database_could_not_take_is_booked_as_it_was(api: Api) -> None:
-    control, database = api.services.control, api.services.database
+    control = api.services.control
     jobs = [api.submit(behaviour=behaviour, max_restarts=0) for behaviour in ("succeed", "crash")]
     control.run_once()
     for job in jobs:
         record = Path(job["run_directory"]) / "attempt-1/process.json"
         pid = json.loads(record.read_text())["pid"]
         wait_until(lambda pid=pid: not is_running(pid))
-    with database.write() as session:
-        refuse = "BEFORE UPDATE OF finished_at ON attempts BEGIN SELECT RAISE(ABORT, 'no room'); END"
-        session.execute(text(f"CREATE TRIGGER refuse {refuse}"))
+    accept = refuse(api, "attempts", when="BEFORE UPDATE OF finished_at")
     for _ in range(2):
         control.run_once()
-        assert "no room" in (control.faults.last_round_error or "")
-    with database.write() as session:
-        session.execute(text("DROP TRIGGER refuse"))
+        assert "disk is full" in (control.faults.last_round_error or "")
+    accept()
     control.run_once()
     succeeded, crashed = (api.viewer.get(f"/v1/jobs/{job['id']}").json() for job in jobs)
     assert (succeeded["state"], succeeded["num_attempts"]) == ("SUCCEEDED", 1)

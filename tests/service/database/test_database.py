@@ -1,4 +1,3 @@
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -7,7 +6,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
 import service.audit.models
@@ -20,8 +19,7 @@ from service.database import Base, Database
 from service.database.migrate import migrate
 from service.keys.models import ApiKey
 
-REVISION = "0003"
-MODELS = (
+NEWEST_MODELS = (
     service.audit.models,
     service.leader.models,
     service.jobs.models,
@@ -35,8 +33,11 @@ def open_database(directory: Path) -> Database:
     return Database(f"sqlite:///{directory / 'service.sqlite3'}")
 
 
-def test_migrations_make_exactly_the_tables_of_the_models(tmp_path: Path) -> None:
-    database = open_database(tmp_path)
+def make_key(created_at: datetime) -> ApiKey:
+    return ApiKey(id="key_0", name="x", owner="team", role="viewer", secret_hash="h", created_at=created_at)
+
+
+def test_migrations_make_exactly_the_tables_of_the_models(database: Database) -> None:
     migrate(database)
     with database.engine.connect() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
@@ -44,30 +45,28 @@ def test_migrations_make_exactly_the_tables_of_the_models(tmp_path: Path) -> Non
     assert differences == []
 
 
-def test_services_that_start_at_once_migrate_once(tmp_path: Path) -> None:
+def test_services_that_start_at_once_migrate_once(database: Database) -> None:
     together = threading.Barrier(4)
 
     def start(_: int) -> None:
-        database = open_database(tmp_path)
+        own = Database(database.engine.url.render_as_string(hide_password=False))
         together.wait()
-        migrate(database)
-        migrate(database)
+        migrate(own)
+        migrate(own)
+        own.close()
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(start, range(4)))
-    with open_database(tmp_path).read() as session:
-        assert session.execute(text("SELECT version_num FROM alembic_version")).all() == [(REVISION,)]
+    with database.read() as session:
+        assert session.execute(text("SELECT version_num FROM alembic_version")).all() == [(NEWEST_REVISION,)]
 
 
-def test_a_migration_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "service.sqlite3"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE metrics (id INTEGER)")
+def test_a_migration_that_fails_half_way_leaves_nothing(database: Database) -> None:
+    with database.write() as session:
+        session.execute(text("CREATE TABLE metrics (id INTEGER)"))
     with pytest.raises(Exception, match="already exists"):
-        migrate(open_database(tmp_path))
-    with sqlite3.connect(path) as connection:
-        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert "jobs" not in tables
+        migrate(database)
+    assert inspect(database.engine).get_table_names() == ["metrics"]
 
 
 def test_sqlite_writes_ahead_and_minds_foreign_keys(tmp_path: Path) -> None:
@@ -79,15 +78,12 @@ def test_sqlite_writes_ahead_and_minds_foreign_keys(tmp_path: Path) -> None:
         session.execute(text("INSERT INTO job_labels VALUES ('job_0', 'a', 'b')"))
 
 
-def test_a_block_that_raises_changes_nothing(tmp_path: Path) -> None:
-    database = open_database(tmp_path)
+def test_a_block_that_raises_changes_nothing(database: Database) -> None:
     migrate(database)
 
     def add_and_fail() -> None:
         with database.write() as session:
-            session.add(
-                ApiKey(id="key_0", name="x", owner="team", role="viewer", secret_hash="h", created_at=datetime.now(UTC))
-            )
+            session.add(make_key(datetime.now(UTC)))
             session.flush()
             raise KeyError
 
@@ -115,12 +111,11 @@ def test_two_writers_that_read_first_wait_for_each_other(tmp_path: Path) -> None
         assert session.execute(text("SELECT n FROM counter")).scalar() == 80
 
 
-def test_times_come_back_in_utc(tmp_path: Path) -> None:
-    database = open_database(tmp_path)
+def test_times_come_back_in_utc(database: Database) -> None:
     migrate(database)
     elsewhere = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))
     with database.write() as session:
-        session.add(ApiKey(id="key_0", name="x", owner="team", role="viewer", secret_hash="h", created_at=elsewhere))
+        session.add(make_key(elsewhere))
     with database.read() as session:
         created_at = session.get_one(ApiKey, "key_0").created_at
     assert created_at == elsewhere

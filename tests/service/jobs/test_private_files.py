@@ -2,6 +2,9 @@ import pytest
 
 from service.settings import Settings
 from tests.service.api import Api, make_document
+from tests.service.databases import on_sqlite
+
+pytestmark = on_sqlite
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from service.app import create_services
 from service.keys import service as key_service
 from service.settings import Settings
 from tests.service.api import Api
+from tests.service.databases import dump_rows
 
 EVERY_ENDPOINT = [
     ("GET", "/v1/jobs", "viewer"),
@@ -68,8 +69,11 @@ def test_a_new_key_is_shown_once_and_stored_as_a_hash(api: Api) -> None:
         "items"
     ]
     assert key["key"] not in listed.text
-    database = api.services.settings.state_directory
-    assert all(key["key"].encode() not in path.read_bytes() for path in database.glob("service.sqlite3*"))
+    rows = dump_rows(api.services.database)
+    assert key["id"] in rows
+    assert key["key"] not in rows
+    files = api.services.settings.state_directory.glob("service.sqlite3*")
+    assert all(key["key"].encode() not in path.read_bytes() for path in files)
 
 
 def test_a_removed_key_opens_nothing_any_more(api: Api) -> None:

@@ -1,18 +1,21 @@
-"""Fixtures: databases of each kind, with tables."""
+"""Fixture: a database of each kind, with tables."""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from service.database import Database
 from service.database.migrate import migrate
 from service.leader.leadership import find_service_id
-from tests.service.database.conftest import database as empty_database
-from tests.service.database.conftest import postgres_directory
-
-__all__ = ["empty_database", "postgres_directory"]
+from tests.service.databases import lend_database
 
 
 @pytest.fixture
-def database(empty_database: Database) -> Database:
-    migrate(empty_database)
-    find_service_id(empty_database)
-    return empty_database
+def database(database_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
+    with lend_database(database_kind, tmp_path, request) as url:
+        database = Database(url)
+        migrate(database)
+        find_service_id(database)
+        yield database
+        database.close()

@@ -30,7 +30,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "plan-128-gpus.toml"
 @pytest.fixture(scope="module")
 def planning_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """Service with the real trainer."""
-    settings = make_settings(tmp_path_factory.mktemp("planning"))
+    directory = tmp_path_factory.mktemp("planning")
+    settings = make_settings(directory, f"sqlite:///{directory}/state/service.sqlite3")
     real = settings.model_copy(update={"trainer_python": Path(sys.executable)})
     with serve_api(real, runs_control_loop=False) as api:
         api.services.plans._planner = Planner(real.trainer_python, max_seconds=PATIENCE_SECONDS)
