@@ -19,7 +19,8 @@ from service.database import Base, Database
 from service.database.migrate import migrate
 from service.keys.models import ApiKey
 
-NEWEST_MODELS = (
+NEWEST_REVISION = "0003"
+MODELS = (
     service.audit.models,
     service.leader.models,
     service.jobs.models,
