@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from importlib.metadata import version
 
 from anyio import to_thread
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
+from service.audit.endpoints import router as audit_router
+from service.audit.log import AuditLog
 from service.capacity.endpoints import router as capacity_router
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
@@ -29,6 +32,8 @@ from service.jobs.repository import JobRepository
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
 from service.keys.service import KeyService
+from service.keys.sessions import SessionService
+from service.keys.use_recorder import UseRecorder
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Capacity
 from service.observability.telemetry import Telemetry
@@ -54,6 +59,7 @@ def create_app(settings: Settings) -> FastAPI:
         services.control.start()
         yield
         await to_thread.run_sync(services.control.stop)
+        services.key_uses.close()
         services.database.close()
 
     app = FastAPI(
@@ -63,7 +69,15 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyGuard, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestTimer, telemetry=services.telemetry)
     add_problem_handlers(app, settings.state_directory)
-    for router in (jobs_router, plans_router, reports_router, keys_router, capacity_router, health_router):
+    for router in (
+        jobs_router,
+        plans_router,
+        reports_router,
+        keys_router,
+        audit_router,
+        capacity_router,
+        health_router,
+    ):
         app.include_router(router, responses=PROBLEM_RESPONSES)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
@@ -85,11 +99,16 @@ def create_services(settings: Settings) -> Services:
     )
     wake_up, faults = WakeUp(), Faults(telemetry)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
+    audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
+    key_uses = UseRecorder(database)
     starter, finalizer = Starter(database, launcher, settings.url), AttemptFinalizer(database, back_off)
     return Services(
         settings=settings,
         database=database,
-        keys=KeyService(database),
+        audit=audit,
+        key_uses=key_uses,
+        keys=KeyService(database, audit, key_uses),
+        sessions=SessionService(database, audit, key_uses),
         jobs=JobService(database, settings, launcher.capacity(), on_change=wake_up),
         plans=PlanService(database, settings, launcher.capacity()),
         reports=ReportService(database, launcher),

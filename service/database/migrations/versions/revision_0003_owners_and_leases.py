@@ -11,14 +11,17 @@ depends_on = None
 TIME = sa.DateTime(timezone=True)
 SERIAL_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-keys = sa.table(
-    "api_keys", sa.column("id"), sa.column("name"), sa.column("owner"), sa.column("created_at"), sa.column("revoked_at")
-)
+keys = sa.table("api_keys", sa.column("id"), sa.column("name"), sa.column("owner"), sa.column("role"))
+sessions = [
+    sa.table(name, sa.column("key_id"), sa.column("owner"), sa.column("role"))
+    for name in ("sign_in_tokens", "browser_sessions")
+]
 jobs = sa.table("jobs", sa.column("owner"), sa.column("created_by"))
 
 
 def upgrade() -> None:
     _extend_keys()
+    _extend_sessions()
     _extend_jobs()
     _extend_attempts()
     _create_leadership()
@@ -38,6 +41,9 @@ def downgrade() -> None:
     op.create_index("ix_jobs_state", "jobs", ["state", "priority"])
     for column in ("deleting_at", "restarted_from", "at_head_since", "is_held", "num_nodes", "launcher", "owner"):
         op.drop_column("jobs", column)
+    for table in sessions:
+        op.drop_column(table.name, "role")
+        op.drop_column(table.name, "owner")
     op.drop_index("uq_api_keys_owner", "api_keys")
     for column in ("revoked_at", "last_used_at", "expires_at", "owner"):
         op.drop_column("api_keys", column)
@@ -63,6 +69,15 @@ def _extend_keys() -> None:
         sqlite_where=sa.text("revoked_at IS NULL"),
         postgresql_where=sa.text("revoked_at IS NULL"),
     )
+
+
+def _extend_sessions() -> None:
+    for table in sessions:
+        op.add_column(table.name, sa.Column("owner", sa.String(length=63), nullable=False, server_default=""))
+        op.add_column(table.name, sa.Column("role", sa.String(length=16), nullable=False, server_default=""))
+        own_key = keys.c.id == table.c.key_id
+        owner, role = sa.select(keys.c.owner).where(own_key), sa.select(keys.c.role).where(own_key)
+        op.execute(table.update().values(owner=owner.scalar_subquery(), role=role.scalar_subquery()))
 
 
 def _extend_jobs() -> None:
