@@ -13,8 +13,8 @@ from service.app import create_services
 from service.ids import new_id
 from service.jobs.models import Attempt, Job
 from service.jobs.service import Submission
+from service.keys.principal import Principal
 from service.keys.roles import Role
-from service.keys.service import Principal
 from service.services import Services
 from service.settings import Settings
 from service.times import now

@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from importlib.metadata import version
 
 from anyio import to_thread
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
+from service.audit.endpoints import router as audit_router
+from service.audit.log import AuditLog
 from service.capacity.endpoints import router as capacity_router
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
@@ -30,6 +33,8 @@ from service.jobs.repository import JobRepository
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
 from service.keys.service import KeyService
+from service.keys.sessions import SessionService
+from service.keys.use_recorder import UseRecorder
 from service.launchers.local import LocalLauncher, LocalOptions
 from service.launchers.protocol import Capacity
 from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id
@@ -59,6 +64,7 @@ def create_app(settings: Settings) -> FastAPI:
         services.control.start()
         yield
         await to_thread.run_sync(services.control.stop)
+        services.key_uses.close()
         services.database.close()
 
     app = FastAPI(
@@ -74,6 +80,7 @@ def create_app(settings: Settings) -> FastAPI:
         reports_router,
         keys_router,
         quotas_router,
+        audit_router,
         capacity_router,
         health_router,
     ):
@@ -100,12 +107,17 @@ def create_services(settings: Settings) -> Services:
     leadership = Leadership(database, make_lock(database, wake_up), lease_seconds)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
     starter, finalizer = Starter(leadership, launcher, settings.url), AttemptFinalizer(leadership, back_off)
+    audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
+    key_uses = UseRecorder(database)
     return Services(
         settings=settings,
         database=database,
-        keys=KeyService(database),
+        audit=audit,
+        key_uses=key_uses,
+        keys=KeyService(database, audit, key_uses),
+        sessions=SessionService(database, audit, key_uses),
         jobs=JobService(database, settings, launcher.capacity(), on_change=wake_leader),
-        quotas=QuotaService(database),
+        quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, launcher.capacity()),
         reports=ReportService(database, launcher),
         launcher=launcher,

@@ -85,9 +85,9 @@ def _announce(services: Services, ready_file: Path | None) -> None:
 
     They go to stdout and never to the log, because they are secrets.
     """
-    admin_key = services.keys.create_first_admin_key()
+    admin_key = services.keys.ensure_admin()
     url = services.settings.url
-    signin_link = f"{url}/signin#token={services.keys.create_sign_in_token()}"
+    signin_link = f"{url}/signin#token={services.sessions.create_start_link()}"
     if ready_file is not None:
         content = {"url": url, "admin_key": admin_key, "signin_link": signin_link}
         write_atomically(ready_file, json.dumps(content), mode=0o600)

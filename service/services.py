@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 from fastapi import Depends, Request
 
 if TYPE_CHECKING:
+    from service.audit.log import AuditLog
     from service.control.loop import ControlLoop
     from service.database import Database
     from service.jobs.service import JobService
     from service.keys.service import KeyService
+    from service.keys.sessions import SessionService
+    from service.keys.use_recorder import UseRecorder
     from service.launchers.protocol import Launcher
     from service.observability.telemetry import Telemetry
     from service.plans.service import PlanService
@@ -24,7 +27,10 @@ class Services:
 
     settings: "Settings"
     database: "Database"
+    audit: "AuditLog"
+    key_uses: "UseRecorder"
     keys: "KeyService"
+    sessions: "SessionService"
     jobs: "JobService"
     plans: "PlanService"
     quotas: "QuotaService"

@@ -93,6 +93,8 @@ class Settings(StateSettings):
     """Longest wait before a restart, in seconds."""
     max_body_bytes: int = Field(default=2**20, ge=1024)
     """Largest request body in bytes; reports of a running job have a limit of their own."""
+    audit_retention_days: int = Field(default=365, ge=1, le=36_500)
+    """Days after which rows of the audit log are removed."""
     log_format: Literal["console", "json"] = "console"
 
     @property

@@ -5,9 +5,9 @@ from datetime import datetime
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from service.jobs.models import Attempt
+from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
-from service.jobs.states import AttemptState
+from service.jobs.states import ENDED, AttemptState
 
 ACTIVE_STATES = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
 
@@ -32,6 +32,12 @@ class AttemptRepository:
     def list_active(self) -> list[Attempt]:
         """List the attempts that have not ended, of all jobs."""
         return list(self._session.scalars(select(Attempt).where(Attempt.state.in_(ACTIVE_STATES))))
+
+    def is_open(self, attempt_id: str) -> bool:
+        """Whether neither an attempt nor its job has ended, as the database says now; an unknown one has."""
+        query = select(Attempt.state, Job.state).join(Job, Job.id == Attempt.job_id).where(Attempt.id == attempt_id)
+        row = self._session.execute(query).one_or_none()
+        return row is not None and row[0] in ACTIVE_STATES and row[1] not in ENDED
 
     def set_token(self, attempt_id: str, token_hash: str) -> None:
         self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(token_hash=token_hash))

@@ -24,7 +24,7 @@ from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
 from service.jobs.states import TRANSITIONS, JobState
 from service.jobs.warm_start import resolve_warm_start
-from service.keys.service import Principal
+from service.keys.principal import Principal
 from service.launchers.protocol import Capacity
 from service.queue.state import get_demand
 from service.queue.waits import explain_waits

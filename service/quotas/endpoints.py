@@ -23,11 +23,11 @@ def list_quotas(services: ServicesDependency, principal: Viewer) -> QuotaList:
 
 
 @router.put("/{owner}")
-def put_quota(owner: Owner, quota: NewQuota, services: ServicesDependency, _: Admin) -> QuotaView:
+def put_quota(owner: Owner, quota: NewQuota, services: ServicesDependency, principal: Admin) -> QuotaView:
     """Set what the jobs of an owner may occupy together. Running jobs go on."""
-    return services.quotas.put(owner, quota)
+    return services.quotas.put(owner, quota, principal)
 
 
 @router.delete("/{owner}", status_code=204)
-def remove_quota(owner: Owner, services: ServicesDependency, _: Admin) -> None:
-    services.quotas.remove(owner)
+def remove_quota(owner: Owner, services: ServicesDependency, principal: Admin) -> None:
+    services.quotas.remove(owner, principal)

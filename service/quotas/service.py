@@ -3,9 +3,11 @@
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
+from service.audit.actions import Action
+from service.audit.log import AuditLog
 from service.database import Database
 from service.http.problems import ProblemError, not_found
-from service.keys.service import Principal
+from service.keys.principal import Principal
 from service.launchers.protocol import Capacity
 from service.quotas.models import Quota
 from service.quotas.repository import EVERYBODY, QuotaRepository
@@ -14,8 +16,9 @@ from service.quotas.schemas import NewQuota, QuotaView
 
 
 class QuotaService:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, audit: AuditLog) -> None:
         self._database = database
+        self._audit = audit
 
     def list_visible(self, principal: Principal) -> list[QuotaView]:
         """List the quotas that hold for jobs which the sender may see."""
@@ -27,17 +30,19 @@ class QuotaService:
             if quota.owner == EVERYBODY or principal.may_see(quota.owner)
         ]
 
-    def put(self, owner: str, quota: NewQuota) -> QuotaView:
+    def put(self, owner: str, quota: NewQuota, principal: Principal) -> QuotaView:
         """Set the quota of an owner. Running jobs go on; waiting ones wait until they fit."""
         with self._database.write() as session:
             QuotaRepository(session).put(Quota(owner=owner, **quota.model_dump()))
+            self._audit.record(session, principal.actor, Action.QUOTA_CHANGED, owner, **quota.model_dump())
         return QuotaView(owner=owner, **quota.model_dump())
 
-    def remove(self, owner: str) -> None:
+    def remove(self, owner: str, principal: Principal) -> None:
         """Remove the quota of an owner. Raises ProblemError where there is none."""
         with self._database.write() as session:
             if not QuotaRepository(session).remove(owner):
                 raise not_found("quota", owner)
+            self._audit.record(session, principal.actor, Action.QUOTA_CHANGED, owner, removed=True)
 
 
 def check_submission(session: Session, owner: str, demand: Capacity) -> None:

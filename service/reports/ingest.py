@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
 from dlrm.config import DerivedNumber
@@ -50,6 +51,10 @@ class GapError(Exception):
         self.acknowledged_seq = acknowledged_seq
 
 
+class AttemptEndedError(Exception):
+    """End of the attempt whose reports these are: they are closed."""
+
+
 class BadLineError(Exception):
     """A line that is not a valid report."""
 
@@ -65,9 +70,11 @@ def ingest(
     """Store lines `first_seq`, `first_seq + 1`, … of a stream, except those already known.
 
     Needs a transaction of its own, so that all lines are stored or none. Returns the number of the last known line.
-    Raises GapError where lines before `first_seq` are missing, and BadLineError where a line is not a valid report.
+    Raises AttemptEndedError where the attempt or its job has ended, GapError where lines before `first_seq` are
+    missing, and BadLineError where a line is not a valid report.
     """
     repository = ReportRepository(session)
+    job = _lock_open_job(session, attempt)
     position = repository.lock_position(attempt.id, rank, stream)
     num_known = position.acknowledged_seq - (first_seq - 1)
     if num_known < 0:
@@ -76,7 +83,6 @@ def ingest(
     if not reports:
         return position.acknowledged_seq
     jobs = JobRepository(session)
-    job = jobs.lock(attempt.job_id)
     progress = ReportedProgress.model_validate(job.progress)
     for report in reports:
         if isinstance(report, EventReport):
@@ -95,6 +101,26 @@ def ingest(
         jobs.set_progress(job.id, progress.model_dump())
     position.acknowledged_seq += len(reports)
     return position.acknowledged_seq
+
+
+def check_is_open(session: Session, attempt: Attempt) -> None:
+    """Raise AttemptEndedError where an attempt or its job has ended, as the database says now."""
+    if not AttemptRepository(session).is_open(attempt.id):
+        raise AttemptEndedError(f"attempt {attempt.number} of {attempt.job_id} has ended: its reports are closed")
+
+
+def _lock_open_job(session: Session, attempt: Attempt) -> Job:
+    """Lock and return the job of an attempt. Raises AttemptEndedError where the attempt or the job has ended.
+
+    Whoever records an end locks the job first: an end that is being recorded is awaited here, and then seen; one that
+    comes later waits until these lines are stored.
+    """
+    try:
+        job = JobRepository(session).lock(attempt.job_id)
+    except NoResultFound:
+        raise AttemptEndedError(f"{attempt.job_id} was deleted") from None
+    check_is_open(session, attempt)
+    return job
 
 
 def _parse(line: str | bytes, seq: int, index: int) -> Report:

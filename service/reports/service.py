@@ -7,14 +7,14 @@ from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
 from service.database import Database
-from service.http.problems import conflict, invalid_request, not_found, unauthenticated
+from service.http.problems import ProblemError, conflict, invalid_request, not_found, unauthenticated
 from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
 from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
 from service.jobs.service import get_existing_job
 from service.keys.secret import hash_secret
 from service.launchers.protocol import Launcher, LogRange, LogSource
-from service.reports.ingest import BadLineError, GapError, Stream, ingest
+from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.repository import ReportRepository
 from service.reports.schemas import AttemptStart, LogView, MetricKind, MetricPage, NewReports
 
@@ -38,13 +38,16 @@ class ReportService:
     def push(self, attempt_id: str, token: str | None, reports: NewReports) -> int:
         """Store pushed lines and return the number of the last known line.
 
-        Raises ProblemError where the token or rank is wrong, lines are missing, or a line is not a valid report.
+        Raises ProblemError where the token or rank is wrong, the attempt has ended, lines are missing, or a line is not
+        a valid report.
         """
         try:
             with self._database.write() as session:
                 attempt = _authenticate(session, attempt_id, token)
                 _check_rank(get_existing_job(session, attempt.job_id), reports.rank)
                 return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
+        except AttemptEndedError as error:
+            raise _gone(error) from None
         except GapError as error:
             detail = f"lines are missing: {error}, not {reports.first_seq}"
             raise conflict(detail, acknowledged_seq=error.acknowledged_seq) from None
@@ -52,10 +55,16 @@ class ReportService:
             raise invalid_request([FieldError(f"lines.{error.index}", str(error), "one report as JSON")]) from None
 
     def get_acknowledged_seq(self, attempt_id: str, token: str | None, rank: int, stream: Stream) -> int:
-        """Return the number of the last known line of a stream. Raises ProblemError where the token is wrong."""
-        with self._database.read() as session:
-            _authenticate(session, attempt_id, token)
-            return ReportRepository(session).get_acknowledged_seq(attempt_id, rank, stream)
+        """Return the number of the last known line of a stream.
+
+        Raises ProblemError where the token is wrong or the attempt has ended.
+        """
+        try:
+            with self._database.read() as session:
+                check_is_open(session, _authenticate(session, attempt_id, token))
+                return ReportRepository(session).get_acknowledged_seq(attempt_id, rank, stream)
+        except AttemptEndedError as error:
+            raise _gone(error) from None
 
     def list_metrics(self, job_id: str, query: MetricQuery) -> MetricPage:
         """Return the reports that `query` selects. Raises ProblemError where there is no such job."""
@@ -100,10 +109,19 @@ class ReportService:
 
 
 def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attempt:
+    """Return the attempt that the token is for. Raises ProblemError where there is none.
+
+    An attempt that is unknown takes as long as a token that is wrong, and has the same answer.
+    """
     attempt = AttemptRepository(session).get(attempt_id)
-    if attempt is None or not secrets.compare_digest(attempt.token_hash, hash_secret(token or "")):
+    is_right = secrets.compare_digest(attempt.token_hash if attempt else "", hash_secret(token or ""))
+    if attempt is None or not is_right:
         raise unauthenticated("the token is not that of this attempt")
     return attempt
+
+
+def _gone(error: AttemptEndedError) -> ProblemError:
+    return ProblemError("attempt-ended", 410, "The attempt has ended", str(error))
 
 
 def _check_rank(job: Job, rank: int) -> None:

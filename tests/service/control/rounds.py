@@ -1,8 +1,8 @@
 """Rounds of the control loop that tests run themselves."""
 
 from service.jobs.schemas import JobDetail
+from service.keys.principal import Principal
 from service.keys.roles import Role
-from service.keys.service import Principal
 from service.services import Services
 from tests.patience import wait_until
 

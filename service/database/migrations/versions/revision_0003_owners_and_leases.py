@@ -13,9 +13,6 @@ depends_on = None
 TIME = sa.DateTime(timezone=True)
 SERIAL_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-keys = sa.table(
-    "api_keys", sa.column("id"), sa.column("name"), sa.column("owner"), sa.column("created_at"), sa.column("revoked_at")
-)
 jobs = sa.table(
     "jobs",
     sa.column("id"),
@@ -26,10 +23,16 @@ jobs = sa.table(
     sa.column("deadline_at", TIME),
     sa.column("spec", sa.JSON),
 )
+keys = sa.table("api_keys", sa.column("id"), sa.column("name"), sa.column("owner"), sa.column("role"))
+sessions = [
+    sa.table(name, sa.column("key_id"), sa.column("owner"), sa.column("role"))
+    for name in ("sign_in_tokens", "browser_sessions")
+]
 
 
 def upgrade() -> None:
     _extend_keys()
+    _extend_sessions()
     _extend_jobs()
     _extend_attempts()
     _create_leadership()
@@ -59,6 +62,9 @@ def downgrade() -> None:
         "owner",
     ):
         op.drop_column("jobs", column)
+    for table in sessions:
+        op.drop_column(table.name, "role")
+        op.drop_column(table.name, "owner")
     op.drop_index("uq_api_keys_owner", "api_keys")
     for column in ("revoked_at", "last_used_at", "expires_at", "owner"):
         op.drop_column("api_keys", column)
@@ -84,6 +90,15 @@ def _extend_keys() -> None:
         sqlite_where=sa.text("revoked_at IS NULL"),
         postgresql_where=sa.text("revoked_at IS NULL"),
     )
+
+
+def _extend_sessions() -> None:
+    for table in sessions:
+        op.add_column(table.name, sa.Column("owner", sa.String(length=63), nullable=False, server_default=""))
+        op.add_column(table.name, sa.Column("role", sa.String(length=16), nullable=False, server_default=""))
+        own_key = keys.c.id == table.c.key_id
+        owner, role = sa.select(keys.c.owner).where(own_key), sa.select(keys.c.role).where(own_key)
+        op.execute(table.update().values(owner=owner.scalar_subquery(), role=role.scalar_subquery()))
 
 
 def _extend_jobs() -> None:
