@@ -30,7 +30,7 @@ class Job(Base):
     created_by: Mapped[str] = mapped_column(String(63))
     """Name of the key that submitted the job."""
     owner: Mapped[str] = mapped_column(String(63))
-    """Owner of the key that submitted the job; all keys of the owner see the job."""
+    """Owner of the key that submitted the job; its other keys see the job too, and keys of other owners do not."""
     restarted_from: Mapped[str | None] = mapped_column(String(40))
     """Id of the job whose document this one repeats; null where it was submitted."""
     started_at: Mapped[datetime | None]
@@ -126,7 +126,7 @@ class Attempt(Base):
     devices: Mapped[dict[str, Any] | None]
     """GPUs and cores that the attempt has for itself, as lists of their numbers; null until it is launched."""
     rank_ends: Mapped[dict[str, Any] | None]
-    """How each rank ended, by its number; null while unknown."""
+    """End of each rank, by its number; null while unknown."""
 
 
 class Event(Base):

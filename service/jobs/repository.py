@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
+from service.jobs.filters import JobFilter
 from service.jobs.models import Event, IdempotencyKey, Job, JobLabel
 from service.jobs.reasons import Reason
 from service.jobs.states import ENDED, HOLDING, JobState, check_transition
@@ -35,8 +36,8 @@ class JobRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add(self, job: Job, actor: str) -> None:
-        """Add a new job and its first event."""
+    def add(self, job: Job, actor: str, message: str) -> None:
+        """Add a new job and its first event, which has `message`."""
         self._session.add(job)
         self._session.flush()
         self._session.add(
@@ -47,7 +48,7 @@ class JobRepository:
                 kind="state",
                 to_state=job.state,
                 reason=job.reason,
-                message=job.message,
+                message=message,
                 details={},
             )
         )
@@ -66,24 +67,23 @@ class JobRepository:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
         return job
 
-    def list_page(
-        self,
-        *,
-        states: Sequence[JobState],
-        labels: Sequence[tuple[str, str]],
-        name: str | None,
-        before: str | None,
-        limit: int,
-    ) -> list[Job]:
-        """List at most `limit` jobs, newest first, that match all filters and have an id below `before`."""
-        query = select(Job).order_by(Job.id.desc()).limit(limit)
-        if states:
-            query = query.where(Job.state.in_(states))
-        if name is not None:
-            query = query.where(Job.name == name)
+    def list_page(self, chosen: JobFilter, *, visible_owner: str | None, before: str | None, limit: int) -> list[Job]:
+        """List at most `limit` jobs, newest first, that `chosen` selects and that have an id below `before`.
+
+        Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists those
+        of all.
+        """
+        query = select(Job).where(Job.deleting_at.is_(None)).order_by(Job.id.desc()).limit(limit)
+        for owner in (visible_owner, chosen.owner):
+            if owner is not None:
+                query = query.where(Job.owner == owner)
+        if chosen.states:
+            query = query.where(Job.state.in_(chosen.states))
+        if chosen.name is not None:
+            query = query.where(Job.name == chosen.name)
         if before is not None:
             query = query.where(Job.id < before)
-        for label, value in labels:
+        for label, value in chosen.labels:
             query = query.where(Job.id.in_(_select_jobs_by_label(label, value)))
         return list(self._session.scalars(query))
 
