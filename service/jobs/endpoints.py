@@ -25,12 +25,12 @@ JOB_DOCUMENT = {
 }
 
 
-@router.post(
-    "",
-    status_code=201,
-    openapi_extra=JOB_DOCUMENT,
-    responses={200: {"model": JobView, "description": "The job that the same request created before"}},
-)
+CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
+    200: {"model": JobView, "description": "The job that the same request created before"}
+}
+
+
+@router.post("", status_code=201, openapi_extra=JOB_DOCUMENT, responses=CREATED_BEFORE)
 def submit_job(
     document: Annotated[dict[str, Any], Body()],
     services: ServicesDependency,
@@ -38,10 +38,7 @@ def submit_job(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobView:
-    job, is_new = services.jobs.submit(Submission(document, principal, idempotency_key))
-    response.status_code = 201 if is_new else 200
-    response.headers["Location"] = f"/v1/jobs/{job.id}"
-    return job
+    return _announce(response, *services.jobs.submit(Submission(document, principal, idempotency_key)))
 
 
 @router.get("")
@@ -80,6 +77,17 @@ def resume_job(job_id: str, services: ServicesDependency, principal: Submitter) 
     return services.jobs.resume(job_id, principal)
 
 
+@router.post("/{job_id}/restart", status_code=201, responses=CREATED_BEFORE)
+def restart_job(
+    job_id: str,
+    services: ServicesDependency,
+    principal: Submitter,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> JobView:
+    return _announce(response, *services.jobs.restart(job_id, principal, idempotency_key))
+
+
 @router.get("/{job_id}/events")
 def list_events(
     job_id: str,
@@ -99,6 +107,13 @@ def list_attempts(job_id: str, services: ServicesDependency, principal: Viewer) 
 @router.get("/{job_id}/checkpoints")
 def list_checkpoints(job_id: str, services: ServicesDependency, principal: Viewer) -> CheckpointList:
     return CheckpointList(items=services.jobs.list_checkpoints(job_id, principal))
+
+
+def _announce(response: Response, job: JobView, is_new: bool) -> JobView:
+    """Set the status and the headers of the answer to a request that creates a job, and return the job."""
+    response.status_code = 201 if is_new else 200
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return job
 
 
 def _parse_label(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Operations on jobs: submit, show, pause, resume and cancel."""
+"""Operations on jobs: submit, show, pause, resume, cancel and restart."""
 
 import hashlib
 import json
@@ -18,6 +18,7 @@ from service.jobs import actions
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.checkpoints import list_job_checkpoints
 from service.jobs.demand import compute_demand, list_faults
+from service.jobs.ended import require_end
 from service.jobs.filters import JobFilter
 from service.jobs.models import Job, JobLabel
 from service.jobs.paths import resolve_paths, resolve_roots
@@ -43,10 +44,22 @@ class Submission:
     document: Mapping[str, Any]
     principal: Principal
     idempotency_key: str | None = None
+    restarted: Job | None = None
+    """Job whose document this repeats, and whose owner the new job has; None where the sender wrote the document."""
 
     @property
-    def body_hash(self) -> str:
-        return hashlib.sha256(json.dumps(self.document, sort_keys=True).encode()).hexdigest()
+    def owner(self) -> str:
+        return self.restarted.owner if self.restarted else self.principal.owner
+
+    @property
+    def description(self) -> str:
+        sender = actions.describe_sender(self.principal)
+        return f"restart of {self.restarted.id} by {sender}" if self.restarted else f"submitted by {sender}"
+
+    @property
+    def request_hash(self) -> str:
+        content = {"restart": self.restarted.id} if self.restarted else self.document
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class JobService:
@@ -65,13 +78,13 @@ class JobService:
         """Create a job, or find the one that an earlier identical submission created; the bool is whether it is new.
 
         Raises ConfigError where the document is invalid, and ProblemError where the job can never fit this machine or
-        its idempotency key belongs to another document.
+        its idempotency key belongs to another request.
         """
         with self._database.read() as session:
             earlier = _find_earlier_job(session, submission)
             if earlier:
                 return earlier, False
-        job = self._make_job(parse_job(submission.document), submission.principal)
+        job = self._make_job(parse_job(submission.document), submission)
         try:
             view, is_new = self._add(job, submission)
         except IntegrityError:
@@ -90,17 +103,28 @@ class JobService:
             if earlier:
                 return earlier, False
             jobs = JobRepository(session)
-            sender = submission.principal
-            jobs.add(job, actor=sender.owner, message=f"submitted by {actions.describe_sender(sender)}")
+            jobs.add(job, actor=submission.principal.owner, message=submission.description)
             if submission.idempotency_key is not None:
-                owner = sender.key_id
-                jobs.add_idempotency_key(owner, submission.idempotency_key, submission.body_hash, job.id)
+                key_id = submission.principal.key_id
+                jobs.add_idempotency_key(key_id, submission.idempotency_key, submission.request_hash, job.id)
             return JobView.from_job(job), True
 
-    def _make_job(self, spec: JobSpec, principal: Principal) -> Job:
+    def restart(self, job_id: str, principal: Principal, idempotency_key: str | None = None) -> tuple[JobView, bool]:
+        """Create a job with the document of one that has ended, or find the one that an earlier identical request
+        created; the bool is whether it is new.
+
+        The paths of the document are resolved anew, and the new job belongs to the owner of the old one. Raises
+        ConfigError and ProblemError as `submit` does, and ProblemError where the job has not ended.
+        """
+        with self._database.read() as session:
+            job = get_visible_job(session, job_id, principal)
+        require_end(job, "restarted")
+        return self.submit(Submission(job.spec, principal, idempotency_key, restarted=job))
+
+    def _make_job(self, spec: JobSpec, submission: Submission) -> Job:
         roots = self._settings.data_roots
         absolute = resolve_paths(spec, roots, self._settings.private_directories)
-        absolute = resolve_warm_start(absolute, principal, self._database, self._settings)
+        absolute = resolve_warm_start(absolute, submission.principal, self._database, self._settings)
         demand = compute_demand(spec)
         if errors := list_faults(spec, self._capacity):
             raise _cannot_fit(errors)
@@ -113,8 +137,9 @@ class JobService:
             reason=Reason.SUBMITTED.value,
             message="",
             created_at=now(),
-            created_by=principal.name,
-            owner=principal.owner,
+            created_by=submission.principal.name,
+            owner=submission.owner,
+            restarted_from=submission.restarted.id if submission.restarted else None,
             num_attempts=0,
             launcher=spec.resources.launcher,
             world_size=spec.resources.world_size,
@@ -214,7 +239,7 @@ def get_existing_job(session: Session, job_id: str) -> Job:
 def _find_earlier_job(session: Session, submission: Submission) -> JobView | None:
     """Return the job that this submission created before; None where it has no key or created none.
 
-    Raises ProblemError where the key belongs to another document.
+    Raises ProblemError where the key belongs to another request.
     """
     if submission.idempotency_key is None:
         return None
@@ -222,13 +247,13 @@ def _find_earlier_job(session: Session, submission: Submission) -> JobView | Non
     earlier = jobs.get_idempotency_key(submission.principal.key_id, submission.idempotency_key)
     if earlier is None:
         return None
-    if earlier.body_hash != submission.body_hash:
+    if earlier.body_hash != submission.request_hash:
         raise ProblemError(
             "idempotency-mismatch",
             422,
-            "The idempotency key belongs to another document",
-            f"Idempotency-Key {submission.idempotency_key!r} created {earlier.job_id} from another document; "
-            "send that document again, or use another key",
+            "The idempotency key belongs to another request",
+            f"Idempotency-Key {submission.idempotency_key!r} created {earlier.job_id} by another request; "
+            "send that request again, or use another key",
         )
     return JobView.from_job(get_existing_job(session, earlier.job_id))
 

@@ -111,6 +111,7 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
         "name": job.name,
         "owner": _format_owner(job),
         "labels": labels,
+        "restarted from": job.restarted_from,
         "reason": job.reason,
         "message": job.message,
         "progress": None if job.has_ended else describe_progress(job.progress),

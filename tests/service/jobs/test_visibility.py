@@ -24,6 +24,7 @@ VERBS = [
     ("POST", "/cancel"),
     ("POST", "/pause"),
     ("POST", "/resume"),
+    ("POST", "/restart"),
 ]
 
 
