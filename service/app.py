@@ -24,6 +24,7 @@ from service.http.openapi import PROBLEM_RESPONSES, document_openapi
 from service.http.problems import add_problem_handlers
 from service.http.request_body import BodyGuard
 from service.http.request_timer import RequestTimer
+from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.repository import JobRepository
 from service.jobs.service import JobService
@@ -91,6 +92,7 @@ def create_services(settings: Settings) -> Services:
         database=database,
         keys=KeyService(database),
         jobs=JobService(database, settings, launcher.capacity(), on_change=wake_up),
+        deletions=DeletionService(database, settings.runs_directory, on_change=wake_up),
         plans=PlanService(database, settings, launcher.capacity()),
         reports=ReportService(database, launcher),
         launcher=launcher,

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 if TYPE_CHECKING:
     from service.control.loop import ControlLoop
     from service.database import Database
+    from service.jobs.deletion import DeletionService
     from service.jobs.service import JobService
     from service.keys.service import KeyService
     from service.launchers.protocol import Launcher
@@ -25,6 +26,7 @@ class Services:
     database: "Database"
     keys: "KeyService"
     jobs: "JobService"
+    deletions: "DeletionService"
     plans: "PlanService"
     reports: "ReportService"
     launcher: "Launcher"

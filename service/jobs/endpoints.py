@@ -88,6 +88,11 @@ def restart_job(
     return _announce(response, *services.jobs.restart(job_id, principal, idempotency_key))
 
 
+@router.delete("/{job_id}", status_code=202)
+def delete_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
+    return services.deletions.delete(job_id, principal)
+
+
 @router.get("/{job_id}/events")
 def list_events(
     job_id: str,

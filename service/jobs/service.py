@@ -27,7 +27,7 @@ from service.jobs.repository import JobRepository, StateChangedError
 from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
 from service.jobs.states import JobState
 from service.jobs.visibility import get_visible_job, get_visible_owner
-from service.jobs.warm_start import resolve_warm_start
+from service.jobs.warm_start import hold_source, resolve_warm_start
 from service.keys.service import Principal
 from service.launchers.protocol import Capacity
 from service.settings import Settings
@@ -84,9 +84,10 @@ class JobService:
             earlier = _find_earlier_job(session, submission)
             if earlier:
                 return earlier, False
-        job = self._make_job(parse_job(submission.document), submission)
+        spec = parse_job(submission.document)
+        job = self._make_job(spec, submission)
         try:
-            view, is_new = self._add(job, submission)
+            view, is_new = self._add(job, spec, submission)
         except IntegrityError:
             # A concurrent submission with the same key was faster.
             with self._database.read() as session:
@@ -97,11 +98,12 @@ class JobService:
         self._on_change()
         return view, is_new
 
-    def _add(self, job: Job, submission: Submission) -> tuple[JobView, bool]:
+    def _add(self, job: Job, spec: JobSpec, submission: Submission) -> tuple[JobView, bool]:
         with self._database.write() as session:
             earlier = _find_earlier_job(session, submission)
             if earlier:
                 return earlier, False
+            hold_source(spec, session)
             jobs = JobRepository(session)
             jobs.add(job, actor=submission.principal.owner, message=submission.description)
             if submission.idempotency_key is not None:

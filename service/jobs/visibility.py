@@ -9,12 +9,12 @@ from service.keys.roles import Role
 from service.keys.service import Principal
 
 
-def get_visible_job(session: Session, job_id: str, principal: Principal) -> Job:
-    """Return the job with this id.
+def get_visible_job(session: Session, job_id: str, principal: Principal, *, for_update: bool = False) -> Job:
+    """Return the job with this id; with `for_update`, lock its row until the transaction ends.
 
     Raises ProblemError where there is none that `principal` may know of; it does not tell whether another owner has it.
     """
-    job = JobRepository(session).get(job_id)
+    job = JobRepository(session).get(job_id, for_update=for_update)
     if job is None or job.deleting_at is not None or not principal.may_see(job.owner):
         raise not_found("job", job_id)
     return job

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+from sqlalchemy.orm import Session
+
 from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults, replace_warm_start_source
 from dlrm.record import NoModelError, TrainedModel
 from service.database import Database
 from service.http.problems import ProblemError
 from service.ids import is_id
 from service.jobs.paths import PathError, check_all_below, find_directory_under_roots
+from service.jobs.repository import JobRepository
 from service.jobs.states import JobState
 from service.jobs.visibility import get_visible_job
 from service.keys.service import Principal
@@ -43,6 +46,20 @@ def resolve_warm_start(job: JobSpec, principal: Principal, database: Database, s
     if faults:
         raise ConfigError(faults)
     return replace_warm_start_source(job, str((source.run or source).path))
+
+
+def hold_source(job: JobSpec, session: Session) -> None:
+    """Keep the job whose model `job` starts from until the transaction of `session` ends, where there is such a job.
+
+    Raises ConfigError where it was deleted since `resolve_warm_start`.
+    """
+    warm_start = job.run.warm_start
+    if warm_start is None or not is_id(warm_start.source, "job"):
+        return
+    source = JobRepository(session).hold(warm_start.source)
+    if source is None or source.deleting_at is not None:
+        message = f"{warm_start.source!r} is not a job of this service"
+        raise ConfigError([FieldError("run.warm_start.from", message, "the id of a job that has SUCCEEDED")])
 
 
 def _find_model_of_job(job_id: str, principal: Principal, database: Database) -> TrainedModel:

@@ -25,6 +25,7 @@ VERBS = [
     ("POST", "/pause"),
     ("POST", "/resume"),
     ("POST", "/restart"),
+    ("DELETE", ""),
 ]
 
 
