@@ -28,6 +28,7 @@ from service.http.openapi import PROBLEM_RESPONSES, document_openapi
 from service.http.problems import add_problem_handlers
 from service.http.request_body import BodyGuard
 from service.http.request_timer import RequestTimer
+from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.repository import JobRepository
 from service.jobs.service import JobService
@@ -106,6 +107,7 @@ def create_services(settings: Settings) -> Services:
     lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
     leadership = Leadership(database, make_lock(database, wake_up), lease_seconds)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
+    deletions = DeletionService(database, settings.runs_directory, on_change=wake_leader)
     starter, finalizer = Starter(leadership, launcher, settings.url), AttemptFinalizer(leadership, back_off)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
     key_uses = UseRecorder(database)
@@ -117,6 +119,7 @@ def create_services(settings: Settings) -> Services:
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
         jobs=JobService(database, settings, launcher.capacity(), on_change=wake_leader),
+        deletions=deletions,
         quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, launcher.capacity()),
         reports=ReportService(database, launcher),
@@ -125,6 +128,7 @@ def create_services(settings: Settings) -> Services:
             leadership,
             Reconciler(database, leadership, launcher, starter, finalizer, settings.grace_period_seconds),
             Scheduler(leadership, launcher, starter, finalizer, faults),
+            deletions,
             wake_up,
             settings.reconcile_interval_seconds,
             telemetry,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from service.audit.log import AuditLog
     from service.control.loop import ControlLoop
     from service.database import Database
+    from service.jobs.deletion import DeletionService
     from service.jobs.service import JobService
     from service.keys.service import KeyService
     from service.keys.sessions import SessionService
@@ -32,6 +33,7 @@ class Services:
     keys: "KeyService"
     sessions: "SessionService"
     jobs: "JobService"
+    deletions: "DeletionService"
     plans: "PlanService"
     quotas: "QuotaService"
     reports: "ReportService"

@@ -91,6 +91,14 @@ class Client:
         """Queue a paused job again; it continues from its checkpoint once the scheduler starts it."""
         return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/resume"))
 
+    def restart(self, job_id: str, idempotency_key: str | None = None) -> Job:
+        """Create a job with the document of a job that has ended, and return the new one.
+
+        idempotency_key: two calls with the same key and id create only one job; a random key where omitted.
+        """
+        key = idempotency_key or uuid.uuid4().hex
+        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/restart", idempotency_key=key))
+
     def events(self, job_id: str) -> Iterator[Event]:
         """Yield the events of a job, oldest first."""
         return self._list_items(f"/v1/jobs/{job_id}/events", TypeAdapter(Page[Event]))

@@ -73,6 +73,11 @@ class Job(_Response):
     restarts_at: datetime | None = None
     """Earliest time of the next restart; None while the job does not wait for one."""
     created_by: str | None = None
+    """Name of the key that submitted the job."""
+    owner: str | None = None
+    """Owner of the job, whose keys all see it."""
+    restarted_from: str | None = None
+    """Id of the job whose document this one repeats; None where it was submitted."""
     num_attempts: int = 0
     world_size: int
     progress: Progress = Progress()

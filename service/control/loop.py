@@ -11,6 +11,7 @@ from service.control.reconciler import Reconciler
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
 from service.control.wake_up import WakeUp
+from service.jobs.deletion import DeletionService
 from service.leader.leadership import Leadership, LeadershipLostError
 from service.observability.telemetry import Telemetry
 
@@ -32,6 +33,7 @@ class ControlLoop:
     leadership: Leadership
     reconciler: Reconciler
     scheduler: Scheduler
+    deletions: DeletionService
     wake_up: WakeUp
     interval_seconds: float
     telemetry: Telemetry
@@ -78,6 +80,7 @@ class ControlLoop:
         for job in self._run_guarded("look for jobs", self.reconciler.list_watched, concerns_all=True) or []:
             self._run_guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
         self._run_guarded("look for orphans", self.reconciler.kill_orphans, concerns_all=True)
+        self._run_guarded("delete jobs", self.deletions.finish_deletions, concerns_all=True)
         self._run_guarded("schedule", self.scheduler.run_once, concerns_all=True)
 
     def _run(self) -> None:

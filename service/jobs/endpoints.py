@@ -7,6 +7,7 @@ from fastapi import APIRouter, Body, Header, Query, Response
 from dlrm.config import FieldError
 from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
 from service.http.problems import invalid_request
+from service.jobs.filters import JobFilter
 from service.jobs.schemas import AttemptList, CheckpointList, EventView, JobDetail, JobView
 from service.jobs.service import Submission
 from service.jobs.states import JobState
@@ -24,12 +25,12 @@ JOB_DOCUMENT = {
 }
 
 
-@router.post(
-    "",
-    status_code=201,
-    openapi_extra=JOB_DOCUMENT,
-    responses={200: {"model": JobView, "description": "The job that the same request created before"}},
-)
+CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
+    200: {"model": JobView, "description": "The job that the same request created before"}
+}
+
+
+@router.post("", status_code=201, openapi_extra=JOB_DOCUMENT, responses=CREATED_BEFORE)
 def submit_job(
     document: Annotated[dict[str, Any], Body()],
     services: ServicesDependency,
@@ -37,31 +38,28 @@ def submit_job(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobView:
-    job, is_new = services.jobs.submit(Submission(document, principal, idempotency_key))
-    response.status_code = 201 if is_new else 200
-    response.headers["Location"] = f"/v1/jobs/{job.id}"
-    return job
+    return _announce(response, *services.jobs.submit(Submission(document, principal, idempotency_key)))
 
 
 @router.get("")
 def list_jobs(
     services: ServicesDependency,
-    _: Viewer,
+    principal: Viewer,
     state: Annotated[list[JobState] | None, Query(description="may be repeated; one must match")] = None,
     label: Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")] = None,
     name: Annotated[str | None, Query(max_length=63)] = None,
+    owner: Annotated[str | None, Query(max_length=63)] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[JobView]:
-    labels = [_parse_label(text) for text in label or []]
-    return services.jobs.list_page(
-        states=state or [], labels=labels, name=name, cursor=parse_job_cursor(cursor), limit=limit
-    )
+    labels = tuple(_parse_label(text) for text in label or [])
+    chosen = JobFilter(states=tuple(state or ()), labels=labels, name=name, owner=owner)
+    return services.jobs.list_page(chosen, principal, cursor=parse_job_cursor(cursor), limit=limit)
 
 
 @router.get("/{job_id}")
-def get_job(job_id: str, services: ServicesDependency, _: Viewer) -> JobDetail:
-    return services.jobs.get(job_id)
+def get_job(job_id: str, services: ServicesDependency, principal: Viewer) -> JobDetail:
+    return services.jobs.get(job_id, principal)
 
 
 @router.post("/{job_id}/cancel", status_code=202)
@@ -79,25 +77,48 @@ def resume_job(job_id: str, services: ServicesDependency, principal: Submitter) 
     return services.jobs.resume(job_id, principal)
 
 
+@router.post("/{job_id}/restart", status_code=201, responses=CREATED_BEFORE)
+def restart_job(
+    job_id: str,
+    services: ServicesDependency,
+    principal: Submitter,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> JobView:
+    return _announce(response, *services.jobs.restart(job_id, principal, idempotency_key))
+
+
+@router.delete("/{job_id}", status_code=202)
+def delete_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
+    return services.deletions.delete(job_id, principal)
+
+
 @router.get("/{job_id}/events")
 def list_events(
     job_id: str,
     services: ServicesDependency,
-    _: Viewer,
+    principal: Viewer,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Page[EventView]:
-    return services.jobs.list_events(job_id, parse_serial_cursor(cursor), limit)
+    return services.jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
 
 
 @router.get("/{job_id}/attempts")
-def list_attempts(job_id: str, services: ServicesDependency, _: Viewer) -> AttemptList:
-    return AttemptList(items=services.jobs.list_attempts(job_id))
+def list_attempts(job_id: str, services: ServicesDependency, principal: Viewer) -> AttemptList:
+    return AttemptList(items=services.jobs.list_attempts(job_id, principal))
 
 
 @router.get("/{job_id}/checkpoints")
-def list_checkpoints(job_id: str, services: ServicesDependency, _: Viewer) -> CheckpointList:
-    return CheckpointList(items=services.jobs.list_checkpoints(job_id))
+def list_checkpoints(job_id: str, services: ServicesDependency, principal: Viewer) -> CheckpointList:
+    return CheckpointList(items=services.jobs.list_checkpoints(job_id, principal))
+
+
+def _announce(response: Response, job: JobView, is_new: bool) -> JobView:
+    """Set the status and the headers of the answer to a request that creates a job, and return the job."""
+    response.status_code = 201 if is_new else 200
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return job
 
 
 def _parse_label(text: str) -> tuple[str, str]:

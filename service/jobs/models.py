@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from service.database import Base
@@ -19,6 +19,12 @@ class Job(Base):
         Index("ix_jobs_deadline", "state", "deadline_at"),
         Index("ix_jobs_owner", "owner", "id"),
         Index("ix_jobs_name", "name"),
+        Index(
+            "ix_jobs_deleting_at",
+            "deleting_at",
+            sqlite_where=text("deleting_at IS NOT NULL"),
+            postgresql_where=text("deleting_at IS NOT NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -31,7 +37,7 @@ class Job(Base):
     created_by: Mapped[str] = mapped_column(String(63))
     """Name of the key that submitted the job."""
     owner: Mapped[str] = mapped_column(String(63))
-    """Owner of the key that submitted the job; all keys of the owner see the job."""
+    """Owner of the key that submitted the job, or of the job whose document this one repeats."""
     restarted_from: Mapped[str | None] = mapped_column(String(40))
     """Id of the job whose document this one repeats; null where it was submitted."""
     started_at: Mapped[datetime | None]
@@ -80,6 +86,10 @@ class IdempotencyKey(Base):
     """Client's key for one submission, so that a repeated request creates only one job."""
 
     __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        Index("ix_idempotency_keys_created_at", "created_at"),
+        Index("ix_idempotency_keys_job_id", "job_id"),
+    )
 
     owner: Mapped[str] = mapped_column(String(40), primary_key=True)
     """Id of the API key that submitted the job."""

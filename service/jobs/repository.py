@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from service.jobs.filters import JobFilter
 from service.jobs.models import Event, IdempotencyKey, Job, JobLabel
 from service.jobs.reasons import Reason
-from service.jobs.states import ENDED, HOLDING, JobState, check_transition
+from service.jobs.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
 
 
@@ -35,8 +36,8 @@ class JobRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add(self, job: Job, actor: str) -> None:
-        """Add a new job and its first event."""
+    def add(self, job: Job, actor: str, message: str) -> None:
+        """Add a new job and its first event, which has `message`."""
         self._session.add(job)
         self._session.flush()
         self._session.add(
@@ -47,17 +48,22 @@ class JobRepository:
                 kind="state",
                 to_state=job.state,
                 reason=job.reason,
-                message=job.message,
+                message=message,
                 details={},
             )
         )
 
-    def get(self, job_id: str) -> Job | None:
-        return self._session.get(Job, job_id)
+    def get(self, job_id: str, *, for_update: bool = False) -> Job | None:
+        """Return a job; None where there is none. for_update: lock its row until the transaction ends."""
+        return self._session.get(Job, job_id, with_for_update=for_update or None)
 
     def lock(self, job_id: str) -> Job:
         """Return a job, which must exist, and lock its row until the transaction ends."""
         return self._session.get_one(Job, job_id, with_for_update=True, populate_existing=True)
+
+    def hold(self, job_id: str) -> Job | None:
+        """Return a job, and keep others from changing its row until the transaction ends; None where there is none."""
+        return self._session.get(Job, job_id, with_for_update={"read": True})
 
     def expect(self, job_id: str, state: JobState) -> Job:
         """Lock and return a job that must be in `state`. Raises StateChangedError where it is in another state."""
@@ -66,24 +72,23 @@ class JobRepository:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
         return job
 
-    def list_page(
-        self,
-        *,
-        states: Sequence[JobState],
-        labels: Sequence[tuple[str, str]],
-        name: str | None,
-        before: str | None,
-        limit: int,
-    ) -> list[Job]:
-        """List at most `limit` jobs, newest first, that match all filters and have an id below `before`."""
-        query = select(Job).order_by(Job.id.desc()).limit(limit)
-        if states:
-            query = query.where(Job.state.in_(states))
-        if name is not None:
-            query = query.where(Job.name == name)
+    def list_page(self, chosen: JobFilter, *, visible_owner: str | None, before: str | None, limit: int) -> list[Job]:
+        """List at most `limit` jobs, newest first, that `chosen` selects and that have an id below `before`.
+
+        Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists those
+        of all.
+        """
+        query = select(Job).where(Job.deleting_at.is_(None)).order_by(Job.id.desc()).limit(limit)
+        for owner in (visible_owner, chosen.owner):
+            if owner is not None:
+                query = query.where(Job.owner == owner)
+        if chosen.states:
+            query = query.where(Job.state.in_(chosen.states))
+        if chosen.name is not None:
+            query = query.where(Job.name == chosen.name)
         if before is not None:
             query = query.where(Job.id < before)
-        for label, value in labels:
+        for label, value in chosen.labels:
             query = query.where(Job.id.in_(_select_jobs_by_label(label, value)))
         return list(self._session.scalars(query))
 
@@ -194,6 +199,31 @@ class JobRepository:
                 details={},
             )
         )
+
+    def mark_as_deleting(self, job_id: str, at: datetime) -> None:
+        """Mark a job whose files and rows are about to be removed, and forget its idempotency keys."""
+        self._session.execute(update(Job).where(Job.id == job_id).values(deleting_at=at))
+        self._session.execute(delete(IdempotencyKey).where(IdempotencyKey.job_id == job_id))
+
+    def list_deleting(self) -> list[Job]:
+        """List the jobs that are being deleted, in the order in which that was asked."""
+        query = select(Job).where(Job.deleting_at.is_not(None)).order_by(Job.deleting_at, Job.id)
+        return list(self._session.scalars(query))
+
+    def find_heir(self, job_id: str) -> Job | None:
+        """Return a job that has not ended and starts from the model of the job `job_id`; None where there is none."""
+        source = Job.spec["run"]["warm_start"]["from"].as_string()
+        query = select(Job).where(Job.state.in_(NOT_ENDED), source == job_id).order_by(Job.id).limit(1)
+        return self._session.scalar(query)
+
+    def remove_some_events(self, job_id: str, limit: int) -> int:
+        """Remove at most `limit` events of a job, and return their number."""
+        some = select(Event.id).where(Event.job_id == job_id).limit(limit)
+        return len(self._session.execute(delete(Event).where(Event.id.in_(some)).returning(Event.id)).all())
+
+    def remove(self, job_id: str) -> None:
+        """Remove a job, with all rows that belong to it."""
+        self._session.execute(delete(Job).where(Job.id == job_id))
 
     def add_event(self, event: Event) -> None:
         self._session.add(event)

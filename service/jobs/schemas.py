@@ -57,6 +57,11 @@ class JobView(BaseModel):
     restarts_at: datetime | None
     """Time before which the job is not started again; null while it waits for no restart."""
     created_by: str
+    """Name of the key that submitted the job."""
+    owner: str
+    """Owner of the job; all keys of the same owner see it, and those of other owners do not, except for admins."""
+    restarted_from: str | None
+    """Id of the job whose document this one repeats, which may have been deleted since; null where it was submitted."""
     num_attempts: int
     world_size: int
     progress: Progress

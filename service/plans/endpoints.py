@@ -13,5 +13,7 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"])
 
 
 @router.post("", openapi_extra=JOB_DOCUMENT)
-def plan_job(document: Annotated[dict[str, Any], Body()], services: ServicesDependency, _: Submitter) -> PlanView:
-    return services.plans.plan(document)
+def plan_job(
+    document: Annotated[dict[str, Any], Body()], services: ServicesDependency, principal: Submitter
+) -> PlanView:
+    return services.plans.plan(document, principal)

@@ -11,6 +11,7 @@ from service.jobs.demand import compute_demand, list_faults
 from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.reasons import Reason
 from service.jobs.warm_start import resolve_warm_start
+from service.keys.principal import Principal
 from service.launchers.protocol import Capacity
 from service.plans.plan_process import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
@@ -28,13 +29,13 @@ class PlanService:
         self._capacity = capacity
         self._planner = Planner(settings.trainer_python)
 
-    def plan(self, document: Mapping[str, Any]) -> PlanView:
-        """Plan the job of a document without storing it.
+    def plan(self, document: Mapping[str, Any], principal: Principal) -> PlanView:
+        """Plan the job of a document without storing it, as if `principal` submitted it.
 
         Raises ConfigError where the document itself is invalid, and ProblemError where the planner fails or is busy.
         """
         spec = parse_job(document)
-        resolved, faults = self._resolve(spec)
+        resolved, faults = self._resolve(spec, principal)
         result = dict.fromkeys(("resolved", "plan", "warnings", "notes", "sizes_from", "refusal", "unknown_sizes"))
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
@@ -62,7 +63,7 @@ class PlanService:
             fits=self._check_fit(spec, faults),
         )
 
-    def _resolve(self, spec: JobSpec) -> tuple[ResolvedJob, list[FieldError]]:
+    def _resolve(self, spec: JobSpec, principal: Principal) -> tuple[ResolvedJob, list[FieldError]]:
         """Resolve a job as `POST /v1/jobs` does, and return the errors for which that would refuse its paths.
 
         Where there are errors, the job is resolved without looking for any file, and without the model that it starts
@@ -71,7 +72,7 @@ class PlanService:
         roots, private = self._settings.data_roots, self._settings.private_directories
         try:
             absolute = resolve_paths(spec, roots, private)
-            absolute = resolve_warm_start(absolute, self._database, self._settings)
+            absolute = resolve_warm_start(absolute, principal, self._database, self._settings)
         except ConfigError as error:
             without_model = spec.model_copy(update={"run": spec.run.model_copy(update={"warm_start": None})})
             return resolve(without_model, resolve_roots(roots)), list(error.errors)

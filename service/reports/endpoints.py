@@ -35,7 +35,7 @@ def get_acknowledged(
 def list_metrics(
     job_id: str,
     services: ServicesDependency,
-    _: Viewer,
+    principal: Viewer,
     kind: MetricKind | None = None,
     attempt: AttemptNumber = None,
     cursor: Cursor = None,
@@ -45,7 +45,7 @@ def list_metrics(
     ] = None,
 ) -> MetricPage:
     return services.reports.list_metrics(
-        job_id, MetricQuery(kind, attempt, parse_serial_cursor(cursor), limit, max_points)
+        job_id, principal, MetricQuery(kind, attempt, parse_serial_cursor(cursor), limit, max_points)
     )
 
 
@@ -53,11 +53,11 @@ def list_metrics(
 def get_logs(
     job_id: str,
     services: ServicesDependency,
-    _: Viewer,
+    principal: Viewer,
     attempt: AttemptNumber = None,
     rank: Rank | Literal["launch"] = 0,
     offset: Annotated[int, Query(ge=0, le=MAX_SERIAL)] = 0,
     limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
     tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
 ) -> LogView:
-    return services.reports.read_log(job_id, attempt, rank, LogRange(offset, limit_bytes, tail_lines))
+    return services.reports.read_log(job_id, principal, attempt, rank, LogRange(offset, limit_bytes, tail_lines))

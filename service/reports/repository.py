@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, Subquery, and_, case, func, or_, select
+from sqlalchemy import Select, Subquery, and_, case, delete, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
@@ -35,6 +35,11 @@ class ReportRepository:
 
     def add_metric(self, metric: Metric) -> None:
         self._session.add(metric)
+
+    def remove_some_metrics(self, job_id: str, limit: int) -> int:
+        """Remove at most `limit` reports of a job, and return their number."""
+        some = select(Metric.id).where(Metric.job_id == job_id).limit(limit)
+        return len(self._session.execute(delete(Metric).where(Metric.id.in_(some)).returning(Metric.id)).all())
 
     def list_metrics(
         self, job_id: str, *, kind: str | None, attempt: int | None, after: int, limit: int

@@ -12,6 +12,8 @@ from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
 from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
 from service.jobs.service import get_existing_job
+from service.jobs.visibility import get_visible_job
+from service.keys.principal import Principal
 from service.keys.secret import hash_secret
 from service.launchers.protocol import Launcher, LogRange, LogSource
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
@@ -66,10 +68,13 @@ class ReportService:
         except AttemptEndedError as error:
             raise _gone(error) from None
 
-    def list_metrics(self, job_id: str, query: MetricQuery) -> MetricPage:
-        """Return the reports that `query` selects. Raises ProblemError where there is no such job."""
+    def list_metrics(self, job_id: str, principal: Principal, query: MetricQuery) -> MetricPage:
+        """Return the reports that `query` selects.
+
+        Raises ProblemError where there is no such job that `principal` may know of.
+        """
         with self._database.read() as session:
-            get_existing_job(session, job_id)
+            get_visible_job(session, job_id, principal)
             reports = ReportRepository(session)
             if query.max_points is not None:
                 rows = reports.list_thinned_metrics(
@@ -85,13 +90,15 @@ class ReportService:
         items = [{"attempt": metric.attempt} | metric.report for metric in shown]
         return MetricPage(items=items, starts=starts, next_cursor=str(shown[-1].id) if len(rows) > len(shown) else None)
 
-    def read_log(self, job_id: str, attempt_number: int | None, source: LogSource, part: LogRange) -> LogView:
+    def read_log(
+        self, job_id: str, principal: Principal, attempt_number: int | None, source: LogSource, part: LogRange
+    ) -> LogView:
         """Read a part of a log of the given attempt; None means the last one.
 
-        Raises ProblemError where there is no such job, attempt or rank.
+        Raises ProblemError where there is no such job that `principal` may know of, or no such attempt or rank.
         """
         with self._database.read() as session:
-            job = get_existing_job(session, job_id)
+            job = get_visible_job(session, job_id, principal)
             if source != "launch":
                 _check_rank(job, source)
             attempt = _find_attempt(session, job, attempt_number)

@@ -1,4 +1,4 @@
-"""Commands that look at or control jobs of the service: `dlrm jobs`, `show`, `logs`, `cancel`, `pause`, `resume`."""
+"""Commands that look at or control jobs of the service, such as `dlrm jobs`, `show`, `logs` and `cancel`."""
 
 import re
 import time
@@ -181,3 +181,19 @@ def resume(job_id: JobId) -> None:
     with Client() as client:
         job = client.resume(job_id)
     typer.echo(f"{job.id} {job.state}")
+
+
+def restart(job_id: JobId) -> None:
+    """Restart a job that has ended: submit its document again, as a new job.
+
+    The new job has the same name, labels, priority and settings, and looks for
+    its data anew. It begins at the first step: the checkpoints of the old job
+    stay with that. The command prints the id of the new job.
+
+        dlrm restart job_01J…
+
+        new=$(dlrm restart job_01J…) && dlrm logs $new --follow
+    """
+    with Client() as client:
+        job = client.restart(job_id)
+    typer.echo(job.id)

@@ -81,6 +81,16 @@ def test_an_ended_job_cannot_be_cancelled(client: Client) -> None:
     assert refused.value.problem.slug == "conflict"
 
 
+def test_a_restart_with_one_idempotency_key_makes_one_new_job(client: Client) -> None:
+    job = client.submit(make_document("again"))
+    list(client.follow(job.id, POLL_SECONDS))
+    again = {client.restart(job.id, idempotency_key="again").id for _ in range(2)}
+    assert len(again) == 1
+    new = client.restart(job.id)
+    assert new.id not in {job.id, *again}
+    assert (new.name, new.restarted_from) == ("again", job.id)
+
+
 def test_capacity_is_what_the_service_was_given(client: Client) -> None:
     capacity = client.capacity()
     assert capacity.num_cores == 2

@@ -15,7 +15,7 @@ def run_until(services: Services, job_id: str, *states: str) -> JobDetail:
 
     def find_job() -> JobDetail | None:
         services.control.run_once()
-        job = services.jobs.get(job_id)
+        job = services.jobs.get(job_id, USER)
         return job if job.state in states else None
 
     return wait_until(find_job)

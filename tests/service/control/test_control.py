@@ -95,7 +95,11 @@ def test_cancelling_a_running_job_stops_it_with_a_checkpoint(live_api: Api) -> N
     assert (response.status_code, response.json()["state"]) == (202, "CANCELLING")
     live_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
     job = live_api.wait_for(job["id"], *ENDED)
-    assert (job["state"], job["reason"], job["message"]) == ("CANCELLED", "user_cancelled", "cancelled by submitter")
+    assert (job["state"], job["reason"], job["message"]) == (
+        "CANCELLED",
+        "user_cancelled",
+        "cancelled by team (key submitter)",
+    )
     assert not is_running(pid)
     (attempt,) = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
     assert (attempt["state"], attempt["exit_code"]) == ("STOPPED", 75)
@@ -152,7 +156,7 @@ def submit(services: Services, behaviour: str = "wait", **changes: Any) -> str:
 
 
 def get_state_and_reason(services: Services, job_id: str) -> tuple[str, str]:
-    job = services.jobs.get(job_id)
+    job = services.jobs.get(job_id, USER)
     return job.state, job.reason
 
 
@@ -165,12 +169,12 @@ def test_a_small_job_passes_a_large_one_that_cannot_start(settings: Settings) ->
     first = submit(services, resources=make_resources(3))
     large = submit(services, resources=make_resources(2))
     small = submit(services, resources=make_resources(1))
-    assert services.jobs.get(large).reason == "submitted"
+    assert services.jobs.get(large, USER).reason == "submitted"
     services.control.run_once()
-    assert services.jobs.get(first).state == "STARTING"
-    assert services.jobs.get(small).state == "STARTING"
+    assert services.jobs.get(first, USER).state == "STARTING"
+    assert services.jobs.get(small, USER).state == "STARTING"
     assert get_state_and_reason(services, large) == ("QUEUED", "waiting_for_cpu")
-    assert services.jobs.get(large).message == "needs 2 cores, 0 free"
+    assert services.jobs.get(large, USER).message == "needs 2 cores, 0 free"
 
 
 def test_the_room_of_a_job_that_has_waited_long_at_the_head_is_reserved(settings: Settings) -> None:
@@ -184,12 +188,12 @@ def test_the_room_of_a_job_that_has_waited_long_at_the_head_is_reserved(settings
     small = submit(services, resources=make_resources(1))
     services.control.run_once()
     assert get_state_and_reason(services, small) == ("QUEUED", "behind_reservation")
-    assert large in services.jobs.get(small).message
+    assert large in services.jobs.get(small, USER).message
     services.jobs.cancel(first, USER)
     run_until(services, first, *ENDED)
     services.control.run_once()
-    assert services.jobs.get(large).state in {"STARTING", "RUNNING"}
-    assert services.jobs.get(small).state in {"STARTING", "RUNNING"}
+    assert services.jobs.get(large, USER).state in {"STARTING", "RUNNING"}
+    assert services.jobs.get(small, USER).state in {"STARTING", "RUNNING"}
 
 
 def test_a_job_that_takes_nothing_of_a_reserved_room_passes(settings: Settings) -> None:
@@ -203,7 +207,7 @@ def test_a_job_that_takes_nothing_of_a_reserved_room_passes(settings: Settings) 
     fitting, too_large = (submit(services, resources=make_resources(cores)) for cores in (2, 1))
     services.control.run_once()
     assert get_state_and_reason(services, waiting) == ("QUEUED", "waiting_for_gpu")
-    assert services.jobs.get(fitting).state == "STARTING"
+    assert services.jobs.get(fitting, USER).state == "STARTING"
     # One core is left, which the waiting job will need.
     assert get_state_and_reason(services, too_large) == ("QUEUED", "behind_reservation")
 
@@ -215,7 +219,7 @@ def test_every_attempt_has_gpus_of_its_own(settings: Settings) -> None:
     services.control.run_once()
     visible = []
     for job_id in jobs:
-        pid = read_pid({"run_directory": services.jobs.get(job_id).run_directory})
+        pid = read_pid({"run_directory": services.jobs.get(job_id, USER).run_directory})
         visible.append(wait_until(lambda pid=pid: psutil.Process(pid).environ())["CUDA_VISIBLE_DEVICES"])
     assert visible == ["0", "1,2"]
 
@@ -228,7 +232,7 @@ def test_workers_inherit_no_secret_of_the_service(settings: Settings, monkeypatc
     services = create_services(settings.model_copy(update={"worker_environment": ["SITE_PROXY_AUTH"]}))
     job_id = submit(services)
     services.control.run_once()
-    pid = read_pid({"run_directory": services.jobs.get(job_id).run_directory})
+    pid = read_pid({"run_directory": services.jobs.get(job_id, USER).run_directory})
     environment = wait_until(psutil.Process(pid).environ)
     assert "pass-1234" not in str(environment)
     assert (environment["AWS_REGION"], environment["SITE_PROXY_AUTH"]) == ("eu-central-1", "wanted")
@@ -240,7 +244,7 @@ def test_a_job_waits_for_memory(settings: Settings) -> None:
     second = submit(services, resources=make_resources(1, 2))
     services.control.run_once()
     assert get_state_and_reason(services, second) == ("QUEUED", "waiting_for_memory")
-    assert services.jobs.get(second).message == "needs 2.00 GiB, 1.00 GiB free"
+    assert services.jobs.get(second, USER).message == "needs 2.00 GiB, 1.00 GiB free"
 
 
 def test_higher_priority_starts_first(settings: Settings) -> None:
@@ -248,7 +252,7 @@ def test_higher_priority_starts_first(settings: Settings) -> None:
     low = submit(services, resources=make_resources(4))
     high = submit(services, resources=make_resources(4), priority=1)
     services.control.run_once()
-    assert services.jobs.get(high).state == "STARTING"
+    assert services.jobs.get(high, USER).state == "STARTING"
     assert get_state_and_reason(services, low) == ("QUEUED", "waiting_for_cpu")
 
 
@@ -267,8 +271,8 @@ def test_a_trainer_that_cannot_be_started_fails_the_job_after_its_restarts(setti
     assert get_state_and_reason(services, job_id) == ("QUEUED", "launch_failed")
     services.control.run_once()
     assert get_state_and_reason(services, job_id) == ("FAILED", "launch_failed")
-    assert "No such file" in services.jobs.get(job_id).message
-    assert [attempt.state for attempt in services.jobs.list_attempts(job_id)] == ["FAILED", "FAILED"]
+    assert "No such file" in services.jobs.get(job_id, USER).message
+    assert [attempt.state for attempt in services.jobs.list_attempts(job_id, USER)] == ["FAILED", "FAILED"]
 
 
 def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(settings: Settings) -> None:
@@ -282,8 +286,8 @@ def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(se
     restarted = create_services(settings)
     restarted.control.run_once()
     restarted.control.run_once()
-    assert restarted.jobs.get(job_id).state == "RUNNING"
-    assert len(restarted.jobs.list_attempts(job_id)) == 1
+    assert restarted.jobs.get(job_id, USER).state == "RUNNING"
+    assert len(restarted.jobs.list_attempts(job_id, USER)) == 1
 
 
 @pytest.mark.parametrize("state", ["STARTING", "RECOVERING"])
@@ -301,7 +305,7 @@ def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str
         def is_recovering() -> bool:
             for job in services.control.reconciler.list_watched():
                 services.control.reconciler.reconcile(job)
-            return services.jobs.get(job_id).state == "RECOVERING"
+            return services.jobs.get(job_id, USER).state == "RECOVERING"
 
         wait_until(is_recovering)
     assert services.jobs.cancel(job_id, USER).state == "CANCELLING"
@@ -317,5 +321,5 @@ def test_an_error_in_one_job_does_not_stop_the_others(settings: Settings) -> Non
         session.get_one(Job, broken).run_directory = "\0"
     services.control.run_once()
     services.control.run_once()
-    assert services.jobs.get(fine).state == "RUNNING"
+    assert services.jobs.get(fine, USER).state == "RUNNING"
     assert b"dlrm_control_errors_total 2.0" in services.telemetry.render()

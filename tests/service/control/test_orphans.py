@@ -27,7 +27,7 @@ def start_job(services: Services) -> tuple[str, int]:
 
 
 def list_repairs(services: Services, job_id: str) -> list[str]:
-    return [event.message for event in services.jobs.list_events(job_id, 0, 100).items if event.kind == "repair"]
+    return [event.message for event in services.jobs.list_events(job_id, USER, 0, 100).items if event.kind == "repair"]
 
 
 def run_until_ended(services: Services, pid: int) -> None:
@@ -76,7 +76,7 @@ def test_an_attempt_of_another_machine_is_left_alone_and_the_job_tells(settings:
         session.query(Attempt).filter_by(job_id=job_id).one().node = "elsewhere"
     for _ in range(3):
         services.control.run_once()
-    job = services.jobs.get(job_id)
+    job = services.jobs.get(job_id, USER)
     assert (job.state, job.num_attempts) == ("RUNNING", 1)
     assert "runs on elsewhere" in job.message
     assert list_repairs(services, job_id) == [job.message]

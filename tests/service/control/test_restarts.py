@@ -67,11 +67,11 @@ def test_a_wait_outlives_the_service_and_blocks_nobody(slow_restart_settings: Se
     restarted = create_services(slow_restart_settings)
     other = submit(restarted, "wait")
     run_until(restarted, other, "RUNNING")
-    job = restarted.jobs.get(waiting.id)
+    job = restarted.jobs.get(waiting.id, USER)
     assert (job.state, job.restarts_at, job.message) == ("RECOVERING", waiting.restarts_at, waiting.message)
     end_wait(restarted, waiting.id)
     restarted.control.run_once()
-    job = restarted.jobs.get(waiting.id)
+    job = restarted.jobs.get(waiting.id, USER)
     assert (job.num_attempts, job.restarts_at) == (2, None)
 
 
@@ -84,7 +84,7 @@ def test_a_job_that_could_not_be_launched_waits_in_the_queue_and_blocks_nobody(
     services = create_services(slow_restart_settings)
     other = submit(services, "wait")
     run_until(services, other, "RUNNING")
-    job = services.jobs.get(job_id)
+    job = services.jobs.get(job_id, USER)
     assert (job.state, job.reason, job.num_attempts) == ("QUEUED", "restarting", 1)
     assert "No such file" in job.message
     assert "attempt 2 of at most 4 (if none makes progress) starts 600 s later" in job.message
@@ -102,7 +102,7 @@ def test_cancelling_a_job_that_waits_to_restart_works_at_once(
     job = run_until(services, submit(services, "crash"), state)
     services.jobs.cancel(job.id, USER)
     services.control.run_once()
-    job = services.jobs.get(job.id)
+    job = services.jobs.get(job.id, USER)
     assert (job.state, job.reason, job.restarts_at) == ("CANCELLED", "user_cancelled", None)
 
 
@@ -110,11 +110,11 @@ def test_a_deadline_ends_the_wait(slow_restart_settings: Settings) -> None:
     services = create_services(slow_restart_settings)
     job = run_until(services, submit(services, "crash", deadline_seconds=3000), "RECOVERING")
     services.control.run_once()
-    assert services.jobs.get(job.id).state == "RECOVERING"
+    assert services.jobs.get(job.id, USER).state == "RECOVERING"
     with services.database.write() as session:
         session.get_one(Job, job.id).deadline_at = datetime.now(UTC) - timedelta(seconds=1)
     services.control.run_once()
-    job = services.jobs.get(job.id)
+    job = services.jobs.get(job.id, USER)
     assert (job.state, job.reason) == ("FAILED", "deadline_exceeded")
     assert job.message == "deadline_seconds = 3000 passed before attempt 2 could start"
 
@@ -140,7 +140,7 @@ def test_a_stop_from_elsewhere_uses_up_no_restart(live_api: Api) -> None:
         directory = Path(job["run_directory"]) / f"attempt-{number}"
         wait_until((directory / "spool/rank-0.metrics.jsonl").exists)
         os.kill(json.loads((directory / "process.json").read_text())["pid"], signal.SIGTERM)
-        wait_until(lambda number=number: live_api.services.jobs.get(job["id"]).num_attempts == number + 1)
+        wait_until(lambda number=number: live_api.services.jobs.get(job["id"], USER).num_attempts == number + 1)
     attempts = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
     assert [(attempt["state"], attempt["reason"]) for attempt in attempts[:2]] == [("STOPPED", "stop_requested")] * 2
     first, second = list_messages(live_api, job["id"], "RECOVERING")
@@ -161,7 +161,7 @@ def test_ranks_that_outlive_a_killed_launch_process_are_gone_before_the_next_att
         wait_until(stray.exists)
         services.control.run_once()
         services.control.run_once()
-        assert services.jobs.get(job_id).state in {"STARTING", "RUNNING"}
+        assert services.jobs.get(job_id, USER).state in {"STARTING", "RUNNING"}
     pid = int(stray.read_text())
     assert is_running(pid)
     job = run_until(services, job_id, "RECOVERING")
@@ -182,7 +182,7 @@ def test_every_attempt_reads_the_document_of_the_first(slow_restart_settings: Se
         job.resolved = {**job.resolved, "job": {**job.resolved["job"], "precision": "bf16"}}
     end_wait(services, job_id)
     services.control.run_once()
-    assert services.jobs.get(job_id).num_attempts == 2
+    assert services.jobs.get(job_id, USER).num_attempts == 2
     assert spec.read_bytes() == first
 
 

@@ -43,10 +43,13 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table in ("audit_events", "quotas", "leadership"):
         op.drop_table(table)
+    op.drop_index("ix_idempotency_keys_job_id", "idempotency_keys")
+    op.drop_index("ix_idempotency_keys_created_at", "idempotency_keys")
     with op.batch_alter_table("idempotency_keys") as batch:
         batch.drop_column("created_at")
     for column in ("devices", "node", "lease_expires_at", "lease_token", "lease_owner"):
         op.drop_column("attempts", column)
+    op.drop_index("ix_jobs_deleting_at", "jobs")
     op.drop_index("ix_jobs_owner", "jobs")
     op.drop_index("ix_jobs_deadline", "jobs")
     op.drop_index("ix_jobs_queue", "jobs")
@@ -116,9 +119,18 @@ def _extend_jobs() -> None:
     op.create_index("ix_jobs_queue", "jobs", ["state", "priority", "created_at", "id"])
     op.create_index("ix_jobs_deadline", "jobs", ["state", "deadline_at"])
     op.create_index("ix_jobs_owner", "jobs", ["owner", "id"])
+    op.create_index(
+        "ix_jobs_deleting_at",
+        "jobs",
+        ["deleting_at"],
+        sqlite_where=sa.text("deleting_at IS NOT NULL"),
+        postgresql_where=sa.text("deleting_at IS NOT NULL"),
+    )
     op.add_column(
         "idempotency_keys", sa.Column("created_at", TIME, nullable=False, server_default="1970-01-01 00:00:00")
     )
+    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"])
+    op.create_index("ix_idempotency_keys_job_id", "idempotency_keys", ["job_id"])
 
 
 def _set_deadlines() -> None:
