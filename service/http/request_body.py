@@ -12,7 +12,8 @@ INGEST_PREFIX = "/v1/ingest/"
 class BodyGuard:
     """ASGI middleware that refuses a body that is not JSON (415) or too large (413).
 
-    The size limit also holds for a request without Content-Length.
+    The size limit also holds for a request without Content-Length. A request whose body is cut off is not carried out,
+    and gets no answer.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
@@ -31,7 +32,8 @@ class BodyGuard:
         except ProblemError as problem:
             await problem.to_response()(scope, receive, send)
             return
-        await self._app(scope, _replay(body, receive), send)
+        if body is not None:
+            await self._app(scope, _replay(body, receive), send)
 
 
 def _check_headers(headers: dict[bytes, str], max_bytes: int) -> None:
@@ -50,10 +52,13 @@ def _check_headers(headers: dict[bytes, str], max_bytes: int) -> None:
         )
 
 
-async def _read_body(receive: Receive, max_bytes: int) -> bytes:
+async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
+    """Read the whole body; return None where the connection ends before it. Raises ProblemError where it is too large."""
     body = bytearray()
     while True:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
         body += message.get("body", b"")
         if len(body) > max_bytes:
             raise _too_large(max_bytes)
