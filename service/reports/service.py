@@ -36,6 +36,11 @@ class ReportService:
         self._database = database
         self._launcher = launcher
 
+    def check_token(self, attempt_id: str, token: str | None) -> None:
+        """Raise ProblemError where `token` is not that of the attempt."""
+        with self._database.read() as session:
+            _authenticate(session, attempt_id, token)
+
     def push(self, attempt_id: str, token: str | None, reports: NewReports) -> int:
         """Store pushed lines and return the number of the last known line.
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,12 @@ class Connection:
             pass
         return bytes(received)
 
+    def wait_until_reset(self) -> None:
+        """Wait until the service resets the connection, without reading."""
+        poller = select.poll()
+        poller.register(self._socket, select.POLLERR)
+        assert poller.poll(1000 * PATIENCE_SECONDS)
+
     def read_answer(self) -> Answer:
         """Read one answer, whose length must be in its header."""
         received = bytearray()
@@ -67,9 +74,9 @@ class Connection:
 
 
 @contextmanager
-def connect(api: Api) -> Iterator[Connection]:
+def connect(url: str) -> Iterator[Connection]:
     """Connect to the service without sending anything."""
-    address = urlsplit(api.url)
+    address = urlsplit(url)
     connected = socket.create_connection((address.hostname, address.port), timeout=PATIENCE_SECONDS)
     with connected:
         yield Connection(connected)
