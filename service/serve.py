@@ -25,6 +25,13 @@ SHUTDOWN_SECONDS = 5
 """Seconds that open requests have to finish at shutdown."""
 
 
+MAX_ACCEPTED_AT_ONCE = 64
+"""Connections that are accepted before those that exist are read again: far fewer than there may be in all, so that a
+new one is not taken for one that sends nothing."""
+MAX_CONNECTIONS_TO_ACCEPT = 1024
+"""Connections that the kernel keeps until they are accepted; of more, the clients try again after a second."""
+
+
 class AddressError(Exception):
     """Error raised where the service cannot listen on its host and port."""
 
@@ -57,6 +64,9 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listener in sockets or []:
+            # uvicorn has one figure for both.
+            listener.listen(MAX_CONNECTIONS_TO_ACCEPT)
         if self.started:
             self._on_ready()
 
@@ -74,6 +84,7 @@ def make_server_config(
         log_config=None,
         access_log=False,
         server_header=False,
+        backlog=MAX_ACCEPTED_AT_ONCE,
         # Whoever reaches this port could claim another address in them.
         proxy_headers=False,
         timeout_keep_alive=limits.idle_seconds,
