@@ -24,6 +24,7 @@ from service.http.answer_headers import AnswerHeaders
 from service.http.gate import Gate
 from service.http.health import router as health_router
 from service.http.openapi import PROBLEM_RESPONSES, document_openapi
+from service.http.paced_answers import PacedAnswers
 from service.http.problems import add_problem_handlers
 from service.http.request_body import BodyGuard, BodyLimits
 from service.http.request_timer import RequestTimer
@@ -78,6 +79,7 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
     app.add_middleware(BodyGuard, limits=BodyLimits(max_bytes=services.settings.max_body_bytes))
     app.add_middleware(Gate, identify=identify)
     app.add_middleware(AnswerHeaders)
+    app.add_middleware(PacedAnswers)
     app.add_middleware(RequestTimer, telemetry=services.telemetry)
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.body_budget import BodyBudget
 from service.http.gate import API_PREFIX, SESSION_PATH
 from service.http.problems import ProblemError
+from service.http.shares import Shares
 
 INGEST_PREFIX = "/v1/ingest/"
 
@@ -22,7 +22,7 @@ class BodyLimits:
     max_session_bytes: int = 4096
     """Largest body of a sign-in, which needs no credentials."""
     total_bytes: int = 2**26
-    """Bytes of the bodies of all requests in progress."""
+    """Bytes of the bodies of all requests in progress. One sender may take those of one body of the largest size."""
     wait_seconds: float = 5.0
     """Longest wait until other requests have left enough of `total_bytes`."""
     start_seconds: float = 10.0
@@ -47,7 +47,8 @@ class BodyGuard:
     def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
         self._app = app
         self._limits = limits
-        self._budget = BodyBudget(limits.total_bytes, limits.wait_seconds)
+        share = max(limits.max_bytes, limits.max_ingest_bytes)
+        self._memory = Shares("memory for bodies", limits.total_bytes, share, limits.wait_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not (scope["type"] == "http" and _is_body_wanted(scope)):
@@ -58,7 +59,7 @@ class BodyGuard:
         sender = scope.get("state", {}).get("sender", address)
         try:
             num_bytes = _check_headers(_get_headers(scope), max_bytes)
-            async with self._budget.take(num_bytes, sender):
+            async with self._memory.take(num_bytes, sender):
                 body = await self._read(receive, max_bytes)
                 if body is not None:
                     await self._app(scope, _replay(body, receive), send)

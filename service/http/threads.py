@@ -35,3 +35,13 @@ class Threads:
 
 AUTHENTICATION = Threads("authentication", 2)
 """Threads that look keys, sessions and tokens up."""
+CONTROL = Threads("control", 8)
+"""Threads of all endpoints that name no others."""
+CURVES = Threads("curves", 2)
+"""Threads that read curves and logs."""
+INGEST = Threads("ingest", 2)
+"""Threads that store the reports of ranks."""
+PLANS = Threads("plans", 6)
+"""Threads that wait for plans."""
+MONITORING = Threads("monitoring", 1)
+"""Thread of the endpoints for monitoring, which anybody may call."""

@@ -4,12 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Cookie, Response
 
+from service.http.route import ApiRoute
 from service.keys.dependencies import SESSION_COOKIE, Admin
 from service.keys.schemas import CreatedKey, KeyList, NewKey, SignIn
 from service.keys.service import SESSION_LIFETIME
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1", tags=["keys"])
+router = APIRouter(prefix="/v1", tags=["keys"], route_class=ApiRoute)
 
 
 @router.get("/keys")

@@ -55,6 +55,13 @@ class Connection:
             pass
         return bytes(received)
 
+    def is_readable(self) -> bool:
+        """Whether something has come that was not read."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+    def wait_until_readable(self) -> None:
+        assert select.select([self._socket], [], [], PATIENCE_SECONDS)[0]
+
     def wait_until_reset(self) -> None:
         """Wait until the service resets the connection, without reading."""
         poller = select.poll()

@@ -1,16 +1,12 @@
 """Bodies of requests: which are read, how far, and what becomes of those that never end."""
 
-import asyncio
 import json
 
 import httpx
-import pytest
 
-from service.http.body_budget import BodyBudget
 from service.http.connections import ConnectionLimits
-from service.http.problems import ProblemError
 from service.http.request_body import BodyLimits
-from tests.patience import PATIENCE_SECONDS, wait_until
+from tests.patience import wait_until
 from tests.service.api import Api, make_document
 from tests.service.http.raw import connect, count_requests, get_key, make_head
 from tests.service.http.server import make_app, serve_app
@@ -60,7 +56,7 @@ def test_a_large_body_has_more_time_the_more_of_it_has_come() -> None:
 
 
 def test_a_sender_whose_bodies_take_all_of_its_share_waits_and_is_then_told_to_come_back() -> None:
-    limits = BodyLimits(total_bytes=400, wait_seconds=0.2)
+    limits = BodyLimits(max_bytes=100, max_ingest_bytes=100, total_bytes=400, wait_seconds=0.2)
     head = make_head("POST", "/v1/size", content_type="application/json", content_length="80")
     with serve_app(make_app(limits), ConnectionLimits()) as url, connect(url) as first, connect(url) as second:
         first.send(head, b" " * 40)
@@ -73,39 +69,6 @@ def test_a_sender_whose_bodies_take_all_of_its_share_waits_and_is_then_told_to_c
         first.send(b" " * 40)
         assert first.read_answer().body == b"80"
         assert httpx.post(f"{url}/v1/size", content=b" " * 100, headers=JSON).text == "100"
-
-
-def test_a_body_waits_until_others_have_left_enough_memory() -> None:
-    async def take_all_and_then_more() -> list[str]:
-        budget = BodyBudget(100, wait_seconds=PATIENCE_SECONDS)
-        order: list[str] = []
-
-        async def take_more() -> None:
-            async with budget.take(20, "fifth"):
-                order.append("more")
-
-        async with budget.take(25, "first"), budget.take(25, "second"), budget.take(25, "third"):
-            async with budget.take(25, "fourth"):
-                more = asyncio.create_task(take_more())
-                await asyncio.sleep(0)
-                order.append("all")
-            await more
-        return order
-
-    assert asyncio.run(take_all_and_then_more()) == ["all", "more"]
-
-
-def test_one_sender_cannot_take_the_memory_of_others() -> None:
-    async def take_much() -> None:
-        budget = BodyBudget(100, wait_seconds=0.0)
-        async with budget.take(25, "first"):
-            with pytest.raises(ProblemError):
-                async with budget.take(1, "first"):
-                    pass
-            async with budget.take(60, "second"):
-                pass
-
-    asyncio.run(take_much())
 
 
 def test_two_lengths_of_one_body_are_refused(shared_api: Api) -> None:
