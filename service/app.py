@@ -11,6 +11,7 @@ from starlette.staticfiles import StaticFiles
 
 from service.audit.endpoints import router as audit_router
 from service.audit.log import AuditLog
+from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
@@ -23,10 +24,13 @@ from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
 from service.database.migrate import migrate
+from service.http.answer_headers import AnswerHeaders
+from service.http.gate import Gate
 from service.http.health import router as health_router
 from service.http.openapi import PROBLEM_RESPONSES, document_openapi
+from service.http.paced_answers import PacedAnswers
 from service.http.problems import add_problem_handlers
-from service.http.request_body import BodyGuard
+from service.http.request_body import BodyGuard, BodyLimits
 from service.http.request_timer import RequestTimer
 from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
@@ -72,8 +76,7 @@ def create_app(settings: Settings) -> FastAPI:
         title="DLRM training service", version=version("dlrm-service"), lifespan=lifespan, docs_url=None, redoc_url=None
     )
     app.state.services = services
-    app.add_middleware(BodyGuard, max_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestTimer, telemetry=services.telemetry)
+    _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
     for router in (
         jobs_router,
@@ -90,6 +93,15 @@ def create_app(settings: Settings) -> FastAPI:
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
     document_openapi(app)
     return app
+
+
+def _add_middleware(app: FastAPI, services: Services) -> None:
+    """Add what every request passes before it reaches an endpoint; the last one added comes first."""
+    app.add_middleware(BodyGuard, limits=BodyLimits(max_bytes=services.settings.max_body_bytes))
+    app.add_middleware(Gate, identify=identify)
+    app.add_middleware(AnswerHeaders)
+    app.add_middleware(PacedAnswers)
+    app.add_middleware(RequestTimer, telemetry=services.telemetry)
 
 
 def create_services(settings: Settings) -> Services:

@@ -42,9 +42,15 @@ class Services:
     telemetry: "Telemetry"
 
 
-def _get_services(request: Request) -> Services:
+def get_services(request: Request) -> Services:
+    """Return the parts of the service that answers `request`."""
     return cast("Services", request.app.state.services)
 
 
-ServicesDependency = Annotated[Services, Depends(_get_services)]
+async def _depend_on_services(request: Request) -> Services:
+    # Not a plain function: FastAPI would run that in a thread.
+    return get_services(request)
+
+
+ServicesDependency = Annotated[Services, Depends(_depend_on_services)]
 """Parameter type of an endpoint that needs the parts of the service."""

@@ -8,11 +8,12 @@ from service.audit.actions import Action
 from service.audit.repository import AuditFilter
 from service.audit.schemas import AuditEventView
 from service.http.paging import Cursor, Page, parse_serial_cursor
+from service.http.route import ApiRoute
 from service.http.utc_time import UtcTime
 from service.keys.dependencies import Admin
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1", tags=["audit"])
+router = APIRouter(prefix="/v1", tags=["audit"], route_class=ApiRoute)
 
 STORABLE = r"^[^\x00]*$"
 """Pattern of text that every database compares with: PostgreSQL refuses NUL characters."""

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Body, Header, Query, Response
 from dlrm.config import FieldError
 from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
 from service.http.problems import invalid_request
+from service.http.route import ApiRoute
 from service.jobs.filters import JobFilter
 from service.jobs.schemas import AttemptList, CheckpointList, EventView, JobDetail, JobView
 from service.jobs.service import Submission
@@ -14,7 +15,7 @@ from service.jobs.states import JobState
 from service.keys.dependencies import Submitter, Viewer
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
 JOB_DOCUMENT = {

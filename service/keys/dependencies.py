@@ -1,25 +1,26 @@
 """Typed dependencies of endpoints: `Viewer`, `Submitter` and `Admin` are the sender of a request, with that role."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
 from service.http.problems import forbidden, unauthenticated
-from service.http.request_origin import OriginDependency
+from service.http.request_origin import get_request_origin
 from service.keys.principal import Principal
 from service.keys.roles import Role
-from service.services import ServicesDependency
+from service.services import Services
 
 SESSION_COOKIE = "dlrm_session"
 
 
-def get_principal(request: Request, services: ServicesDependency, origin: OriginDependency) -> Principal:
-    """Return the principal of the request's API key or browser session.
+def find_principal(request: Request, services: Services) -> Principal:
+    """Find the principal of the request's API key or browser session, in the database.
 
     Raises ProblemError where there is neither, or where a page of another site sends a change with this cookie.
     """
+    origin = get_request_origin(request)
     secret = get_bearer_token(request)
     if secret is not None:
         return services.keys.authenticate(secret, origin)
@@ -55,8 +56,16 @@ def _is_own_page(request: Request) -> bool:
     return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
 
 
-def _require(role: Role) -> Callable[[Principal], Principal]:
-    def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
+async def get_principal(request: Request) -> Principal:
+    """Return the principal that the gate has found. Raises ProblemError where it has found none."""
+    sender = getattr(request.state, "sender", None)
+    if not isinstance(sender, Principal):
+        raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
+    return sender
+
+
+def _require(role: Role) -> Callable[[Principal], Awaitable[Principal]]:
+    async def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
         if not principal.role.includes(role):
             raise forbidden(
                 f"this requires the role {role}; {principal.name} has the role {principal.role}: use another key "

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Cookie, Query, Request, Response
 
 from service.http.paging import Cursor, Page, parse_key_cursor
 from service.http.request_origin import OriginDependency
+from service.http.route import ApiRoute
 from service.keys.dependencies import SESSION_COOKIE, Admin, Viewer, refuse_foreign_page
 from service.keys.schemas import CreatedKey, CreatedLink, KeyView, NewKey, NewLink, SignIn
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1", tags=["keys"])
+router = APIRouter(prefix="/v1", tags=["keys"], route_class=ApiRoute)
 
 SessionCookie = Annotated[str | None, Cookie(alias=SESSION_COOKIE)]
 

@@ -4,11 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
+from service.http.route import ApiRoute
 from service.keys.dependencies import Admin, Viewer
 from service.quotas.schemas import NewQuota, QuotaList, QuotaView
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1/quotas", tags=["quotas"])
+router = APIRouter(prefix="/v1/quotas", tags=["quotas"], route_class=ApiRoute)
 
 Owner = Annotated[
     str,

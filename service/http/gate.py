@@ -1,0 +1,48 @@
+"""Gate of the API: the sender of a request is known before a byte of its body is read."""
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.http.problems import ProblemError, unauthenticated
+from service.http.threads import AUTHENTICATION
+
+API_PREFIX = "/v1/"
+SESSION_PATH = "/v1/session"
+"""Path of sign-in and sign-out, the only one of the API that needs no credentials."""
+
+Identify = Callable[[Request], object]
+"""Function that returns the sender of a request. Raises ProblemError where its credentials are wrong."""
+
+
+class Gate:
+    """ASGI middleware that refuses requests to the API without valid credentials, and leaves their bodies unread.
+
+    The sender is kept in `request.state.sender`.
+    """
+
+    def __init__(self, app: ASGIApp, identify: Identify) -> None:
+        self._app = app
+        self._identify = identify
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and is_guarded(scope["path"]):
+            # Without `receive`, so that nothing here can read the body.
+            request = Request(scope)
+            try:
+                request.state.sender = await self._find_sender(request)
+            except ProblemError as problem:
+                await problem.to_response()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _find_sender(self, request: Request) -> object:
+        if "authorization" not in request.headers and "cookie" not in request.headers:
+            raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
+        return await AUTHENTICATION.run(self._identify, request)
+
+
+def is_guarded(path: str) -> bool:
+    """Whether requests to `path` need a sender."""
+    return path.startswith(API_PREFIX) and path != SESSION_PATH
