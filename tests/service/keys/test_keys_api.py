@@ -35,6 +35,11 @@ EVERY_ENDPOINT = [
     ("POST", "/v1/keys", "admin"),
     ("DELETE", "/v1/keys/key_0", "admin"),
     ("GET", "/v1/audit", "admin"),
+    ("POST", "/v1/jobs/job_0/restart", "submitter"),
+    ("DELETE", "/v1/jobs/job_0", "submitter"),
+    ("GET", "/v1/quotas", "viewer"),
+    ("PUT", "/v1/quotas/somebody", "admin"),
+    ("DELETE", "/v1/quotas/somebody", "admin"),
 ]
 RANKED = ["viewer", "submitter", "admin"]
 
