@@ -7,19 +7,20 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from service.http.problems import forbidden, unauthenticated
-from service.http.request_origin import OriginDependency
+from service.http.request_origin import get_request_origin
 from service.keys.principal import Principal
 from service.keys.roles import Role
-from service.services import ServicesDependency
+from service.services import Services, ServicesDependency
 
 SESSION_COOKIE = "dlrm_session"
 
 
-def get_principal(request: Request, services: ServicesDependency, origin: OriginDependency) -> Principal:
-    """Return the principal of the request's API key or browser session.
+def find_principal(request: Request, services: Services) -> Principal:
+    """Find the principal of the request's API key or browser session, in the database.
 
     Raises ProblemError where there is neither, or where a page of another site sends a change with this cookie.
     """
+    origin = get_request_origin(request)
     secret = get_bearer_token(request)
     if secret is not None:
         return services.keys.authenticate(secret, origin)
@@ -53,6 +54,11 @@ def _is_own_page(request: Request) -> bool:
     # A browser that does not send Sec-Fetch-Site sends at least Origin with every change.
     origin = request.headers.get("origin")
     return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+
+
+def get_principal(request: Request, services: ServicesDependency) -> Principal:
+    """Return the sender of the request. Raises ProblemError where it is unknown."""
+    return find_principal(request, services)
 
 
 def _require(role: Role) -> Callable[[Principal], Principal]:
