@@ -79,4 +79,5 @@ def create_link(new_link: NewLink, services: ServicesDependency, principal: View
 
 def _is_encrypted(request: Request) -> bool:
     """Whether the browser reaches the service over https."""
-    return request.url.scheme == "https"
+    # Behind a proxy only the browser knows, and says it in Origin.
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
