@@ -99,6 +99,13 @@ class Client:
         key = idempotency_key or uuid.uuid4().hex
         return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/restart", idempotency_key=key))
 
+    def delete(self, job_id: str) -> None:
+        """Delete a job that has ended, with its model, checkpoints, logs and metrics.
+
+        From then on there is no such job; its files are gone soon after.
+        """
+        self._transport.delete(f"/v1/jobs/{job_id}")
+
     def events(self, job_id: str) -> Iterator[Event]:
         """Yield the events of a job, oldest first."""
         return self._list_items(f"/v1/jobs/{job_id}/events", TypeAdapter(Page[Event]))

@@ -100,6 +100,23 @@ def make_jobs_table(jobs: Iterable[Job]) -> Table:
     return table
 
 
+def make_losses_table(jobs: Iterable[tuple[Job, Sequence[Checkpoint]]]) -> Table:
+    """Return a table of what is lost with each job: its checkpoints, with their size, and its model."""
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
+    for heading in ("id", "name", "state", "checkpoints", "model"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("id", "state", "checkpoints"))
+    for job, checkpoints in jobs:
+        size = decimal(sum(checkpoint.num_bytes for checkpoint in checkpoints))
+        table.add_row(
+            job.id,
+            _make_cell(job.name),
+            format_state(job.state),
+            f"{len(checkpoints)}, {size}" if checkpoints else "none",
+            Text(escape_unprintable(job.model_path or "none")),
+        )
+    return table
+
+
 def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Checkpoint | None = None) -> Table:
     """Return the table of one job: first its state, then its metrics, then the paths of its files."""
     table = Table(box=None, show_header=False, pad_edge=False)
