@@ -12,7 +12,8 @@ import uvicorn
 
 from dlrm.record import write_atomically
 from service.app import create_app
-from service.lock import lock_state_directory
+from service.client.connection import ADMIN_KEY_FILE
+from service.lock import lock_state
 from service.observability.logs import configure_logging
 from service.services import Services
 from service.settings import Settings
@@ -30,10 +31,11 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
 
     ready_file: file, readable only by its owner, to which {"url", "admin_key", "signin_link"} is written once the
     service accepts requests; admin_key is null unless this is the first start.
-    Raises StateDirectoryError, its subclass AlreadyServingError, and AddressError.
+    Raises StateDirectoryError, its subclass AlreadyServingError, DatabaseUrlError, DatabaseUnusableError, and
+    AddressError.
     """
     configure_logging(settings.log_format)
-    with lock_state_directory(settings.state_directory), bind_socket(settings) as listener:
+    with lock_state(settings), bind_socket(settings) as listener:
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         app = create_app(settings)
         config = uvicorn.Config(
@@ -83,11 +85,15 @@ def _ignore_signal(_: int, __: FrameType | None) -> None:
 def _announce(services: Services, ready_file: Path | None) -> None:
     """Print URL, sign-in link and, on the first start, the admin key; write them to the ready file too.
 
+    Of several services that share a state directory, the ready file names the one that has started last.
     They go to stdout and never to the log, because they are secrets.
     """
     admin_key = services.keys.create_first_admin_key()
     url = services.settings.url
     signin_link = f"{url}/signin#token={services.keys.create_sign_in_token()}"
+    if admin_key is not None:
+        # Not in the ready file alone, which other services may overwrite that start at the same time.
+        write_atomically(services.settings.state_directory / ADMIN_KEY_FILE, admin_key, mode=0o600)
     if ready_file is not None:
         content = {"url": url, "admin_key": admin_key, "signin_link": signin_link}
         write_atomically(ready_file, json.dumps(content), mode=0o600)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from sqlalchemy.exc import IntegrityError
+
 from service.database import Database
 from service.http.problems import conflict, not_found, unauthenticated
 from service.ids import new_id
@@ -44,9 +46,13 @@ class KeyService:
 
     def create_first_admin_key(self) -> str | None:
         """Create an admin key on the first start and return its secret; None where there are keys already."""
-        with self._database.write() as session:
-            keys = KeyRepository(session)
-            return _add_key(keys, "admin", Role.ADMIN, "admin").key if keys.is_empty() else None
+        try:
+            with self._database.write() as session:
+                keys = KeyRepository(session)
+                return _add_key(keys, "admin", Role.ADMIN, "admin").key if keys.is_empty() else None
+        except IntegrityError:
+            # Another service, which has started at the same time, was faster.
+            return None
 
     def list_all(self) -> list[KeyView]:
         with self._database.read() as session:

@@ -1,3 +1,5 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -6,6 +8,7 @@ import pytest
 
 from service.app import create_services
 from service.keys import service as key_service
+from service.keys.service import KeyService
 from service.settings import Settings
 from tests.service.api import Api
 from tests.service.databases import dump_rows
@@ -147,3 +150,16 @@ def test_the_first_start_alone_makes_an_admin_key(settings: Settings) -> None:
     principal = keys.find_principal_by_key(secret)
     assert principal is not None
     assert principal.role == "admin"
+
+
+def test_services_that_start_at_once_make_one_admin_key(settings: Settings) -> None:
+    services = [create_services(settings).keys for _ in range(4)]
+    together = threading.Barrier(len(services))
+
+    def start(keys: KeyService) -> str | None:
+        together.wait()
+        return keys.create_first_admin_key()
+
+    with ThreadPoolExecutor(len(services)) as pool:
+        secrets = list(pool.map(start, services))
+    assert len([secret for secret in secrets if secret is not None]) == 1
