@@ -18,7 +18,7 @@ from service.control.scheduler import Scheduler
 from service.control.starter import Starter
 from service.dashboard import endpoints as dashboard
 from service.database import Database
-from service.database.migrate import migrate
+from service.database.opening import open_database
 from service.http.health import router as health_router
 from service.http.openapi import PROBLEM_RESPONSES, document_openapi
 from service.http.problems import add_problem_handlers
@@ -72,12 +72,14 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def create_services(settings: Settings) -> Services:
-    """Create all parts of the service, without starting any. Raises StateDirectoryError."""
+    """Create all parts of the service, without starting any.
+
+    Raises StateDirectoryError, DatabaseUrlError and DatabaseUnusableError.
+    """
     make_state_directory(settings.state_directory)
     make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
     make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
-    database = Database(settings.database_url)
-    migrate(database)
+    database = open_database(settings.database_url)
     telemetry = Telemetry()
     telemetry.count_jobs(lambda: _count_jobs_by_state(database))
     launcher = LocalLauncher(
