@@ -23,7 +23,7 @@ from service.control.starter import Starter
 from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
-from service.database.migrate import migrate
+from service.database.opening import open_database
 from service.http.answer_headers import AnswerHeaders
 from service.http.gate import Gate
 from service.http.health import router as health_router
@@ -105,12 +105,14 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
 
 
 def create_services(settings: Settings) -> Services:
-    """Create all parts of the service, without starting any. Raises StateDirectoryError."""
+    """Create all parts of the service, without starting any.
+
+    Raises StateDirectoryError, DatabaseUrlError and DatabaseUnusableError.
+    """
     make_state_directory(settings.state_directory)
     make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
     make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
-    database = Database(settings.database_url)
-    migrate(database)
+    database = open_database(settings.database_url)
     telemetry = Telemetry()
     telemetry.count_jobs(lambda: _count_jobs_by_state(database))
     wake_up, faults = WakeUp(), Faults(telemetry)

@@ -5,7 +5,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -15,8 +15,9 @@ from starlette.types import ASGIApp
 
 from dlrm.record import write_atomically
 from service.app import create_app
+from service.client.connection import ADMIN_KEY_FILE
 from service.http.connections import ConnectionLimits, make_protocol
-from service.lock import lock_state_directory
+from service.lock import lock_state
 from service.observability.logs import configure_logging
 from service.services import Services
 from service.settings import Settings
@@ -41,13 +42,14 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
 
     ready_file: file, readable only by its owner, to which {"url", "admin_key", "signin_link"} is written once the
     service accepts requests; admin_key is null unless this is the first start.
-    Raises StateDirectoryError, its subclass AlreadyServingError, and AddressError.
+    Raises StateDirectoryError, its subclass AlreadyServingError, DatabaseUrlError, DatabaseUnusableError, and
+    AddressError.
     """
     configure_logging(settings.log_format)
-    with lock_state_directory(settings.state_directory), bind_socket(settings) as listener:
+    with lock_state(settings), bind_socket(settings) as listener:
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         app = create_app(settings)
-        config = make_server_config(app)
+        config = make_server_config(app, trusted_proxies=settings.trusted_proxies)
         # When uvicorn has stopped, it raises the signal again for the handler installed before it. Here that handler
         # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -72,9 +74,15 @@ class _Server(uvicorn.Server):
 
 
 def make_server_config(
-    app: ASGIApp, limits: ConnectionLimits | None = None, lifespan: Literal["on", "off"] = "on"
+    app: ASGIApp,
+    limits: ConnectionLimits | None = None,
+    lifespan: Literal["on", "off"] = "on",
+    trusted_proxies: Sequence[str] = (),
 ) -> uvicorn.Config:
-    """Make the configuration of a server of `app`. limits: those of this process where it is None."""
+    """Make the configuration of a server of `app`.
+
+    limits: those of this process where it is None. trusted_proxies: addresses of proxies whose headers are believed.
+    """
     limits = limits or ConnectionLimits(max_connections=_choose_max_connections())
     return uvicorn.Config(
         app,
@@ -85,8 +93,9 @@ def make_server_config(
         access_log=False,
         server_header=False,
         backlog=MAX_ACCEPTED_AT_ONCE,
-        # Whoever reaches this port could claim another address in them.
-        proxy_headers=False,
+        # Whoever else reaches this port could claim another address in them.
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
@@ -122,11 +131,15 @@ def _ignore_signal(_: int, __: FrameType | None) -> None:
 def _announce(services: Services, ready_file: Path | None) -> None:
     """Print URL, sign-in link and, on the first start, the admin key; write them to the ready file too.
 
+    Of several services that share a state directory, the ready file names the one that has started last.
     They go to stdout and never to the log, because they are secrets.
     """
     admin_key = services.keys.ensure_admin()
     url = services.settings.url
     signin_link = f"{url}/signin#token={services.sessions.create_start_link()}"
+    if admin_key is not None:
+        # Not in the ready file alone, which other services may overwrite that start at the same time.
+        write_atomically(services.settings.state_directory / ADMIN_KEY_FILE, admin_key, mode=0o600)
     if ready_file is not None:
         content = {"url": url, "admin_key": admin_key, "signin_link": signin_link}
         write_atomically(ready_file, json.dumps(content), mode=0o600)

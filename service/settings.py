@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -41,6 +42,10 @@ def _parse_data_root(root: str) -> str:
     return str(path)
 
 
+def _make_sqlite_url(state_directory: Path) -> str:
+    return f"sqlite:///{quote(str(state_directory / 'service.sqlite3'))}"
+
+
 AbsolutePath = Annotated[Path, AfterValidator(_make_absolute)]
 DataRoot = Annotated[str, BeforeValidator(os.fspath), AfterValidator(_parse_data_root)]
 
@@ -51,7 +56,7 @@ class StateSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="DLRM_", frozen=True, validate_default=True)
 
     state_directory: AbsolutePath = Path(".dlrm")
-    """Directory for the state of the service; only one service at a time may use it."""
+    """Directory for the state of the service; on SQLite only one service at a time may use it."""
     prepared_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "prepared")
     """Directory for prepared data, stored by its content, so that all jobs on the same data share it."""
 
@@ -62,9 +67,7 @@ class Settings(StateSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
     """TCP port to listen on; 0 chooses a free one."""
-    database_url: str = Field(
-        default_factory=lambda data: f"sqlite:///{data['state_directory'] / 'service.sqlite3'}", min_length=1
-    )
+    database_url: str = Field(default_factory=lambda data: _make_sqlite_url(data["state_directory"]), min_length=1)
     """SQLAlchemy URL of the database: `sqlite:///…` or `postgresql+psycopg://…`."""
     runs_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "runs")
     """Parent directory of the run directories of all jobs."""
@@ -79,6 +82,8 @@ class Settings(StateSettings):
     """GPUs that all jobs together may occupy."""
     trainer_python: AbsolutePath = Path(sys.executable)
     """Python interpreter that has the trainer installed."""
+    trusted_proxies: Annotated[list[str], NoDecode, BeforeValidator(_split_names)] = Field(default=[])
+    """Addresses of proxies, separated by commas, that are believed whom they forward for, and whether over https."""
     worker_environment: Annotated[list[str], NoDecode, BeforeValidator(_split_names)] = Field(default=[])
     """Names of further environment variables of the service that workers inherit, separated by commas. They inherit
     PATH, HOME, and those of the interpreter, numeric libraries, CUDA and data stores; no others."""

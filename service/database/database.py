@@ -14,6 +14,8 @@ from sqlalchemy.orm import Session
 from service.times import read_clock
 
 BUSY_TIMEOUT_SECONDS = 15
+CONNECT_TIMEOUT_SECONDS = 5
+"""Seconds that PostgreSQL has to accept a connection, so that no request waits long for a machine that is gone."""
 BUSY_PAUSE_SECONDS = 0.02
 SQLITE_BEGIN = "sqlite_begin"
 
@@ -61,8 +63,10 @@ class Database:
 
 
 def _create_engine(url: str) -> Engine:
-    if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        patience = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
+        return create_engine(url, pool_pre_ping=True, connect_args=patience)
     engine = create_engine(
         url, pool_size=20, max_overflow=30, connect_args={"timeout": BUSY_TIMEOUT_SECONDS, "isolation_level": None}
     )

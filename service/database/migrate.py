@@ -2,6 +2,8 @@
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from service.database.database import Database
@@ -10,15 +12,21 @@ ADVISORY_LOCK = 0x646C726D
 """Key of the PostgreSQL lock that this program's migrations hold."""
 
 
+class NewerRevisionError(Exception):
+    """Error raised where a later version of this program has migrated the database."""
+
+
 def migrate(database: Database) -> None:
     """Run the missing migrations in one transaction.
 
-    If two services start at once, the second one waits and finds nothing left to do.
+    If two services start at once, the second one waits and finds nothing left to do. Raises NewerRevisionError.
     """
     with database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE").begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
-        command.upgrade(_make_config(connection), "head")
+        config = _make_config(connection)
+        _check_revision(connection, ScriptDirectory.from_config(config))
+        command.upgrade(config, "head")
 
 
 def _make_config(connection: Connection) -> Config:
@@ -26,3 +34,12 @@ def _make_config(connection: Connection) -> Config:
     config.set_main_option("script_location", "service.database:migrations")
     config.attributes["connection"] = connection
     return config
+
+
+def _check_revision(connection: Connection, known: ScriptDirectory) -> None:
+    revision = MigrationContext.configure(connection).get_current_revision()
+    if revision is not None and revision not in {script.revision for script in known.walk_revisions()}:
+        raise NewerRevisionError(
+            f"a later version of this program has changed its tables to revision {revision}, of which this version "
+            f"knows up to {known.get_current_head()}"
+        )

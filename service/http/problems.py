@@ -10,17 +10,20 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match, Mount
 
 from dlrm.config import ConfigError, FieldError
+from service.database.failures import get_cause, is_database_away
 from service.disk_full import is_storage_full, storage_full_message
 
 log = structlog.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+DATABASE_RETRY_SECONDS = 2
+"""Seconds after which a request may be sent again that found no database."""
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
@@ -115,6 +118,16 @@ def forbidden(detail: str) -> ProblemError:
     return ProblemError("forbidden", 403, "Not allowed", detail)
 
 
+def database_unavailable() -> ProblemError:
+    return ProblemError(
+        "database-unavailable",
+        503,
+        "The service's database is not available",
+        "the database does not answer; running jobs continue, and the request may be sent again",
+        headers={"Retry-After": str(DATABASE_RETRY_SECONDS)},
+    )
+
+
 def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
     """Answer every error of `app` with a problem document.
 
@@ -125,7 +138,7 @@ def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
     app.add_exception_handler(ConfigError, _on_config_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(DBAPIError, on_storage_error)
+    app.add_exception_handler(SQLAlchemyError, on_storage_error)
     app.add_exception_handler(OSError, on_storage_error)
     app.add_exception_handler(Exception, _on_unexpected)
 
@@ -185,6 +198,9 @@ def _list_allowed_methods(request: Request) -> str:
 
 
 def _on_storage_error(request: Request, error: Exception, *, state_directory: Path) -> JSONResponse:
+    if is_database_away(error):
+        log.error("database_unavailable", method=request.method, path=request.url.path, error=get_cause(error))
+        return database_unavailable().to_response()
     if not is_storage_full(error):
         raise error
     # A single line without a traceback, because every request fails like this until space is free.

@@ -72,11 +72,14 @@ class PostgresServer:
 
     def stop(self) -> None:
         """Stop the server: every connection is closed at once."""
-        self._end(signal.SIGINT)
+        self.end(signal.SIGINT)
 
-    def crash(self) -> None:
-        """End the server without a word to its clients, so that it recovers from its log at the next start."""
-        self._end(signal.SIGQUIT)
+    def end(self, number: signal.Signals) -> None:
+        """End the server by a signal: SIGINT stops it; SIGQUIT crashes it, so that it recovers at the next start."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait()
+            self._process = None
 
     def execute(self, statement: str, database: str = ADMIN) -> None:
         """Run a statement in a transaction of its own, where it may be in one."""
@@ -117,12 +120,6 @@ class PostgresServer:
             self._connect().close()
             return True
         return False
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait()
-            self._process = None
 
     def _run(self, command: list[str]) -> None:
         program = find_program(command[0])

@@ -12,12 +12,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.lock import AlreadyServingError, lock_state_directory
+from service.client import find_connection
+from service.database.url import get_sqlite_file, parse_database_url
+from service.lock import AlreadyServingError, lock_state, lock_state_directory
 from service.serve import AddressError, serve
 from service.settings import Settings
 from service.state_directory import StateDirectoryError
 from tests.patience import wait_until
 from tests.service.api import Api, make_client, make_document
+from tests.service.databases import on_postgresql, on_sqlite
 from tests.service.processes import is_running
 
 PROGRAM = (
@@ -39,6 +42,13 @@ class ServiceProcess:
         return make_client(self.url, api_key or self.admin_key)
 
 
+def make_environment(settings: Settings) -> dict[str, str]:
+    """Make the environment variables of a service with these settings."""
+    values = settings.model_dump(mode="json")
+    values["data_roots"] = os.pathsep.join(values["data_roots"])
+    return {f"DLRM_{name.upper()}": str(value) for name, value in values.items()}
+
+
 @pytest.fixture
 def start_service(settings: Settings, tmp_path: Path) -> Iterator[Callable[[], ServiceProcess]]:
     """Function that starts a service. Services still running after the test are killed."""
@@ -46,12 +56,9 @@ def start_service(settings: Settings, tmp_path: Path) -> Iterator[Callable[[], S
 
     def start() -> ServiceProcess:
         ready = tmp_path / f"ready-{len(started)}.json"
-        values = settings.model_dump(mode="json", exclude={"database_url", "runs_directory"})
-        values["data_roots"] = os.pathsep.join(values["data_roots"])
-        environment = {f"DLRM_{name.upper()}": str(value) for name, value in values.items()}
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(ready)],
-            env={**os.environ, **environment},
+            env={**os.environ, **make_environment(settings)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -141,6 +148,7 @@ def test_the_printed_link_signs_a_browser_in(start_service: Callable[[], Service
         assert browser.get("/v1/keys").status_code == 200
 
 
+@on_sqlite
 def test_a_second_service_on_a_state_directory_is_refused(settings: Settings) -> None:
     with lock_state_directory(settings.state_directory), pytest.raises(AlreadyServingError, match=str(os.getpid())):
         serve(settings)
@@ -153,6 +161,59 @@ def test_a_port_that_is_taken_is_told_with_what_to_set(settings: Settings, api: 
         serve(same_port)
 
 
+@on_sqlite
+@pytest.mark.parametrize("way", ["the same path", "a link", "a linked directory"])
+def test_a_second_service_on_an_sqlite_file_is_refused_whatever_its_state_directory(
+    settings: Settings, tmp_path: Path, way: str
+) -> None:
+    file = get_sqlite_file(parse_database_url(settings.database_url))
+    assert file is not None
+    (tmp_path / "link.sqlite3").symlink_to(file)
+    (tmp_path / "linked").symlink_to(file.parent)
+    path = {
+        "the same path": file,
+        "a link": tmp_path / "link.sqlite3",
+        "a linked directory": tmp_path / "linked" / file.name,
+    }
+    second = settings.model_copy(
+        update={"state_directory": tmp_path / "another", "database_url": f"sqlite:///{path[way]}"}
+    )
+    with lock_state(settings):
+        fault = rf"another service \(process {os.getpid()}\) is using the database .*DLRM_DATABASE_URL.*PostgreSQL"
+        with pytest.raises(AlreadyServingError, match=fault):
+            serve(second)
+    with lock_state(second):
+        assert (file.parent / f"{file.name}.lock").read_text() == str(os.getpid())
+
+
+@on_postgresql
+def test_services_on_postgresql_share_a_state_directory_and_one_of_them_makes_the_admin_key(
+    settings: Settings, tmp_path: Path
+) -> None:
+    environment = {**os.environ, **make_environment(settings)}
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
+    outputs = [tmp_path / f"output-{number}" for number in range(3)]
+    services = [subprocess.Popen(command, env=environment, stdout=output.open("wb")) for output in outputs]
+    try:
+        wait_until(
+            lambda: all("sign in" in output.read_text() for output in outputs) or any(each.poll() for each in services)
+        )
+        assert [each.poll() for each in services] == [None] * 3
+        said = [output.read_text() for output in outputs]
+        (key,) = (text.split("admin key (shown only now): ")[1].strip() for text in said if "admin key" in text)
+        urls = [text.partition("serving on ")[2].splitlines()[0] for text in said]
+        for url in urls:
+            with make_client(url, key) as client:
+                assert client.get("/v1/jobs").status_code == 200
+        found = find_connection(state_directory=settings.state_directory)
+        assert (found.url in urls, found.api_key) == (True, key)
+    finally:
+        for each in services:
+            each.kill()
+            each.wait()
+
+
+@on_sqlite
 @pytest.mark.parametrize("kind", ["a directory of the kernel", "a file", "below a file", "its lock is a directory"])
 def test_a_state_directory_that_cannot_be_used_is_told_in_a_line(settings: Settings, tmp_path: Path, kind: str) -> None:
     file = tmp_path / "file"

@@ -5,6 +5,7 @@ import psutil
 import pytest
 from pydantic import ValidationError
 
+from service.database.url import get_sqlite_file, parse_database_url
 from service.settings import Settings
 
 
@@ -30,6 +31,12 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
     assert settings.data_roots == [f"{tmp_path}/a", "s3://bucket/logs", f"{tmp_path}/b"]
     assert settings.prepared_directory == tmp_path / "cache"
     assert settings.num_cores == 3
+
+
+@pytest.mark.parametrize("name", ["what?", "100%20", "a b", "größe#1"])
+def test_the_database_is_in_the_state_directory_whatever_its_name(name: str, tmp_path: Path) -> None:
+    url = Settings(state_directory=tmp_path / name).database_url
+    assert get_sqlite_file(parse_database_url(url)) == tmp_path / name / "service.sqlite3"
 
 
 @pytest.mark.parametrize("separated", ["", "{0}:", ":{0}", "{0}::{0}", "{0}: "])

@@ -1,5 +1,7 @@
 """Keys: who may make, list and revoke which, and when one is refused."""
 
+import re
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -10,6 +12,7 @@ import pytest
 from service.app import create_services
 from service.http.request_origin import NO_REQUEST
 from service.keys import use_recorder
+from service.keys.service import KeyService
 from service.settings import Settings
 from service.times import now
 from tests.patience import wait_until
@@ -38,8 +41,8 @@ EVERY_ENDPOINT = [
     ("POST", "/v1/jobs/job_0/restart", "submitter"),
     ("DELETE", "/v1/jobs/job_0", "submitter"),
     ("GET", "/v1/quotas", "viewer"),
-    ("PUT", "/v1/quotas/somebody", "admin"),
-    ("DELETE", "/v1/quotas/somebody", "admin"),
+    ("PUT", "/v1/quotas/owner_0", "admin"),
+    ("DELETE", "/v1/quotas/owner_0", "admin"),
 ]
 RANKED = ["viewer", "submitter", "admin"]
 
@@ -65,7 +68,8 @@ def test_every_endpoint_wants_a_key_of_at_least_its_role(shared_api: Api, method
 def test_every_route_under_v1_is_in_the_list_of_roles(shared_api: Api) -> None:
     document = shared_api.anonymous.get("/openapi.json").json()
     listed = {
-        (method, path.replace("job_0", "{job_id}").replace("key_0", "{key_id}")) for method, path, _ in EVERY_ENDPOINT
+        (method, re.sub(r"(job|key)_0", r"{\1_id}", path).replace("owner_0", "{owner}"))
+        for method, path, _ in EVERY_ENDPOINT
     }
     routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     open_to_all = {"/v1/session", "/v1/ingest/{attempt_id}", "/healthz", "/readyz", "/metrics"}
@@ -276,3 +280,20 @@ def test_no_request_waits_for_the_record_of_its_use(api: Api) -> None:
         # On SQLite nobody else can write now.
         assert api.make_client(key["key"]).get("/v1/capacity").status_code == 200
     wait_until(lambda: get_key(api, key["id"])["last_used_at"])
+    assert keys.create_first_admin_key() is None
+    principal = keys.find_principal_by_key(secret)
+    assert principal is not None
+    assert principal.role == "admin"
+
+
+def test_services_that_start_at_once_make_one_admin_key(settings: Settings) -> None:
+    services = [create_services(settings).keys for _ in range(4)]
+    together = threading.Barrier(len(services))
+
+    def start(keys: KeyService) -> str | None:
+        together.wait()
+        return keys.ensure_admin()
+
+    with ThreadPoolExecutor(len(services)) as pool:
+        secrets = list(pool.map(start, services))
+    assert len([secret for secret in secrets if secret is not None]) == 1

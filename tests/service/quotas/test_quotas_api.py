@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from service.keys.roles import Role
 from tests.service.api import TEAM, Api
 
 TWO_CORES = {"workers_per_node": 1, "threads_per_worker": 2, "memory": "1GiB"}
@@ -57,7 +58,7 @@ def test_a_job_that_its_quota_keeps_back_holds_up_nobody_else(api: Api) -> None:
     set_quota(api, num_running=1)
     api.submit(resources=TWO_CORES)
     kept_back = api.submit(resources=TWO_CORES, priority=5)["id"]
-    key = api.services.keys.create("other", api.services.keys.list_all()[1].role, owner="others").key
+    key = api.services.keys.create("other", Role.SUBMITTER, owner="others").key
     with api.make_client(key) as other:
         api.services.control.run_once()
         document = {"data": {"train": ["day_*.tsv"]}, "labels": {"behaviour": "wait"}, "resources": TWO_CORES}

@@ -1,0 +1,52 @@
+"""Meaning of an error of the database: it is away for now, or something is wrong that waiting does not change."""
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoFreeConnectionError
+
+_AWAY_SQLSTATES = ("08", "57P", "53300")
+"""Beginnings of the SQLSTATE of a broken connection, of a server that stops or starts, and of too many connections."""
+_AWAY_SQLITE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_REFUSALS = (
+    "password authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "not permitted to log in",
+    "permission denied",
+    "SSL",
+    "invalid ",
+)
+"""Parts of what a server, or the driver, says of a connection that no waiting will bring about. PostgreSQL gives such
+errors no code; one in another language is taken for a server that is away."""
+
+
+def is_database_away(error: BaseException) -> bool:
+    """Whether `error` means that the database cannot be reached, or is too busy, and that a later try may succeed."""
+    if isinstance(error, NoFreeConnectionError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    cause = error.orig
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _AWAY_SQLITE
+    sqlstate = getattr(cause, "sqlstate", None)
+    if sqlstate is None:
+        # The driver raises an OperationalError without a code where there is no connection.
+        return error.connection_invalidated or type(cause).__name__ == "OperationalError"
+    return sqlstate.startswith(_AWAY_SQLSTATES)
+
+
+def is_refused(error: DBAPIError) -> bool:
+    """Whether a connection was refused for a reason that stays, such as a wrong password."""
+    return any(refusal in str(error.orig) for refusal in _REFUSALS)
+
+
+def get_cause(error: Exception) -> str:
+    """Return what the database says of an error, in one line, without the address, which the caller names itself."""
+    if not isinstance(error, DBAPIError):
+        return str(error).partition("\n")[0]
+    lines = str(error.orig).splitlines() or [type(error.orig).__name__]
+    _, _, reason = lines[0].rpartition(" failed: ")
+    return reason.removeprefix("FATAL:").strip()
