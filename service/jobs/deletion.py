@@ -52,9 +52,9 @@ class DeletionService:
     def delete(self, job_id: str, principal: Principal) -> JobView:
         """Mark a job that has ended as deleted, which hides it at once, and return what it was.
 
-        `finish_deletions` removes its files and rows. Its idempotency key is forgotten, so that the request that created
-        it creates a new one. Raises ProblemError where there is no such job that `principal` may know of, it has not
-        ended, another job starts from its model, or its run directory is not where it should be.
+        `finish_deletions` removes its files and rows. Its idempotency key is forgotten, so that the request that
+        created it creates a new one. Raises ProblemError where there is no such job that `principal` may know of, it
+        has not ended, another job starts from its model, or its run directory is not where it should be.
         """
         with self._database.write() as session:
             job = get_visible_job(session, job_id, principal, for_update=True)

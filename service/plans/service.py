@@ -92,7 +92,8 @@ class PlanService:
 
     def _find_wait_in_queue(self, spec: JobSpec) -> tuple[Reason, str] | None:
         with self._database.read() as session:
-            num_ahead = sum(job.priority >= spec.priority for job in JobRepository(session).list_queue())
+            queue = JobRepository(session).list_queue()
+        num_ahead = sum(job.priority >= spec.priority and not job.is_held for job in queue)
         if num_ahead == 0:
             return None
         message = "1 job ahead of it starts first" if num_ahead == 1 else f"{num_ahead} jobs ahead of it start first"
