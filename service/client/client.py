@@ -91,6 +91,14 @@ class Client:
         """Queue a paused job again; it continues from its checkpoint once the scheduler starts it."""
         return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/resume"))
 
+    def hold(self, job_id: str) -> Job:
+        """Keep a queued job from starting, until `release`."""
+        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/hold"))
+
+    def release(self, job_id: str) -> Job:
+        """Let a held job start when its turn comes."""
+        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/release"))
+
     def restart(self, job_id: str, idempotency_key: str | None = None) -> Job:
         """Create a job with the document of a job that has ended, and return the new one.
 

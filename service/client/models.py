@@ -67,6 +67,8 @@ class Job(_Response):
     """Reason why the job waits or has ended, as a short identifier."""
     message: str | None = None
     """The reason as readable text, such as the error of the first rank that failed."""
+    is_held: bool = False
+    """Whether the job, while it is queued, waits until it is released."""
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None

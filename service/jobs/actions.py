@@ -1,4 +1,4 @@
-"""Changes that a user asks of one job: cancel, pause and resume."""
+"""Changes that a user asks of one job: cancel, pause, resume, hold and release."""
 
 from service.http.problems import conflict
 from service.jobs.models import Job
@@ -39,3 +39,20 @@ def resume(jobs: JobRepository, job: Job, principal: Principal) -> None:
         raise conflict(f"{job.id} is {job.state}: only a PAUSED job can be resumed", state=job.state)
     message = f"resumed by {describe_sender(principal)}"
     jobs.change_state(job, Change(JobState.QUEUED, Reason.RESUMED, actor=principal.owner, message=message))
+
+
+def hold(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    _require_queued(job, "held")
+    if not job.is_held:
+        jobs.set_held(job, Reason.HELD, principal.owner, f"held by {describe_sender(principal)}")
+
+
+def release(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    _require_queued(job, "released")
+    if job.is_held:
+        jobs.set_held(job, Reason.RELEASED, principal.owner, f"released by {describe_sender(principal)}")
+
+
+def _require_queued(job: Job, participle: str) -> None:
+    if job.state != JobState.QUEUED:
+        raise conflict(f"{job.id} is {job.state}: only a QUEUED job can be {participle}", state=job.state)

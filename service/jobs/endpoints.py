@@ -78,6 +78,16 @@ def resume_job(job_id: str, services: ServicesDependency, principal: Submitter) 
     return services.jobs.resume(job_id, principal)
 
 
+@router.post("/{job_id}/hold", status_code=202)
+def hold_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
+    return services.jobs.hold(job_id, principal)
+
+
+@router.post("/{job_id}/release", status_code=202)
+def release_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
+    return services.jobs.release(job_id, principal)
+
+
 @router.post("/{job_id}/restart", status_code=201, responses=CREATED_BEFORE)
 def restart_job(
     job_id: str,

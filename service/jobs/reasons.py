@@ -12,6 +12,7 @@ class Reason(StrEnum):
     BEHIND_RESERVATION = "behind_reservation"
     QUOTA_EXCEEDED = "quota_exceeded"
     HELD = "held"
+    RELEASED = "released"
     # Reasons why a job starts or waits again.
     SCHEDULED = "scheduled"
     PROCESS_STARTED = "process_started"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, delete, func, select, update
+from sqlalchemy import ColumnElement, Select, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from service.jobs.filters import JobFilter
@@ -125,21 +125,19 @@ class JobRepository:
             "message": change.message,
             "restarts_at": change.restarts_at,
             "at_head_since": None,
+            "is_held": False,
         }
         if change.to_state is JobState.STARTING:
             values["started_at"] = job.started_at or time
             values["deadline_at"] = job.deadline_at or find_deadline(job, values["started_at"])
         if change.to_state in ENDED:
             values["finished_at"] = time
-        changed = self._session.execute(
-            update(Job)
-            .where(Job.id == job.id, Job.state == from_state)
-            .values(values)
-            .returning(Job.id)
-            .execution_options(synchronize_session=False)
-        ).scalar_one_or_none()
-        if changed is None:
-            raise StateChangedError(f"{job.id} is no longer {from_state}")
+        guard = [Job.id == job.id, Job.state == from_state]
+        if change.to_state is JobState.STARTING:
+            # It may have been held since the scheduler read it.
+            guard.append(Job.is_held.is_(False))
+        if not self._update_guarded(guard, values):
+            raise StateChangedError(f"{job.id} is no longer {from_state}, or is held")
         self._session.add(
             Event(
                 job_id=job.id,
@@ -156,6 +154,41 @@ class JobRepository:
         )
         self._session.flush()
         self._session.refresh(job)
+
+    def set_held(self, job: Job, reason: Reason, actor: str, message: str) -> None:
+        """Hold a queued job, or release it, and add the event of that. reason: HELD or RELEASED.
+
+        Raises StateChangedError where the job is no longer queued.
+        """
+        values = {
+            "is_held": reason is Reason.HELD,
+            "at_head_since": None,
+            "reason": reason.value,
+            "message": message,
+        }
+        if not self._update_guarded([Job.id == job.id, Job.state == JobState.QUEUED], values):
+            raise StateChangedError(f"{job.id} is no longer {JobState.QUEUED}")
+        self._session.add(
+            Event(
+                job_id=job.id,
+                time=now(),
+                actor=actor,
+                kind="action",
+                name=reason.value,
+                reason=reason.value,
+                message=message,
+                details={},
+            )
+        )
+        self._session.flush()
+        self._session.refresh(job)
+
+    def _update_guarded(self, guard: Sequence[ColumnElement[bool]], values: dict[str, Any]) -> bool:
+        """Update the job for which all of `guard` holds; return whether there is one."""
+        changed = self._session.execute(
+            update(Job).where(*guard).values(values).returning(Job.id).execution_options(synchronize_session=False)
+        )
+        return changed.scalar_one_or_none() is not None
 
     def set_progress(self, job_id: str, progress: dict[str, Any]) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(progress=progress))

@@ -51,6 +51,8 @@ class JobView(BaseModel):
     state: JobState
     reason: str
     message: str
+    is_held: bool
+    """Whether the job, while it is queued, waits until it is released."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

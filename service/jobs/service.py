@@ -1,4 +1,4 @@
-"""Operations on jobs: submit, show, pause, resume, cancel and restart."""
+"""Operations on jobs, such as submit, show, cancel and restart."""
 
 import hashlib
 import json
@@ -214,6 +214,14 @@ class JobService:
     def resume(self, job_id: str, principal: Principal) -> JobView:
         """Queue a paused job again. Raises ProblemError where it is not paused."""
         return self._change(job_id, principal, actions.resume)
+
+    def hold(self, job_id: str, principal: Principal) -> JobView:
+        """Keep a queued job from starting until it is released. Raises ProblemError where it is not queued."""
+        return self._change(job_id, principal, actions.hold)
+
+    def release(self, job_id: str, principal: Principal) -> JobView:
+        """Let a held job start again. Raises ProblemError where it is not queued."""
+        return self._change(job_id, principal, actions.release)
 
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:
         """Return one page of a job's events with ids above `after`, oldest first."""

@@ -52,6 +52,26 @@ def resume(job_id: JobId) -> None:
     typer.echo(f"{job.id} {job.state}")
 
 
+def hold(job_id: JobId) -> None:
+    """Hold a queued job: it keeps its place in the queue, but does not start until it is released.
+
+    dlrm hold job_01J…
+    """
+    with Client() as client:
+        job = client.hold(job_id)
+    typer.echo(f"{job.id} held")
+
+
+def release(job_id: JobId) -> None:
+    """Release a held job: it starts when its turn comes.
+
+    dlrm release job_01J…
+    """
+    with Client() as client:
+        job = client.release(job_id)
+    typer.echo(f"{job.id} released")
+
+
 def restart(job_id: JobId) -> None:
     """Restart a job that has ended: submit its document again, as a new job.
 

@@ -103,5 +103,21 @@ def test_a_job_is_paused_and_resumed(client: Client) -> None:
     assert follow_until(client, job.id, "CANCELLED").num_attempts <= 3
 
 
+def test_a_queued_job_is_held_and_released(client: Client) -> None:
+    first = submit(client, "wait", resources={"workers_per_node": 2, "memory": "1GiB"})
+    follow_until(client, first.id, "RUNNING")
+    job = submit(client, "succeed")
+    assert run_dlrm(client, "hold", job.id) == f"{job.id} held\n"
+    assert " held" in run_dlrm(client, "jobs", "--state", "QUEUED")
+    assert client.job(job.id).is_held
+    client.cancel(first.id)
+    follow_until(client, first.id, "CANCELLED")
+    assert client.hold(job.id).reason == "held"
+    assert "held by " in run_dlrm(client, "show", job.id)
+    assert run_dlrm(client, "release", job.id) == f"{job.id} released\n"
+    follow_until(client, job.id, "SUCCEEDED")
+    assert not client.job(job.id).is_held
+
+
 def follow_until(client: Client, job_id: str, state: str) -> Job:
     return next(job for job in client.follow(job_id, POLL_SECONDS) if job.state == state)

@@ -25,6 +25,8 @@ VERBS = [
     ("POST", "/pause"),
     ("POST", "/resume"),
     ("POST", "/restart"),
+    ("POST", "/hold"),
+    ("POST", "/release"),
     ("DELETE", ""),
 ]
 
