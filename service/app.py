@@ -121,9 +121,9 @@ def create_services(settings: Settings) -> Services:
     lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
     leadership = Leadership(database, make_lock(database, wake_up), lease_seconds)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
-    deletions = DeletionService(database, settings.runs_directory, on_change=wake_leader)
-    starter, finalizer = Starter(leadership, launcher, settings.url), AttemptFinalizer(leadership, back_off)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
+    deletions = DeletionService(database, settings.runs_directory, audit, on_change=wake_leader)
+    starter, finalizer = Starter(leadership, launcher, settings.url), AttemptFinalizer(leadership, back_off)
     key_uses = UseRecorder(database)
     return Services(
         settings=settings,
@@ -132,7 +132,7 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, launcher.capacity(), on_change=wake_leader),
+        jobs=JobService(database, settings, launcher.capacity(), audit, on_change=wake_leader),
         deletions=deletions,
         quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, launcher.capacity()),

@@ -10,6 +10,8 @@ from pathlib import Path
 import structlog
 from sqlalchemy.orm import Session
 
+from service.audit.actions import Action
+from service.audit.log import AuditLog
 from service.database import Database
 from service.http.problems import conflict
 from service.jobs.ended import require_end
@@ -30,6 +32,7 @@ class DeletionService:
         self,
         database: Database,
         runs_directory: Path,
+        audit: AuditLog,
         on_change: Callable[[], None],
         *,
         max_seconds: float = 0.5,
@@ -43,6 +46,7 @@ class DeletionService:
         """
         self._database = database
         self._runs_directory = runs_directory
+        self._audit = audit
         self._on_change = on_change
         self._max_seconds = max_seconds
         self._retry_seconds = retry_seconds
@@ -65,6 +69,7 @@ class DeletionService:
             except RunDirectoryError as error:
                 raise conflict(f"{job_id} cannot be deleted: {error}") from None
             JobRepository(session).mark_as_deleting(job_id, now())
+            self._audit.record(session, principal.actor, Action.JOB_DELETED, job_id, owner=job.owner, name=job.name)
             view = JobView.from_job(job)
         self._on_change()
         return view

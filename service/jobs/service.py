@@ -10,6 +10,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError, JobSpec, parse_job, resolve
+from service.audit.actions import Action as AuditAction
+from service.audit.log import AuditLog
 from service.database import Database
 from service.http.paging import Page
 from service.http.problems import ProblemError, not_found
@@ -37,6 +39,13 @@ from service.settings import Settings
 from service.times import now
 
 Action = Callable[[JobRepository, Job, Principal], None]
+_AUDITED: dict[Action, AuditAction] = {
+    actions.cancel: AuditAction.JOB_CANCELLED,
+    actions.pause: AuditAction.JOB_PAUSED,
+    actions.resume: AuditAction.JOB_RESUMED,
+    actions.hold: AuditAction.JOB_HELD,
+    actions.release: AuditAction.JOB_RELEASED,
+}
 """Function that changes one job, a row of the repository's session, on behalf of a sender."""
 
 
@@ -69,10 +78,16 @@ class JobService:
     """Operations on jobs. Those on one job raise ProblemError where the sender may know of no such job."""
 
     def __init__(
-        self, database: Database, settings: Settings, capacity: Capacity, on_change: Callable[[], None]
+        self,
+        database: Database,
+        settings: Settings,
+        capacity: Capacity,
+        audit: AuditLog,
+        on_change: Callable[[], None],
     ) -> None:
         """Call `on_change` after every change that the control loop should look at."""
         self._database = database
+        self._audit = audit
         self._settings = settings
         self._capacity = capacity
         self._on_change = on_change
@@ -110,6 +125,9 @@ class JobService:
             jobs = JobRepository(session)
             check_submission(session, job.owner, get_demand(job))
             jobs.add(job, actor=submission.principal.owner, message=submission.description)
+            if submission.restarted is not None:
+                actor, earlier_id = submission.principal.actor, submission.restarted.id
+                self._audit.record_foreign(session, actor, AuditAction.JOB_RESTARTED, earlier_id, job.owner)
             if submission.idempotency_key is not None:
                 key_id = submission.principal.key_id
                 jobs.add_idempotency_key(key_id, submission.idempotency_key, submission.request_hash, job.id)
@@ -170,6 +188,7 @@ class JobService:
                 with self._database.write() as session:
                     job = get_visible_job(session, job_id, principal)
                     action(JobRepository(session), job, principal)
+                    self._audit.record_foreign(session, principal.actor, _AUDITED[action], job.id, job.owner)
                     view = JobView.from_job(job)
             except StateChangedError:
                 continue

@@ -74,7 +74,13 @@ def is_shown(api: Api, job: dict[str, Any]) -> bool:
 
 def make_deletions(api: Api, **settings: float) -> DeletionService:
     """Make the part of the service that deletes, with other limits."""
-    return DeletionService(api.services.database, api.services.settings.runs_directory, lambda: None, **settings)
+    return DeletionService(
+        api.services.database,
+        api.services.settings.runs_directory,
+        api.services.audit,
+        lambda: None,
+        **settings,
+    )
 
 
 def test_a_deleted_job_is_hidden_at_once_and_its_files_and_rows_go(api: Api) -> None:

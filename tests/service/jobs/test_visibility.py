@@ -123,3 +123,14 @@ def test_events_name_the_owner_and_the_key_though_keys_of_two_owners_have_one_na
             (owner, f"submitted by {owner} (key laptop)"),
             (owner, f"cancelled by {owner} (key laptop)"),
         ]
+
+
+def test_whoever_changes_the_job_of_another_owner_is_in_the_audit_log(api: Api) -> None:
+    job_id = api.submit(behaviour="wait")["id"]
+    with api.make_client(api.services.keys.create("boss", Role.ADMIN).key) as boss:
+        for verb in ("hold", "release", "cancel"):
+            assert boss.post(f"/v1/jobs/{job_id}/{verb}").status_code == 202
+        assert boss.delete(f"/v1/jobs/{job_id}").status_code == 202
+        events = boss.get("/v1/audit", params={"target": job_id}).json()["items"]
+    assert [event["action"] for event in events] == ["job_deleted", "job_cancelled", "job_released", "job_held"]
+    assert {event["actor"] for event in events} == {"boss"}
