@@ -171,7 +171,11 @@ def test_a_deletion_that_takes_long_is_continued_in_the_next_rounds(api: Api) ->
     num_calls = 0
     woken: list[None] = []
     deletions = DeletionService(
-        api.services.database, api.services.settings.runs_directory, lambda: woken.append(None), max_seconds=0.0
+        api.services.database,
+        api.services.settings.runs_directory,
+        api.services.audit,
+        lambda: woken.append(None),
+        max_seconds=0.0,
     )
     while count_rows(api)["jobs"]:
         deletions.finish_deletions()
