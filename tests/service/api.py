@@ -1,5 +1,6 @@
 """A real service on a real database, with a fake trainer; clients of it."""
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -56,6 +57,13 @@ def make_settings(directory: Path, database_url: str) -> Settings:
         restart_delay_seconds=0.05,
         trusted_proxies=["127.0.0.1"],
     )
+
+
+def make_environment(settings: Settings) -> dict[str, str]:
+    """Make the environment variables of a service with these settings."""
+    values = settings.model_dump(mode="json")
+    values["data_roots"] = os.pathsep.join(values["data_roots"])
+    return {f"DLRM_{name.upper()}": str(value) for name, value in values.items()}
 
 
 def make_document(behaviour: str = "wait", **changes: Any) -> dict[str, Any]:

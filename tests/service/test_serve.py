@@ -19,7 +19,7 @@ from service.serve import AddressError, serve
 from service.settings import Settings
 from service.state_directory import StateDirectoryError
 from tests.patience import wait_until
-from tests.service.api import Api, make_client, make_document
+from tests.service.api import Api, make_client, make_document, make_environment
 from tests.service.databases import on_postgresql, on_sqlite
 from tests.service.processes import is_running
 
@@ -40,13 +40,6 @@ class ServiceProcess:
 
     def make_client(self, api_key: str | None = None) -> httpx.Client:
         return make_client(self.url, api_key or self.admin_key)
-
-
-def make_environment(settings: Settings) -> dict[str, str]:
-    """Make the environment variables of a service with these settings."""
-    values = settings.model_dump(mode="json")
-    values["data_roots"] = os.pathsep.join(values["data_roots"])
-    return {f"DLRM_{name.upper()}": str(value) for name, value in values.items()}
 
 
 @pytest.fixture

@@ -1,0 +1,108 @@
+"""Processes of the service that are killed and started again, each on its own port and with its own clock."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from service.launchers.processes import MARKER
+from tests.patience import wait_until
+from tests.service.postgres import HOST, find_free_port
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class ServiceProcess:
+    """One process of the service, which comes back on the same port however often it is killed."""
+
+    directory: Path
+    """Directory for its ready files and its log."""
+    environment: dict[str, str]
+    clock_offset_seconds: float = 0.0
+    port: int = field(default_factory=find_free_port)
+    num_starts: int = 0
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self.directory.joinpath("log").read_text(errors="replace")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the process that was started last accepts requests."""
+        return self._ready_file.exists()
+
+    def start(self) -> None:
+        self.num_starts += 1
+        own = {"DLRM_PORT": str(self.port), "DLRM_TEST_CLOCK_OFFSET_SECONDS": str(self.clock_offset_seconds)}
+        command = [sys.executable, "-m", "tests.service.chaos.shifted_service", str(self._ready_file)]
+        with self.directory.joinpath("log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **self.environment, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self) -> None:
+        """Wait until the process accepts requests. Raises AssertionError where it has ended by itself."""
+        wait_until(lambda: self.is_ready or not self._is_alive)
+        assert self._is_alive, self.log[-4000:]
+
+    def read_admin_key(self) -> str | None:
+        """Read the admin key; None where another process has created it."""
+        return json.loads(self._ready_file.read_text())["admin_key"]
+
+    def kill(self) -> None:
+        """Kill the process as a power cut would, and nothing that it has started."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+
+    @property
+    def _ready_file(self) -> Path:
+        return self.directory / f"ready-{self.num_starts}.json"
+
+    @property
+    def _is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+
+def find_workers(runs: Path) -> list[psutil.Process]:
+    """Find all living processes of all attempts below `runs`, oldest first."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARKER, "").startswith(f"{runs}/") and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return sorted(found, key=lambda process: process.pid)
+
+
+def find_launch_processes(runs: Path) -> list[psutil.Process]:
+    """Find the living processes that were started for an attempt, without those that they have started."""
+    workers = find_workers(runs)
+    pids = {process.pid for process in workers}
+    return [process for process in workers if process.ppid() not in pids]
