@@ -15,6 +15,7 @@ from service.audit.log import AuditLog
 from service.database import Database
 from service.http.problems import conflict
 from service.jobs.ended import require_end
+from service.jobs.idempotency_repository import IdempotencyRepository
 from service.jobs.models import Job
 from service.jobs.repository import JobRepository
 from service.jobs.run_files import RunDirectoryError, find_run_directory, remove_directory
@@ -70,6 +71,7 @@ class DeletionService:
                 raise conflict(f"{job_id} cannot be deleted: {error}") from None
             JobRepository(session).mark_as_deleting(job_id, now())
             self._audit.record(session, principal.actor, Action.JOB_DELETED, job_id, owner=job.owner, name=job.name)
+            IdempotencyRepository(session).forget_job(job_id)
             view = JobView.from_job(job)
         self._on_change()
         return view

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from service.jobs.filters import JobFilter
-from service.jobs.models import Event, IdempotencyKey, Job, JobLabel
+from service.jobs.models import Event, Job, JobLabel
 from service.jobs.reasons import Reason
 from service.jobs.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
@@ -204,13 +204,6 @@ class JobRepository:
     def set_num_attempts(self, job_id: str, num_attempts: int) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(num_attempts=num_attempts))
 
-    def get_idempotency_key(self, owner: str, key: str) -> IdempotencyKey | None:
-        return self._session.get(IdempotencyKey, (owner, key))
-
-    def add_idempotency_key(self, owner: str, key: str, body_hash: str, job_id: str) -> None:
-        self._session.add(IdempotencyKey(owner=owner, key=key, body_hash=body_hash, job_id=job_id, created_at=now()))
-        self._session.flush()
-
     def list_events(self, job_id: str, after: int, limit: int) -> list[Event]:
         """List at most `limit` events of a job, oldest first, with ids above `after`."""
         query = select(Event).where(Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
@@ -234,9 +227,8 @@ class JobRepository:
         )
 
     def mark_as_deleting(self, job_id: str, at: datetime) -> None:
-        """Mark a job whose files and rows are about to be removed, and forget its idempotency keys."""
+        """Mark a job whose files and rows are about to be removed."""
         self._session.execute(update(Job).where(Job.id == job_id).values(deleting_at=at))
-        self._session.execute(delete(IdempotencyKey).where(IdempotencyKey.job_id == job_id))
 
     def list_deleting(self) -> list[Job]:
         """List the jobs that are being deleted, in the order in which that was asked."""

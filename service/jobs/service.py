@@ -22,6 +22,7 @@ from service.jobs.checkpoints import list_job_checkpoints
 from service.jobs.demand import compute_demand, list_faults
 from service.jobs.ended import require_end
 from service.jobs.filters import JobFilter
+from service.jobs.idempotency_repository import IdempotencyRepository
 from service.jobs.models import Job, JobLabel
 from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.reasons import Reason
@@ -130,7 +131,7 @@ class JobService:
                 self._audit.record_foreign(session, actor, AuditAction.JOB_RESTARTED, earlier_id, job.owner)
             if submission.idempotency_key is not None:
                 key_id = submission.principal.key_id
-                jobs.add_idempotency_key(key_id, submission.idempotency_key, submission.request_hash, job.id)
+                IdempotencyRepository(session).add(key_id, submission.idempotency_key, submission.request_hash, job.id)
             return JobView.from_job(job), True
 
     def restart(self, job_id: str, principal: Principal, idempotency_key: str | None = None) -> tuple[JobView, bool]:
@@ -278,8 +279,7 @@ def _find_earlier_job(session: Session, submission: Submission) -> JobView | Non
     """
     if submission.idempotency_key is None:
         return None
-    jobs = JobRepository(session)
-    earlier = jobs.get_idempotency_key(submission.principal.key_id, submission.idempotency_key)
+    earlier = IdempotencyRepository(session).get(submission.principal.key_id, submission.idempotency_key)
     if earlier is None:
         return None
     if earlier.body_hash != submission.request_hash:
