@@ -12,6 +12,7 @@ from service.database import Database
 from service.http.problems import conflict, invalid_request, not_found, unauthenticated
 from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
 from service.jobs.models import Attempt, Job
+from service.jobs.repository import JobRepository
 from service.jobs.service import get_existing_job
 from service.keys.secret import hash_secret
 from service.launchers.protocol import Launch, Launcher, LogRange, LogSource
@@ -49,7 +50,7 @@ class ReportService:
         try:
             with self._database.write() as session:
                 attempt = _authenticate(session, attempt_id, token)
-                _check_rank(get_existing_job(session, attempt.job_id), reports.rank)
+                _check_rank(JobRepository(session).get_world_size(attempt.job_id), reports.rank)
                 return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
         except GapError as error:
             detail = f"lines are missing: {error}, not {reports.first_seq}"
@@ -92,7 +93,7 @@ class ReportService:
         with self._database.read() as session:
             job = get_existing_job(session, job_id)
             if source != "launch":
-                _check_rank(job, source)
+                _check_rank(job.world_size, source)
             attempt = _find_attempt(session, job, attempt_number)
         if attempt is None:
             # The job has not started yet, so nothing was written.
@@ -115,9 +116,9 @@ def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attem
     return attempt
 
 
-def _check_rank(job: Job, rank: int) -> None:
-    if rank >= job.world_size:
-        raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {job.world_size - 1}")])
+def _check_rank(world_size: int, rank: int) -> None:
+    if rank >= world_size:
+        raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {world_size - 1}")])
 
 
 def _find_attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
