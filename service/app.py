@@ -26,11 +26,13 @@ from service.database import Database
 from service.database.opening import open_database
 from service.http.answer_headers import AnswerHeaders
 from service.http.gate import Gate
+from service.http.head import HeadAsGet
 from service.http.health import router as health_router
 from service.http.openapi import PROBLEM_RESPONSES, document_openapi
 from service.http.paced_answers import PacedAnswers
 from service.http.problems import add_problem_handlers
 from service.http.request_body import BodyGuard, BodyLimits
+from service.http.request_guard import RequestGuard
 from service.http.request_timer import RequestTimer
 from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
@@ -73,7 +75,13 @@ def create_app(settings: Settings) -> FastAPI:
         services.database.close()
 
     app = FastAPI(
-        title="DLRM training service", version=version("dlrm-service"), lifespan=lifespan, docs_url=None, redoc_url=None
+        title="DLRM training service",
+        version=version("dlrm-service"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        # A redirect would lead to the host that the request names.
+        redirect_slashes=False,
     )
     app.state.services = services
     _add_middleware(app, services)
@@ -99,9 +107,11 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
     """Add what every request passes before it reaches an endpoint; the last one added comes first."""
     app.add_middleware(BodyGuard, limits=BodyLimits(max_bytes=services.settings.max_body_bytes))
     app.add_middleware(Gate, identify=identify)
+    app.add_middleware(RequestGuard)
     app.add_middleware(AnswerHeaders)
     app.add_middleware(PacedAnswers)
     app.add_middleware(RequestTimer, telemetry=services.telemetry)
+    app.add_middleware(HeadAsGet)
 
 
 def create_services(settings: Settings) -> Services:

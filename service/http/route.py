@@ -1,12 +1,15 @@
 """Routes of the API, whose endpoints are plain functions in threads of their kind of work."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, TypeVar
 
+from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from service.http.json_body import parse_json
+from service.http.query import check_query, list_parameters
 from service.http.threads import CONTROL, Threads
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
@@ -29,6 +32,24 @@ class ApiRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _run_in_threads(endpoint), **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of requests. It refuses query parameters that are unknown, and JSON that is ambiguous."""
+        handle = super().get_route_handler()
+        parameters = list_parameters(self.dependant)
+
+        async def handle_strictly(request: Request) -> Response:
+            check_query(request.query_params, parameters)
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return handle_strictly
+
+
+class _StrictRequest(Request):
+    """Request whose body is parsed strictly."""
+
+    async def json(self) -> Any:
+        return parse_json(await self.body())
 
 
 def _run_in_threads(endpoint: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,9 @@ from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 
-IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
+IdempotencyKey = Annotated[
+    str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
+]
 JOB_DOCUMENT = {
     "requestBody": {
         "required": True,

@@ -25,7 +25,6 @@ from service.http.paging import MAX_SERIAL
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Event, Job
 from service.jobs.repository import JobRepository
-from service.reports.models import Metric
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository
 
@@ -84,6 +83,7 @@ def ingest(
         return position.acknowledged_seq
     jobs = JobRepository(session)
     progress = ReportedProgress.model_validate(job.progress)
+    metrics: list[dict[str, Any]] = []
     for report in reports:
         if isinstance(report, EventReport):
             jobs.add_event(_make_event(job, attempt, rank, report))
@@ -92,11 +92,15 @@ def ingest(
             continue
         if isinstance(report, StartReport):
             AttemptRepository(session).set_start(attempt.id, report.step, report.evaluated_step)
+            # The last reports of each kind may be among those that were just delivered.
+            repository.add_metrics(metrics)
+            metrics = []
             progress = progress.apply_start(report, *(repository.get_last_report(job.id, kind) for kind in KINDS))
             continue
         progress = progress.apply(report)
         if not isinstance(report, ProgressReport):
-            repository.add_metric(_make_metric(job, attempt, rank, stream, report))
+            metrics.append(_make_metric(job, attempt, rank, stream, report))
+    repository.add_metrics(metrics)
     if attempt.number == job.num_attempts:
         jobs.set_progress(job.id, progress.model_dump())
     position.acknowledged_seq += len(reports)
@@ -167,18 +171,19 @@ def _record_derived(jobs: JobRepository, job: Job, report: EventReport) -> None:
 
 def _make_metric(
     job: Job, attempt: Attempt, rank: int, stream: Stream, report: StepReport | EvaluationReport
-) -> Metric:
-    return Metric(
-        job_id=job.id,
-        attempt_id=attempt.id,
-        attempt=attempt.number,
-        rank=rank,
-        stream=stream.value,
-        seq=report.seq,
-        kind=report.kind,
-        step=report.step,
-        report=_to_json(report),
-    )
+) -> dict[str, Any]:
+    """Return the columns of a report's row in `metrics`."""
+    return {
+        "job_id": job.id,
+        "attempt_id": attempt.id,
+        "attempt": attempt.number,
+        "rank": rank,
+        "stream": stream.value,
+        "seq": report.seq,
+        "kind": report.kind,
+        "step": report.step,
+        "report": report.model_dump_json(),
+    }
 
 
 def _to_json(report: Report) -> dict[str, Any]:

@@ -1,17 +1,20 @@
 """SQL statements on reports."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, Subquery, Text, and_, case, cast, delete, func, literal, or_, select
+from sqlalchemy import Select, Subquery, Text, and_, bindparam, case, cast, delete, func, insert, literal, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
+from service.database.base import JsonText
 from service.jobs.models import Attempt
 from service.reports.models import Metric, StreamPosition
 
 Query = TypeVar("Query", bound="Select[*tuple[Any, ...]]")
 
+_INSERT_METRICS = insert(Metric.__table__).values(report=bindparam("report", type_=JsonText))  # pyright: ignore
 _ITEM = (
     literal('{"attempt":') + cast(Metric.attempt, Text) + literal(",") + func.substr(cast(Metric.report, Text), 2)
 ).label("item")
@@ -47,8 +50,10 @@ class ReportRepository:
                 position = self._session.get_one(StreamPosition, name, with_for_update=True)
         return position
 
-    def add_metric(self, metric: Metric) -> None:
-        self._session.add(metric)
+    def add_metrics(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Add rows of `metrics` by their columns; `report` is JSON, which is stored as it is."""
+        if rows:
+            self._session.connection().execute(_INSERT_METRICS, rows)
 
     def remove_some_metrics(self, job_id: str, limit: int) -> int:
         """Remove at most `limit` reports of a job, and return their number."""

@@ -11,7 +11,7 @@ from service.http.problems import ProblemError, conflict, invalid_request, not_f
 from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
 from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
-from service.jobs.service import get_existing_job
+from service.jobs.repository import JobRepository
 from service.jobs.visibility import get_visible_job
 from service.keys.principal import Principal
 from service.keys.secret import hash_secret
@@ -51,7 +51,7 @@ class ReportService:
         try:
             with self._database.write() as session:
                 attempt = _authenticate(session, attempt_id, token)
-                _check_rank(get_existing_job(session, attempt.job_id), reports.rank)
+                _check_rank(JobRepository(session).get_world_size(attempt.job_id), reports.rank)
                 return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
         except AttemptEndedError as error:
             raise _gone(error) from None
@@ -105,7 +105,7 @@ class ReportService:
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
             if source != "launch":
-                _check_rank(job, source)
+                _check_rank(job.world_size, source)
             attempt = _find_attempt(session, job, attempt_number)
         if attempt is None:
             # The job has not started yet, so nothing was written.
@@ -136,9 +136,9 @@ def _gone(error: AttemptEndedError) -> ProblemError:
     return ProblemError("attempt-ended", 410, "The attempt has ended", str(error))
 
 
-def _check_rank(job: Job, rank: int) -> None:
-    if rank >= job.world_size:
-        raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {job.world_size - 1}")])
+def _check_rank(world_size: int, rank: int) -> None:
+    if rank >= world_size:
+        raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {world_size - 1}")])
 
 
 def _find_attempt(session: Session, job: Job, number: int | None) -> Attempt | None:

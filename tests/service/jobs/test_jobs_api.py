@@ -84,8 +84,8 @@ def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Api)
         (
             b'{"data": {"train": ["day_0.tsv"]}, "dense_optimizer": {"learning_rate": NaN}}',
             "application/json",
-            422,
-            "invalid-job",
+            400,
+            "malformed-json",
         ),
     ],
 )
