@@ -5,7 +5,8 @@ from collections.abc import Callable
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.http.problems import ProblemError, unauthenticated
+from service.database.failures import is_database_away
+from service.http.problems import ProblemError, database_unavailable, unauthenticated
 from service.http.threads import AUTHENTICATION
 
 API_PREFIX = "/v1/"
@@ -34,6 +35,12 @@ class Gate:
                 request.state.sender = await self._find_sender(request)
             except ProblemError as problem:
                 await problem.to_response()(scope, receive, send)
+                return
+            except Exception as error:
+                # The handlers of errors are behind this gate.
+                if not is_database_away(error):
+                    raise
+                await database_unavailable().to_response()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

@@ -41,7 +41,7 @@ CURVES = Threads("curves", 2)
 """Threads that read curves and logs."""
 INGEST = Threads("ingest", 2)
 """Threads that store the reports of ranks."""
-PLANS = Threads("plans", 6)
-"""Threads that wait for plans."""
+PLANS = Threads("plans", 8)
+"""Threads that wait for plans: more than may wait, so that further requests are refused at once."""
 MONITORING = Threads("monitoring", 1)
 """Thread of the endpoints for monitoring, which anybody may call."""

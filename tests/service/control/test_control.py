@@ -318,7 +318,7 @@ def test_an_error_in_one_job_does_not_stop_the_others(settings: Settings) -> Non
     broken, fine = submit(services), submit(services)
     services.control.run_once()
     with services.database.write() as session:
-        session.get_one(Job, broken).run_directory = "\0"
+        session.get_one(Job, broken).run_directory = "/dev/null"
     services.control.run_once()
     services.control.run_once()
     assert services.jobs.get(fine, USER).state == "RUNNING"

@@ -64,6 +64,7 @@ def test_a_crashed_job_says_when_and_why_it_starts_again_and_which_attempt_that_
 def test_a_wait_outlives_the_service_and_blocks_nobody(slow_restart_settings: Settings) -> None:
     services = create_services(slow_restart_settings)
     waiting = run_until(services, submit(services, "crash", priority=5), "RECOVERING")
+    services.control.stop()
     restarted = create_services(slow_restart_settings)
     other = submit(restarted, "wait")
     run_until(restarted, other, "RUNNING")
@@ -81,6 +82,7 @@ def test_a_job_that_could_not_be_launched_waits_in_the_queue_and_blocks_nobody(
     broken = create_services(slow_restart_settings.model_copy(update={"trainer_python": tmp_path / "nothing"}))
     job_id = submit(broken, "wait", priority=5)
     broken.control.run_once()
+    broken.control.stop()
     services = create_services(slow_restart_settings)
     other = submit(services, "wait")
     run_until(services, other, "RUNNING")
