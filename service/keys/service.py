@@ -13,7 +13,7 @@ from service.database import Database
 from service.http.paging import Page
 from service.http.problems import conflict, invalid_request, not_found, unauthenticated
 from service.http.request_origin import RequestOrigin
-from service.ids import new_id
+from service.ids import is_id, new_id
 from service.keys.credentials import KEY_PREFIX, RefusedError, check_key, has_form_of_key
 from service.keys.models import ApiKey
 from service.keys.principal import Principal
@@ -94,7 +94,7 @@ class KeyService:
         with self._database.write() as session:
             keys = KeyRepository(session)
             admins = keys.lock_live_admins(now())
-            key = keys.get(key_id)
+            key = keys.get(key_id) if is_id(key_id, "key") else None
             if key is None:
                 raise not_found("key", key_id)
             if admins == [key_id]:

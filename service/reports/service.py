@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from dlrm.config import FieldError
 from service.database import Database
 from service.http.problems import ProblemError, conflict, invalid_request, not_found, unauthenticated
+from service.ids import is_id
 from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
 from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
@@ -125,7 +126,7 @@ def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attem
 
     An attempt that is unknown takes as long as a token that is wrong, and has the same answer.
     """
-    attempt = AttemptRepository(session).get(attempt_id)
+    attempt = AttemptRepository(session).get(attempt_id) if is_id(attempt_id, "att") else None
     is_right = secrets.compare_digest(attempt.token_hash if attempt else "", hash_secret(token or ""))
     if attempt is None or not is_right:
         raise unauthenticated("the token is not that of this attempt")
