@@ -94,7 +94,7 @@ class LocalLauncher:
             return LaunchStatus(LaunchPhase.ALIVE, node=node, memory_bytes=get_tree_memory_bytes(process))
         record, child = _read_record(attempt), self._children.get(attempt.path)
         # A child counts even without its record: the disk may have been full.
-        if child is None and (record is None or (record.pid is None and not attempt.outcome.exists())):
+        if child is None and (record is None or (record.pid is None and not _has_run(attempt))):
             return LaunchStatus(LaunchPhase.ABSENT)
         return LaunchStatus(LaunchPhase.ENDED, node=node, exit_code=child.poll() if child else None)
 
@@ -190,6 +190,15 @@ def _get_attempt_directory(launch: Launch) -> AttemptDirectory:
 
 def _get_record_path(attempt: AttemptDirectory) -> Path:
     return attempt.path / "process.json"
+
+
+def _has_run(attempt: AttemptDirectory) -> bool:
+    """Whether a process of an attempt has left anything, even where the service was killed before it noted the process.
+
+    Such an attempt is not started again: what it has reported would be reported twice.
+    """
+    files = [*attempt.spool.glob("*"), *attempt.logs.glob("*")]
+    return attempt.outcome.exists() or any(file.stat().st_size for file in files)
 
 
 def _write_record(attempt: AttemptDirectory, record: ProcessRecord) -> None:

@@ -13,6 +13,7 @@ import service.launchers.local
 from service.app import create_services
 from service.jobs.models import Job
 from service.jobs.service import Submission
+from service.reports.service import MetricQuery
 from service.services import Services
 from service.settings import Settings
 from tests.patience import wait_until
@@ -170,6 +171,29 @@ def test_ranks_that_outlive_a_killed_launch_process_are_gone_before_the_next_att
     assert not is_running(pid)
     assert job.reason == "worker_crashed"
     assert "left no outcome" in job.message
+
+
+def test_an_attempt_that_ran_and_died_before_its_number_was_written_down_is_not_run_again(
+    slow_restart_settings: Settings,
+) -> None:
+    services = create_services(slow_restart_settings)
+    job_id = submit(services, "lose_two_steps_once")
+    services.control.run_once()
+    directory = slow_restart_settings.runs_directory / job_id
+    record = directory / "attempt-1/process.json"
+    pid = json.loads(record.read_text())["pid"]
+    wait_until(lambda: not is_running(pid))
+    # As a service leaves it that is killed between the start of the process and the record of it.
+    record.write_text("{}")
+    (directory / "go-on").touch()
+    restarted = create_services(slow_restart_settings)
+    job = run_until(restarted, job_id, "RECOVERING", "SUCCEEDED")
+    assert (job.state, job.num_attempts, job.reason) == ("RECOVERING", 1, "worker_crashed")
+    end_wait(restarted, job_id)
+    run_until(restarted, job_id, "SUCCEEDED")
+    query = MetricQuery(kind="step", attempt=None, after=0, limit=100, max_points=None)
+    page = restarted.reports.list_metrics(job_id, query)
+    assert [item["step"] for item in page.items] == [1, 2, 3, 4, 5]
 
 
 def test_every_attempt_reads_the_document_of_the_first(slow_restart_settings: Settings) -> None:
