@@ -10,8 +10,10 @@ def has_to_wait(job: Job) -> bool:
 
 
 def is_late(job: Job) -> bool:
-    """Whether more than `deadline_seconds` have passed since the first start of `job`."""
+    """Whether more than `deadline_seconds` have passed since the submission or the first start of `job`."""
     deadline_seconds = job.spec["deadline_seconds"]
-    if deadline_seconds is None or job.started_at is None:
+    # Jobs of earlier versions do not say from when.
+    since = job.created_at if job.spec.get("deadline_from") == "submission" else job.started_at
+    if deadline_seconds is None or since is None:
         return False
-    return (now() - job.started_at).total_seconds() > deadline_seconds
+    return (now() - since).total_seconds() > deadline_seconds
