@@ -142,7 +142,7 @@ class Reconciler:
             self._record_stop(attempt, Reason.OUT_OF_MEMORY, message)
             self._launcher.kill(launch)
         elif is_late(job):
-            message = f"ran longer than deadline_seconds = {job.spec['deadline_seconds']}"
+            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job ran"
             self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
 
     def _explain(self, job: Job, attempt: Attempt, status: LaunchStatus) -> None:

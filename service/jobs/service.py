@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
@@ -154,6 +155,7 @@ class JobService:
         if errors := list_faults(spec, self._capacity):
             raise _cannot_fit(errors)
         job_id = new_id("job")
+        created_at = now()
         return Job(
             id=job_id,
             name=spec.name,
@@ -161,7 +163,8 @@ class JobService:
             state=JobState.QUEUED.value,
             reason=Reason.SUBMITTED.value,
             message="",
-            created_at=now(),
+            created_at=created_at,
+            deadline_at=_find_deadline_from_submission(spec, created_at),
             created_by=submission.principal.name,
             owner=submission.owner,
             restarted_from=submission.restarted.id if submission.restarted else None,
@@ -296,3 +299,10 @@ def _find_earlier_job(session: Session, submission: Submission) -> JobView | Non
 def _cannot_fit(errors: Sequence[FieldError]) -> ProblemError:
     detail = "; ".join(str(error) for error in errors)
     return ProblemError("cannot-fit", 422, "The job can never run on this machine", detail, errors=errors)
+
+
+def _find_deadline_from_submission(spec: JobSpec, created_at: datetime) -> datetime | None:
+    """Return the time at which a job ends whose deadline includes its wait; None for other jobs."""
+    if spec.deadline_from != "submission" or spec.deadline_seconds is None:
+        return None
+    return created_at + timedelta(seconds=spec.deadline_seconds)
