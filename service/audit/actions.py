@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Action(StrEnum):
+class AuditAction(StrEnum):
     """Action on a key, a session, a quota or a job."""
 
     KEY_CREATED = "key_created"

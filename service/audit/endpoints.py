@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from service.audit.actions import Action
+from service.audit.actions import AuditAction
 from service.audit.repository import AuditFilter
 from service.audit.schemas import AuditEventView
 from service.http.paging import Cursor, Page, parse_serial_cursor
@@ -26,7 +26,7 @@ def list_audit_events(
     actor: Annotated[
         str | None, Query(max_length=63, pattern=STORABLE, description="owner of the key that acted")
     ] = None,
-    action: Action | None = None,
+    action: AuditAction | None = None,
     target: Annotated[
         str | None, Query(max_length=255, pattern=STORABLE, description="id or name of what was changed")
     ] = None,

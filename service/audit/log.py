@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from service.audit.actions import Action
+from service.audit.actions import AuditAction
 from service.audit.actor import Actor
 from service.audit.models import AuditEvent
 from service.audit.repository import AuditFilter, AuditRepository
@@ -24,7 +24,7 @@ class AuditLog:
         self._database = database
         self._retention = retention
 
-    def record(self, session: Session, actor: Actor, action: Action, target: str, **details: Any) -> None:
+    def record(self, session: Session, actor: Actor, action: AuditAction, target: str, **details: Any) -> None:
         """Add a row in the transaction of `session`, and remove some of those that are too old.
 
         target: id or name of what was changed. details: values that JSON has.
@@ -46,7 +46,7 @@ class AuditLog:
         )
 
     def record_foreign(
-        self, session: Session, actor: Actor, action: Action, job_id: str, owner: str, **details: Any
+        self, session: Session, actor: Actor, action: AuditAction, job_id: str, owner: str, **details: Any
     ) -> None:
         """Record what was done to a job where it belongs to another owner than the actor; else do nothing."""
         if actor.owner != owner:

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from service.audit.actions import Action
+from service.audit.actions import AuditAction
 from service.audit.models import AuditEvent
 
 
@@ -15,7 +15,7 @@ class AuditFilter:
     """Filter of audit events; one that is None does not restrict."""
 
     actor: str | None = None
-    action: Action | None = None
+    action: AuditAction | None = None
     target: str | None = None
     since: datetime | None = None
     """Earliest time."""

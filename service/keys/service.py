@@ -6,7 +6,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
-from service.audit.actions import Action
+from service.audit.actions import AuditAction
 from service.audit.actor import SERVICE, Actor
 from service.audit.log import AuditLog
 from service.database import Database
@@ -102,7 +102,7 @@ class KeyService:
             if not keys.revoke(key_id, now()):
                 raise not_found("key", f"{key_id} that is not revoked")
             SessionRepository(session).remove_by_key(key_id)
-            self._record(session, actor, Action.KEY_REVOKED, key)
+            self._record(session, actor, AuditAction.KEY_REVOKED, key)
 
     def authenticate(self, secret: str, origin: RequestOrigin) -> Principal:
         """Return the principal of a key. Raises ProblemError where it is unknown, expired or revoked."""
@@ -128,10 +128,10 @@ class KeyService:
             expires_at=expires_at,
         )
         KeyRepository(session).add(key)
-        self._record(session, actor, Action.KEY_CREATED, key)
+        self._record(session, actor, AuditAction.KEY_CREATED, key)
         return CreatedKey(**KeyView.model_validate(key).model_dump(), key=secret)
 
-    def _record(self, session: Session, actor: Actor, action: Action, key: ApiKey) -> None:
+    def _record(self, session: Session, actor: Actor, action: AuditAction, key: ApiKey) -> None:
         self._audit.record(session, actor, action, key.id, name=key.name, owner=key.owner, role=key.role)
 
 

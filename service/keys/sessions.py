@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
-from service.audit.actions import Action
+from service.audit.actions import AuditAction
 from service.audit.actor import SERVICE, Actor
 from service.audit.log import AuditLog
 from service.database import Database
@@ -95,7 +95,7 @@ class SessionService:
                 grant = _redeem(session, credentials)
                 opened = _open_session(session, grant, old_token)
                 actor = grant.make_principal(origin).actor
-                self._audit.record(session, actor, Action.SIGNED_IN, grant.key.id, method=method, role=grant.role)
+                self._audit.record(session, actor, AuditAction.SIGNED_IN, grant.key.id, method=method, role=grant.role)
         except RefusedError as error:
             self._record_refusal(error, method, origin)
             raise unauthenticated(str(error)) from None
@@ -108,7 +108,7 @@ class SessionService:
             ended = SessionRepository(session).remove(hash_secret(token))
             if ended is not None:
                 actor = Actor(ended.owner, ended.key_id, origin)
-                self._audit.record(session, actor, Action.SIGNED_OUT, ended.key_id, role=ended.role)
+                self._audit.record(session, actor, AuditAction.SIGNED_OUT, ended.key_id, role=ended.role)
 
     def authenticate(self, token: str, origin: RequestOrigin) -> Principal | None:
         """Return the principal of a browser session; None where it is unknown or has ended.
@@ -140,13 +140,13 @@ class SessionService:
             )
         )
         details = {"role": grant.role.value, "expires_at": expires_at.isoformat()}
-        self._audit.record(session, actor, Action.LINK_CREATED, grant.owner, **details)
+        self._audit.record(session, actor, AuditAction.LINK_CREATED, grant.owner, **details)
         return CreatedLink(token=token, owner=grant.owner, role=grant.role, expires_at=expires_at)
 
     def _record_refusal(self, error: RefusedError, method: str, origin: RequestOrigin) -> None:
         actor = Actor(error.owner, error.key_id or None, origin)
         with self._database.write() as session:
-            self._audit.record(session, actor, Action.SIGN_IN_FAILED, error.key_id, method=method, why=error.why)
+            self._audit.record(session, actor, AuditAction.SIGN_IN_FAILED, error.key_id, method=method, why=error.why)
 
 
 def _redeem(session: Session, credentials: SignIn) -> _Grant:

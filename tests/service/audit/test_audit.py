@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from service.audit.actions import Action
+from service.audit.actions import AuditAction
 from service.audit.actor import Actor
 from service.audit.log import NUM_REMOVED, AuditLog
 from service.audit.models import AuditEvent
@@ -91,7 +91,7 @@ def filled_api(shared_api: Api) -> Api:
             event = AuditEvent(
                 time=START + timedelta(hours=number),
                 actor="ann" if number % 2 else "bob",
-                action=Action.QUOTA_CHANGED.value,
+                action=AuditAction.QUOTA_CHANGED.value,
                 target="key_filled",
                 address="",
                 request_id="",
@@ -185,7 +185,7 @@ def test_text_that_does_not_fit_is_cut(api: Api) -> None:
     log: AuditLog = api.services.audit
     with api.services.database.write() as session:
         actor = Actor("ann", "key_1", RequestOrigin("\0" + "a" * 100, "r" * 100))
-        log.record(session, actor, Action.JOB_DELETED, "t" * 300, owner="bob")
+        log.record(session, actor, AuditAction.JOB_DELETED, "t" * 300, owner="bob")
     event = list_events(api, action="job_deleted")[0]
     assert event["address"] == "\N{REPLACEMENT CHARACTER}" + "a" * 63
     assert (event["request_id"], event["target"]) == ("r" * 64, "t" * 255)
@@ -195,7 +195,7 @@ def test_text_that_does_not_fit_is_cut(api: Api) -> None:
 def test_a_row_goes_with_the_transaction_that_it_belongs_to(api: Api) -> None:
     def record_and_fail() -> None:
         with api.services.database.write() as session:
-            api.services.audit.record(session, Actor("ann"), Action.JOB_DELETED, "job_1")
+            api.services.audit.record(session, Actor("ann"), AuditAction.JOB_DELETED, "job_1")
             raise KeyError
 
     with pytest.raises(KeyError):

@@ -17,7 +17,7 @@ from tests.service.api import Api
 
 def create_key(api: Api, **fields: Any) -> dict[str, Any]:
     """Create a key over the API, under a name of its own unless `fields` has one, and return it with its secret."""
-    response = api.admin.post("/v1/keys", json={"name": new_id("key").replace("_", "-"), "role": "viewer"} | fields)
+    response = api.admin.post("/v1/keys", json={"name": new_id("key"), "role": "viewer"} | fields)
     assert response.status_code == 201, response.text
     return response.json()
 
