@@ -47,7 +47,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
     with lock_state_directory(settings.state_directory), bind_socket(settings) as listener:
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         app = create_app(settings)
-        config = make_server_config(app)
+        config = make_server_config(app, trusted_proxies=settings.trusted_proxies)
         # When uvicorn has stopped, it raises the signal again for the handler installed before it. Here that handler
         # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -72,9 +72,15 @@ class _Server(uvicorn.Server):
 
 
 def make_server_config(
-    app: ASGIApp, limits: ConnectionLimits | None = None, lifespan: Literal["on", "off"] = "on"
+    app: ASGIApp,
+    limits: ConnectionLimits | None = None,
+    lifespan: Literal["on", "off"] = "on",
+    trusted_proxies: str = "",
 ) -> uvicorn.Config:
-    """Make the configuration of a server of `app`. limits: those of this process where it is None."""
+    """Make the configuration of a server of `app`.
+
+    limits: those of this process where it is None. trusted_proxies: see `Settings`.
+    """
     limits = limits or ConnectionLimits(max_connections=_choose_max_connections())
     return uvicorn.Config(
         app,
@@ -86,7 +92,8 @@ def make_server_config(
         server_header=False,
         backlog=MAX_ACCEPTED_AT_ONCE,
         # Whoever reaches this port could claim another address in them.
-        proxy_headers=False,
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=trusted_proxies,
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )

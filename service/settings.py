@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,6 +36,16 @@ def _parse_data_root(root: str) -> str:
     if not path.is_dir():
         raise PydanticCustomError("no_directory", "should be an existing directory, or a URI such as s3://bucket/key")
     return str(path)
+
+
+def _check_addresses(addresses: str) -> str:
+    for address in filter(None, addresses.split(",")):
+        try:
+            ip_network(address.strip(), strict=False)
+        except ValueError:
+            message = "should be addresses or networks such as 10.0.0.7 or 10.0.0.0/8, separated by commas"
+            raise PydanticCustomError("no_address", message) from None
+    return addresses
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_make_absolute)]
@@ -86,6 +97,9 @@ class Settings(StateSettings):
     """Longest wait before a restart, in seconds."""
     max_body_bytes: int = Field(default=2**20, ge=1024)
     """Largest request body in bytes; reports of a running job have a limit of their own."""
+    trusted_proxies: Annotated[str, AfterValidator(_check_addresses)] = ""
+    """Addresses or networks of reverse proxies, separated by commas, whose X-Forwarded-For and X-Forwarded-Proto are
+    believed; from anybody else they are ignored."""
     log_format: Literal["console", "json"] = "console"
 
     @property

@@ -104,7 +104,9 @@ def serve_api(settings: Settings, *, runs_control_loop: bool) -> Iterator[Api]:
     configure_logging("console")
     listening = bind_socket(settings)
     app = create_app(settings.model_copy(update={"port": listening.getsockname()[1]}))
-    server = uvicorn.Server(make_server_config(app, lifespan="on" if runs_control_loop else "off"))
+    server = uvicorn.Server(
+        make_server_config(app, lifespan="on" if runs_control_loop else "off", trusted_proxies=settings.trusted_proxies)
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     wait_until(lambda: server.started)
