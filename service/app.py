@@ -25,6 +25,7 @@ from service.dashboard import endpoints as dashboard
 from service.database import Database
 from service.database.opening import open_database
 from service.http.answer_headers import AnswerHeaders
+from service.http.failures import Failures
 from service.http.gate import Gate
 from service.http.head import HeadAsGet
 from service.http.health import router as health_router
@@ -33,7 +34,8 @@ from service.http.paced_answers import PacedAnswers
 from service.http.problems import add_problem_handlers
 from service.http.request_body import BodyGuard, BodyLimits
 from service.http.request_guard import RequestGuard
-from service.http.request_timer import RequestTimer
+from service.http.request_ids import RequestIds
+from service.http.request_log import RequestLog
 from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.repository import JobRepository
@@ -108,9 +110,11 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
     app.add_middleware(BodyGuard, limits=BodyLimits(max_bytes=services.settings.max_body_bytes))
     app.add_middleware(Gate, identify=identify)
     app.add_middleware(RequestGuard)
+    app.add_middleware(Failures)
     app.add_middleware(AnswerHeaders)
     app.add_middleware(PacedAnswers)
-    app.add_middleware(RequestTimer, telemetry=services.telemetry)
+    app.add_middleware(RequestLog, telemetry=services.telemetry)
+    app.add_middleware(RequestIds)
     app.add_middleware(HeadAsGet)
 
 

@@ -5,7 +5,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -77,11 +77,11 @@ def make_server_config(
     app: ASGIApp,
     limits: ConnectionLimits | None = None,
     lifespan: Literal["on", "off"] = "on",
-    trusted_proxies: Sequence[str] = (),
+    trusted_proxies: str = "",
 ) -> uvicorn.Config:
     """Make the configuration of a server of `app`.
 
-    limits: those of this process where it is None. trusted_proxies: addresses of proxies whose headers are believed.
+    limits: those of this process where it is None. trusted_proxies: see `Settings`.
     """
     limits = limits or ConnectionLimits(max_connections=_choose_max_connections())
     return uvicorn.Config(
@@ -93,9 +93,9 @@ def make_server_config(
         access_log=False,
         server_header=False,
         backlog=MAX_ACCEPTED_AT_ONCE,
-        # Whoever else reaches this port could claim another address in them.
+        # Whoever reaches this port could claim another address in them.
         proxy_headers=bool(trusted_proxies),
-        forwarded_allow_ips=list(trusted_proxies),
+        forwarded_allow_ips=trusted_proxies,
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )

@@ -6,7 +6,14 @@ import struct
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
+import h11
+from structlog.contextvars import bind_contextvars, clear_contextvars
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from service.http.answer_headers import SECURITY_HEADERS
+from service.http.problems import ProblemError
+from service.http.request_ids import HEADER as REQUEST_ID
+from service.ids import new_id
 
 READ_BYTES = 2**14
 """Largest part of a request, in bytes, that is read at a time."""
@@ -65,6 +72,22 @@ class BoundedProtocol(H11Protocol):
             self._answer_timer = _cancel(self._answer_timer)
         if not self._is_answering():
             self.waiting[self] = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP with a problem document, which no middleware sees."""
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self._abort()
+            return
+        request_id = new_id("req")
+        clear_contextvars()
+        bind_contextvars(request_id=request_id)
+        problem = ProblemError("malformed-request", 400, "The request cannot be understood", msg).to_response()
+        headers = {**SECURITY_HEADERS, REQUEST_ID: request_id, "connection": "close"}
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+        head = h11.Response(status_code=400, headers=[*problem.raw_headers, *encoded], reason=b"Bad Request")
+        for event in (head, h11.Data(data=bytes(problem.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -18,6 +18,7 @@ from starlette.routing import Match, Mount
 from dlrm.config import ConfigError, FieldError
 from service.database.failures import get_cause, is_database_away
 from service.disk_full import is_storage_full, storage_full_message
+from service.http.request_ids import get_request_id
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +44,8 @@ class ProblemDocument(BaseModel):
     status: int
     detail: str
     errors: list[FieldProblem] = []
+    request_id: str | None = None
+    """Id of the request, under which the service's log has more."""
 
 
 class ProblemError(Exception):
@@ -77,7 +80,8 @@ class ProblemError(Exception):
         self.body: dict[str, Any] = document.model_dump() | (extensions or {})
 
     def to_response(self) -> JSONResponse:
-        return JSONResponse(self.body, status_code=self.status, headers=self.headers, media_type=MEDIA_TYPE)
+        body = self.body | {"request_id": get_request_id()}
+        return JSONResponse(body, status_code=self.status, headers=self.headers, media_type=MEDIA_TYPE)
 
 
 def invalid_request(errors: Sequence[FieldError]) -> ProblemError:
@@ -117,7 +121,7 @@ def database_unavailable() -> ProblemError:
 
 
 def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
-    """Answer every error of `app` with a problem document.
+    """Answer the errors of requests to `app` with problem documents. `service.http.failures` answers all others.
 
     state_directory: directory that the answer names where its disk is full.
     """
@@ -128,7 +132,6 @@ def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(SQLAlchemyError, on_storage_error)
     app.add_exception_handler(OSError, on_storage_error)
-    app.add_exception_handler(Exception, _on_unexpected)
 
 
 def _on_problem(_: Request, error: Exception) -> JSONResponse:
@@ -207,12 +210,6 @@ def _on_storage_error(request: Request, error: Exception, *, state_directory: Pa
     return ProblemError(
         "storage-full", 507, "The service's storage is full", storage_full_message(state_directory)
     ).to_response()
-
-
-def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
-    log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
-    detail = "the service failed while handling this request; its log has the cause"
-    return ProblemError("internal-error", 500, "The service failed", detail).to_response()
 
 
 def _join_errors(errors: Sequence[FieldError]) -> str:

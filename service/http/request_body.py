@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.gate import API_PREFIX, SESSION_PATH
+from service.http.gate import API_PREFIX, SESSION_PATH, get_sender_id
 from service.http.problems import ProblemError
 from service.http.shares import Shares
 
@@ -55,11 +55,9 @@ class BodyGuard:
             await self._app(scope, receive, send)
             return
         max_bytes = self._limits.get_max_bytes(scope["path"])
-        address = (scope["client"] or ("",))[0]
-        sender = scope.get("state", {}).get("sender", address)
         try:
             num_bytes = _check_headers(_get_headers(scope), max_bytes)
-            async with self._memory.take(num_bytes, sender):
+            async with self._memory.take(num_bytes, get_sender_id(scope)):
                 body = await self._read(receive, max_bytes)
                 if body is not None:
                     await self._app(scope, _replay(body, receive), send)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Hashable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ RETRY_SECONDS = 2
 
 @dataclass
 class _State:
-    taken: Counter[Hashable] = field(default_factory=Counter[Hashable])
+    taken: Counter[str] = field(default_factory=Counter[str])
     """Units that each sender has taken."""
     num_waiting: int = 0
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -39,7 +39,7 @@ class Shares:
         self._state: RunVar[_State] = RunVar(f"shares of {name}")
 
     @asynccontextmanager
-    async def take(self, number: int, sender: Hashable) -> AsyncGenerator[None]:
+    async def take(self, number: int, sender: str) -> AsyncGenerator[None]:
         """Take `number` units for `sender` until the block ends; waits while they are taken.
 
         Raises ProblemError (503) where the wait is too long.
@@ -58,7 +58,7 @@ class Shares:
                 async with state.changed:
                     state.changed.notify_all()
 
-    async def _wait(self, state: _State, number: int, sender: Hashable) -> None:
+    async def _wait(self, state: _State, number: int, sender: str) -> None:
         """Wait until units are free. Nothing else runs between that and the return."""
         state.num_waiting += 1
         try:
@@ -69,7 +69,7 @@ class Shares:
         finally:
             state.num_waiting -= 1
 
-    def _are_free(self, state: _State, number: int, sender: Hashable) -> bool:
+    def _are_free(self, state: _State, number: int, sender: str) -> bool:
         return state.taken[sender] + number <= self._share and state.taken.total() + number <= self._total
 
     def _get_state(self) -> _State:

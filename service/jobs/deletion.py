@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy.orm import Session
 
-from service.audit.actions import Action
+from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
 from service.database import Database
 from service.http.problems import conflict
@@ -70,7 +70,9 @@ class DeletionService:
             except RunDirectoryError as error:
                 raise conflict(f"{job_id} cannot be deleted: {error}") from None
             JobRepository(session).mark_as_deleting(job_id, now())
-            self._audit.record(session, principal.actor, Action.JOB_DELETED, job_id, owner=job.owner, name=job.name)
+            self._audit.record(
+                session, principal.actor, AuditAction.JOB_DELETED, job_id, owner=job.owner, name=job.name
+            )
             IdempotencyRepository(session).forget_job(job_id)
             view = JobView.from_job(job)
         self._on_change()

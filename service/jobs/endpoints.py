@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Query, Response
+from fastapi import APIRouter, Body, Header, Query, Request, Response
 
 from dlrm.config import FieldError
+from service.http.entity_tag import NOT_MODIFIED, answer_with_tag
 from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
 from service.http.problems import invalid_request
 from service.http.route import ApiRoute
@@ -60,9 +61,9 @@ def list_jobs(
     return services.jobs.list_page(chosen, principal, cursor=parse_job_cursor(cursor), limit=limit)
 
 
-@router.get("/{job_id}")
-def get_job(job_id: str, services: ServicesDependency, principal: Viewer) -> JobDetail:
-    return services.jobs.get(job_id, principal)
+@router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)
+def get_job(job_id: str, request: Request, services: ServicesDependency, principal: Viewer) -> Response:
+    return answer_with_tag(request, services.jobs.get(job_id, principal))
 
 
 @router.post("/{job_id}/cancel", status_code=202)

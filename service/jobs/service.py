@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError, JobSpec, parse_job, resolve
-from service.audit.actions import Action as AuditAction
+from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
 from service.database import Database
 from service.http.paging import Page

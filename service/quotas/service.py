@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
-from service.audit.actions import Action
+from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
 from service.database import Database
 from service.http.problems import ProblemError, not_found
@@ -34,7 +34,7 @@ class QuotaService:
         """Set the quota of an owner. Running jobs go on; waiting ones wait until they fit."""
         with self._database.write() as session:
             QuotaRepository(session).put(Quota(owner=owner, **quota.model_dump()))
-            self._audit.record(session, principal.actor, Action.QUOTA_CHANGED, owner, **quota.model_dump())
+            self._audit.record(session, principal.actor, AuditAction.QUOTA_CHANGED, owner, **quota.model_dump())
         return QuotaView(owner=owner, **quota.model_dump())
 
     def remove(self, owner: str, principal: Principal) -> None:
@@ -42,7 +42,7 @@ class QuotaService:
         with self._database.write() as session:
             if not QuotaRepository(session).remove(owner):
                 raise not_found("quota", owner)
-            self._audit.record(session, principal.actor, Action.QUOTA_CHANGED, owner, removed=True)
+            self._audit.record(session, principal.actor, AuditAction.QUOTA_CHANGED, owner, removed=True)
 
 
 def check_submission(session: Session, owner: str, demand: Capacity) -> None:

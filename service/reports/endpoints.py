@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from service.http.gate import get_sender_id
 from service.http.paging import MAX_SERIAL, Cursor, parse_serial_cursor
 from service.http.route import ApiRoute, runs_in
 from service.http.shares import Shares
@@ -23,7 +24,7 @@ LARGE_ANSWERS = Shares("slots for curves and logs", total=6, share=3, wait_secon
 
 
 async def _take_slot(request: Request) -> AsyncGenerator[None]:
-    async with LARGE_ANSWERS.take(1, request.state.sender):
+    async with LARGE_ANSWERS.take(1, get_sender_id(request.scope)):
         yield
 
 

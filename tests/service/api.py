@@ -55,7 +55,7 @@ def make_settings(directory: Path, database_url: str) -> Settings:
         reconcile_interval_seconds=0.05,
         grace_period_seconds=30.0,
         restart_delay_seconds=0.05,
-        trusted_proxies=["127.0.0.1"],
+        trusted_proxies="127.0.0.1",
     )
 
 
@@ -119,7 +119,7 @@ def serve_api(settings: Settings, *, runs_control_loop: bool) -> Iterator[Api]:
     listening = bind_socket(settings)
     app = create_app(settings.model_copy(update={"port": listening.getsockname()[1]}))
     server = uvicorn.Server(
-        make_server_config(app, None, "on" if runs_control_loop else "off", settings.trusted_proxies)
+        make_server_config(app, lifespan="on" if runs_control_loop else "off", trusted_proxies=settings.trusted_proxies)
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

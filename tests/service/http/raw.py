@@ -33,6 +33,8 @@ class Connection:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._received = bytearray()
+        """Bytes that came after the last answer."""
 
     def send(self, *parts: bytes) -> None:
         self._socket.sendall(b"".join(parts))
@@ -47,7 +49,7 @@ class Connection:
 
     def read_to_end(self) -> bytes:
         """Read until the service closes the connection."""
-        received = bytearray()
+        received, self._received = self._received, bytearray()
         try:
             while part := self._socket.recv(65_536):
                 received += part
@@ -70,14 +72,15 @@ class Connection:
 
     def read_answer(self) -> Answer:
         """Read one answer, whose length must be in its header."""
-        received = bytearray()
-        while b"\r\n\r\n" not in received:
-            received += self._read_part()
-        head, _, body = bytes(received).partition(b"\r\n\r\n")
-        answer = _parse_head(head)
-        while len(body) < int(answer.headers.get("content-length", "0")):
-            body += self._read_part()
-        return Answer(answer.status, answer.headers, body)
+        while b"\r\n\r\n" not in self._received:
+            self._received += self._read_part()
+        head, _, self._received = self._received.partition(b"\r\n\r\n")
+        answer = _parse_head(bytes(head))
+        length = int(answer.headers.get("content-length", "0"))
+        while len(self._received) < length:
+            self._received += self._read_part()
+        body, self._received = self._received[:length], self._received[length:]
+        return Answer(answer.status, answer.headers, bytes(body))
 
     def _read_part(self) -> bytes:
         part = self._socket.recv(65_536)

@@ -91,6 +91,14 @@ def test_requests_sent_at_once_are_answered_in_turn() -> None:
         assert answers.count(b"HTTP/1.1 404 ") == 1
 
 
+def test_a_body_that_is_no_http_ends_the_connection_though_its_answer_is_being_sent() -> None:
+    with serve_app(make_app(), ConnectionLimits()) as url, connect(url) as connection:
+        connection.send(make_head("GET", "/large", transfer_encoding="chunked"))
+        connection.wait_until_readable()
+        connection.send(b"nonsense\r\n")
+        connection.wait_until_reset()
+
+
 def test_what_is_no_http_is_refused() -> None:
     with serve_app(make_app(), ConnectionLimits()) as url, connect(url) as connection:
         connection.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n")

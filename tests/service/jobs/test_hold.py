@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from service.control.starter import Starter
-from service.jobs.reasons import Reason
-from service.jobs.repository import JobRepository, StateChangedError
+from service.jobs.models import Job
+from service.jobs.repository import StateChangedError
 from tests.service.api import Api
 from tests.service.jobs.test_jobs_api import check_problem
 
@@ -81,14 +81,13 @@ def test_only_a_queued_job_is_held_or_released(api: Api, state: str, verb: str) 
 
 def test_a_job_that_is_held_while_the_scheduler_considers_it_does_not_start(api: Api) -> None:
     job_id = api.submit()["id"]
-    with api.services.database.read() as session:
-        (considered,) = JobRepository(session).list_queue()
-    hold(api, job_id)
     services = api.services
+    with services.database.read() as session:
+        considered = session.get_one(Job, job_id)
+    hold(api, job_id)
+    services.control.leadership.acquire()
     with pytest.raises(StateChangedError):
-        Starter(services.database, services.launcher, services.settings.url).begin(considered)
-    with services.database.write() as session:
-        JobRepository(session).explain_wait(job_id, Reason.WAITING_FOR_CPU, "needs 2 cores")
+        Starter(services.control.leadership, services.launcher, services.settings.url).begin(considered)
     job = get_job(api, job_id)
     assert (job["state"], job["reason"]) == ("QUEUED", "held")
 

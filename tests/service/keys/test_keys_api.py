@@ -40,6 +40,8 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/audit", "admin"),
     ("POST", "/v1/jobs/job_0/restart", "submitter"),
     ("DELETE", "/v1/jobs/job_0", "submitter"),
+    ("POST", "/v1/jobs/job_0/hold", "submitter"),
+    ("POST", "/v1/jobs/job_0/release", "submitter"),
     ("GET", "/v1/quotas", "viewer"),
     ("PUT", "/v1/quotas/owner_0", "admin"),
     ("DELETE", "/v1/quotas/owner_0", "admin"),
