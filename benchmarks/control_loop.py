@@ -45,14 +45,13 @@ def main() -> None:
 
 def make_settings(directory: Path, database_url: str | None) -> Settings:
     (directory / "rows.tsv").write_text("0\t" + "\t".join(["1"] * 39) + "\n")
-    values = {"database_url": database_url} if database_url else {}
     return Settings(
         state_directory=directory / "state",
         data_roots=[str(directory)],
         num_cores=4,
         memory_bytes=4 * 2**30,
         num_gpus=0,
-        **values,
+        database_url=database_url or f"sqlite:///{directory / 'service.sqlite3'}",
     )
 
 
