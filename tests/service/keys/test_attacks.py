@@ -166,9 +166,7 @@ SESSIONS = [
     Attack("a sign-in with a key in place of a link", sign_in_with("submitter", "token"), 401, "unauthenticated"),
     Attack("a sign-in with half a character", sign_in_with_text('{"key": "\\ud800"}'), 422, "invalid-request"),
     Attack("a sign-in with a NUL character", sign_in_with_text('{"token": "\\u0000"}'), 401, "unauthenticated"),
-    Attack(
-        "a sign-in with 100,000 letters", sign_in_with_text(f'{{"key": "{"x" * 100_000}"}}'), 422, "invalid-request"
-    ),
+    Attack("a sign-in with 5,000 letters", sign_in_with_text(f'{{"key": "{"x" * 5_000}"}}'), 422, "invalid-request"),
     Attack("a sign-in with a list", sign_in_with_text('{"key": ["dlrm_"]}'), 422, "invalid-request"),
     Attack("a sign-in with a wish", sign_in_with_text('{"key": "dlrm_x", "role": "admin"}'), 422, "invalid-request"),
     Attack(
@@ -351,8 +349,12 @@ def test_an_attack_gets_its_answer_and_changes_nothing(scene: Scene, attack: Att
 def test_who_does_not_hold_a_key_is_not_told_whether_it_was_revoked(scene: Scene) -> None:
     similar = scene.secrets["revoked"][:-1] + ("A" if scene.secrets["revoked"][-1] != "A" else "B")
     unknown = scene.api.make_client(f"dlrm_{'x' * 43}").get("/v1/jobs")
-    assert scene.api.make_client(similar).get("/v1/jobs").json() == unknown.json()
+    assert get_problem(scene.api.make_client(similar).get("/v1/jobs")) == get_problem(unknown)
 
 
 def test_an_unknown_attempt_is_answered_as_a_wrong_token(scene: Scene) -> None:
-    assert scene.push("att_0", "x").json() == scene.push(scene.attempt_id, "x").json()
+    assert get_problem(scene.push("att_0", "x")) == get_problem(scene.push(scene.attempt_id, "x"))
+
+
+def get_problem(response: httpx.Response) -> tuple[str, str]:
+    return response.json()["type"], response.json()["detail"]
