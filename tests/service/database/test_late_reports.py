@@ -61,7 +61,8 @@ def add_running_attempt(database: Database) -> Attempt:
         started_at=now(),
     )
     with database.write() as session:
-        JobRepository(session).add(job, actor="somebody")
+        session.add(job)
+        session.flush()
         AttemptRepository(session).add(attempt)
     return attempt
 
