@@ -55,7 +55,6 @@ def make_settings(directory: Path, database_url: str) -> Settings:
         reconcile_interval_seconds=0.05,
         grace_period_seconds=30.0,
         restart_delay_seconds=0.05,
-        trusted_proxies="127.0.0.1",
     )
 
 
