@@ -186,14 +186,15 @@ def test_an_attempt_that_ran_and_died_before_its_number_was_written_down_is_not_
     # As a service leaves it that is killed between the start of the process and the record of it.
     record.write_text("{}")
     (directory / "go-on").touch()
+    services.control.stop()
     restarted = create_services(slow_restart_settings)
     job = run_until(restarted, job_id, "RECOVERING", "SUCCEEDED")
     assert (job.state, job.num_attempts, job.reason) == ("RECOVERING", 1, "worker_crashed")
     end_wait(restarted, job_id)
     run_until(restarted, job_id, "SUCCEEDED")
     query = MetricQuery(kind="step", attempt=None, after=0, limit=100, max_points=None)
-    page = restarted.reports.list_metrics(job_id, query)
-    assert [item["step"] for item in page.items] == [1, 2, 3, 4, 5]
+    page = json.loads(restarted.reports.read_metrics(job_id, USER, query))
+    assert [item["step"] for item in page["items"]] == [1, 2, 3, 4, 5]
 
 
 def test_every_attempt_reads_the_document_of_the_first(slow_restart_settings: Settings) -> None:

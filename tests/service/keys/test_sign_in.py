@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from service.keys.dependencies import SESSION_COOKIE
+from service.settings import Settings
 from service.times import now
-from tests.service.api import TEAM, Api
+from tests.service.api import TEAM, Api, serve_api
 from tests.service.keys.holders import create_key, expire_key, expire_links, expire_sessions, sign_in
 
 WEEK_SECONDS = 7 * 86_400
@@ -128,12 +129,13 @@ def test_the_cookie_is_hidden_from_scripts_and_other_sites_and_lasts_a_week(shar
     assert f"max-age={WEEK_SECONDS}" in attributes
 
 
-def test_over_https_the_cookie_never_travels_without_it(shared_api: Api) -> None:
-    browser = shared_api.make_client(None)
-    through_proxy = {"Origin": "https://jobs.example", "Sec-Fetch-Site": "same-origin"}
-    response = browser.post("/v1/session", json={"key": create_key(shared_api)["key"]}, headers=through_proxy)
-    assert "; secure" in response.headers["set-cookie"].lower()
-    assert "; secure" in browser.delete("/v1/session", headers=through_proxy).headers["set-cookie"].lower()
+def test_over_https_the_cookie_never_travels_without_it(settings: Settings) -> None:
+    through_proxy = {"X-Forwarded-Proto": "https"}
+    trusting = settings.model_copy(update={"trusted_proxies": "127.0.0.1"})
+    with serve_api(trusting, runs_control_loop=False) as api, api.make_client(None) as browser:
+        response = browser.post("/v1/session", json={"key": create_key(api)["key"]}, headers=through_proxy)
+        assert "; secure" in response.headers["set-cookie"].lower()
+        assert "; secure" in browser.delete("/v1/session", headers=through_proxy).headers["set-cookie"].lower()
 
 
 def test_a_session_is_no_longer_than_its_key(shared_api: Api) -> None:
