@@ -2,38 +2,57 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from importlib.metadata import version
 
 from anyio import to_thread
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
+from service.audit.endpoints import router as audit_router
+from service.audit.log import AuditLog
+from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
-from service.control.loop import ControlLoop, WakeUp
+from service.control.loop import ControlLoop
 from service.control.reconciler import Reconciler
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
 from service.control.starter import Starter
+from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
 from service.database.opening import open_database
+from service.http.answer_headers import AnswerHeaders
+from service.http.failures import Failures
+from service.http.gate import Gate
+from service.http.head import HeadAsGet
 from service.http.health import router as health_router
 from service.http.openapi import PROBLEM_RESPONSES, document_openapi
+from service.http.paced_answers import PacedAnswers
 from service.http.problems import add_problem_handlers
-from service.http.request_body import BodyGuard
-from service.http.request_timer import RequestTimer
+from service.http.request_body import BodyGuard, BodyLimits
+from service.http.request_guard import RequestGuard
+from service.http.request_ids import RequestIds
+from service.http.request_log import RequestLog
+from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.repository import JobRepository
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
 from service.keys.service import KeyService
-from service.launchers.local import LocalLauncher
+from service.keys.sessions import SessionService
+from service.keys.use_recorder import UseRecorder
+from service.launchers.local import LocalLauncher, LocalOptions
 from service.launchers.protocol import Capacity
+from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id
+from service.leader.lock import make_lock
 from service.observability.telemetry import Telemetry
 from service.plans.endpoints import router as plans_router
 from service.plans.service import PlanService
+from service.quotas.endpoints import router as quotas_router
+from service.quotas.service import QuotaService
 from service.reports.endpoints import router as reports_router
 from service.reports.service import ReportService
 from service.services import Services
@@ -54,21 +73,49 @@ def create_app(settings: Settings) -> FastAPI:
         services.control.start()
         yield
         await to_thread.run_sync(services.control.stop)
+        services.key_uses.close()
         services.database.close()
 
     app = FastAPI(
-        title="DLRM training service", version=version("dlrm-service"), lifespan=lifespan, docs_url=None, redoc_url=None
+        title="DLRM training service",
+        version=version("dlrm-service"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        # A redirect would lead to the host that the request names.
+        redirect_slashes=False,
     )
     app.state.services = services
-    app.add_middleware(BodyGuard, max_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestTimer, telemetry=services.telemetry)
+    _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
-    for router in (jobs_router, plans_router, reports_router, keys_router, capacity_router, health_router):
+    for router in (
+        jobs_router,
+        plans_router,
+        reports_router,
+        keys_router,
+        quotas_router,
+        audit_router,
+        capacity_router,
+        health_router,
+    ):
         app.include_router(router, responses=PROBLEM_RESPONSES)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
     document_openapi(app)
     return app
+
+
+def _add_middleware(app: FastAPI, services: Services) -> None:
+    """Add what every request passes before it reaches an endpoint; the last one added comes first."""
+    app.add_middleware(BodyGuard, limits=BodyLimits(max_bytes=services.settings.max_body_bytes))
+    app.add_middleware(Gate, identify=identify)
+    app.add_middleware(RequestGuard)
+    app.add_middleware(Failures)
+    app.add_middleware(AnswerHeaders)
+    app.add_middleware(PacedAnswers)
+    app.add_middleware(RequestLog, telemetry=services.telemetry)
+    app.add_middleware(RequestIds)
+    app.add_middleware(HeadAsGet)
 
 
 def create_services(settings: Settings) -> Services:
@@ -82,23 +129,34 @@ def create_services(settings: Settings) -> Services:
     database = open_database(settings.database_url)
     telemetry = Telemetry()
     telemetry.count_jobs(lambda: _count_jobs_by_state(database))
-    launcher = LocalLauncher(
-        settings.trainer_python, Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
-    )
     wake_up, faults = WakeUp(), Faults(telemetry)
+    wake_leader = make_wake_leader(wake_up, database)
+    launcher = LocalLauncher(make_local_options(settings, find_service_id(database)), on_change=wake_up)
+    lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
+    leadership = Leadership(database, make_lock(database, wake_up), lease_seconds)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
-    starter, finalizer = Starter(database, launcher, settings.url), AttemptFinalizer(database, back_off)
+    audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
+    deletions = DeletionService(database, settings.runs_directory, audit, on_change=wake_leader)
+    starter, finalizer = Starter(leadership, launcher, settings.url), AttemptFinalizer(leadership, back_off)
+    key_uses = UseRecorder(database)
     return Services(
         settings=settings,
         database=database,
-        keys=KeyService(database),
-        jobs=JobService(database, settings, launcher.capacity(), on_change=wake_up),
+        audit=audit,
+        key_uses=key_uses,
+        keys=KeyService(database, audit, key_uses),
+        sessions=SessionService(database, audit, key_uses),
+        jobs=JobService(database, settings, launcher.capacity(), audit, on_change=wake_leader),
+        deletions=deletions,
+        quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, launcher.capacity()),
         reports=ReportService(database, launcher),
         launcher=launcher,
         control=ControlLoop(
-            Reconciler(database, launcher, starter, finalizer, settings.grace_period_seconds),
-            Scheduler(database, launcher, starter, finalizer, faults),
+            leadership,
+            Reconciler(database, leadership, launcher, starter, finalizer, settings.grace_period_seconds),
+            Scheduler(leadership, launcher, starter, finalizer, faults),
+            deletions,
             wake_up,
             settings.reconcile_interval_seconds,
             telemetry,
@@ -106,6 +164,11 @@ def create_services(settings: Settings) -> Services:
         ),
         telemetry=telemetry,
     )
+
+
+def make_local_options(settings: Settings, service_id: str) -> LocalOptions:
+    capacity = Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
+    return LocalOptions(settings.trainer_python, capacity, service_id, settings.worker_environment)
 
 
 def _count_jobs_by_state(database: Database) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Ids of jobs, attempts and API keys: a prefix and a ULID, so that they sort by creation time."""
+"""Ids of jobs, attempts, API keys and requests: a prefix and a ULID, so that they sort by creation time."""
 
 import re
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from ulid import ULID
 
 
-def new_id(prefix: Literal["job", "att", "key"]) -> str:
+def new_id(prefix: Literal["job", "att", "key", "req", "svc"]) -> str:
     return f"{prefix}_{ULID()}"
 
 

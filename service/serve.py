@@ -1,18 +1,22 @@
 """The service as a process: it runs until SIGTERM or SIGINT, and its jobs continue without it."""
 
 import json
+import resource
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from dlrm.record import write_atomically
 from service.app import create_app
 from service.client.connection import ADMIN_KEY_FILE
+from service.http.connections import ConnectionLimits, make_protocol
 from service.lock import lock_state
 from service.observability.logs import configure_logging
 from service.services import Services
@@ -20,6 +24,13 @@ from service.settings import Settings
 
 SHUTDOWN_SECONDS = 5
 """Seconds that open requests have to finish at shutdown."""
+
+
+MAX_ACCEPTED_AT_ONCE = 64
+"""Connections that are accepted before those that exist are read again: far fewer than there may be in all, so that a
+new one is not taken for one that sends nothing."""
+MAX_CONNECTIONS_TO_ACCEPT = 1024
+"""Connections that the kernel keeps until they are accepted; of more, the clients try again after a second."""
 
 
 class AddressError(Exception):
@@ -38,9 +49,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
     with lock_state(settings), bind_socket(settings) as listener:
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         app = create_app(settings)
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS, lifespan="on"
-        )
+        config = make_server_config(app, trusted_proxies=settings.trusted_proxies)
         # When uvicorn has stopped, it raises the signal again for the handler installed before it. Here that handler
         # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -57,8 +66,45 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listener in sockets or []:
+            # uvicorn has one figure for both.
+            listener.listen(MAX_CONNECTIONS_TO_ACCEPT)
         if self.started:
             self._on_ready()
+
+
+def make_server_config(
+    app: ASGIApp,
+    limits: ConnectionLimits | None = None,
+    lifespan: Literal["on", "off"] = "on",
+    trusted_proxies: str = "",
+) -> uvicorn.Config:
+    """Make the configuration of a server of `app`.
+
+    limits: those of this process where it is None. trusted_proxies: see `Settings`.
+    """
+    limits = limits or ConnectionLimits(max_connections=_choose_max_connections())
+    return uvicorn.Config(
+        app,
+        http=make_protocol(limits),
+        ws="none",
+        lifespan=lifespan,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=MAX_ACCEPTED_AT_ONCE,
+        # Whoever reaches this port could claim another address in them.
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=trusted_proxies,
+        timeout_keep_alive=limits.idle_seconds,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+
+
+def _choose_max_connections() -> int:
+    """Leave half of the files that this process may open to the database and the control loop."""
+    max_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(ConnectionLimits.max_connections, max_files // 2)
 
 
 def bind_socket(settings: Settings) -> socket.socket:
@@ -88,9 +134,9 @@ def _announce(services: Services, ready_file: Path | None) -> None:
     Of several services that share a state directory, the ready file names the one that has started last.
     They go to stdout and never to the log, because they are secrets.
     """
-    admin_key = services.keys.create_first_admin_key()
+    admin_key = services.keys.ensure_admin()
     url = services.settings.url
-    signin_link = f"{url}/signin#token={services.keys.create_sign_in_token()}"
+    signin_link = f"{url}/signin#token={services.sessions.create_start_link()}"
     if admin_key is not None:
         # Not in the ready file alone, which other services may overwrite that start at the same time.
         write_atomically(services.settings.state_directory / ADMIN_KEY_FILE, admin_key, mode=0o600)

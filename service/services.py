@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 from fastapi import Depends, Request
 
 if TYPE_CHECKING:
+    from service.audit.log import AuditLog
     from service.control.loop import ControlLoop
     from service.database import Database
+    from service.jobs.deletion import DeletionService
     from service.jobs.service import JobService
     from service.keys.service import KeyService
+    from service.keys.sessions import SessionService
+    from service.keys.use_recorder import UseRecorder
     from service.launchers.protocol import Launcher
     from service.observability.telemetry import Telemetry
     from service.plans.service import PlanService
+    from service.quotas.service import QuotaService
     from service.reports.service import ReportService
     from service.settings import Settings
 
@@ -23,18 +28,29 @@ class Services:
 
     settings: "Settings"
     database: "Database"
+    audit: "AuditLog"
+    key_uses: "UseRecorder"
     keys: "KeyService"
+    sessions: "SessionService"
     jobs: "JobService"
+    deletions: "DeletionService"
     plans: "PlanService"
+    quotas: "QuotaService"
     reports: "ReportService"
     launcher: "Launcher"
     control: "ControlLoop"
     telemetry: "Telemetry"
 
 
-def _get_services(request: Request) -> Services:
+def get_services(request: Request) -> Services:
+    """Return the parts of the service that answers `request`."""
     return cast("Services", request.app.state.services)
 
 
-ServicesDependency = Annotated[Services, Depends(_get_services)]
+async def _depend_on_services(request: Request) -> Services:
+    # Not a plain function: FastAPI would run that in a thread.
+    return get_services(request)
+
+
+ServicesDependency = Annotated[Services, Depends(_depend_on_services)]
 """Parameter type of an endpoint that needs the parts of the service."""

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -27,6 +28,10 @@ def _split_roots(value: Any) -> Any:
     return _ROOT_SEPARATOR.split(value) if isinstance(value, str) else value
 
 
+def _split_names(value: Any) -> Any:
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
 def _parse_data_root(root: str) -> str:
     if not root.strip():
         raise PydanticCustomError("no_directory", "should not be empty; write . for the working directory")
@@ -40,6 +45,16 @@ def _parse_data_root(root: str) -> str:
 
 def _make_sqlite_url(state_directory: Path) -> str:
     return f"sqlite:///{quote(str(state_directory / 'service.sqlite3'))}"
+
+
+def _check_addresses(addresses: str) -> str:
+    for address in filter(None, addresses.split(",")):
+        try:
+            ip_network(address.strip(), strict=False)
+        except ValueError:
+            message = "should be addresses or networks such as 10.0.0.7 or 10.0.0.0/8, separated by commas"
+            raise PydanticCustomError("no_address", message) from None
+    return addresses
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_make_absolute)]
@@ -78,6 +93,9 @@ class Settings(StateSettings):
     """GPUs that all jobs together may occupy."""
     trainer_python: AbsolutePath = Path(sys.executable)
     """Python interpreter that has the trainer installed."""
+    worker_environment: Annotated[list[str], NoDecode, BeforeValidator(_split_names)] = Field(default=[])
+    """Names of further environment variables of the service that workers inherit, separated by commas. They inherit
+    PATH, HOME, and those of the interpreter, numeric libraries, CUDA and data stores; no others."""
     reconcile_interval_seconds: float = Field(default=2.0, gt=0.0)
     """Seconds between two rounds of the control loop, which compares the job table with the running processes."""
     grace_period_seconds: float = Field(default=120.0, ge=0.0)
@@ -89,6 +107,11 @@ class Settings(StateSettings):
     """Longest wait before a restart, in seconds."""
     max_body_bytes: int = Field(default=2**20, ge=1024)
     """Largest request body in bytes; reports of a running job have a limit of their own."""
+    audit_retention_days: int = Field(default=365, ge=1, le=36_500)
+    """Days after which rows of the audit log are removed."""
+    trusted_proxies: Annotated[str, AfterValidator(_check_addresses)] = ""
+    """Addresses or networks of reverse proxies, separated by commas, whose X-Forwarded-For and X-Forwarded-Proto are
+    believed; from anybody else they are ignored."""
     log_format: Literal["console", "json"] = "console"
 
     @property

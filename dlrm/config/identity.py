@@ -13,6 +13,7 @@ _EXCLUDED: dict[str, Any] = {
     "priority": True,
     "max_restarts": True,
     "deadline_seconds": True,
+    "deadline_from": True,
     "resources": True,
     "sharding": {"plan": True, "tables": True, "transport": True, "topology": True},
     "batch": {"chunk_size": True},

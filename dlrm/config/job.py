@@ -42,7 +42,10 @@ class JobSpec(Config):
     """Largest number of new attempts in a row after a worker has crashed; an attempt that wrote a later checkpoint
     begins a new row."""
     deadline_seconds: int | None = Field(default=None, ge=1)
-    """Seconds from the first start after which the job is stopped; null never stops it."""
+    """Seconds after which the job is stopped, from the point in `deadline_from`; null never stops it."""
+    deadline_from: Literal["start", "submission"] = "start"
+    """Point from which `deadline_seconds` count: the first start of the job, or its submission, so that they include
+    the time for which it waits."""
     model: ModelSpec = ModelSpec()
     data: DataConfig
     batch: BatchSpec = BatchSpec()
@@ -63,6 +66,13 @@ class JobSpec(Config):
     @classmethod
     def _convert_false(cls, value: Any) -> Any:
         return None if value is False else value
+
+    @model_validator(mode="after")
+    def _check_deadline(self) -> Self:
+        if self.deadline_from == "submission" and self.deadline_seconds is None:
+            message = "'submission' has no effect without deadline_seconds"
+            raise invalid("deadline_from", message, '"start", or a number of deadline_seconds')
+        return self
 
     @model_validator(mode="after")
     def _check_batch(self) -> Self:

@@ -21,6 +21,10 @@ CLOSE_TIMEOUT_SECONDS = 5.0
 finds them."""
 
 
+class ReportsClosedError(Exception):
+    """Answer of a service that takes no more reports of this attempt, since it has ended."""
+
+
 @dataclass
 class _Stream:
     rank: int
@@ -62,15 +66,25 @@ class Pusher:
         self._thread.join(timeout=CLOSE_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
-        with httpx.Client(headers=self._headers, timeout=CLOSE_TIMEOUT_SECONDS) as client:
-            while not self._is_closing.wait(INTERVAL_SECONDS):
-                self._push_all(client)
-            deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
-            while not self._push_all(client) and time.monotonic() < deadline:
-                time.sleep(RETRY_SECONDS)
+        try:
+            with httpx.Client(headers=self._headers, timeout=CLOSE_TIMEOUT_SECONDS) as client:
+                self._push_until_closing(client)
+        except ReportsClosedError:
+            # Nothing is lost: the lines stay in the spool, and the run is none of the service's any more.
+            log.info("the service has ended this attempt and takes no more reports: they stay in the spool")
+
+    def _push_until_closing(self, client: httpx.Client) -> None:
+        while not self._is_closing.wait(INTERVAL_SECONDS):
+            self._push_all(client)
+        deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
+        while not self._push_all(client) and time.monotonic() < deadline:
+            time.sleep(RETRY_SECONDS)
 
     def _push_all(self, client: httpx.Client) -> bool:
-        """Push all new lines, and return whether the service has every line that was there."""
+        """Push all new lines, and return whether the service has every line that was there.
+
+        Raises ReportsClosedError where the service has ended the attempt.
+        """
         try:
             for stream in self._streams:
                 self._push(client, stream)
@@ -106,6 +120,8 @@ class Pusher:
 
 
 def _read_acknowledged(response: httpx.Response) -> int:
+    if response.status_code == httpx.codes.GONE:
+        raise ReportsClosedError
     if response.is_error:
         raise ValueError(f"{response.status_code} {response.text}")
     return int(response.json()["acknowledged_seq"])

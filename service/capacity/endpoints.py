@@ -4,10 +4,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from service.capacity.free import compute_free_capacity
+from service.http.route import ApiRoute
 from service.keys.dependencies import Viewer
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1", tags=["capacity"])
+router = APIRouter(prefix="/v1", tags=["capacity"], route_class=ApiRoute)
 
 
 class CapacityView(BaseModel):

@@ -149,11 +149,15 @@ def find_pattern_fault(pattern: str) -> tuple[str, str] | None:
     return (f"not a regular file: {not_regular[0]}", "a regular file") if not_regular else None
 
 
+_DATA_SUFFIXES = (".csv", ".tsv", ".parquet", ".gz", ".zst")
+
+
 def _read_document(path: Path) -> dict[str, Any]:
     readers = {".toml": tomllib.loads, ".json": _read_json}
     reader = readers.get(path.suffix)
     if reader is None:
-        raise BadInputError(f"{path}: a job document must be a .toml or .json file")
+        hint = f"; `dlrm prepare --infer {path}` writes one for these rows" if path.suffix in _DATA_SUFFIXES else ""
+        raise BadInputError(f"{path}: a job document must be a .toml or .json file{hint}")
     try:
         document = reader(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -9,7 +9,9 @@ from rich.console import Console
 from service.cli.commands.evaluate import evaluate
 from service.cli.commands.export import export
 from service.cli.commands.inspect import data
-from service.cli.commands.jobs import cancel, jobs, logs, pause, resume, show
+from service.cli.commands.job_control import cancel, delete, hold, pause, release, restart, resume
+from service.cli.commands.jobs import jobs, logs, show
+from service.cli.commands.keys import keys, login_link
 from service.cli.commands.plan import plan
 from service.cli.commands.predict import predict
 from service.cli.commands.prepare import prepare
@@ -85,6 +87,12 @@ app.command(rich_help_panel=SERVICE)(logs)
 app.command(rich_help_panel=SERVICE)(cancel)
 app.command(rich_help_panel=SERVICE)(pause)
 app.command(rich_help_panel=SERVICE)(resume)
+app.command(rich_help_panel=SERVICE)(hold)
+app.command(rich_help_panel=SERVICE)(release)
+app.command(rich_help_panel=SERVICE)(restart)
+app.command(rich_help_panel=SERVICE)(delete)
+app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
+app.command("login-link", rich_help_panel=SERVICE)(login_link)
 app.command(rich_help_panel=LOCAL)(train)
 app.command(rich_help_panel=LOCAL)(tune)
 app.command(rich_help_panel=LOCAL)(plan)

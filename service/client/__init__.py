@@ -14,6 +14,7 @@ from service.client.errors import Problem, ServiceError, ServiceUnreachableError
 from service.client.models import (
     ApiKey,
     Attempt,
+    AuditEvent,
     Capacity,
     Checkpoint,
     DerivedNumber,
@@ -21,15 +22,18 @@ from service.client.models import (
     Event,
     Job,
     JobDetails,
+    LoginLink,
     LogPart,
     Metric,
     Progress,
+    RoleName,
     StepMetric,
 )
 
 __all__ = [
     "ApiKey",
     "Attempt",
+    "AuditEvent",
     "Capacity",
     "Checkpoint",
     "Client",
@@ -40,9 +44,11 @@ __all__ = [
     "Job",
     "JobDetails",
     "LogPart",
+    "LoginLink",
     "Metric",
     "Problem",
     "Progress",
+    "RoleName",
     "ServiceError",
     "ServiceUnknownError",
     "ServiceUnreachableError",

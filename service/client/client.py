@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
@@ -12,17 +13,20 @@ from service.client.models import (
     ApiKey,
     Attempt,
     AttemptStart,
+    AuditEvent,
     Capacity,
     Checkpoint,
     EvaluationMetric,
     Event,
     Job,
     JobDetails,
+    LoginLink,
     LogPart,
     Metric,
     MetricPage,
     Page,
     Plan,
+    RoleName,
 )
 from service.client.transport import Transport
 
@@ -86,6 +90,29 @@ class Client:
     def resume(self, job_id: str) -> Job:
         """Queue a paused job again; it continues from its checkpoint once the scheduler starts it."""
         return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/resume"))
+
+    def hold(self, job_id: str) -> Job:
+        """Keep a queued job from starting, until `release`."""
+        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/hold"))
+
+    def release(self, job_id: str) -> Job:
+        """Let a held job start when its turn comes."""
+        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/release"))
+
+    def restart(self, job_id: str, idempotency_key: str | None = None) -> Job:
+        """Create a job with the document of a job that has ended, and return the new one.
+
+        idempotency_key: two calls with the same key and id create only one job; a random key where omitted.
+        """
+        key = idempotency_key or uuid.uuid4().hex
+        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/restart", idempotency_key=key))
+
+    def delete(self, job_id: str) -> None:
+        """Delete a job that has ended, with its model, checkpoints, logs and metrics.
+
+        From then on there is no such job; its files are gone soon after.
+        """
+        self._transport.delete(f"/v1/jobs/{job_id}")
 
     def events(self, job_id: str) -> Iterator[Event]:
         """Yield the events of a job, oldest first."""
@@ -167,12 +194,56 @@ class Client:
     def keys(self) -> Iterator[ApiKey]:
         return self._list_items("/v1/keys", TypeAdapter(Page[ApiKey]))
 
-    def create_key(self, name: str, role: Literal["viewer", "submitter", "admin"]) -> ApiKey:
-        """Create an API key. Only this answer contains the secret, in `key`."""
-        return ApiKey.model_validate_json(self._transport.post("/v1/keys", {"name": name, "role": role}))
+    def create_key(
+        self,
+        name: str,
+        role: RoleName,
+        *,
+        owner: str | None = None,
+        expires_in_days: int | None = None,
+    ) -> ApiKey:
+        """Create an API key. Only this answer contains the secret, in `key`.
 
-    def delete_key(self, key_id: str) -> None:
+        owner: the name of the key where omitted. expires_in_days: the key never expires where omitted.
+        """
+        body = {"name": name, "role": role, "owner": owner, "expires_in_days": expires_in_days}
+        return ApiKey.model_validate_json(self._transport.post("/v1/keys", body))
+
+    def revoke_key(self, key_id: str) -> None:
+        """Revoke an API key, which ends its browser sessions too."""
         self._transport.delete(f"/v1/keys/{key_id}")
+
+    def create_login_link(
+        self,
+        role: RoleName | None = None,
+        *,
+        owner: str | None = None,
+        minutes: int = 10,
+    ) -> LoginLink:
+        """Create a link that signs one browser in, within so many minutes.
+
+        role, owner: those of the client's key where omitted.
+        """
+        body = {"role": role, "owner": owner, "minutes": minutes}
+        return LoginLink.model_validate_json(self._transport.post("/v1/session/links", body))
+
+    def audit(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[AuditEvent]:
+        """Yield the rows of the audit log that match the filters, newest first.
+
+        actor: owner of the key that acted. target: id or name of what was changed. since, until: times with a zone;
+        rows at `until` are left out.
+        """
+        begin, end = (moment.isoformat() if moment else None for moment in (since, until))
+        filters = {"actor": actor, "action": action, "target": target, "since": begin, "until": end}
+        return self._list_items("/v1/audit", TypeAdapter(Page[AuditEvent]), **filters)
 
     def _get(self, model: type[Model], path: str, **params: Any) -> Model:
         return model.model_validate_json(self._transport.get(path, params))

@@ -1,13 +1,15 @@
 """Models of the service's responses. Fields that a newer service adds are ignored."""
 
 from datetime import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dlrm.record import EvaluationReport, StepReport, YardstickResult
 
 ENDED_STATES = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
+
+RoleName = Literal["viewer", "submitter", "admin"]
 
 Item = TypeVar("Item")
 
@@ -65,12 +67,19 @@ class Job(_Response):
     """Reason why the job waits or has ended, as a short identifier."""
     message: str | None = None
     """The reason as readable text, such as the error of the first rank that failed."""
+    is_held: bool = False
+    """Whether the job, while it is queued, waits until it is released."""
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
     restarts_at: datetime | None = None
     """Earliest time of the next restart; None while the job does not wait for one."""
     created_by: str | None = None
+    """Name of the key that submitted the job."""
+    owner: str | None = None
+    """Owner of the job, whose keys all see it."""
+    restarted_from: str | None = None
+    """Id of the job whose document this one repeats; None where it was submitted."""
     num_attempts: int = 0
     world_size: int
     progress: Progress = Progress()
@@ -212,6 +221,39 @@ class ApiKey(_Response):
 
     id: str
     name: str
+    owner: str
+    """Person, team or program that the key belongs to. All keys of one owner see the same jobs."""
     role: str
     created_at: datetime
+    expires_at: datetime | None = None
+    """Time from which on the key is refused; None where it never expires."""
+    last_used_at: datetime | None = None
+    """Time of the last use, to the minute; None before the first one."""
+    revoked_at: datetime | None = None
     key: str | None = None
+
+
+class LoginLink(_Response):
+    """Link that signs a browser in once: `URL of the service/signin#token=…`."""
+
+    token: str
+    owner: str
+    role: str
+    expires_at: datetime
+
+
+class AuditEvent(_Response):
+    """Row of the audit log: an action on keys, sessions, quotas or jobs."""
+
+    id: int
+    time: datetime
+    actor: str
+    """Owner of the key that acted; empty where nobody was signed in, and where the service acted by itself."""
+    key_id: str | None = None
+    action: str
+    target: str
+    """Id or name of what was changed."""
+    address: str = ""
+    """Network address of the client."""
+    request_id: str = ""
+    details: dict[str, Any] = {}

@@ -8,7 +8,6 @@ from dlrm.record import Outcome
 from service.control.back_off import BackOff
 from service.control.restart_policy import UNCOUNTED, count_restarts_left
 from service.control.verdict import ExitObservation, Verdict, decide
-from service.database import Database
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.checkpoints import find_newest_step_saved_since
 from service.jobs.models import Attempt, Job
@@ -16,14 +15,15 @@ from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository
 from service.jobs.states import AttemptState, JobState
 from service.launchers.protocol import LaunchStatus
+from service.leader.leadership import Leadership
 from service.times import now
 
 ACTOR = "reconciler"
 
 
 class AttemptFinalizer:
-    def __init__(self, database: Database, back_off: BackOff) -> None:
-        self._database = database
+    def __init__(self, leadership: Leadership, back_off: BackOff) -> None:
+        self._leadership = leadership
         self._back_off = back_off
 
     def record_end(
@@ -35,7 +35,7 @@ class AttemptFinalizer:
         Raises StateChangedError where the state of the job has changed since `job` was read.
         """
         saved_step = find_newest_step_saved_since(job, attempt.started_at)
-        with self._database.write() as session:
+        with self._leadership.write() as session:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
             current = jobs.expect(job.id, JobState(job.state))
             stored_attempt = session.get_one(Attempt, attempt.id)
@@ -63,7 +63,7 @@ class AttemptFinalizer:
         The job waits for the next attempt, or fails where it has no restarts left. Raises StateChangedError where the
         job is no longer starting.
         """
-        with self._database.write() as session:
+        with self._leadership.write() as session:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
             job = jobs.expect(job_id, JobState.STARTING)
             all_attempts = attempts.list_by_job(job_id)

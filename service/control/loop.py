@@ -5,37 +5,35 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import structlog
+
 from service.control.reconciler import Reconciler
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
+from service.control.wake_up import WakeUp
+from service.jobs.deletion import DeletionService
+from service.leader.leadership import Leadership, LeadershipLostError
 from service.observability.telemetry import Telemetry
 
 Result = TypeVar("Result")
 
+log = structlog.get_logger(__name__)
 
-class WakeUp:
-    """Signal that ends the pause of the control loop early."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def __call__(self) -> None:
-        self._event.set()
-
-    def wait(self, timeout_seconds: float) -> None:
-        self._event.wait(timeout_seconds)
-        self._event.clear()
+FOLLOW_SECONDS = 1.0
+"""Seconds between two tries to become the leader."""
 
 
 @dataclass
 class ControlLoop:
-    """Loop that reconciles every job and then starts waiting jobs.
+    """Loop that reconciles every job and then starts waiting jobs, while this process is the leader.
 
     An error in one job is logged and does not affect the other jobs.
     """
 
+    leadership: Leadership
     reconciler: Reconciler
     scheduler: Scheduler
+    deletions: DeletionService
     wake_up: WakeUp
     interval_seconds: float
     telemetry: Telemetry
@@ -52,29 +50,49 @@ class ControlLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the loop and return when its thread has ended; jobs continue to run."""
+        """Stop the loop and return when its thread has ended; jobs continue to run, and another process may lead."""
         self._is_stopping.set()
         self.wake_up()
         if self._thread is not None:
             self._thread.join()
+        self.leadership.resign()
 
-    def run_once(self) -> None:
-        """Make one round: reconcile every job, then schedule."""
-        jobs = self._run_guarded("look for jobs", self.reconciler.list_watched, concerns_all=True) or []
-        for job in jobs:
-            self._run_guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
-        self._run_guarded("schedule", self.scheduler.run_once, concerns_all=True)
-        self.faults.end_round()
+    def run_once(self) -> bool:
+        """Make one round, if this process is or becomes the leader: reconcile every job, then schedule.
+
+        Return whether it did.
+        """
+        try:
+            if not self._run_guarded("lead", self.leadership.acquire, concerns_all=True):
+                return False
+            self._run_round()
+        except LeadershipLostError as error:
+            log.warning("leadership_lost", reason=str(error))
+            return False
+        finally:
+            self.faults.end_round()
         self.telemetry.num_rounds.inc()
+        return True
+
+    def _run_round(self) -> None:
+        if self._run_guarded("renew leases", self.leadership.renew, concerns_all=True) is None:
+            return
+        for job in self._run_guarded("look for jobs", self.reconciler.list_watched, concerns_all=True) or []:
+            self._run_guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
+        self._run_guarded("look for orphans", self.reconciler.kill_orphans, concerns_all=True)
+        self._run_guarded("delete jobs", self.deletions.finish_deletions, concerns_all=True)
+        self._run_guarded("schedule", self.scheduler.run_once, concerns_all=True)
 
     def _run(self) -> None:
         while not self._is_stopping.is_set():
-            self.run_once()
-            self.wake_up.wait(self.interval_seconds)
+            is_leader = self.run_once()
+            self.wake_up.wait(self.interval_seconds if is_leader else FOLLOW_SECONDS)
 
     def _run_guarded(self, what: str, work: Callable[[], Result], *, concerns_all: bool = False) -> Result | None:
         try:
             return work()
+        except LeadershipLostError:
+            raise
         except Exception as error:
             # Catches everything: the next round tries again, and this round must continue with the other jobs.
             self.faults.record("control_failed", error, concerns_all=concerns_all, what=what)

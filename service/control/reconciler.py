@@ -1,30 +1,38 @@
 """Reconciliation of the job table with the processes: each round observes what runs instead of relying on records."""
 
+import time
+
 import structlog
 
 from dlrm.record import Outcome
 from service.control.attempt_finalizer import ACTOR, AttemptFinalizer
-from service.control.starter import Starter, make_launch
+from service.control.starter import Starter
 from service.control.time_limits import has_to_wait, is_late
 from service.database import Database
 from service.jobs.attempt_repository import AttemptRepository
+from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import WATCHED, JobState
 from service.launchers.log_files import read_last_line
 from service.launchers.protocol import Launch, Launcher, LaunchError, LaunchPhase, LaunchStatus
+from service.leader.leadership import Leadership
 from service.reports.spool_tail import SpoolTail
 from service.sizes import format_giga, guess_size_base
 from service.times import now
 
 log = structlog.get_logger(__name__)
 
+ORPHAN_SECONDS = 4.0
+"""Seconds between two looks at all processes of the machine, each of which takes some 10 ms."""
+
 
 class Reconciler:
     def __init__(
         self,
         database: Database,
+        leadership: Leadership,
         launcher: Launcher,
         starter: Starter,
         finalizer: AttemptFinalizer,
@@ -32,16 +40,44 @@ class Reconciler:
     ) -> None:
         """Wait `grace_period_seconds` between asking an attempt to stop and killing it."""
         self._database = database
+        self._leadership = leadership
         self._launcher = launcher
         self._starter = starter
         self._finalizer = finalizer
         self._grace_period_seconds = grace_period_seconds
         self._tail = SpoolTail(database)
+        self._orphans_due_at = 0.0
 
     def list_watched(self) -> list[Job]:
         """List the jobs that need reconciliation."""
         with self._database.read() as session:
             return JobRepository(session).list_in_states(WATCHED)
+
+    def kill_orphans(self) -> None:
+        """Kill the processes of attempts that have ended, or that the database does not know; looks every few seconds.
+
+        A service that lost its database, or was restored from a backup, finds such processes.
+        """
+        if time.monotonic() < self._orphans_due_at:
+            return
+        self._orphans_due_at = time.monotonic() + ORPHAN_SECONDS
+        launches = self._launcher.list()
+        with self._database.read() as session:
+            active = {(attempt.job_id, attempt.number) for attempt in AttemptRepository(session).list_active()}
+        for launch in launches:
+            if (launch.name.job_id, launch.attempt) not in active:
+                self._kill_orphan(launch)
+
+    def _kill_orphan(self, launch: Launch) -> None:
+        self._leadership.check_lease()
+        if self._launcher.kill(launch):
+            return
+        job_id, number = launch.name.job_id, launch.attempt
+        log.warning("orphan_killed", job=job_id, attempt=number)
+        with self._leadership.write() as session:
+            jobs = JobRepository(session)
+            if jobs.get(job_id) is not None:
+                jobs.add_repair(job_id, number, "processes were left of an attempt that has ended; they were killed")
 
     def reconcile(self, job: Job) -> None:
         """Update one job from the state of its processes, and stop or restart its attempt where needed."""
@@ -54,9 +90,13 @@ class Reconciler:
             # The job was cancelled between two attempts.
             self._change(job, Change(JobState.CANCELLED, Reason.USER_CANCELLED, actor=ACTOR, message=job.message))
             return
+        if not self._leadership.has_lease(attempt):
+            return
         launch = make_launch(job, attempt)
         status = self._launcher.describe(launch)
-        if status.phase is LaunchPhase.ALIVE:
+        if status.phase in (LaunchPhase.UNSEEN, LaunchPhase.PENDING):
+            self._explain(job, attempt, status)
+        elif status.phase is LaunchPhase.ALIVE:
             self._handle_alive(job, attempt, launch, status)
             self._tail.ingest_new_lines(job, attempt, launch)
         elif status.phase is LaunchPhase.ABSENT and job.state == JobState.STARTING:
@@ -102,8 +142,16 @@ class Reconciler:
             self._record_stop(attempt, Reason.OUT_OF_MEMORY, message)
             self._launcher.kill(launch)
         elif is_late(job):
-            message = f"ran longer than deadline_seconds = {job.spec['deadline_seconds']}"
+            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job ran"
             self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
+
+    def _explain(self, job: Job, attempt: Attempt, status: LaunchStatus) -> None:
+        """Record once what the launcher says about an attempt that it has not started, or cannot see."""
+        if job.message != status.message:
+            with self._leadership.write() as session:
+                jobs = JobRepository(session)
+                jobs.set_message(job.id, status.message)
+                jobs.add_repair(job.id, attempt.number, status.message)
 
     def _stop(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:
         # Signal first: an attempt with a recorded stop but no signal would run until the grace period is over.
@@ -121,7 +169,8 @@ class Reconciler:
         # Ranks may outlive their launch process and write until they are gone, also to the run directory in which the
         # next attempt would work.
         if not self._launcher.kill(launch):
-            log.warning("attempt_does_not_end", job=job.id, attempt=attempt.number)
+            # Their ends wake the loop.
+            log.info("attempt_leaves_processes", job=job.id, attempt=attempt.number)
             return
         self._tail.ingest_new_lines(job, attempt, launch)
         directory = launch.run_directory.attempt(launch.attempt)
@@ -137,13 +186,13 @@ class Reconciler:
         log.info("attempt_ended", job=job.id, attempt=attempt.number, exit_code=status.exit_code)
 
     def _record_stop(self, attempt: Attempt, reason: Reason, message: str) -> None:
-        with self._database.write() as session:
+        with self._leadership.write() as session:
             AttemptRepository(session).set_stop(attempt.id, reason, message, now())
 
     def _change(self, job: Job, change: Change) -> None:
         """Change the state of `job`, unless it has changed since `job` was read; the next round sees the new state."""
         try:
-            with self._database.write() as session:
+            with self._leadership.write() as session:
                 jobs = JobRepository(session)
                 jobs.change_state(jobs.expect(job.id, JobState(job.state)), change)
                 if change.to_state is JobState.RUNNING:

@@ -1,38 +1,43 @@
 """Start of one attempt: first its row, then its files, then its process, so that each step can be repeated."""
 
 import json
-from pathlib import Path
 
 from dlrm.config import ResolvedJob
-from dlrm.record import RunDirectory, write_atomically
-from service.database import Database
+from dlrm.record import write_atomically
 from service.ids import new_id
 from service.jobs.attempt_repository import AttemptRepository
+from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
-from service.jobs.repository import Change, JobRepository
+from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import AttemptState, JobState
 from service.keys.secret import hash_secret, new_secret
-from service.launchers.protocol import Launch, Launcher, LaunchError
+from service.launchers.protocol import Launcher, LaunchError
+from service.leader.leadership import Leadership
 from service.reports.progress import ReportedProgress
 from service.times import now
 
 
 class Starter:
-    def __init__(self, database: Database, launcher: Launcher, service_url: str) -> None:
+    def __init__(self, leadership: Leadership, launcher: Launcher, service_url: str) -> None:
         """Have ranks push their reports to the service at `service_url`."""
-        self._database = database
+        self._leadership = leadership
         self._launcher = launcher
         self._url = service_url
 
     def begin(self, job: Job) -> Attempt:
-        """Create the next attempt of a waiting job. Raises StateChangedError where the job no longer waits."""
-        with self._database.write() as session:
-            jobs = JobRepository(session)
+        """Create the next attempt of a waiting job, which is the intent to launch it, and lease it.
+
+        Raises StateChangedError where the job no longer waits, and LeadershipLostError.
+        """
+        with self._leadership.write() as session:
+            jobs, attempts = JobRepository(session), AttemptRepository(session)
             number = job.num_attempts + 1
             change = Change(JobState.STARTING, Reason.SCHEDULED, actor="scheduler", attempt=number)
             current = jobs.expect(job.id, JobState.QUEUED)
+            gpus = self._choose_gpus(attempts, job.num_gpus)
             jobs.change_state(current, change)
+            lease = self._leadership.make_lease()
             attempt = Attempt(
                 id=new_id("att"),
                 job_id=job.id,
@@ -42,8 +47,12 @@ class Starter:
                 token_hash="",
                 stop_message="",
                 started_at=now(),
+                lease_owner=lease.owner,
+                lease_token=lease.token,
+                lease_expires_at=lease.expires_at,
+                devices={"gpus": gpus},
             )
-            AttemptRepository(session).add(attempt)
+            attempts.add(attempt)
             jobs.set_num_attempts(job.id, number)
             jobs.set_progress(job.id, ReportedProgress.model_validate(current.progress).carry_over().model_dump())
         return attempt
@@ -51,17 +60,29 @@ class Starter:
     def launch(self, job: Job, attempt: Attempt) -> None:
         """Write the files of an attempt and start its process; harmless where it runs already.
 
-        Raises LaunchError where either fails, and StateChangedError where the job is no longer starting.
+        Raises LaunchError where either fails, StateChangedError where the job is no longer starting, and
+        LeadershipLostError where another process may be about to start the attempt.
         """
         token = new_secret()
-        with self._database.write() as session:
+        with self._leadership.write() as session:
             JobRepository(session).expect(job.id, JobState.STARTING)
             AttemptRepository(session).set_token(attempt.id, hash_secret(token))
         try:
             self._write_files(job, attempt, token)
         except (OSError, ValueError) as error:
             raise LaunchError(f"cannot write the run directory: {error}") from error
-        self._launcher.start(make_launch(job, attempt))
+        self._leadership.check_lease()
+        node = self._launcher.start(make_launch(job, attempt))
+        with self._leadership.write() as session:
+            AttemptRepository(session).set_node(attempt.id, node)
+
+    def _choose_gpus(self, attempts: AttemptRepository, num_gpus: int) -> list[int]:
+        """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError where they are few."""
+        taken = {gpu for attempt in attempts.list_active() for gpu in (attempt.devices or {}).get("gpus", [])}
+        free = [gpu for gpu in range(self._launcher.capacity().num_gpus) if gpu not in taken]
+        if len(free) < num_gpus:
+            raise StateChangedError(f"{num_gpus} GPUs are wanted, {len(free)} are free")
+        return free[:num_gpus]
 
     def _write_files(self, job: Job, attempt: Attempt, token: str) -> None:
         launch = make_launch(job, attempt)
@@ -73,7 +94,3 @@ class Starter:
             write_atomically(launch.run_directory.spec, spec.model_dump_json(indent=1))
         target = {"url": f"{self._url}/v1/ingest/{attempt.id}", "token": token}
         write_atomically(directory.push_target, json.dumps(target), mode=0o600)
-
-
-def make_launch(job: Job, attempt: Attempt) -> Launch:
-    return Launch(RunDirectory(Path(job.run_directory)), attempt.number)

@@ -10,8 +10,5 @@ def has_to_wait(job: Job) -> bool:
 
 
 def is_late(job: Job) -> bool:
-    """Whether more than `deadline_seconds` have passed since the first start of `job`."""
-    deadline_seconds = job.spec["deadline_seconds"]
-    if deadline_seconds is None or job.started_at is None:
-        return False
-    return (now() - job.started_at).total_seconds() > deadline_seconds
+    """Whether the deadline of `job` has passed."""
+    return job.deadline_at is not None and now() > job.deadline_at

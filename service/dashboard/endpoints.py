@@ -53,10 +53,5 @@ def signin_page(request: Request) -> Response:
 
 
 def _page(request: Request, template: str, **context: object) -> Response:
-    headers = {
-        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "no-store",
-    }
+    headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     return _templates.TemplateResponse(request, template, context, headers=headers)

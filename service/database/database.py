@@ -4,11 +4,14 @@ import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
+
+from service.times import read_clock
 
 BUSY_TIMEOUT_SECONDS = 15
 CONNECT_TIMEOUT_SECONDS = 5
@@ -38,6 +41,22 @@ class Database:
         """Open a session in a transaction. Commit it at the end of the block, or roll it back if the block raises."""
         with Session(self._write_engine, expire_on_commit=False) as session, session.begin():
             yield session
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    def read_time(self, session: Session) -> datetime:
+        """Return what the clock of the database shows, which is that of this machine on SQLite."""
+        if self.is_sqlite:
+            return read_clock()
+        return session.execute(text("SELECT clock_timestamp()")).scalar_one()
+
+    def notify(self, channel: str) -> None:
+        """Send a notification to all processes that listen on `channel` of a PostgreSQL server; nothing on SQLite."""
+        if not self.is_sqlite:
+            with self.write() as session:
+                session.execute(text("SELECT pg_notify(:channel, '')"), {"channel": channel})
 
     def close(self) -> None:
         self.engine.dispose()

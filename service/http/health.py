@@ -7,9 +7,11 @@ from sqlalchemy.exc import DBAPIError
 
 from service.capacity.free import compute_free_capacity
 from service.http.problems import ProblemError
+from service.http.route import ApiRoute, runs_in
+from service.http.threads import MONITORING
 from service.services import ServicesDependency
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=ApiRoute)
 
 
 class Health(BaseModel):
@@ -17,12 +19,13 @@ class Health(BaseModel):
 
 
 @router.get("/healthz")
-def is_alive() -> Health:
+async def is_alive() -> Health:
     """Answer 200 as long as the process runs."""
     return Health()
 
 
 @router.get("/readyz")
+@runs_in(MONITORING)
 def is_ready(services: ServicesDependency) -> Health:
     """Answer 200 where the database answers and the control loop runs without failing; 503 otherwise."""
     try:
@@ -38,6 +41,7 @@ def is_ready(services: ServicesDependency) -> Health:
 
 
 @router.get("/metrics", response_class=Response)
+@runs_in(MONITORING)
 def get_figures(services: ServicesDependency) -> Response:
     """Return the metrics of the service in the text format of Prometheus."""
     free = compute_free_capacity(services.database, services.launcher.capacity())

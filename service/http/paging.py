@@ -42,5 +42,12 @@ def parse_job_cursor(cursor: str | None) -> str | None:
     return cursor
 
 
+def parse_key_cursor(cursor: str | None) -> str | None:
+    """Validate a cursor, which is the id of a key, and return it. Raises ProblemError (422) where it is invalid."""
+    if cursor is not None and not is_id(cursor, "key"):
+        raise _invalid_cursor(cursor)
+    return cursor
+
+
 def _invalid_cursor(cursor: str) -> ProblemError:
     return invalid_request([FieldError("cursor", f"{cursor!r} is not a cursor", "`next_cursor` of the previous page")])

@@ -18,6 +18,7 @@ from starlette.routing import Match, Mount
 from dlrm.config import ConfigError, FieldError
 from service.database.failures import get_cause, is_database_away
 from service.disk_full import is_storage_full, storage_full_message
+from service.http.request_ids import get_request_id
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +44,8 @@ class ProblemDocument(BaseModel):
     status: int
     detail: str
     errors: list[FieldProblem] = []
+    request_id: str | None = None
+    """Id of the request, under which the service's log has more."""
 
 
 class ProblemError(Exception):
@@ -77,7 +80,8 @@ class ProblemError(Exception):
         self.body: dict[str, Any] = document.model_dump() | (extensions or {})
 
     def to_response(self) -> JSONResponse:
-        return JSONResponse(self.body, status_code=self.status, headers=self.headers, media_type=MEDIA_TYPE)
+        body = self.body | {"request_id": get_request_id()}
+        return JSONResponse(body, status_code=self.status, headers=self.headers, media_type=MEDIA_TYPE)
 
 
 def invalid_request(errors: Sequence[FieldError]) -> ProblemError:
@@ -90,18 +94,6 @@ def invalid_job(errors: Sequence[FieldError]) -> ProblemError:
 
 def not_found(kind: str, name: str) -> ProblemError:
     return ProblemError("not-found", 404, "Not found", f"there is no {kind} {name}")
-
-
-def unreadable_json(cause: BaseException) -> ProblemError:
-    """Return the problem of a body that cannot be parsed as JSON. cause: exception of the parser."""
-    match cause:
-        case UnicodeDecodeError():
-            detail = f"the body is not UTF-8: byte {cause.start} ({cause.reason})"
-        case RecursionError():
-            detail = "the body is nested too deeply (valid: at most a few hundred levels)"
-        case _:
-            detail = f"the body cannot be read as JSON: {cause}"
-    return ProblemError("malformed-json", 400, "The body cannot be read as JSON", detail)
 
 
 def conflict(detail: str, **extensions: Any) -> ProblemError:
@@ -129,7 +121,7 @@ def database_unavailable() -> ProblemError:
 
 
 def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
-    """Answer every error of `app` with a problem document.
+    """Answer the errors of requests to `app` with problem documents. `service.http.failures` answers all others.
 
     state_directory: directory that the answer names where its disk is full.
     """
@@ -140,7 +132,6 @@ def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(SQLAlchemyError, on_storage_error)
     app.add_exception_handler(OSError, on_storage_error)
-    app.add_exception_handler(Exception, _on_unexpected)
 
 
 def _on_problem(_: Request, error: Exception) -> JSONResponse:
@@ -153,11 +144,6 @@ def _on_config_error(_: Request, error: Exception) -> JSONResponse:
 
 def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
     faults = cast("RequestValidationError", error).errors()
-    malformed = next((item for item in faults if item["type"] == "json_invalid"), None)
-    if malformed:
-        cause = malformed.get("ctx", {}).get("error", malformed["msg"])
-        detail = f"the body is not JSON at character {malformed['loc'][-1]}: {cause}"
-        return ProblemError("malformed-json", 400, "The body is not JSON", detail).to_response()
     return invalid_request([_convert_error(item) for item in faults]).to_response()
 
 
@@ -175,11 +161,14 @@ def _convert_error(item: dict[str, Any]) -> FieldError:
 
 def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     http_error = cast("HTTPException", error)
-    if http_error.status_code == 400 and http_error.__cause__ is not None:
-        return unreadable_json(http_error.__cause__).to_response()
+    if isinstance(http_error.__cause__, ProblemError):
+        # Raised while the body was parsed, and wrapped by the framework.
+        return http_error.__cause__.to_response()
     slug = {400: "malformed-request", 404: "not-found", 405: "method-not-allowed"}.get(http_error.status_code, "http")
     headers = dict(http_error.headers or {})
     detail = str(http_error.detail)
+    if http_error.status_code == 404:
+        detail = _describe_missing(request)
     if http_error.status_code == 405 and (allowed := _list_allowed_methods(request)):
         headers["Allow"] = allowed
         detail = f"{detail}; allowed here: {allowed}"
@@ -188,13 +177,26 @@ def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
 
 def _list_allowed_methods(request: Request) -> str:
     """List the methods of all routes of the path, separated by commas; the framework names only the first route's."""
+    allowed = {method for method in METHODS if _find_match(request, method=method) is Match.FULL}
+    # Where there is GET there is HEAD, which no route knows of.
+    allowed |= {"HEAD"} if "GET" in allowed else set()
+    return ", ".join(sorted(allowed))
+
+
+def _describe_missing(request: Request) -> str:
+    """Describe a path that leads nowhere, with the path that would, where only a slash at the end is wrong."""
+    path = request.url.path
+    shorter = path.rstrip("/")
+    if path != shorter and _find_match(request, path=shorter) is not Match.NONE:
+        return f"there is nothing at {path}; use {shorter}, without the slash at the end"
+    return f"there is nothing at {path}"
+
+
+def _find_match(request: Request, **changes: str) -> Match:
+    """Find how well the routes match a request with other members of its scope."""
     routes = [route for route in cast("FastAPI", request.app).routes if not isinstance(route, Mount)]
-
-    def is_allowed(method: str) -> bool:
-        scope = {**request.scope, "method": method}
-        return any(route.matches(scope)[0] is Match.FULL for route in routes)
-
-    return ", ".join(method for method in METHODS if is_allowed(method))
+    matches = [route.matches({**request.scope, **changes})[0] for route in routes]
+    return max(matches, key=lambda match: match.value, default=Match.NONE)
 
 
 def _on_storage_error(request: Request, error: Exception, *, state_directory: Path) -> JSONResponse:
@@ -208,12 +210,6 @@ def _on_storage_error(request: Request, error: Exception, *, state_directory: Pa
     return ProblemError(
         "storage-full", 507, "The service's storage is full", storage_full_message(state_directory)
     ).to_response()
-
-
-def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
-    log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
-    detail = "the service failed while handling this request; its log has the cause"
-    return ProblemError("internal-error", 500, "The service failed", detail).to_response()
 
 
 def _join_errors(errors: Sequence[FieldError]) -> str:

@@ -1,46 +1,119 @@
-"""Checks of a request body before an endpoint reads it: it must be JSON, and not too large."""
+"""Bodies of requests, read before an endpoint is called: JSON, of bounded size, in bounded time."""
+
+import asyncio
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.http.gate import API_PREFIX, SESSION_PATH, get_sender_id
 from service.http.problems import ProblemError
+from service.http.shares import Shares
 
-MAX_INGEST_BYTES = 16 * 2**20
-"""Largest request body of the ingest endpoints, in bytes: workers send reports in batches of 1,000 lines."""
 INGEST_PREFIX = "/v1/ingest/"
 
 
-class BodyGuard:
-    """ASGI middleware that refuses a body that is not JSON (415) or too large (413).
+@dataclass(frozen=True)
+class BodyLimits:
+    """Largest bodies, in bytes, and the time that they may take."""
 
-    The size limit also holds for a request without Content-Length.
+    max_bytes: int = 2**20
+    max_ingest_bytes: int = 2**24
+    """Largest body of the ingest endpoints: workers send reports in batches of 1,000 lines."""
+    max_session_bytes: int = 4096
+    """Largest body of a sign-in, which needs no credentials."""
+    total_bytes: int = 2**26
+    """Bytes of the bodies of all requests in progress. One sender may take those of one body of the largest size."""
+    wait_seconds: float = 5.0
+    """Longest wait until other requests have left enough of `total_bytes`."""
+    start_seconds: float = 10.0
+    """Time for the beginning of a body; each `bytes_per_second` that have come add one second."""
+    bytes_per_second: int = 2**16
+
+    def get_max_bytes(self, path: str) -> int:
+        """Return the size of the largest body of a request to `path`."""
+        if path == SESSION_PATH:
+            return self.max_session_bytes
+        return self.max_ingest_bytes if path.startswith(INGEST_PREFIX) else self.max_bytes
+
+
+class BodyGuard:
+    """ASGI middleware that reads the body of a request to the API.
+
+    Refuses one that is not JSON (415), is too large (413), comes too slowly (408), or finds no memory (503). The size
+    limit also holds for a request without Content-Length. A request whose body is cut off is not carried out, and gets
+    no answer.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
         self._app = app
-        self._max_bytes = max_bytes
+        self._limits = limits
+        share = max(limits.max_bytes, limits.max_ingest_bytes)
+        self._memory = Shares("memory for bodies", limits.total_bytes, share, limits.wait_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
+        if not (scope["type"] == "http" and _is_body_wanted(scope)):
             await self._app(scope, receive, send)
             return
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        max_bytes = MAX_INGEST_BYTES if scope["path"].startswith(INGEST_PREFIX) else self._max_bytes
+        max_bytes = self._limits.get_max_bytes(scope["path"])
         try:
-            _check_headers(headers, max_bytes)
-            body = await _read_body(receive, max_bytes)
+            num_bytes = _check_headers(_get_headers(scope), max_bytes)
+            async with self._memory.take(num_bytes, get_sender_id(scope)):
+                body = await self._read(receive, max_bytes)
+                if body is not None:
+                    await self._app(scope, _replay(body, receive), send)
         except ProblemError as problem:
             await problem.to_response()(scope, receive, send)
-            return
-        await self._app(scope, _replay(body, receive), send)
+
+    async def _read(self, receive: Receive, max_bytes: int) -> bytes | None:
+        """Read the whole body; return None where the connection ends before it.
+
+        Raises ProblemError where it is too large or comes too slowly.
+        """
+        body = bytearray()
+        start_seconds = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(None) as limit:
+                while True:
+                    limit.reschedule(
+                        start_seconds + self._limits.start_seconds + len(body) / self._limits.bytes_per_second
+                    )
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > max_bytes:
+                        raise _too_large(max_bytes)
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            raise _too_slow(len(body), self._limits) from None
 
 
-def _check_headers(headers: dict[bytes, str], max_bytes: int) -> None:
-    length = headers.get(b"content-length", "0")
-    if length.isdigit() and int(length) > max_bytes:
+def has_body(scope: Scope) -> bool:
+    """Whether the headers of a request announce a body."""
+    headers = _get_headers(scope)
+    return headers.get(b"content-length", "0") != "0" or b"transfer-encoding" in headers
+
+
+def _is_body_wanted(scope: Scope) -> bool:
+    return scope["path"].startswith(API_PREFIX) and scope["method"] not in {"GET", "HEAD"} and has_body(scope)
+
+
+def _get_headers(scope: Scope) -> dict[bytes, str]:
+    return {name: value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _check_headers(headers: dict[bytes, str], max_bytes: int) -> int:
+    """Return the largest size, in bytes, that the body may have. Raises ProblemError where it is refused."""
+    if b"transfer-encoding" in headers and b"content-length" in headers:
+        detail = "Content-Length and Transfer-Encoding exclude each other"
+        raise ProblemError("malformed-request", 400, "The headers contradict each other", detail)
+    # The server refuses a length that is not a number.
+    length = int(headers.get(b"content-length", max_bytes))
+    if length > max_bytes:
         raise _too_large(max_bytes)
-    has_body = length != "0" or b"transfer-encoding" in headers
     content_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
-    if has_body and content_type != "application/json":
+    if content_type != "application/json":
         actual = content_type or "none"
         raise ProblemError(
             "unsupported-media-type",
@@ -48,17 +121,7 @@ def _check_headers(headers: dict[bytes, str], max_bytes: int) -> None:
             "The body is not JSON",
             f"the content type is {actual} (valid: application/json)",
         )
-
-
-async def _read_body(receive: Receive, max_bytes: int) -> bytes:
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > max_bytes:
-            raise _too_large(max_bytes)
-        if not message.get("more_body", False):
-            return bytes(body)
+    return length
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -73,3 +136,11 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 def _too_large(max_bytes: int) -> ProblemError:
     return ProblemError("too-large", 413, "The body is too large", f"the body exceeds the limit of {max_bytes:,} bytes")
+
+
+def _too_slow(num_bytes: int, limits: BodyLimits) -> ProblemError:
+    detail = (
+        f"only {num_bytes:,} bytes of the body have come (valid: {limits.bytes_per_second:,} bytes a second, after the "
+        f"first {limits.start_seconds:g} seconds)"
+    )
+    return ProblemError("slow-body", 408, "The body comes too slowly", detail)

@@ -5,9 +5,9 @@ from datetime import datetime
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from service.jobs.models import Attempt
+from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
-from service.jobs.states import AttemptState
+from service.jobs.states import ENDED, AttemptState
 
 ACTIVE_STATES = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
 
@@ -29,8 +29,22 @@ class AttemptRepository:
     def get_by_number(self, job_id: str, number: int) -> Attempt | None:
         return self._session.scalar(select(Attempt).where(Attempt.job_id == job_id, Attempt.number == number))
 
+    def list_active(self) -> list[Attempt]:
+        """List the attempts that have not ended, of all jobs."""
+        return list(self._session.scalars(select(Attempt).where(Attempt.state.in_(ACTIVE_STATES))))
+
+    def is_open(self, attempt_id: str) -> bool:
+        """Whether neither an attempt nor its job has ended, as the database says now; an unknown one has."""
+        query = select(Attempt.state, Job.state).join(Job, Job.id == Attempt.job_id).where(Attempt.id == attempt_id)
+        row = self._session.execute(query).one_or_none()
+        return row is not None and row[0] in ACTIVE_STATES and row[1] not in ENDED
+
     def set_token(self, attempt_id: str, token_hash: str) -> None:
         self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(token_hash=token_hash))
+
+    def set_node(self, attempt_id: str, node: str) -> None:
+        """Record the machine on which an attempt was started."""
+        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(node=node))
 
     def set_running(self, job_id: str, number: int) -> None:
         self._session.execute(

@@ -2,20 +2,25 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Query, Response
+from fastapi import APIRouter, Body, Header, Query, Request, Response
 
 from dlrm.config import FieldError
+from service.http.entity_tag import NOT_MODIFIED, answer_with_tag
 from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
 from service.http.problems import invalid_request
+from service.http.route import ApiRoute
+from service.jobs.filters import JobFilter
 from service.jobs.schemas import AttemptList, CheckpointList, EventView, JobDetail, JobView
 from service.jobs.service import Submission
 from service.jobs.states import JobState
 from service.keys.dependencies import Submitter, Viewer
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 
-IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
+IdempotencyKey = Annotated[
+    str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
+]
 JOB_DOCUMENT = {
     "requestBody": {
         "required": True,
@@ -24,12 +29,12 @@ JOB_DOCUMENT = {
 }
 
 
-@router.post(
-    "",
-    status_code=201,
-    openapi_extra=JOB_DOCUMENT,
-    responses={200: {"model": JobView, "description": "The job that the same request created before"}},
-)
+CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
+    200: {"model": JobView, "description": "The job that the same request created before"}
+}
+
+
+@router.post("", status_code=201, openapi_extra=JOB_DOCUMENT, responses=CREATED_BEFORE)
 def submit_job(
     document: Annotated[dict[str, Any], Body()],
     services: ServicesDependency,
@@ -37,31 +42,28 @@ def submit_job(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobView:
-    job, is_new = services.jobs.submit(Submission(document, principal, idempotency_key))
-    response.status_code = 201 if is_new else 200
-    response.headers["Location"] = f"/v1/jobs/{job.id}"
-    return job
+    return _announce(response, *services.jobs.submit(Submission(document, principal, idempotency_key)))
 
 
 @router.get("")
 def list_jobs(
     services: ServicesDependency,
-    _: Viewer,
+    principal: Viewer,
     state: Annotated[list[JobState] | None, Query(description="may be repeated; one must match")] = None,
     label: Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")] = None,
     name: Annotated[str | None, Query(max_length=63)] = None,
+    owner: Annotated[str | None, Query(max_length=63)] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[JobView]:
-    labels = [_parse_label(text) for text in label or []]
-    return services.jobs.list_page(
-        states=state or [], labels=labels, name=name, cursor=parse_job_cursor(cursor), limit=limit
-    )
+    labels = tuple(_parse_label(text) for text in label or [])
+    chosen = JobFilter(states=tuple(state or ()), labels=labels, name=name, owner=owner)
+    return services.jobs.list_page(chosen, principal, cursor=parse_job_cursor(cursor), limit=limit)
 
 
-@router.get("/{job_id}")
-def get_job(job_id: str, services: ServicesDependency, _: Viewer) -> JobDetail:
-    return services.jobs.get(job_id)
+@router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)
+def get_job(job_id: str, request: Request, services: ServicesDependency, principal: Viewer) -> Response:
+    return answer_with_tag(request, services.jobs.get(job_id, principal))
 
 
 @router.post("/{job_id}/cancel", status_code=202)
@@ -79,25 +81,58 @@ def resume_job(job_id: str, services: ServicesDependency, principal: Submitter) 
     return services.jobs.resume(job_id, principal)
 
 
+@router.post("/{job_id}/hold", status_code=202)
+def hold_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
+    return services.jobs.hold(job_id, principal)
+
+
+@router.post("/{job_id}/release", status_code=202)
+def release_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
+    return services.jobs.release(job_id, principal)
+
+
+@router.post("/{job_id}/restart", status_code=201, responses=CREATED_BEFORE)
+def restart_job(
+    job_id: str,
+    services: ServicesDependency,
+    principal: Submitter,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> JobView:
+    return _announce(response, *services.jobs.restart(job_id, principal, idempotency_key))
+
+
+@router.delete("/{job_id}", status_code=202)
+def delete_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
+    return services.deletions.delete(job_id, principal)
+
+
 @router.get("/{job_id}/events")
 def list_events(
     job_id: str,
     services: ServicesDependency,
-    _: Viewer,
+    principal: Viewer,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Page[EventView]:
-    return services.jobs.list_events(job_id, parse_serial_cursor(cursor), limit)
+    return services.jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
 
 
 @router.get("/{job_id}/attempts")
-def list_attempts(job_id: str, services: ServicesDependency, _: Viewer) -> AttemptList:
-    return AttemptList(items=services.jobs.list_attempts(job_id))
+def list_attempts(job_id: str, services: ServicesDependency, principal: Viewer) -> AttemptList:
+    return AttemptList(items=services.jobs.list_attempts(job_id, principal))
 
 
 @router.get("/{job_id}/checkpoints")
-def list_checkpoints(job_id: str, services: ServicesDependency, _: Viewer) -> CheckpointList:
-    return CheckpointList(items=services.jobs.list_checkpoints(job_id))
+def list_checkpoints(job_id: str, services: ServicesDependency, principal: Viewer) -> CheckpointList:
+    return CheckpointList(items=services.jobs.list_checkpoints(job_id, principal))
+
+
+def _announce(response: Response, job: JobView, is_new: bool) -> JobView:
+    """Set the status and the headers of the answer to a request that creates a job, and return the job."""
+    response.status_code = 201 if is_new else 200
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return job
 
 
 def _parse_label(text: str) -> tuple[str, str]:

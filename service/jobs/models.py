@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from service.database import Base
@@ -16,8 +16,15 @@ class Job(Base):
     __tablename__ = "jobs"
     __table_args__ = (
         Index("ix_jobs_queue", "state", "priority", "created_at", "id"),
+        Index("ix_jobs_deadline", "state", "deadline_at"),
         Index("ix_jobs_owner", "owner", "id"),
         Index("ix_jobs_name", "name"),
+        Index(
+            "ix_jobs_deleting_at",
+            "deleting_at",
+            sqlite_where=text("deleting_at IS NOT NULL"),
+            postgresql_where=text("deleting_at IS NOT NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -30,7 +37,7 @@ class Job(Base):
     created_by: Mapped[str] = mapped_column(String(63))
     """Name of the key that submitted the job."""
     owner: Mapped[str] = mapped_column(String(63))
-    """Owner of the key that submitted the job; all keys of the owner see the job."""
+    """Owner of the key that submitted the job, or of the job whose document this one repeats."""
     restarted_from: Mapped[str | None] = mapped_column(String(40))
     """Id of the job whose document this one repeats; null where it was submitted."""
     started_at: Mapped[datetime | None]
@@ -43,6 +50,8 @@ class Job(Base):
     """Whether the job, while it is queued, waits until it is released."""
     at_head_since: Mapped[datetime | None]
     """Time since which the job is the first one of the queue and cannot start; null otherwise."""
+    deadline_at: Mapped[datetime | None]
+    """Time from which on the job is stopped, or not started; null while it has no such time."""
     deleting_at: Mapped[datetime | None]
     """Time from which on the job is hidden, while its files and rows are removed; null otherwise."""
     launcher: Mapped[str] = mapped_column(String(16), default="local")
@@ -77,6 +86,10 @@ class IdempotencyKey(Base):
     """Client's key for one submission, so that a repeated request creates only one job."""
 
     __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        Index("ix_idempotency_keys_created_at", "created_at"),
+        Index("ix_idempotency_keys_job_id", "job_id"),
+    )
 
     owner: Mapped[str] = mapped_column(String(40), primary_key=True)
     """Id of the API key that submitted the job."""
@@ -125,8 +138,6 @@ class Attempt(Base):
     """Machine that the attempt runs on; null until it is launched."""
     devices: Mapped[dict[str, Any] | None]
     """GPUs and cores that the attempt has for itself, as lists of their numbers; null until it is launched."""
-    rank_ends: Mapped[dict[str, Any] | None]
-    """How each rank ended, by its number; null while unknown."""
 
 
 class Event(Base):

@@ -10,6 +10,9 @@ class Reason(StrEnum):
     WAITING_FOR_MEMORY = "waiting_for_memory"
     WAITING_FOR_GPU = "waiting_for_gpu"
     BEHIND_RESERVATION = "behind_reservation"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    HELD = "held"
+    RELEASED = "released"
     # Reasons why a job starts or waits again.
     SCHEDULED = "scheduled"
     PROCESS_STARTED = "process_started"

@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import ColumnElement, Select, delete, func, select, update
 from sqlalchemy.orm import Session
 
-from service.jobs.models import Event, IdempotencyKey, Job, JobLabel
+from service.jobs.filters import JobFilter
+from service.jobs.models import Event, Job, JobLabel
 from service.jobs.reasons import Reason
-from service.jobs.states import ENDED, HOLDING, JobState, check_transition
+from service.jobs.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
 
 
@@ -35,8 +36,8 @@ class JobRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add(self, job: Job, actor: str) -> None:
-        """Add a new job and its first event."""
+    def add(self, job: Job, actor: str, message: str) -> None:
+        """Add a new job and its first event, which has `message`."""
         self._session.add(job)
         self._session.flush()
         self._session.add(
@@ -47,17 +48,26 @@ class JobRepository:
                 kind="state",
                 to_state=job.state,
                 reason=job.reason,
-                message=job.message,
+                message=message,
                 details={},
             )
         )
 
-    def get(self, job_id: str) -> Job | None:
-        return self._session.get(Job, job_id)
+    def get(self, job_id: str, *, for_update: bool = False) -> Job | None:
+        """Return a job; None where there is none. for_update: lock its row until the transaction ends."""
+        return self._session.get(Job, job_id, with_for_update=for_update or None)
+
+    def get_world_size(self, job_id: str) -> int:
+        """Return the number of ranks of a job, which must exist."""
+        return self._session.scalars(select(Job.world_size).where(Job.id == job_id)).one()
 
     def lock(self, job_id: str) -> Job:
         """Return a job, which must exist, and lock its row until the transaction ends."""
         return self._session.get_one(Job, job_id, with_for_update=True, populate_existing=True)
+
+    def hold(self, job_id: str) -> Job | None:
+        """Return a job, and keep others from changing its row until the transaction ends; None where there is none."""
+        return self._session.get(Job, job_id, with_for_update={"read": True})
 
     def expect(self, job_id: str, state: JobState) -> Job:
         """Lock and return a job that must be in `state`. Raises StateChangedError where it is in another state."""
@@ -66,34 +76,28 @@ class JobRepository:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
         return job
 
-    def list_page(
-        self,
-        *,
-        states: Sequence[JobState],
-        labels: Sequence[tuple[str, str]],
-        name: str | None,
-        before: str | None,
-        limit: int,
-    ) -> list[Job]:
-        """List at most `limit` jobs, newest first, that match all filters and have an id below `before`."""
-        query = select(Job).order_by(Job.id.desc()).limit(limit)
-        if states:
-            query = query.where(Job.state.in_(states))
-        if name is not None:
-            query = query.where(Job.name == name)
+    def list_page(self, chosen: JobFilter, *, visible_owner: str | None, before: str | None, limit: int) -> list[Job]:
+        """List at most `limit` jobs, newest first, that `chosen` selects and that have an id below `before`.
+
+        Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists those
+        of all.
+        """
+        query = select(Job).where(Job.deleting_at.is_(None)).order_by(Job.id.desc()).limit(limit)
+        for owner in (visible_owner, chosen.owner):
+            if owner is not None:
+                query = query.where(Job.owner == owner)
+        if chosen.states:
+            query = query.where(Job.state.in_(chosen.states))
+        if chosen.name is not None:
+            query = query.where(Job.name == chosen.name)
         if before is not None:
             query = query.where(Job.id < before)
-        for label, value in labels:
+        for label, value in chosen.labels:
             query = query.where(Job.id.in_(_select_jobs_by_label(label, value)))
         return list(self._session.scalars(query))
 
     def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
-
-    def list_queue(self) -> list[Job]:
-        """List the waiting jobs in the order in which they start."""
-        query = select(Job).where(Job.state == JobState.QUEUED).order_by(Job.priority.desc(), Job.created_at, Job.id)
-        return list(self._session.scalars(query))
 
     def sum_reserved_capacity(self) -> tuple[int, int, int]:
         """Sum up the cores, bytes of memory and GPUs of all jobs that hold resources."""
@@ -124,20 +128,20 @@ class JobRepository:
             "reason": change.reason.value,
             "message": change.message,
             "restarts_at": change.restarts_at,
+            "at_head_since": None,
+            "is_held": False,
         }
         if change.to_state is JobState.STARTING:
-            values["started_at"] = func.coalesce(Job.started_at, time)
+            values["started_at"] = job.started_at or time
+            values["deadline_at"] = job.deadline_at or find_deadline(job, values["started_at"])
         if change.to_state in ENDED:
             values["finished_at"] = time
-        changed = self._session.execute(
-            update(Job)
-            .where(Job.id == job.id, Job.state == from_state)
-            .values(values)
-            .returning(Job.id)
-            .execution_options(synchronize_session=False)
-        ).scalar_one_or_none()
-        if changed is None:
-            raise StateChangedError(f"{job.id} is no longer {from_state}")
+        guard = [Job.id == job.id, Job.state == from_state]
+        if change.to_state is JobState.STARTING:
+            # It may have been held since the scheduler read it.
+            guard.append(Job.is_held.is_(False))
+        if not self._update_guarded(guard, values):
+            raise StateChangedError(f"{job.id} is no longer {from_state}, or is held")
         self._session.add(
             Event(
                 job_id=job.id,
@@ -155,13 +159,40 @@ class JobRepository:
         self._session.flush()
         self._session.refresh(job)
 
-    def explain_wait(self, job_id: str, reason: Reason, message: str) -> None:
-        """Record why a job still waits."""
-        self._session.execute(
-            update(Job)
-            .where(Job.id == job_id, Job.state == JobState.QUEUED)
-            .values(reason=reason.value, message=message)
+    def set_held(self, job: Job, reason: Reason, actor: str, message: str) -> None:
+        """Hold a queued job, or release it, and add the event of that. reason: HELD or RELEASED.
+
+        Raises StateChangedError where the job is no longer queued.
+        """
+        values = {
+            "is_held": reason is Reason.HELD,
+            "at_head_since": None,
+            "reason": reason.value,
+            "message": message,
+        }
+        if not self._update_guarded([Job.id == job.id, Job.state == JobState.QUEUED], values):
+            raise StateChangedError(f"{job.id} is no longer {JobState.QUEUED}")
+        self._session.add(
+            Event(
+                job_id=job.id,
+                time=now(),
+                actor=actor,
+                kind="action",
+                name=reason.value,
+                reason=reason.value,
+                message=message,
+                details={},
+            )
         )
+        self._session.flush()
+        self._session.refresh(job)
+
+    def _update_guarded(self, guard: Sequence[ColumnElement[bool]], values: dict[str, Any]) -> bool:
+        """Update the job for which all of `guard` holds; return whether there is one."""
+        changed = self._session.execute(
+            update(Job).where(*guard).values(values).returning(Job.id).execution_options(synchronize_session=False)
+        )
+        return changed.scalar_one_or_none() is not None
 
     def set_progress(self, job_id: str, progress: dict[str, Any]) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(progress=progress))
@@ -177,20 +208,60 @@ class JobRepository:
     def set_num_attempts(self, job_id: str, num_attempts: int) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(num_attempts=num_attempts))
 
-    def get_idempotency_key(self, owner: str, key: str) -> IdempotencyKey | None:
-        return self._session.get(IdempotencyKey, (owner, key))
-
-    def add_idempotency_key(self, owner: str, key: str, body_hash: str, job_id: str) -> None:
-        self._session.add(IdempotencyKey(owner=owner, key=key, body_hash=body_hash, job_id=job_id, created_at=now()))
-        self._session.flush()
-
     def list_events(self, job_id: str, after: int, limit: int) -> list[Event]:
         """List at most `limit` events of a job, oldest first, with ids above `after`."""
         query = select(Event).where(Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
         return list(self._session.scalars(query))
 
+    def set_message(self, job_id: str, message: str) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(message=message))
+
+    def add_repair(self, job_id: str, attempt: int, message: str) -> None:
+        """Add an event about something that the control loop found otherwise than expected, and put right."""
+        self._session.add(
+            Event(
+                job_id=job_id,
+                attempt=attempt,
+                time=now(),
+                actor="reconciler",
+                kind="repair",
+                message=message,
+                details={},
+            )
+        )
+
+    def mark_as_deleting(self, job_id: str, at: datetime) -> None:
+        """Mark a job whose files and rows are about to be removed."""
+        self._session.execute(update(Job).where(Job.id == job_id).values(deleting_at=at))
+
+    def list_deleting(self) -> list[Job]:
+        """List the jobs that are being deleted, in the order in which that was asked."""
+        query = select(Job).where(Job.deleting_at.is_not(None)).order_by(Job.deleting_at, Job.id)
+        return list(self._session.scalars(query))
+
+    def find_heir(self, job_id: str) -> Job | None:
+        """Return a job that has not ended and starts from the model of the job `job_id`; None where there is none."""
+        source = Job.spec["run"]["warm_start"]["from"].as_string()
+        query = select(Job).where(Job.state.in_(NOT_ENDED), source == job_id).order_by(Job.id).limit(1)
+        return self._session.scalar(query)
+
+    def remove_some_events(self, job_id: str, limit: int) -> int:
+        """Remove at most `limit` events of a job, and return their number."""
+        some = select(Event.id).where(Event.job_id == job_id).limit(limit)
+        return len(self._session.execute(delete(Event).where(Event.id.in_(some)).returning(Event.id)).all())
+
+    def remove(self, job_id: str) -> None:
+        """Remove a job, with all rows that belong to it."""
+        self._session.execute(delete(Job).where(Job.id == job_id))
+
     def add_event(self, event: Event) -> None:
         self._session.add(event)
+
+
+def find_deadline(job: Job, start: datetime) -> datetime | None:
+    """Return the time at which a job ends that has counted the seconds of its deadline since `start`."""
+    seconds = job.spec["deadline_seconds"]
+    return None if seconds is None else start + timedelta(seconds=seconds)
 
 
 def _select_jobs_by_label(name: str, value: str) -> Select[str]:

@@ -10,7 +10,11 @@ from dlrm.config import DerivedNumber
 from dlrm.record import RunDirectory, YardstickResult, find_yardsticks, list_quality_warnings
 from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
+from service.jobs.reasons import Reason
 from service.jobs.states import HOLDING, AttemptState, JobState
+
+Wait = tuple[Reason, str]
+"""Reason for which a job waits, and a sentence about it."""
 
 
 class Progress(BaseModel):
@@ -47,12 +51,19 @@ class JobView(BaseModel):
     state: JobState
     reason: str
     message: str
+    is_held: bool
+    """Whether the job, while it is queued, waits until it is released."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
     restarts_at: datetime | None
     """Time before which the job is not started again; null while it waits for no restart."""
     created_by: str
+    """Name of the key that submitted the job."""
+    owner: str
+    """Owner of the job; all keys of the same owner see it, and those of other owners do not, except for admins."""
+    restarted_from: str | None
+    """Id of the job whose document this one repeats, which may have been deleted since; null where it was submitted."""
     num_attempts: int
     world_size: int
     progress: Progress
@@ -66,8 +77,9 @@ class JobView(BaseModel):
     model_path: str | None
 
     @classmethod
-    def from_job(cls, job: Job) -> "JobView":
-        return cls.model_validate(_collect_fields(job))
+    def from_job(cls, job: Job, wait: Wait | None = None) -> "JobView":
+        """Build the schema. wait: what the job waits for, where that is not in its row."""
+        return cls.model_validate(_collect_fields(job, wait))
 
 
 class JobDetail(JobView):
@@ -77,8 +89,8 @@ class JobDetail(JobView):
     derived: list[DerivedNumber]
 
     @classmethod
-    def from_job(cls, job: Job) -> "JobDetail":
-        return cls.model_validate(_collect_fields(job) | {"spec": job.spec, "derived": job.resolved["derived"]})
+    def from_job(cls, job: Job, wait: Wait | None = None) -> "JobDetail":
+        return cls.model_validate(_collect_fields(job, wait) | {"spec": job.spec, "derived": job.resolved["derived"]})
 
 
 class EventView(BaseModel):
@@ -157,15 +169,17 @@ class CheckpointList(BaseModel):
     items: list[CheckpointView]
 
 
-def _collect_fields(job: Job) -> dict[str, Any]:
+def _collect_fields(job: Job, wait: Wait | None) -> dict[str, Any]:
     model = RunDirectory(Path(job.run_directory)).model
     has_succeeded = job.state == JobState.SUCCEEDED
     has_model = has_succeeded and model.is_dir()
-    derived = {
+    derived: dict[str, Any] = {
         "labels": {label.name: label.value for label in job.labels},
         "progress": Progress.model_validate(job.progress | ({} if job.state in HOLDING else CLEARED_PROGRESS)),
         "model_path": str(model) if has_model else None,
         "yardsticks": find_yardsticks(job.metrics),
         "warnings": [warning.message for warning in list_quality_warnings(job.metrics)] if has_succeeded else [],
     }
+    if wait is not None:
+        derived |= {"reason": wait[0], "message": wait[1]}
     return {name: getattr(job, name) for name in JobView.model_fields if name not in derived} | derived

@@ -1,33 +1,54 @@
-"""Operations on jobs: submit, show, pause, resume and cancel."""
+"""Operations on jobs, such as submit, show, cancel and restart."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError, JobSpec, parse_job, resolve
+from service.audit.actions import AuditAction
+from service.audit.log import AuditLog
 from service.database import Database
 from service.http.paging import Page
-from service.http.problems import ProblemError, conflict, not_found
+from service.http.problems import ProblemError, not_found
 from service.ids import new_id
+from service.jobs import actions
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.checkpoints import list_job_checkpoints
 from service.jobs.demand import compute_demand, list_faults
+from service.jobs.ended import require_end
+from service.jobs.filters import JobFilter
+from service.jobs.idempotency_repository import IdempotencyRepository
 from service.jobs.models import Job, JobLabel
 from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.reasons import Reason
-from service.jobs.repository import Change, JobRepository, StateChangedError
+from service.jobs.repository import JobRepository, StateChangedError
 from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
-from service.jobs.states import TRANSITIONS, JobState
-from service.jobs.warm_start import resolve_warm_start
-from service.keys.service import Principal
+from service.jobs.states import JobState
+from service.jobs.visibility import get_visible_job, get_visible_owner
+from service.jobs.warm_start import hold_source, resolve_warm_start
+from service.keys.principal import Principal
 from service.launchers.protocol import Capacity
+from service.queue.state import get_demand
+from service.queue.waits import explain_waits
+from service.quotas.service import check_submission
 from service.settings import Settings
 from service.times import now
+
+Action = Callable[[JobRepository, Job, Principal], None]
+_AUDITED: dict[Action, AuditAction] = {
+    actions.cancel: AuditAction.JOB_CANCELLED,
+    actions.pause: AuditAction.JOB_PAUSED,
+    actions.resume: AuditAction.JOB_RESUMED,
+    actions.hold: AuditAction.JOB_HELD,
+    actions.release: AuditAction.JOB_RELEASED,
+}
+"""Function that changes one job, a row of the repository's session, on behalf of a sender."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +58,38 @@ class Submission:
     document: Mapping[str, Any]
     principal: Principal
     idempotency_key: str | None = None
+    restarted: Job | None = None
+    """Job whose document this repeats, and whose owner the new job has; None where the sender wrote the document."""
 
     @property
-    def body_hash(self) -> str:
-        return hashlib.sha256(json.dumps(self.document, sort_keys=True).encode()).hexdigest()
+    def owner(self) -> str:
+        return self.restarted.owner if self.restarted else self.principal.owner
+
+    @property
+    def description(self) -> str:
+        sender = actions.describe_sender(self.principal)
+        return f"restart of {self.restarted.id} by {sender}" if self.restarted else f"submitted by {sender}"
+
+    @property
+    def request_hash(self) -> str:
+        content = {"restart": self.restarted.id} if self.restarted else self.document
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class JobService:
+    """Operations on jobs. Those on one job raise ProblemError where the sender may know of no such job."""
+
     def __init__(
-        self, database: Database, settings: Settings, capacity: Capacity, on_change: Callable[[], None]
+        self,
+        database: Database,
+        settings: Settings,
+        capacity: Capacity,
+        audit: AuditLog,
+        on_change: Callable[[], None],
     ) -> None:
         """Call `on_change` after every change that the control loop should look at."""
         self._database = database
+        self._audit = audit
         self._settings = settings
         self._capacity = capacity
         self._on_change = on_change
@@ -57,15 +98,16 @@ class JobService:
         """Create a job, or find the one that an earlier identical submission created; the bool is whether it is new.
 
         Raises ConfigError where the document is invalid, and ProblemError where the job can never fit this machine or
-        its idempotency key belongs to another document.
+        its idempotency key belongs to another request.
         """
         with self._database.read() as session:
             earlier = _find_earlier_job(session, submission)
             if earlier:
                 return earlier, False
-        job = self._make_job(parse_job(submission.document), submission.principal)
+        spec = parse_job(submission.document)
+        job = self._make_job(spec, submission)
         try:
-            view, is_new = self._add(job, submission)
+            view, is_new = self._add(job, spec, submission)
         except IntegrityError:
             # A concurrent submission with the same key was faster.
             with self._database.read() as session:
@@ -76,26 +118,44 @@ class JobService:
         self._on_change()
         return view, is_new
 
-    def _add(self, job: Job, submission: Submission) -> tuple[JobView, bool]:
+    def _add(self, job: Job, spec: JobSpec, submission: Submission) -> tuple[JobView, bool]:
         with self._database.write() as session:
             earlier = _find_earlier_job(session, submission)
             if earlier:
                 return earlier, False
+            hold_source(spec, session)
             jobs = JobRepository(session)
-            jobs.add(job, actor=submission.principal.name)
+            check_submission(session, job.owner, get_demand(job))
+            jobs.add(job, actor=submission.principal.owner, message=submission.description)
+            if submission.restarted is not None:
+                actor, earlier_id = submission.principal.actor, submission.restarted.id
+                self._audit.record_foreign(session, actor, AuditAction.JOB_RESTARTED, earlier_id, job.owner)
             if submission.idempotency_key is not None:
-                owner = submission.principal.key_id
-                jobs.add_idempotency_key(owner, submission.idempotency_key, submission.body_hash, job.id)
+                key_id = submission.principal.key_id
+                IdempotencyRepository(session).add(key_id, submission.idempotency_key, submission.request_hash, job.id)
             return JobView.from_job(job), True
 
-    def _make_job(self, spec: JobSpec, principal: Principal) -> Job:
+    def restart(self, job_id: str, principal: Principal, idempotency_key: str | None = None) -> tuple[JobView, bool]:
+        """Create a job with the document of one that has ended, or find the one that an earlier identical request
+        created; the bool is whether it is new.
+
+        The paths of the document are resolved anew, and the new job belongs to the owner of the old one. Raises
+        ConfigError and ProblemError as `submit` does, and ProblemError where the job has not ended.
+        """
+        with self._database.read() as session:
+            job = get_visible_job(session, job_id, principal)
+        require_end(job, "restarted")
+        return self.submit(Submission(job.spec, principal, idempotency_key, restarted=job))
+
+    def _make_job(self, spec: JobSpec, submission: Submission) -> Job:
         roots = self._settings.data_roots
         absolute = resolve_paths(spec, roots, self._settings.private_directories)
-        absolute = resolve_warm_start(absolute, self._database, self._settings)
+        absolute = resolve_warm_start(absolute, submission.principal, self._database, self._settings)
         demand = compute_demand(spec)
         if errors := list_faults(spec, self._capacity):
             raise _cannot_fit(errors)
         job_id = new_id("job")
+        created_at = now()
         return Job(
             id=job_id,
             name=spec.name,
@@ -103,9 +163,11 @@ class JobService:
             state=JobState.QUEUED.value,
             reason=Reason.SUBMITTED.value,
             message="",
-            created_at=now(),
-            created_by=principal.name,
-            owner=principal.owner,
+            created_at=created_at,
+            deadline_at=_find_deadline_from_submission(spec, created_at),
+            created_by=submission.principal.name,
+            owner=submission.owner,
+            restarted_from=submission.restarted.id if submission.restarted else None,
             num_attempts=0,
             launcher=spec.resources.launcher,
             world_size=spec.resources.world_size,
@@ -123,13 +185,14 @@ class JobService:
             labels=[JobLabel(name=name, value=value) for name, value in spec.labels.items()],
         )
 
-    def _change_state(self, job_id: str, change: Callable[[JobRepository, Job], None]) -> JobView:
-        """Apply `change` to the current state of a job; repeat it where the state was changed at the same time."""
+    def _change(self, job_id: str, principal: Principal, action: Action) -> JobView:
+        """Apply `action` to the current state of a job; repeat it where the state was changed at the same time."""
         while True:
             try:
                 with self._database.write() as session:
-                    job = get_existing_job(session, job_id)
-                    change(JobRepository(session), job)
+                    job = get_visible_job(session, job_id, principal)
+                    action(JobRepository(session), job, principal)
+                    self._audit.record_foreign(session, principal.actor, _AUDITED[action], job.id, job.owner)
                     view = JobView.from_job(job)
             except StateChangedError:
                 continue
@@ -137,65 +200,70 @@ class JobService:
             return view
 
     def list_page(
-        self,
-        *,
-        states: Sequence[JobState],
-        labels: Sequence[tuple[str, str]],
-        name: str | None,
-        cursor: str | None,
-        limit: int,
+        self, chosen: JobFilter, principal: Principal, *, cursor: str | None = None, limit: int = 50
     ) -> Page[JobView]:
-        """Return one page of jobs, newest first. cursor: id of the last job of the previous page."""
+        """Return one page of the jobs that `principal` may know of, newest first.
+
+        cursor: id of the last job of the previous page.
+        """
         with self._database.read() as session:
-            jobs = JobRepository(session)
-            rows = jobs.list_page(states=states, labels=labels, name=name, before=cursor, limit=limit + 1)
-            views = [JobView.from_job(job) for job in rows[:limit]]
+            rows = JobRepository(session).list_page(
+                chosen, visible_owner=get_visible_owner(principal), before=cursor, limit=limit + 1
+            )
+            waits = explain_waits(session, rows[:limit], self._capacity)
+            views = [JobView.from_job(job, waits.get(job.id)) for job in rows[:limit]]
         return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 
-    def get(self, job_id: str) -> JobDetail:
-        """Return a job with its document. Raises ProblemError where there is no such job."""
+    def get(self, job_id: str, principal: Principal) -> JobDetail:
+        """Return a job with its document."""
         with self._database.read() as session:
-            return JobDetail.from_job(get_existing_job(session, job_id))
+            job = get_visible_job(session, job_id, principal)
+            return JobDetail.from_job(job, explain_waits(session, [job], self._capacity).get(job.id))
 
     def cancel(self, job_id: str, principal: Principal) -> JobView:
         """Cancel a job: at once where it waits, else after its attempt was stopped.
 
-        Raises ProblemError where the job has ended or does not exist.
+        Raises ProblemError where the job has ended.
         """
-        return self._change_state(job_id, lambda jobs, job: _cancel(jobs, job, principal))
+        return self._change(job_id, principal, actions.cancel)
 
     def pause(self, job_id: str, principal: Principal) -> JobView:
         """Stop a running job after a checkpoint, from which it continues when it is resumed.
 
-        Raises ProblemError where the job is not running or does not exist.
+        Raises ProblemError where the job is not running.
         """
-        return self._change_state(job_id, lambda jobs, job: _pause(jobs, job, principal))
+        return self._change(job_id, principal, actions.pause)
 
     def resume(self, job_id: str, principal: Principal) -> JobView:
-        """Queue a paused job again. Raises ProblemError where it is not paused or does not exist."""
-        return self._change_state(job_id, lambda jobs, job: _resume(jobs, job, principal))
+        """Queue a paused job again. Raises ProblemError where it is not paused."""
+        return self._change(job_id, principal, actions.resume)
 
-    def list_events(self, job_id: str, after: int, limit: int) -> Page[EventView]:
-        """Return one page of a job's events with ids above `after`, oldest first.
+    def hold(self, job_id: str, principal: Principal) -> JobView:
+        """Keep a queued job from starting until it is released. Raises ProblemError where it is not queued."""
+        return self._change(job_id, principal, actions.hold)
 
-        Raises ProblemError where there is no such job.
-        """
+    def release(self, job_id: str, principal: Principal) -> JobView:
+        """Let a held job start again. Raises ProblemError where it is not queued."""
+        return self._change(job_id, principal, actions.release)
+
+    def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:
+        """Return one page of a job's events with ids above `after`, oldest first."""
         with self._database.read() as session:
-            get_existing_job(session, job_id)
+            get_visible_job(session, job_id, principal)
             rows = JobRepository(session).list_events(job_id, after, limit + 1)
         views = [EventView.from_event(event) for event in rows[:limit]]
         return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 
-    def list_attempts(self, job_id: str) -> list[AttemptView]:
-        """List the attempts of a job, oldest first. Raises ProblemError where there is no such job."""
+    def list_attempts(self, job_id: str, principal: Principal) -> list[AttemptView]:
+        """List the attempts of a job, oldest first."""
         with self._database.read() as session:
-            get_existing_job(session, job_id)
+            get_visible_job(session, job_id, principal)
             return [AttemptView.model_validate(attempt) for attempt in AttemptRepository(session).list_by_job(job_id)]
 
-    def list_checkpoints(self, job_id: str) -> list[CheckpointView]:
-        """List the complete checkpoints of a job, newest first. Raises ProblemError where there is no such job."""
+    def list_checkpoints(self, job_id: str, principal: Principal) -> list[CheckpointView]:
+        """List the complete checkpoints of a job, newest first."""
         with self._database.read() as session:
-            job = get_existing_job(session, job_id)
+            job = get_visible_job(session, job_id, principal)
         return [CheckpointView.from_checkpoint(checkpoint) for checkpoint in list_job_checkpoints(job)]
 
 
@@ -207,52 +275,23 @@ def get_existing_job(session: Session, job_id: str) -> Job:
     return job
 
 
-def _cancel(jobs: JobRepository, job: Job, principal: Principal) -> None:
-    state = JobState(job.state)
-    if state is JobState.CANCELLING:
-        return
-    for target in (JobState.CANCELLED, JobState.CANCELLING):
-        if target in TRANSITIONS[state]:
-            message = f"cancelled by {principal.name}"
-            jobs.change_state(job, Change(target, Reason.USER_CANCELLED, actor=principal.name, message=message))
-            return
-    raise conflict(f"{job.id} has already ended: {state}", state=state)
-
-
-def _pause(jobs: JobRepository, job: Job, principal: Principal) -> None:
-    if job.state in (JobState.PAUSING, JobState.PAUSED):
-        return
-    if job.state != JobState.RUNNING:
-        raise conflict(f"{job.id} is {job.state}: only a RUNNING job can be paused", state=job.state)
-    message = f"paused by {principal.name}"
-    jobs.change_state(job, Change(JobState.PAUSING, Reason.USER_PAUSED, actor=principal.name, message=message))
-
-
-def _resume(jobs: JobRepository, job: Job, principal: Principal) -> None:
-    if job.state != JobState.PAUSED:
-        raise conflict(f"{job.id} is {job.state}: only a PAUSED job can be resumed", state=job.state)
-    message = f"resumed by {principal.name}"
-    jobs.change_state(job, Change(JobState.QUEUED, Reason.RESUMED, actor=principal.name, message=message))
-
-
 def _find_earlier_job(session: Session, submission: Submission) -> JobView | None:
     """Return the job that this submission created before; None where it has no key or created none.
 
-    Raises ProblemError where the key belongs to another document.
+    Raises ProblemError where the key belongs to another request.
     """
     if submission.idempotency_key is None:
         return None
-    jobs = JobRepository(session)
-    earlier = jobs.get_idempotency_key(submission.principal.key_id, submission.idempotency_key)
+    earlier = IdempotencyRepository(session).get(submission.principal.key_id, submission.idempotency_key)
     if earlier is None:
         return None
-    if earlier.body_hash != submission.body_hash:
+    if earlier.body_hash != submission.request_hash:
         raise ProblemError(
             "idempotency-mismatch",
             422,
-            "The idempotency key belongs to another document",
-            f"Idempotency-Key {submission.idempotency_key!r} created {earlier.job_id} from another document; "
-            "send that document again, or use another key",
+            "The idempotency key belongs to another request",
+            f"Idempotency-Key {submission.idempotency_key!r} created {earlier.job_id} by another request; "
+            "send that request again, or use another key",
         )
     return JobView.from_job(get_existing_job(session, earlier.job_id))
 
@@ -260,3 +299,10 @@ def _find_earlier_job(session: Session, submission: Submission) -> JobView | Non
 def _cannot_fit(errors: Sequence[FieldError]) -> ProblemError:
     detail = "; ".join(str(error) for error in errors)
     return ProblemError("cannot-fit", 422, "The job can never run on this machine", detail, errors=errors)
+
+
+def _find_deadline_from_submission(spec: JobSpec, created_at: datetime) -> datetime | None:
+    """Return the time at which a job ends whose deadline includes its wait; None for other jobs."""
+    if spec.deadline_from != "submission" or spec.deadline_seconds is None:
+        return None
+    return created_at + timedelta(seconds=spec.deadline_seconds)

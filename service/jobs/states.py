@@ -48,6 +48,9 @@ deadline has passed."""
 ENDED = frozenset(state for state, following in TRANSITIONS.items() if not following)
 """Final states."""
 
+NOT_ENDED = frozenset(JobState) - ENDED
+"""States that are not final."""
+
 HOLDING = frozenset({JobState.STARTING, JobState.RUNNING, JobState.PAUSING, JobState.CANCELLING})
 """States in which a job may have processes, and so holds cores, memory and GPUs."""
 

@@ -2,22 +2,27 @@
 
 from pathlib import Path
 
+from sqlalchemy.orm import Session
+
 from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults, replace_warm_start_source
 from dlrm.record import NoModelError, TrainedModel
 from service.database import Database
+from service.http.problems import ProblemError
 from service.ids import is_id
 from service.jobs.paths import PathError, check_all_below, find_directory_under_roots
 from service.jobs.repository import JobRepository
 from service.jobs.states import JobState
+from service.jobs.visibility import get_visible_job
+from service.keys.principal import Principal
 from service.settings import Settings
 
 
-def resolve_warm_start(job: JobSpec, database: Database, settings: Settings) -> JobSpec:
+def resolve_warm_start(job: JobSpec, principal: Principal, database: Database, settings: Settings) -> JobSpec:
     """Return `job` with the directory of the run or model that it starts from.
 
-    A job id means the run of that job. A path is resolved and checked as data paths are, and only the model is
-    read from it, because reading a checkpoint can run any code that its author put into it. Raises ConfigError where
-    there is no such model or it does not fit the job.
+    A job id means the run of that job, of which `principal` must be allowed to know. A path is resolved and checked as
+    data paths are, and only the model is read from it, because reading a checkpoint can run any code that its author
+    put into it. Raises ConfigError where there is no such model or it does not fit the job.
     """
     warm_start = job.run.warm_start
     if warm_start is None:
@@ -29,7 +34,7 @@ def resolve_warm_start(job: JobSpec, database: Database, settings: Settings) -> 
         valid = "false, or in `from` the id of a job that has SUCCEEDED"
         raise ConfigError([FieldError("run.warm_start.optimizer_state", message, valid)])
     try:
-        source = _find_model_of_job(name, database) if is_job else _find_model_in_directory(name, settings)
+        source = _find_model_of_job(name, principal, database) if is_job else _find_model_in_directory(name, settings)
         record = source.read_record()
     except (NoModelError, PathError) as error:
         message = f"{name!r} {error}" if isinstance(error, NoModelError) else str(error)
@@ -43,12 +48,30 @@ def resolve_warm_start(job: JobSpec, database: Database, settings: Settings) -> 
     return replace_warm_start_source(job, str((source.run or source).path))
 
 
-def _find_model_of_job(job_id: str, database: Database) -> TrainedModel:
-    """Return the model of another job. Raises NoModelError where the job does not exist or has not succeeded."""
+def hold_source(job: JobSpec, session: Session) -> None:
+    """Keep the job whose model `job` starts from until the transaction of `session` ends, where there is such a job.
+
+    Raises ConfigError where it was deleted since `resolve_warm_start`.
+    """
+    warm_start = job.run.warm_start
+    if warm_start is None or not is_id(warm_start.source, "job"):
+        return
+    source = JobRepository(session).hold(warm_start.source)
+    if source is None or source.deleting_at is not None:
+        message = f"{warm_start.source!r} is not a job of this service"
+        raise ConfigError([FieldError("run.warm_start.from", message, "the id of a job that has SUCCEEDED")])
+
+
+def _find_model_of_job(job_id: str, principal: Principal, database: Database) -> TrainedModel:
+    """Return the model of another job.
+
+    Raises NoModelError where there is no such job that `principal` may know of, or it has not succeeded.
+    """
     with database.read() as session:
-        job = JobRepository(session).get(job_id)
-        if job is None:
-            raise NoModelError("is not a job of this service")
+        try:
+            job = get_visible_job(session, job_id, principal)
+        except ProblemError:
+            raise NoModelError("is not a job of this service") from None
         if job.state != JobState.SUCCEEDED:
             raise NoModelError(f"is {job.state}, but only a job that has SUCCEEDED has a model")
         directory = Path(job.run_directory)

@@ -1,34 +1,34 @@
 """Typed dependencies of endpoints: `Viewer`, `Submitter` and `Admin` are the sender of a request, with that role."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
 from service.http.problems import forbidden, unauthenticated
+from service.http.request_origin import get_request_origin
+from service.keys.principal import Principal
 from service.keys.roles import Role
-from service.keys.service import Principal
-from service.services import ServicesDependency
+from service.services import Services
 
 SESSION_COOKIE = "dlrm_session"
 
 
-def get_principal(request: Request, services: ServicesDependency) -> Principal:
-    """Return the principal of the request's API key or browser session.
+def find_principal(request: Request, services: Services) -> Principal:
+    """Find the principal of the request's API key or browser session, in the database.
 
     Raises ProblemError where there is neither, or where a page of another site sends a change with this cookie.
     """
-    token = get_bearer_token(request)
-    if token is not None:
-        principal = services.keys.find_principal_by_key(token)
-        if principal is None:
-            raise unauthenticated("unknown API key")
-        return principal
+    origin = get_request_origin(request)
+    secret = get_bearer_token(request)
+    if secret is not None:
+        return services.keys.authenticate(secret, origin)
     cookie = request.cookies.get(SESSION_COOKIE)
-    principal = services.keys.find_principal_by_session(cookie) if cookie else None
+    principal = services.sessions.authenticate(cookie, origin) if cookie else None
     if principal is None:
         raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
-    _refuse_foreign_pages(request)
+    refuse_foreign_page(request)
     return principal
 
 
@@ -38,16 +38,39 @@ def get_bearer_token(request: Request) -> str | None:
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-def _refuse_foreign_pages(request: Request) -> None:
+def refuse_foreign_page(request: Request) -> None:
+    """Raise ProblemError where a page of another site sends a change."""
     # SameSite treats all ports of a host as one site: a page of another program could send this cookie.
-    if request.method not in {"GET", "HEAD"} and request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        raise forbidden("a signed-in browser may change something only from the service's own pages")
+    if request.method in {"GET", "HEAD"} or _is_own_page(request):
+        return
+    raise forbidden("a signed-in browser may change something only from the service's own pages")
 
 
-def _require(role: Role) -> Callable[[Principal], Principal]:
-    def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
+def _is_own_page(request: Request) -> bool:
+    """Whether a page of this service sends the request, or no page at all."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    # A browser that does not send Sec-Fetch-Site sends at least Origin with every change.
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+
+
+async def get_principal(request: Request) -> Principal:
+    """Return the principal that the gate has found. Raises ProblemError where it has found none."""
+    sender = getattr(request.state, "sender", None)
+    if not isinstance(sender, Principal):
+        raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
+    return sender
+
+
+def _require(role: Role) -> Callable[[Principal], Awaitable[Principal]]:
+    async def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
         if not principal.role.includes(role):
-            raise forbidden(f"this requires the role {role}; {principal.name} has the role {principal.role}")
+            raise forbidden(
+                f"this requires the role {role}; {principal.name} has the role {principal.role}: use another key "
+                "(DLRM_API_KEY), or sign in with one"
+            )
         return principal
 
     return check

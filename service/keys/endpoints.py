@@ -2,46 +2,82 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Cookie, Response
+from fastapi import APIRouter, Cookie, Query, Request, Response
 
-from service.keys.dependencies import SESSION_COOKIE, Admin
-from service.keys.schemas import CreatedKey, KeyList, NewKey, SignIn
-from service.keys.service import SESSION_LIFETIME
+from service.http.paging import Cursor, Page, parse_key_cursor
+from service.http.request_origin import OriginDependency
+from service.http.route import ApiRoute
+from service.keys.dependencies import SESSION_COOKIE, Admin, Viewer, refuse_foreign_page
+from service.keys.schemas import CreatedKey, CreatedLink, KeyView, NewKey, NewLink, SignIn
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1", tags=["keys"])
+router = APIRouter(prefix="/v1", tags=["keys"], route_class=ApiRoute)
+
+SessionCookie = Annotated[str | None, Cookie(alias=SESSION_COOKIE)]
 
 
 @router.get("/keys")
-def list_keys(services: ServicesDependency, _: Admin) -> KeyList:
-    return KeyList(items=services.keys.list_all())
+def list_keys(
+    services: ServicesDependency,
+    principal: Viewer,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Page[KeyView]:
+    return services.keys.list_page(principal, cursor=parse_key_cursor(cursor), limit=limit)
 
 
 @router.post("/keys", status_code=201)
-def create_key(new_key: NewKey, services: ServicesDependency, _: Admin) -> CreatedKey:
-    return services.keys.create(new_key.name, new_key.role)
+def create_key(new_key: NewKey, services: ServicesDependency, principal: Admin) -> CreatedKey:
+    return services.keys.create_requested(new_key, principal)
 
 
 @router.delete("/keys/{key_id}", status_code=204)
-def remove_key(key_id: str, services: ServicesDependency, _: Admin) -> None:
-    services.keys.remove(key_id)
+def revoke_key(key_id: str, services: ServicesDependency, principal: Admin) -> None:
+    services.keys.revoke(key_id, principal.actor)
 
 
 @router.post("/session", status_code=204)
-def sign_in(body: SignIn, services: ServicesDependency, response: Response) -> None:
+def sign_in(
+    credentials: SignIn,
+    services: ServicesDependency,
+    origin: OriginDependency,
+    request: Request,
+    response: Response,
+    token: SessionCookie = None,
+) -> None:
+    refuse_foreign_page(request)
+    # A session that somebody else may have put into this browser ends here.
+    opened = services.sessions.sign_in(credentials, token, origin)
     response.set_cookie(
         SESSION_COOKIE,
-        services.keys.sign_in(body.token),
-        max_age=int(SESSION_LIFETIME.total_seconds()),
+        opened.token,
+        max_age=int(opened.lifetime.total_seconds()),
         httponly=True,
         samesite="strict",
+        secure=_is_encrypted(request),
     )
 
 
 @router.delete("/session", status_code=204)
 def sign_out(
-    services: ServicesDependency, response: Response, token: Annotated[str | None, Cookie(alias=SESSION_COOKIE)] = None
+    services: ServicesDependency,
+    origin: OriginDependency,
+    request: Request,
+    response: Response,
+    token: SessionCookie = None,
 ) -> None:
+    refuse_foreign_page(request)
     if token:
-        services.keys.sign_out(token)
-    response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
+        services.sessions.sign_out(token, origin)
+    response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict", secure=_is_encrypted(request))
+
+
+@router.post("/session/links", status_code=201)
+def create_link(new_link: NewLink, services: ServicesDependency, principal: Viewer) -> CreatedLink:
+    return services.sessions.create_link(new_link, principal)
+
+
+def _is_encrypted(request: Request) -> bool:
+    """Whether the browser reaches the service over https."""
+    # Behind a proxy only the browser knows, and says it in Origin.
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")

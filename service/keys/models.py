@@ -44,15 +44,22 @@ class SignInToken(Base):
 
     token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
     key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id", ondelete="CASCADE"))
+    """Key that made the token, and with which it dies."""
+    owner: Mapped[str] = mapped_column(String(63))
+    """Owner that the session acts for."""
+    role: Mapped[str] = mapped_column(String(16))
     expires_at: Mapped[datetime]
 
 
 class BrowserSession(Base):
-    """A session of a browser that has the rights of a key."""
+    """A session of a browser."""
 
     __tablename__ = "browser_sessions"
 
     token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
     key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id", ondelete="CASCADE"))
+    """Key that the browser signed in with, or that made its link. The session dies with it."""
+    owner: Mapped[str] = mapped_column(String(63))
+    role: Mapped[str] = mapped_column(String(16))
     expires_at: Mapped[datetime]
     key: Mapped[ApiKey] = relationship(lazy="joined")

@@ -4,7 +4,10 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """Rights of a key: `viewer` reads, `submitter` also submits and controls jobs, `admin` also manages keys."""
+    """Rights of a key: `viewer` reads the jobs of its owner, `submitter` also submits and controls them.
+
+    `admin` does so with the jobs of all owners, and manages keys, quotas and the audit log.
+    """
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"

@@ -1,11 +1,20 @@
-"""Keys as the API receives and returns them."""
+"""Keys, sign-in links and sessions as the API receives and returns them."""
 
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from service.http.utc_time import UtcTime
 from service.keys.roles import Role
+
+MAX_KEY_DAYS = 3650
+"""Longest time until the expiry of a key, in days."""
+MAX_LINK_MINUTES = 24 * 60
+"""Longest time until a sign-in link expires, in minutes."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+Secret = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 class NewKey(BaseModel):
@@ -13,8 +22,12 @@ class NewKey(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+    name: Name
     role: Role
+    owner: Name | None = None
+    """Owner of the key; the name of the key where it is null."""
+    expires_in_days: Annotated[int, Field(ge=1, le=MAX_KEY_DAYS, strict=True)] | None = None
+    expires_at: UtcTime | None = None
 
 
 class KeyView(BaseModel):
@@ -24,8 +37,15 @@ class KeyView(BaseModel):
 
     id: str
     name: str
+    owner: str
+    """Person, team or program that the key belongs to. All keys of one owner see the same jobs."""
     role: Role
     created_at: datetime
+    expires_at: datetime | None
+    """Time from which on the key is refused; null where it never expires."""
+    last_used_at: datetime | None
+    """Time of the last use, to the minute; null before the first one."""
+    revoked_at: datetime | None
 
 
 class CreatedKey(KeyView):
@@ -34,13 +54,31 @@ class CreatedKey(KeyView):
     key: str
 
 
-class KeyList(BaseModel):
-    items: list[KeyView]
-
-
-class SignIn(BaseModel):
-    """The token of a sign-in link."""
+class NewLink(BaseModel):
+    """A sign-in link to be created."""
 
     model_config = ConfigDict(extra="forbid")
 
-    token: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    role: Role | None = None
+    """Role of the session; that of the sender where it is null."""
+    owner: Name | None = None
+    """Owner that the session acts for; that of the sender where it is null."""
+    minutes: Annotated[int, Field(ge=1, le=MAX_LINK_MINUTES, strict=True)] = 10
+
+
+class CreatedLink(BaseModel):
+    """A sign-in link just created: `URL of the service/signin#token=…`, which works once."""
+
+    token: str
+    owner: str
+    role: Role
+    expires_at: datetime
+
+
+class SignIn(BaseModel):
+    """An API key, or the token of a sign-in link: one of the two."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: Secret | None = None
+    token: Secret | None = None

@@ -1,129 +1,158 @@
-"""Creation, check and removal of keys; sign-in and sign-out of browsers."""
+"""Creation, list, check and revocation of keys."""
 
-from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
+from dlrm.config import FieldError
+from service.audit.actions import AuditAction
+from service.audit.actor import SERVICE, Actor
+from service.audit.log import AuditLog
 from service.database import Database
-from service.http.problems import conflict, not_found, unauthenticated
-from service.ids import new_id
+from service.http.paging import Page
+from service.http.problems import conflict, invalid_request, not_found, unauthenticated
+from service.http.request_origin import RequestOrigin
+from service.ids import is_id, new_id
+from service.keys.credentials import KEY_PREFIX, RefusedError, check_key, has_form_of_key
 from service.keys.models import ApiKey
+from service.keys.principal import Principal
 from service.keys.repository import KeyRepository
 from service.keys.roles import Role
-from service.keys.schemas import CreatedKey, KeyView
+from service.keys.schemas import MAX_KEY_DAYS, CreatedKey, KeyView, NewKey
 from service.keys.secret import hash_secret, new_secret
+from service.keys.session_repository import SessionRepository
+from service.keys.use_recorder import UseRecorder
 from service.times import now
 
-KEY_PREFIX = "dlrm_"
-SIGN_IN_LIFETIME = timedelta(minutes=10)
-SESSION_LIFETIME = timedelta(days=7)
-
-
-@dataclass(frozen=True)
-class Principal:
-    """Identity and role of the sender of a request."""
-
-    key_id: str
-    name: str
-    """Name of the key."""
-    owner: str
-    role: Role
-
-    def may_see(self, owner: str) -> bool:
-        """Whether the sender may know of the jobs of `owner`."""
-        return self.role is Role.ADMIN or self.owner == owner
+FIRST_KEY = "admin"
+"""Name and owner of the key that a service makes for itself."""
 
 
 class KeyService:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, audit: AuditLog, uses: UseRecorder) -> None:
         self._database = database
+        self._audit = audit
+        self._uses = uses
 
-    def create(self, name: str, role: Role, owner: str | None = None) -> CreatedKey:
-        """Create a key. owner: the name of the key where it is None."""
-        with self._database.write() as session:
-            return _add_key(KeyRepository(session), name, role, owner or name)
+    def create(
+        self,
+        name: str,
+        role: Role,
+        owner: str | None = None,
+        expires_at: datetime | None = None,
+        actor: Actor = SERVICE,
+    ) -> CreatedKey:
+        """Create a key. owner: the name of the key where it is None.
 
-    def create_first_admin_key(self) -> str | None:
-        """Create an admin key on the first start and return its secret; None where there are keys already."""
+        Raises ProblemError where the owner has a key of that name.
+        """
+        try:
+            with self._database.write() as session:
+                return self._add(session, name, role, owner or name, expires_at, actor)
+        except IntegrityError:
+            detail = f"{owner or name} already has a key named {name}; choose another name, or revoke that key first"
+            raise conflict(detail) from None
+
+    def create_requested(self, new_key: NewKey, principal: Principal) -> CreatedKey:
+        """Create the key of a request. Raises ProblemError where its expiry is invalid or its name is taken."""
+        expires_at = _find_expiry(new_key, now())
+        return self.create(new_key.name, new_key.role, new_key.owner, expires_at, principal.actor)
+
+    def ensure_admin(self) -> str | None:
+        """Create an admin key where there is none that works, as on the first start, and return its secret; else None.
+
+        Otherwise nobody could manage a service whose last admin key has expired.
+        """
         try:
             with self._database.write() as session:
                 keys = KeyRepository(session)
-                return _add_key(keys, "admin", Role.ADMIN, "admin").key if keys.is_empty() else None
+                if keys.lock_live_admins(now()):
+                    return None
+                keys.revoke_expired(FIRST_KEY, FIRST_KEY, now())
+                return self._add(session, FIRST_KEY, Role.ADMIN, FIRST_KEY, None, SERVICE).key
         except IntegrityError:
-            # Another service, which has started at the same time, was faster.
+            # Another process of the service was faster.
             return None
 
-    def list_all(self) -> list[KeyView]:
+    def list_page(self, principal: Principal, *, cursor: str | None, limit: int) -> Page[KeyView]:
+        """Return one page of keys, oldest first: all for an admin, those of the same owner for others.
+
+        cursor: id of the last key of the previous page.
+        """
+        owner = None if principal.role is Role.ADMIN else principal.owner
         with self._database.read() as session:
-            return [KeyView.model_validate(key) for key in KeyRepository(session).list_all()]
+            rows = KeyRepository(session).list_page(owner=owner, after=cursor, limit=limit + 1)
+        views = [KeyView.model_validate(key) for key in rows[:limit]]
+        return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 
-    def remove(self, key_id: str) -> None:
-        """Remove a key and its browser sessions.
+    def revoke(self, key_id: str, actor: Actor = SERVICE) -> None:
+        """Revoke a key, and remove its sign-in links and browser sessions.
 
-        Raises ProblemError where the key is unknown or is the last admin key.
+        Raises ProblemError where the key is unknown, revoked, or the last admin key.
         """
         with self._database.write() as session:
             keys = KeyRepository(session)
-            key = keys.get(key_id)
+            admins = keys.lock_live_admins(now())
+            key = keys.get(key_id) if is_id(key_id, "key") else None
             if key is None:
                 raise not_found("key", key_id)
-            if key.role == Role.ADMIN and keys.count_admins() == 1:
+            if admins == [key_id]:
                 raise conflict("this is the last admin key; create another one first")
-            keys.remove(key_id)
+            if not keys.revoke(key_id, now()):
+                raise not_found("key", f"{key_id} that is not revoked")
+            SessionRepository(session).remove_by_key(key_id)
+            self._record(session, actor, AuditAction.KEY_REVOKED, key)
 
-    def find_principal_by_key(self, secret: str) -> Principal | None:
+    def authenticate(self, secret: str, origin: RequestOrigin) -> Principal:
+        """Return the principal of a key. Raises ProblemError where it is unknown, expired or revoked."""
         with self._database.read() as session:
-            return _make_principal(KeyRepository(session).get_by_secret(hash_secret(secret)))
+            try:
+                key = find_key(session, secret)
+            except RefusedError as error:
+                raise unauthenticated(str(error)) from None
+        self._uses.record(key)
+        return Principal(key.id, key.name, key.owner, Role(key.role), origin)
 
-    def find_principal_by_session(self, token: str) -> Principal | None:
-        with self._database.read() as session:
-            return _make_principal(KeyRepository(session).get_by_browser_session(hash_secret(token), now()))
+    def _add(
+        self, session: Session, name: str, role: Role, owner: str, expires_at: datetime | None, actor: Actor
+    ) -> CreatedKey:
+        secret = new_secret(KEY_PREFIX)
+        key = ApiKey(
+            id=new_id("key"),
+            name=name,
+            owner=owner,
+            role=role.value,
+            secret_hash=hash_secret(secret),
+            created_at=now(),
+            expires_at=expires_at,
+        )
+        KeyRepository(session).add(key)
+        self._record(session, actor, AuditAction.KEY_CREATED, key)
+        return CreatedKey(**KeyView.model_validate(key).model_dump(), key=secret)
 
-    def create_sign_in_token(self) -> str:
-        """Create a token that signs one browser in with the oldest admin key, within ten minutes."""
-        token = new_secret()
-        with self._database.write() as session:
-            keys = KeyRepository(session)
-            admin = keys.get_first_admin()
-            assert admin is not None, "the last admin key cannot be removed"
-            keys.remove_expired(now())
-            keys.add_sign_in_token(hash_secret(token), admin.id, now() + SIGN_IN_LIFETIME)
-        return token
-
-    def sign_in(self, token: str) -> str:
-        """Exchange a sign-in token for the token of a new browser session.
-
-        Raises ProblemError where the sign-in token is unknown, used or expired.
-        """
-        session_token = new_secret()
-        with self._database.write() as session:
-            keys = KeyRepository(session)
-            key_id = keys.use_sign_in_token(hash_secret(token), now())
-            if key_id is not None:
-                keys.add_browser_session(hash_secret(session_token), key_id, now() + SESSION_LIFETIME)
-        if key_id is None:
-            raise unauthenticated("this sign-in link is unknown, already used, or older than ten minutes")
-        return session_token
-
-    def sign_out(self, session_token: str) -> None:
-        with self._database.write() as session:
-            KeyRepository(session).remove_browser_session(hash_secret(session_token))
+    def _record(self, session: Session, actor: Actor, action: AuditAction, key: ApiKey) -> None:
+        self._audit.record(session, actor, action, key.id, name=key.name, owner=key.owner, role=key.role)
 
 
-def _add_key(keys: KeyRepository, name: str, role: Role, owner: str) -> CreatedKey:
-    secret = new_secret(KEY_PREFIX)
-    key = ApiKey(
-        id=new_id("key"),
-        name=name,
-        owner=owner,
-        role=role.value,
-        secret_hash=hash_secret(secret),
-        created_at=now(),
-    )
-    keys.add(key)
-    return CreatedKey(id=key.id, name=name, role=role, created_at=key.created_at, key=secret)
+def find_key(session: Session, secret: str) -> ApiKey:
+    """Return the key with this secret. Raises RefusedError where it is unknown, expired or revoked.
+
+    It is looked up by its hash, so that the time that this takes says nothing about keys that are similar.
+    """
+    key = KeyRepository(session).get_by_secret(hash_secret(secret)) if has_form_of_key(secret) else None
+    return check_key(key, now())
 
 
-def _make_principal(key: ApiKey | None) -> Principal | None:
-    return Principal(key.id, key.name, key.owner, Role(key.role)) if key else None
+def _find_expiry(new_key: NewKey, at: datetime) -> datetime | None:
+    """Return the time at which a new key expires; None where it never does. Raises ProblemError."""
+    latest = at + timedelta(days=MAX_KEY_DAYS)
+    expires_at = new_key.expires_at
+    if expires_at is None:
+        return None if new_key.expires_in_days is None else at + timedelta(days=new_key.expires_in_days)
+    if new_key.expires_in_days is not None:
+        raise invalid_request([FieldError("expires_at", "expires_in_days is there too", "one of the two")])
+    if not at < expires_at <= latest:
+        message = f"{expires_at.isoformat()} is in the past or too late"
+        raise invalid_request([FieldError("expires_at", message, f"a later time than now, at most {latest:%Y-%m-%d}")])
+    return expires_at

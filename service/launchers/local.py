@@ -2,40 +2,40 @@
 
 import contextlib
 import signal
+import socket
 import subprocess
-import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from dlrm.record import AttemptDirectory, write_atomically
+from dlrm.record import AttemptDirectory, RunDirectory, write_atomically
+from hostinfo.file_lock import try_lock
 from hostinfo.process_memory import get_tree_memory_bytes
 from hostinfo.stop_signals import defer_stop_signals
+from service.launchers.exit_watch import ExitWatch
 from service.launchers.log_files import read_log
-from service.launchers.processes import (
-    find_marked,
-    find_same,
-    kill_all,
-    make_marked_environment,
-)
+from service.launchers.processes import find_marked, find_same, kill_all, list_attempt_directories, make_marks
 from service.launchers.protocol import (
     Capacity,
+    Demand,
     Launch,
     LaunchError,
+    LaunchName,
     LaunchPhase,
     LaunchStatus,
     LogPart,
     LogRange,
     LogSource,
 )
+from service.launchers.worker_environment import make_worker_environment
 
 log = structlog.get_logger(__name__)
 
-KILL_ROUNDS = 40
-KILL_ROUND_SECONDS = 0.05
-"""Seconds between two rounds of kill signals. Processes that survive KILL_ROUNDS rounds are left to the next call."""
+NOTHING = Demand(Capacity(0, 0, 0))
 
 
 class ProcessRecord(BaseModel):
@@ -46,41 +46,60 @@ class ProcessRecord(BaseModel):
     """Start time of the process, in seconds since the epoch."""
 
 
+@dataclass(frozen=True)
+class LocalOptions:
+    """Options of the local launcher."""
+
+    python: Path
+    """Interpreter that has the trainer."""
+    capacity: Capacity
+    """All that jobs may occupy on this machine."""
+    service_id: str
+    """Identity of the service, by which it recognises its processes."""
+    environment: Sequence[str] = ()
+    """Names of further environment variables that workers inherit."""
+    node: str = field(default_factory=socket.gethostname)
+
+
 class LocalLauncher:
     """Launcher that runs `python -m dlrm.launch` in a new session for each attempt.
 
     Finds running attempts again after a restart of the service.
     """
 
-    def __init__(self, python: Path, capacity: Capacity) -> None:
-        """Run attempts with `python`, an interpreter that has the trainer. capacity: all that jobs may occupy."""
-        self._python = python
-        self._capacity = capacity
+    def __init__(self, options: LocalOptions, on_change: Callable[[], None]) -> None:
+        """Call `on_change`, in any thread, when a process of an attempt has ended."""
+        self._options = options
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
+        self._exits = ExitWatch(on_change)
 
-    def start(self, launch: Launch) -> None:
-        if self._find_process(launch) is not None:
-            return
+    def start(self, launch: Launch) -> str:
         attempt = _get_attempt_directory(launch)
         attempt.create()
-        _get_record_path(attempt).unlink(missing_ok=True)
-        # If the service is killed before it has written the pid, it finds the process by its mark.
-        _write_record(attempt, ProcessRecord())
-        child = self._start_process(launch, attempt)
-        self._children[attempt.path] = child
-        _write_record(attempt, ProcessRecord(pid=child.pid, start_time=psutil.Process(child.pid).create_time()))
-        log.info("attempt_started", directory=str(attempt.path), pid=child.pid)
+        with (attempt.path / "start.lock").open("a") as file:
+            # Where another process of the service holds the lock, it is starting this very attempt.
+            if try_lock(file.fileno()) and self._find_process(launch) is None:
+                self._start_recorded(launch, attempt)
+        return self._options.node
 
     def describe(self, launch: Launch) -> LaunchStatus:
+        node = self._options.node
+        if launch.node not in (None, node):
+            message = f"runs on {launch.node}, which a service process on that machine has to look after"
+            return LaunchStatus(LaunchPhase.UNSEEN, message=message, node=launch.node)
         attempt = _get_attempt_directory(launch)
         process = self._find_process(launch)
         if process is not None:
-            return LaunchStatus(LaunchPhase.ALIVE, memory_bytes=get_tree_memory_bytes(process))
+            self._exits.add(process.pid)
+            return LaunchStatus(LaunchPhase.ALIVE, node=node, memory_bytes=get_tree_memory_bytes(process))
         record, child = _read_record(attempt), self._children.get(attempt.path)
         # A child counts even without its record: the disk may have been full.
         if child is None and (record is None or (record.pid is None and not _has_run(attempt))):
             return LaunchStatus(LaunchPhase.ABSENT)
-        return LaunchStatus(LaunchPhase.ENDED, exit_code=child.poll() if child else None)
+        return LaunchStatus(LaunchPhase.ENDED, node=node, exit_code=child.poll() if child else None)
+
+    def list(self) -> list[Launch]:
+        return [_make_launch(path) for path in list_attempt_directories(self._options.service_id)]
 
     def stop(self, launch: Launch) -> None:
         process = self._find_process(launch)
@@ -89,19 +108,14 @@ class LocalLauncher:
                 process.send_signal(signal.SIGTERM)
 
     def kill(self, launch: Launch) -> bool:
-        # Several rounds: a process may fork while the others are being killed.
-        for _ in range(KILL_ROUNDS):
-            remaining = find_marked(_get_attempt_directory(launch).path)
-            if not remaining:
-                return True
-            kill_all(remaining)
-            time.sleep(KILL_ROUND_SECONDS)
-            self._reap(launch)
-        return False
+        self._reap(launch)
+        remaining = find_marked(_get_attempt_directory(launch).path)
+        kill_all(remaining)
+        for process in remaining:
+            self._exits.add(process.pid)
+        return not remaining
 
     def delete(self, launch: Launch) -> None:
-        # The kernel kills ranks with their launch process, but not what they have started in sessions of their own.
-        self.kill(launch)
         self._children.pop(_get_attempt_directory(launch).path, None)
 
     def read_log(self, launch: Launch, source: LogSource, part: LogRange) -> LogPart:
@@ -109,17 +123,29 @@ class LocalLauncher:
         return read_log(attempt.launch_log if source == "launch" else attempt.rank_log(source), part)
 
     def capacity(self) -> Capacity:
-        return self._capacity
+        return self._options.capacity
+
+    def _start_recorded(self, launch: Launch, attempt: AttemptDirectory) -> None:
+        _get_record_path(attempt).unlink(missing_ok=True)
+        # If the service is killed before it has written the pid, it finds the process by its mark.
+        _write_record(attempt, ProcessRecord())
+        child = self._start_process(launch, attempt)
+        self._children[attempt.path] = child
+        self._exits.add(child.pid)
+        _write_record(attempt, ProcessRecord(pid=child.pid, start_time=psutil.Process(child.pid).create_time()))
+        log.info("attempt_started", directory=str(attempt.path), pid=child.pid)
 
     def _start_process(self, launch: Launch, attempt: AttemptDirectory) -> subprocess.Popen[bytes]:
         run_directory = launch.run_directory.path
-        command = [str(self._python), "-m", "dlrm.launch", str(run_directory), "--attempt", str(launch.attempt)]
+        command = [str(self._options.python), "-m", "dlrm.launch", str(run_directory)]
+        command += ["--attempt", str(launch.attempt)]
+        marks = make_marks(attempt.path, self._options.service_id)
         try:
             with attempt.launch_log.open("ab") as output, defer_stop_signals():
                 return subprocess.Popen(
                     command,
                     cwd=run_directory,
-                    env=make_marked_environment(attempt.path),
+                    env=make_worker_environment(marks, launch.gpus, self._options.environment),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -149,6 +175,13 @@ class LocalLauncher:
         child = self._children.get(_get_attempt_directory(launch).path)
         if child is not None:
             child.poll()
+
+
+def _make_launch(attempt_path: Path) -> Launch:
+    """Make the name of an attempt from its directory, for one that the database may not know."""
+    directory = RunDirectory(attempt_path.parent)
+    number = attempt_path.name.rpartition("-")[2]
+    return Launch(LaunchName(directory.path.name, int(number)), directory, NOTHING)
 
 
 def _get_attempt_directory(launch: Launch) -> AttemptDirectory:

@@ -1,7 +1,6 @@
-"""Functions that find the processes of one attempt by an inherited environment variable, and kill them."""
+"""Functions that find the processes of attempts by inherited environment variables, and kill them."""
 
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Iterable
@@ -11,6 +10,8 @@ import psutil
 
 MARKER = "DLRM_ATTEMPT_DIRECTORY"
 """Environment variable that the launch process and all its descendants have, whatever their session or parent."""
+SERVICE_MARKER = "DLRM_SERVICE_ID"
+"""Environment variable with the identity of the service that started the attempt."""
 
 EXEC_SECONDS = 1.0
 """Longest wait, in seconds, for the environment of a process that is inside exec."""
@@ -18,8 +19,22 @@ EXEC_POLL_SECONDS = 0.001
 """Seconds between two looks at that environment."""
 
 
-def make_marked_environment(attempt_directory: Path) -> dict[str, str]:
-    return {**os.environ, MARKER: str(attempt_directory)}
+def make_marks(attempt_directory: Path, service_id: str) -> dict[str, str]:
+    """Make the environment variables by which the processes of an attempt are found."""
+    return {MARKER: str(attempt_directory), SERVICE_MARKER: service_id}
+
+
+def list_attempt_directories(service_id: str) -> set[Path]:
+    """List the attempts that have living processes started by the service `service_id`."""
+    found: set[Path] = set()
+    for process in psutil.process_iter():
+        try:
+            environment = process.environ()
+            if environment.get(SERVICE_MARKER) == service_id and process.status() != psutil.STATUS_ZOMBIE:
+                found.add(Path(environment[MARKER]))
+        except (psutil.Error, KeyError):
+            continue
+    return found
 
 
 def is_marked(process: psutil.Process, attempt_directory: Path) -> bool:

@@ -1,5 +1,6 @@
 """Interface of all launchers."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal, Protocol
@@ -12,7 +13,7 @@ LogSource = int | Literal["launch"]
 
 @dataclass(frozen=True)
 class Capacity:
-    """Cores, memory and GPUs: all of a machine, those that are free, or those that a job needs."""
+    """Cores, memory and GPUs: all of a machine, those that are free, or those that a job needs of one machine."""
 
     num_cores: int
     memory_bytes: int
@@ -26,21 +27,63 @@ class Capacity:
             max(0, self.num_gpus - other.num_gpus),
         )
 
+    def plus(self, other: "Capacity") -> "Capacity":
+        return Capacity(
+            self.num_cores + other.num_cores, self.memory_bytes + other.memory_bytes, self.num_gpus + other.num_gpus
+        )
+
+    def has_room_for(self, demand: "Capacity") -> bool:
+        """Whether no resource of `demand` exceeds this capacity."""
+        return (
+            demand.num_cores <= self.num_cores
+            and demand.memory_bytes <= self.memory_bytes
+            and demand.num_gpus <= self.num_gpus
+        )
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Resources that an attempt occupies: `node` on each of `num_nodes` machines."""
+
+    node: Capacity
+    num_nodes: int = 1
+
+
+@dataclass(frozen=True)
+class LaunchName:
+    """Name of one attempt, under which launchers find what belongs to it."""
+
+    job_id: str
+    attempt: int
+    """Number of the attempt, counted from 1."""
+
 
 @dataclass(frozen=True)
 class Launch:
-    """One attempt of one job, as launchers identify it."""
+    """One attempt of one job, with all that a launcher needs to start it and to find it again."""
 
+    name: LaunchName
     run_directory: RunDirectory
-    attempt: int
-    """Number of the attempt, counted from 1."""
+    demand: Demand
+    node: str | None = None
+    """Machine that the attempt was started on; None before its start."""
+    gpus: tuple[int, ...] = ()
+    """Numbers of the GPUs of the machine that the attempt has for itself."""
+
+    @property
+    def attempt(self) -> int:
+        return self.name.attempt
 
 
 class LaunchPhase(Enum):
     ABSENT = auto()
     """Not started, as far as the launcher can see."""
+    PENDING = auto()
+    """Accepted, but without a process yet, for example while a machine is looked for."""
     ALIVE = auto()
     ENDED = auto()
+    UNSEEN = auto()
+    """Not to be seen at present, since it is on another machine: nothing is known, and nothing is to be done."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +91,10 @@ class LaunchStatus:
     """State of an attempt as the launcher observes it."""
 
     phase: LaunchPhase
+    message: str = ""
+    """Explanation of the phase, such as why an attempt is pending."""
+    node: str | None = None
+    """Machine of the attempt; None where it has none yet."""
     memory_bytes: int = 0
     """Bytes of memory in use by all processes of the attempt."""
     exit_code: int | None = None
@@ -80,28 +127,36 @@ class LaunchError(Exception):
 
 
 class Launcher(Protocol):
-    """Interface that starts, observes and stops attempts. Every method may be called again without harm."""
+    """Interface that starts, observes and stops attempts.
 
-    def start(self, launch: Launch) -> None:
-        """Start an attempt whose run directory holds `spec.json`. Raises LaunchError."""
+    Every method may be called again without harm, and none waits: what takes time is asked for, and seen by a later
+    call. A launcher calls `on_change`, which it gets at its creation, when the end of a process should be looked at.
+    """
+
+    def start(self, launch: Launch) -> str:
+        """Start an attempt whose run directory holds `spec.json`. Return its machine. Raises LaunchError."""
         ...
 
     def describe(self, launch: Launch) -> LaunchStatus: ...
+
+    def list(self) -> Collection[Launch]:
+        """List everything of this service that has processes, whether the database knows of it or not."""
+        ...
 
     def stop(self, launch: Launch) -> None:
         """Ask an attempt to save a checkpoint and end."""
         ...
 
     def kill(self, launch: Launch) -> bool:
-        """Kill all processes of an attempt; return whether none is left."""
+        """Kill all processes of an attempt; return whether there were none any more."""
         ...
 
     def delete(self, launch: Launch) -> None:
-        """Delete everything of an ended attempt except its files."""
+        """Forget an ended attempt, of which only the files remain."""
         ...
 
     def read_log(self, launch: Launch, source: LogSource, part: LogRange) -> LogPart: ...
 
     def capacity(self) -> Capacity:
-        """Return all resources that jobs may occupy."""
+        """Return all resources that jobs may occupy on one machine."""
         ...

@@ -4,14 +4,19 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 
+from service.http.route import ApiRoute, runs_in
+from service.http.threads import PLANS
 from service.jobs.endpoints import JOB_DOCUMENT
 from service.keys.dependencies import Submitter
 from service.plans.schemas import PlanView
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1/plans", tags=["plans"])
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=ApiRoute)
 
 
 @router.post("", openapi_extra=JOB_DOCUMENT)
-def plan_job(document: Annotated[dict[str, Any], Body()], services: ServicesDependency, _: Submitter) -> PlanView:
-    return services.plans.plan(document)
+@runs_in(PLANS)
+def plan_job(
+    document: Annotated[dict[str, Any], Body()], services: ServicesDependency, principal: Submitter
+) -> PlanView:
+    return services.plans.plan(document, principal)

@@ -5,18 +5,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlrm.config import ConfigError, FieldError, JobConfig, JobSpec, ResolvedJob, parse_job, resolve
-from service.capacity.free import compute_free_capacity
 from service.database import Database
 from service.http.problems import FieldProblem
-from service.jobs.demand import compute_demand, find_first_lack, list_faults
+from service.jobs.demand import compute_demand, list_faults
 from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.reasons import Reason
-from service.jobs.repository import JobRepository
 from service.jobs.warm_start import resolve_warm_start
+from service.keys.principal import Principal
 from service.launchers.protocol import Capacity
 from service.plans.plan_process import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
+from service.queue.state import QueueState
 from service.settings import Settings
+from service.times import now
 
 NUM_POINTS = 100
 
@@ -28,13 +29,13 @@ class PlanService:
         self._capacity = capacity
         self._planner = Planner(settings.trainer_python)
 
-    def plan(self, document: Mapping[str, Any]) -> PlanView:
-        """Plan the job of a document without storing it.
+    def plan(self, document: Mapping[str, Any], principal: Principal) -> PlanView:
+        """Plan the job of a document without storing it, as if `principal` submitted it.
 
         Raises ConfigError where the document itself is invalid, and ProblemError where the planner fails or is busy.
         """
         spec = parse_job(document)
-        resolved, faults = self._resolve(spec)
+        resolved, faults = self._resolve(spec, principal)
         result = dict.fromkeys(("resolved", "plan", "warnings", "notes", "sizes_from", "refusal", "unknown_sizes"))
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
@@ -62,7 +63,7 @@ class PlanService:
             fits=self._check_fit(spec, faults),
         )
 
-    def _resolve(self, spec: JobSpec) -> tuple[ResolvedJob, list[FieldError]]:
+    def _resolve(self, spec: JobSpec, principal: Principal) -> tuple[ResolvedJob, list[FieldError]]:
         """Resolve a job as `POST /v1/jobs` does, and return the errors for which that would refuse its paths.
 
         Where there are errors, the job is resolved without looking for any file, and without the model that it starts
@@ -71,7 +72,7 @@ class PlanService:
         roots, private = self._settings.data_roots, self._settings.private_directories
         try:
             absolute = resolve_paths(spec, roots, private)
-            absolute = resolve_warm_start(absolute, self._database, self._settings)
+            absolute = resolve_warm_start(absolute, principal, self._database, self._settings)
         except ConfigError as error:
             without_model = spec.model_copy(update={"run": spec.run.model_copy(update={"warm_start": None})})
             return resolve(without_model, resolve_roots(roots)), list(error.errors)
@@ -82,20 +83,12 @@ class PlanService:
         if never:
             why = [FieldProblem(**fault.as_dict()) for fault in never]
             return Fit(now=False, ever=False, reason=Reason.CANNOT_FIT, why=why)
-        free = compute_free_capacity(self._database, self._capacity)
-        wait = find_first_lack(compute_demand(spec), free) or self._find_wait_in_queue(spec)
+        with self._database.read() as session:
+            wait = QueueState.read(session, self._capacity, now()).find_wait("", compute_demand(spec))
         if wait is None:
             return Fit(now=True, ever=True, reason=None, why=[])
         why = [FieldProblem(field="resources", message=wait[1], valid="")]
         return Fit(now=False, ever=True, reason=wait[0], why=why)
-
-    def _find_wait_in_queue(self, spec: JobSpec) -> tuple[Reason, str] | None:
-        with self._database.read() as session:
-            num_ahead = sum(job.priority >= spec.priority for job in JobRepository(session).list_queue())
-        if num_ahead == 0:
-            return None
-        message = "1 job ahead of it starts first" if num_ahead == 1 else f"{num_ahead} jobs ahead of it start first"
-        return Reason.BEHIND_RESERVATION, message
 
 
 def compute_learning_rates(job: JobConfig) -> list[RatePoint]:

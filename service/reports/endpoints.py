@@ -1,10 +1,15 @@
 """Endpoints under /v1/ingest, and for the metrics and logs of a job."""
 
+from collections.abc import AsyncGenerator
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 
+from service.http.gate import get_sender_id
 from service.http.paging import MAX_SERIAL, Cursor, parse_serial_cursor
+from service.http.route import ApiRoute, runs_in
+from service.http.shares import Shares
+from service.http.threads import CURVES, INGEST
 from service.keys.dependencies import Viewer, get_bearer_token
 from service.launchers.protocol import LogRange
 from service.reports.ingest import Stream
@@ -12,18 +17,30 @@ from service.reports.schemas import MAX_INT32, Acknowledged, LogView, MetricKind
 from service.reports.service import MetricQuery
 from service.services import ServicesDependency
 
-router = APIRouter(prefix="/v1", tags=["reports"])
+router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 
+LARGE_ANSWERS = Shares("slots for curves and logs", total=6, share=3, wait_seconds=30.0)
+"""Curves and logs that are read, or are being sent: each may take some megabytes."""
+
+
+async def _take_slot(request: Request) -> AsyncGenerator[None]:
+    async with LARGE_ANSWERS.take(1, get_sender_id(request.scope)):
+        yield
+
+
+LargeAnswer = Depends(_take_slot)
 AttemptNumber = Annotated[int | None, Query(ge=1, le=MAX_INT32)]
 Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 
 
 @router.post("/ingest/{attempt_id}")
+@runs_in(INGEST)
 def push_reports(attempt_id: str, reports: NewReports, request: Request, services: ServicesDependency) -> Acknowledged:
     return Acknowledged(acknowledged_seq=services.reports.push(attempt_id, get_bearer_token(request), reports))
 
 
 @router.get("/ingest/{attempt_id}")
+@runs_in(INGEST)
 def get_acknowledged(
     attempt_id: str, rank: Rank, stream: Stream, request: Request, services: ServicesDependency
 ) -> Acknowledged:
@@ -31,11 +48,12 @@ def get_acknowledged(
     return Acknowledged(acknowledged_seq=services.reports.get_acknowledged_seq(attempt_id, token, rank, stream))
 
 
-@router.get("/jobs/{job_id}/metrics")
+@router.get("/jobs/{job_id}/metrics", response_model=MetricPage, dependencies=[LargeAnswer])
+@runs_in(CURVES)
 def list_metrics(
     job_id: str,
     services: ServicesDependency,
-    _: Viewer,
+    principal: Viewer,
     kind: MetricKind | None = None,
     attempt: AttemptNumber = None,
     cursor: Cursor = None,
@@ -43,21 +61,21 @@ def list_metrics(
     max_points: Annotated[
         int | None, Query(ge=1, le=10_000, description="all points, thinned evenly to this number")
     ] = None,
-) -> MetricPage:
-    return services.reports.list_metrics(
-        job_id, MetricQuery(kind, attempt, parse_serial_cursor(cursor), limit, max_points)
-    )
+) -> Response:
+    query = MetricQuery(kind, attempt, parse_serial_cursor(cursor), limit, max_points)
+    return Response(services.reports.read_metrics(job_id, principal, query), media_type="application/json")
 
 
-@router.get("/jobs/{job_id}/logs")
+@router.get("/jobs/{job_id}/logs", dependencies=[LargeAnswer])
+@runs_in(CURVES)
 def get_logs(
     job_id: str,
     services: ServicesDependency,
-    _: Viewer,
+    principal: Viewer,
     attempt: AttemptNumber = None,
     rank: Rank | Literal["launch"] = 0,
     offset: Annotated[int, Query(ge=0, le=MAX_SERIAL)] = 0,
     limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
     tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
 ) -> LogView:
-    return services.reports.read_log(job_id, attempt, rank, LogRange(offset, limit_bytes, tail_lines))
+    return services.reports.read_log(job_id, principal, attempt, rank, LogRange(offset, limit_bytes, tail_lines))

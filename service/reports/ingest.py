@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
 from dlrm.config import DerivedNumber
@@ -24,7 +25,6 @@ from service.http.paging import MAX_SERIAL
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Event, Job
 from service.jobs.repository import JobRepository
-from service.reports.models import Metric
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository
 
@@ -50,6 +50,10 @@ class GapError(Exception):
         self.acknowledged_seq = acknowledged_seq
 
 
+class AttemptEndedError(Exception):
+    """End of the attempt whose reports these are: they are closed."""
+
+
 class BadLineError(Exception):
     """A line that is not a valid report."""
 
@@ -65,9 +69,11 @@ def ingest(
     """Store lines `first_seq`, `first_seq + 1`, … of a stream, except those already known.
 
     Needs a transaction of its own, so that all lines are stored or none. Returns the number of the last known line.
-    Raises GapError where lines before `first_seq` are missing, and BadLineError where a line is not a valid report.
+    Raises AttemptEndedError where the attempt or its job has ended, GapError where lines before `first_seq` are
+    missing, and BadLineError where a line is not a valid report.
     """
     repository = ReportRepository(session)
+    job = _lock_open_job(session, attempt)
     position = repository.lock_position(attempt.id, rank, stream)
     num_known = position.acknowledged_seq - (first_seq - 1)
     if num_known < 0:
@@ -76,8 +82,8 @@ def ingest(
     if not reports:
         return position.acknowledged_seq
     jobs = JobRepository(session)
-    job = jobs.lock(attempt.job_id)
     progress = ReportedProgress.model_validate(job.progress)
+    metrics: list[dict[str, Any]] = []
     for report in reports:
         if isinstance(report, EventReport):
             jobs.add_event(_make_event(job, attempt, rank, report))
@@ -86,15 +92,39 @@ def ingest(
             continue
         if isinstance(report, StartReport):
             AttemptRepository(session).set_start(attempt.id, report.step, report.evaluated_step)
+            # The last reports of each kind may be among those that were just delivered.
+            repository.add_metrics(metrics)
+            metrics = []
             progress = progress.apply_start(report, *(repository.get_last_report(job.id, kind) for kind in KINDS))
             continue
         progress = progress.apply(report)
         if not isinstance(report, ProgressReport):
-            repository.add_metric(_make_metric(job, attempt, rank, stream, report))
+            metrics.append(_make_metric(job, attempt, rank, stream, report))
+    repository.add_metrics(metrics)
     if attempt.number == job.num_attempts:
         jobs.set_progress(job.id, progress.model_dump())
     position.acknowledged_seq += len(reports)
     return position.acknowledged_seq
+
+
+def check_is_open(session: Session, attempt: Attempt) -> None:
+    """Raise AttemptEndedError where an attempt or its job has ended, as the database says now."""
+    if not AttemptRepository(session).is_open(attempt.id):
+        raise AttemptEndedError(f"attempt {attempt.number} of {attempt.job_id} has ended: its reports are closed")
+
+
+def _lock_open_job(session: Session, attempt: Attempt) -> Job:
+    """Lock and return the job of an attempt. Raises AttemptEndedError where the attempt or the job has ended.
+
+    Whoever records an end locks the job first: an end that is being recorded is awaited here, and then seen; one that
+    comes later waits until these lines are stored.
+    """
+    try:
+        job = JobRepository(session).lock(attempt.job_id)
+    except NoResultFound:
+        raise AttemptEndedError(f"{attempt.job_id} was deleted") from None
+    check_is_open(session, attempt)
+    return job
 
 
 def _parse(line: str | bytes, seq: int, index: int) -> Report:
@@ -141,18 +171,19 @@ def _record_derived(jobs: JobRepository, job: Job, report: EventReport) -> None:
 
 def _make_metric(
     job: Job, attempt: Attempt, rank: int, stream: Stream, report: StepReport | EvaluationReport
-) -> Metric:
-    return Metric(
-        job_id=job.id,
-        attempt_id=attempt.id,
-        attempt=attempt.number,
-        rank=rank,
-        stream=stream.value,
-        seq=report.seq,
-        kind=report.kind,
-        step=report.step,
-        report=_to_json(report),
-    )
+) -> dict[str, Any]:
+    """Return the columns of a report's row in `metrics`."""
+    return {
+        "job_id": job.id,
+        "attempt_id": attempt.id,
+        "attempt": attempt.number,
+        "rank": rank,
+        "stream": stream.value,
+        "seq": report.seq,
+        "kind": report.kind,
+        "step": report.step,
+        "report": report.model_dump_json(),
+    }
 
 
 def _to_json(report: Report) -> dict[str, Any]:

@@ -1,15 +1,32 @@
 """SQL statements on reports."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, Subquery, and_, case, func, or_, select
+from sqlalchemy import Select, Subquery, Text, and_, bindparam, case, cast, delete, func, insert, literal, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
+from service.database.base import JsonText
 from service.jobs.models import Attempt
 from service.reports.models import Metric, StreamPosition
 
 Query = TypeVar("Query", bound="Select[*tuple[Any, ...]]")
+
+_INSERT_METRICS = insert(Metric.__table__).values(report=bindparam("report", type_=JsonText))  # pyright: ignore
+_ITEM = (
+    literal('{"attempt":') + cast(Metric.attempt, Text) + literal(",") + func.substr(cast(Metric.report, Text), 2)
+).label("item")
+"""JSON of a report with the number of its attempt, which stands before the other members."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Reports as JSON, separated by commas; `next_after` is the row number to go on after, None on the last page."""
+
+    items: str
+    next_after: int | None
 
 
 class ReportRepository:
@@ -33,31 +50,56 @@ class ReportRepository:
                 position = self._session.get_one(StreamPosition, name, with_for_update=True)
         return position
 
-    def add_metric(self, metric: Metric) -> None:
-        self._session.add(metric)
+    def add_metrics(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Add rows of `metrics` by their columns; `report` is JSON, which is stored as it is."""
+        if rows:
+            self._session.connection().execute(_INSERT_METRICS, rows)
 
-    def list_metrics(
-        self, job_id: str, *, kind: str | None, attempt: int | None, after: int, limit: int
-    ) -> list[Metric]:
-        """List at most `limit` reports in the order of arrival, with row numbers above `after`.
+    def remove_some_metrics(self, job_id: str, limit: int) -> int:
+        """Remove at most `limit` reports of a job, and return their number."""
+        some = select(Metric.id).where(Metric.job_id == job_id).limit(limit)
+        return len(self._session.execute(delete(Metric).where(Metric.id.in_(some)).returning(Metric.id)).all())
+
+    def read_curve(self, job_id: str, *, kind: str | None, attempt: int | None, after: int, limit: int) -> Curve:
+        """Read at most `limit` reports in the order of arrival, with row numbers above `after`.
 
         attempt: number of one attempt, all of whose reports count; None for the reports of all attempts that are not
         void.
         """
-        query = _select_metrics(select(Metric), job_id, kind, attempt, after)
-        return list(self._session.scalars(query.order_by(Metric.id).limit(limit)))
+        items = select(Metric.id, _ITEM)
+        query = _select_metrics(items, job_id, kind, attempt, after).order_by(Metric.id).limit(limit)
+        text, last_id = self._join(query)
+        if last_id is None:
+            return Curve("", None)
+        later = _select_metrics(select(Metric.id), job_id, kind, attempt, last_id).limit(1)
+        has_more = self._session.scalar(later) is not None
+        return Curve(text, last_id if has_more else None)
 
-    def list_thinned_metrics(
+    def read_thinned_curve(
         self, job_id: str, *, kind: str | None, attempt: int | None, after: int, max_points: int
-    ) -> list[Metric]:
-        """List at most `max_points` of the reports that `metrics` selects, evenly spaced, the last one included."""
+    ) -> Curve:
+        """Read at most `max_points` of the reports that `read_curve` selects, evenly spaced, the last one included."""
         number, total = func.row_number().over(order_by=Metric.id), func.count().over()
-        numbered = select(Metric, number.label("number"), total.label("total"))
+        numbered = select(Metric.id, number.label("number"), total.label("total"))
         rows = _select_metrics(numbered, job_id, kind, attempt, after).subquery()
         point = rows.c.number * max_points // rows.c.total
         previous_point = (rows.c.number - 1) * max_points // rows.c.total
-        metric = aliased(Metric, rows)
-        return list(self._session.scalars(select(metric).where(point > previous_point).order_by(rows.c.id)))
+        chosen = select(rows.c.id).where(point > previous_point)
+        text, _ = self._join(
+            select(Metric.id, _ITEM).where(Metric.id.in_(chosen)).order_by(Metric.id).limit(max_points)
+        )
+        return Curve(text, None)
+
+    def _join(self, items: "Select[int, str]") -> tuple[str, int | None]:
+        """Join the items, in their order; return them with the largest row number, None where there are none.
+
+        The database joins them, in code that leaves other threads of this process alone. Both SQLite and PostgreSQL
+        aggregate the rows of a sorted subquery in its order.
+        """
+        rows = items.subquery()
+        joined = select(func.aggregate_strings(rows.c.item, ","), func.max(rows.c.id))
+        text, last_id = self._session.execute(joined).one()
+        return text or "", last_id
 
     def get_last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
         """Return the newest report of one kind that is not void; None where there is none."""

@@ -2,20 +2,22 @@
 
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
-from dlrm.record import RunDirectory
 from service.database import Database
-from service.http.problems import conflict, invalid_request, not_found, unauthenticated
+from service.http.problems import ProblemError, conflict, invalid_request, not_found, unauthenticated
+from service.ids import is_id
 from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
+from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
-from service.jobs.service import get_existing_job
+from service.jobs.repository import JobRepository
+from service.jobs.visibility import get_visible_job
+from service.keys.principal import Principal
 from service.keys.secret import hash_secret
-from service.launchers.protocol import Launch, Launcher, LogRange, LogSource
-from service.reports.ingest import BadLineError, GapError, Stream, ingest
+from service.launchers.protocol import Launcher, LogRange, LogSource
+from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.repository import ReportRepository
 from service.reports.schemas import AttemptStart, LogView, MetricKind, MetricPage, NewReports
 
@@ -36,16 +38,24 @@ class ReportService:
         self._database = database
         self._launcher = launcher
 
+    def check_token(self, attempt_id: str, token: str | None) -> None:
+        """Raise ProblemError where `token` is not that of the attempt."""
+        with self._database.read() as session:
+            _authenticate(session, attempt_id, token)
+
     def push(self, attempt_id: str, token: str | None, reports: NewReports) -> int:
         """Store pushed lines and return the number of the last known line.
 
-        Raises ProblemError where the token or rank is wrong, lines are missing, or a line is not a valid report.
+        Raises ProblemError where the token or rank is wrong, the attempt has ended, lines are missing, or a line is not
+        a valid report.
         """
         try:
             with self._database.write() as session:
                 attempt = _authenticate(session, attempt_id, token)
-                _check_rank(get_existing_job(session, attempt.job_id), reports.rank)
+                _check_rank(JobRepository(session).get_world_size(attempt.job_id), reports.rank)
                 return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
+        except AttemptEndedError as error:
+            raise _gone(error) from None
         except GapError as error:
             detail = f"lines are missing: {error}, not {reports.first_seq}"
             raise conflict(detail, acknowledged_seq=error.acknowledged_seq) from None
@@ -53,45 +63,55 @@ class ReportService:
             raise invalid_request([FieldError(f"lines.{error.index}", str(error), "one report as JSON")]) from None
 
     def get_acknowledged_seq(self, attempt_id: str, token: str | None, rank: int, stream: Stream) -> int:
-        """Return the number of the last known line of a stream. Raises ProblemError where the token is wrong."""
-        with self._database.read() as session:
-            _authenticate(session, attempt_id, token)
-            return ReportRepository(session).get_acknowledged_seq(attempt_id, rank, stream)
+        """Return the number of the last known line of a stream.
 
-    def list_metrics(self, job_id: str, query: MetricQuery) -> MetricPage:
-        """Return the reports that `query` selects. Raises ProblemError where there is no such job."""
-        with self._database.read() as session:
-            get_existing_job(session, job_id)
-            reports = ReportRepository(session)
-            if query.max_points is not None:
-                rows = reports.list_thinned_metrics(
-                    job_id, kind=query.kind, attempt=query.attempt, after=query.after, max_points=query.max_points
-                )
-                shown = rows
-            else:
-                rows = reports.list_metrics(
-                    job_id, kind=query.kind, attempt=query.attempt, after=query.after, limit=query.limit + 1
-                )
-                shown = rows[: query.limit]
-            starts = [AttemptStart.from_attempt(attempt) for attempt in reports.list_attempts_with_start(job_id)]
-        items = [{"attempt": metric.attempt} | metric.report for metric in shown]
-        return MetricPage(items=items, starts=starts, next_cursor=str(shown[-1].id) if len(rows) > len(shown) else None)
+        Raises ProblemError where the token is wrong or the attempt has ended.
+        """
+        try:
+            with self._database.read() as session:
+                check_is_open(session, _authenticate(session, attempt_id, token))
+                return ReportRepository(session).get_acknowledged_seq(attempt_id, rank, stream)
+        except AttemptEndedError as error:
+            raise _gone(error) from None
 
-    def read_log(self, job_id: str, attempt_number: int | None, source: LogSource, part: LogRange) -> LogView:
-        """Read a part of a log of the given attempt; None means the last one.
+    def read_metrics(self, job_id: str, principal: Principal, query: MetricQuery) -> str:
+        """Return the JSON of the `MetricPage` that `query` selects.
 
-        Raises ProblemError where there is no such job, attempt or rank.
+        Raises ProblemError where there is no such job that `principal` may know of. Reports are stored as JSON, and are
+        neither parsed nor checked again: there may be ten thousand of them.
         """
         with self._database.read() as session:
-            job = get_existing_job(session, job_id)
+            get_visible_job(session, job_id, principal)
+            reports = ReportRepository(session)
+            if query.max_points is not None:
+                curve = reports.read_thinned_curve(
+                    job_id, kind=query.kind, attempt=query.attempt, after=query.after, max_points=query.max_points
+                )
+            else:
+                curve = reports.read_curve(
+                    job_id, kind=query.kind, attempt=query.attempt, after=query.after, limit=query.limit
+                )
+            starts = [AttemptStart.from_attempt(attempt) for attempt in reports.list_attempts_with_start(job_id)]
+        next_cursor = None if curve.next_after is None else str(curve.next_after)
+        rest = MetricPage(items=[], starts=starts, next_cursor=next_cursor).model_dump_json(exclude={"items"})
+        return f'{{"items":[{curve.items}],{rest.removeprefix("{")}'
+
+    def read_log(
+        self, job_id: str, principal: Principal, attempt_number: int | None, source: LogSource, part: LogRange
+    ) -> LogView:
+        """Read a part of a log of the given attempt; None means the last one.
+
+        Raises ProblemError where there is no such job that `principal` may know of, or no such attempt or rank.
+        """
+        with self._database.read() as session:
+            job = get_visible_job(session, job_id, principal)
             if source != "launch":
-                _check_rank(job, source)
+                _check_rank(job.world_size, source)
             attempt = _find_attempt(session, job, attempt_number)
         if attempt is None:
             # The job has not started yet, so nothing was written.
             return LogView(attempt=1, rank=source, text="", next_offset=0, complete=job.finished_at is not None)
-        launch = Launch(RunDirectory(Path(job.run_directory)), attempt.number)
-        log_part = self._launcher.read_log(launch, source, part)
+        log_part = self._launcher.read_log(make_launch(job, attempt), source, part)
         return LogView(
             attempt=attempt.number,
             rank=source,
@@ -102,15 +122,24 @@ class ReportService:
 
 
 def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attempt:
-    attempt = AttemptRepository(session).get(attempt_id)
-    if attempt is None or not secrets.compare_digest(attempt.token_hash, hash_secret(token or "")):
+    """Return the attempt that the token is for. Raises ProblemError where there is none.
+
+    An attempt that is unknown takes as long as a token that is wrong, and has the same answer.
+    """
+    attempt = AttemptRepository(session).get(attempt_id) if is_id(attempt_id, "att") else None
+    is_right = secrets.compare_digest(attempt.token_hash if attempt else "", hash_secret(token or ""))
+    if attempt is None or not is_right:
         raise unauthenticated("the token is not that of this attempt")
     return attempt
 
 
-def _check_rank(job: Job, rank: int) -> None:
-    if rank >= job.world_size:
-        raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {job.world_size - 1}")])
+def _gone(error: AttemptEndedError) -> ProblemError:
+    return ProblemError("attempt-ended", 410, "The attempt has ended", str(error))
+
+
+def _check_rank(world_size: int, rank: int) -> None:
+    if rank >= world_size:
+        raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {world_size - 1}")])
 
 
 def _find_attempt(session: Session, job: Job, number: int | None) -> Attempt | None:

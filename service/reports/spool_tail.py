@@ -9,7 +9,7 @@ from dlrm.record import AttemptDirectory, EventReport, SpoolReader
 from service.database import Database
 from service.jobs.models import Attempt, Job
 from service.launchers.protocol import Launch
-from service.reports.ingest import BadLineError, Stream, ingest
+from service.reports.ingest import AttemptEndedError, BadLineError, Stream, ingest
 from service.reports.repository import ReportRepository
 from service.times import now
 
@@ -52,7 +52,11 @@ class SpoolTail:
         name = (attempt.id, rank, stream)
         position = self._positions.pop(name, None) or self._open(path, attempt, rank, stream)
         while lines := position.reader.read(MAX_LINES):
-            self._ingest_lines(job, attempt, rank, stream, position.next_seq, lines)
+            try:
+                self._ingest_lines(job, attempt, rank, stream, position.next_seq, lines)
+            except AttemptEndedError as error:
+                log.info("late_reports", job=job.id, attempt=attempt.number, rank=rank, stream=stream, why=str(error))
+                return
             position.next_seq += len(lines)
         # Kept only after success: after an error the next call reads the position from the database again.
         self._positions[name] = position

@@ -14,6 +14,7 @@ from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
 from dlrm.train.context import RunContext
 from dlrm.train.stop_request import StopRequest
+from service.cli.commands.export import find_kept_checkpoint
 from sharding.comm.process_groups import Ranks
 from tests.distributed.test_run import list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
@@ -97,6 +98,7 @@ def test_the_checkpoint_of_a_model_is_that_of_its_step(rank_pools: RankPools, tm
     model = TrainedModel.find(tmp_path)
     assert model.checkpoint is not None
     assert model.checkpoint.step == model.read_record().step == outcome.metrics["model_step"] != outcome.step
+    assert find_kept_checkpoint(tmp_path) == str(model.checkpoint.path)
 
 
 def choose(ranks: Ranks, path: Path, best: EvaluationReport, last: EvaluationReport, reason: EndReason) -> str:

@@ -15,7 +15,7 @@ import uvicorn
 from service.app import create_app
 from service.keys.roles import Role
 from service.observability.logs import configure_logging
-from service.serve import bind_socket
+from service.serve import bind_socket, make_server_config
 from service.services import Services
 from service.settings import Settings
 from tests.patience import PATIENCE_SECONDS, wait_until
@@ -117,7 +117,9 @@ def serve_api(settings: Settings, *, runs_control_loop: bool) -> Iterator[Api]:
     configure_logging("console")
     listening = bind_socket(settings)
     app = create_app(settings.model_copy(update={"port": listening.getsockname()[1]}))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on" if runs_control_loop else "off"))
+    server = uvicorn.Server(
+        make_server_config(app, lifespan="on" if runs_control_loop else "off", trusted_proxies=settings.trusted_proxies)
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     wait_until(lambda: server.started)

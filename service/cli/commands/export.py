@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dlrm.record import NoModelError, TrainedModel
 from service.cli.errors import BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_result_table
@@ -18,9 +19,13 @@ def export(
         Path, typer.Option("--output", "-o", help="Directory to write; must not exist yet.", show_default=False)
     ],
     checkpoint: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="newest, a name such as step-500, or the path of a checkpoint."),
-    ] = "newest",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="newest, a name such as step-500, or the path of a checkpoint.",
+            show_default="that of the model/ of the run; newest where there is none",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Write the model of a checkpoint, as a run does at its end: weights, encoders, metrics, card.
@@ -41,9 +46,18 @@ def export(
     if output.exists():
         raise BadInputError(f"--output {output}: already exists (valid: a new directory)")
     require_scorer()
-    arguments = ["--checkpoint", checkpoint, "--output", str(output), "--", str(run)]
+    arguments = ["--checkpoint", checkpoint or find_kept_checkpoint(run), "--output", str(output), "--", str(run)]
     result = {**run_scorer("dlrm.programs.export", arguments), "model": str(output)}
     if as_json:
         typer.echo(json.dumps(result))
     else:
         console_on().print(make_result_table(result))
+
+
+def find_kept_checkpoint(run: Path) -> str:
+    """Return the path of the checkpoint whose model the run has kept, which need not be its last; else `newest`."""
+    try:
+        kept = TrainedModel.find(run).checkpoint
+    except NoModelError:
+        return "newest"
+    return "newest" if kept is None else str(kept.path)

@@ -1,6 +1,5 @@
-"""Commands that look at or control jobs of the service: `dlrm jobs`, `show`, `logs`, `cancel`, `pause`, `resume`."""
+"""Commands that look at jobs of the service: `dlrm jobs`, `show` and `logs`."""
 
-import re
 import time
 from itertools import islice
 from typing import Annotated
@@ -8,26 +7,13 @@ from typing import Annotated
 import typer
 
 from service.cli.errors import BadInputError
+from service.cli.job_id import JobId
 from service.cli.render.console import console_on, print_heading
 from service.cli.render.job_tables import make_derived_table, make_events_table, make_job_table, make_jobs_table
 from service.cli.render.quality import print_comparison
 from service.cli.render.text_format import escape_unprintable, print_warnings
 from service.client import Client, LogPart
 
-
-def _check_id(job_id: str) -> str:
-    """Check that the id can be part of a URL, and return it. Raises BadInputError where it cannot."""
-    if not re.fullmatch(r"[\w-]+", job_id, re.ASCII):
-        raise BadInputError(f"JOB_ID: {job_id!r} is not a job id (valid: job_01J…, as listed by `dlrm jobs`)")
-    return job_id
-
-
-JobId = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB_ID", help="Id of the job, as listed by `dlrm jobs`.", show_default=False, callback=_check_id
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 LOG_POLL_SECONDS = 1.0
@@ -142,42 +128,3 @@ def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None) -
         if job.has_ended:
             return False
         time.sleep(LOG_POLL_SECONDS)
-
-
-def cancel(job_id: JobId) -> None:
-    """Cancel a job: it ends as CANCELLED, after a checkpoint if it is running.
-
-    The command does not wait for the end. It prints the id of the job and its
-    current state.
-
-        dlrm cancel job_01J…
-    """
-    with Client() as client:
-        job = client.cancel(job_id)
-    typer.echo(f"{job.id} {job.state}")
-
-
-def pause(job_id: JobId) -> None:
-    """Pause a running job: it stops after a checkpoint, and frees its cores and memory.
-
-    The command does not wait for that. `dlrm resume` lets the job continue from
-    the checkpoint.
-
-        dlrm pause job_01J…
-    """
-    with Client() as client:
-        job = client.pause(job_id)
-    typer.echo(f"{job.id} {job.state}")
-
-
-def resume(job_id: JobId) -> None:
-    """Resume a paused job from its checkpoint, as soon as cores and memory are free.
-
-    The job is queued again, and starts when its turn comes. The command does not
-    wait for that.
-
-        dlrm resume job_01J…
-    """
-    with Client() as client:
-        job = client.resume(job_id)
-    typer.echo(f"{job.id} {job.state}")

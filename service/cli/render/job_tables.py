@@ -73,22 +73,46 @@ def make_result_table(result: Mapping[str, Any]) -> Table:
 
 
 def make_jobs_table(jobs: Iterable[Job]) -> Table:
-    """Return a table with a line per job; where the terminal is too narrow, names are cut first."""
+    """Return a table with a line per job; where the terminal is too narrow, names are cut first.
+
+    The owners have a column only where there are several.
+    """
+    shown = list(jobs)
+    shows_owner = len({job.owner for job in shown}) > 1
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    for heading, is_cut in {"id": False, "name": True, "state": False, "done": False, "AUC": False}.items():
+    headings = ("id", *(["owner"] if shows_owner else []), "name", "state", "done", "AUC", "reason")
+    for heading in headings:
+        is_cut = heading in ("owner", "name")
         table.add_column(heading, no_wrap=not is_cut, justify="right" if heading in ("done", "AUC") else "left")
-    table.add_column("reason", no_wrap=True)
-    for job in jobs:
+    for job in shown:
         done = job.progress.done_fraction
         auc = job.progress.auc if job.metrics.get("auc") is None else job.metrics["auc"]
         shows_reason = job.state == "FAILED" or job.state in WAITING_STATES
         table.add_row(
             job.id,
+            *([_make_cell(job.owner or "")] if shows_owner else []),
             _make_cell(job.name),
             format_state(job.state, has_warnings=bool(job.warnings)),
             "" if done is None else f"{math.floor(100 * done)}%",
             "" if auc is None else f"{auc:.4f}",
             _make_cell(job.reason or "" if shows_reason else ""),
+        )
+    return table
+
+
+def make_losses_table(jobs: Iterable[tuple[Job, Sequence[Checkpoint]]]) -> Table:
+    """Return a table of what is lost with each job: its checkpoints, with their size, and its model."""
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
+    for heading in ("id", "name", "state", "checkpoints", "model"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("id", "state", "checkpoints"))
+    for job, checkpoints in jobs:
+        size = decimal(sum(checkpoint.num_bytes for checkpoint in checkpoints))
+        table.add_row(
+            job.id,
+            _make_cell(job.name),
+            format_state(job.state),
+            f"{len(checkpoints)}, {size}" if checkpoints else "none",
+            Text(escape_unprintable(job.model_path or "none")),
         )
     return table
 
@@ -102,7 +126,9 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
     facts = {
         "id": job.id,
         "name": job.name,
+        "owner": _format_owner(job),
         "labels": labels,
+        "restarted from": job.restarted_from,
         "reason": job.reason,
         "message": job.message,
         "progress": None if job.has_ended else describe_progress(job.progress),
@@ -117,6 +143,10 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
             table.add_row(name, Text(escape_unprintable(value, keep="\n")))
     _add_results(table, {**job.metrics, "model": job.model_path, "run_directory": job.run_directory})
     return table
+
+
+def _format_owner(job: Job) -> str | None:
+    return f"{job.owner} (key {job.created_by})" if job.owner and job.created_by else job.owner
 
 
 def format_checkpoint(checkpoint: Checkpoint) -> str:

@@ -13,7 +13,8 @@ FILES: dict[str, Any] = {"data": {"train": ["day_1.tsv"]}}
 @pytest.mark.parametrize(
     "change",
     [
-        {"name": "other", "labels": {"team": "ads"}, "priority": 3, "max_restarts": 9, "deadline_seconds": 5},
+        {"name": "other", "labels": {"team": "ads"}, "priority": 3, "max_restarts": 9},
+        {"deadline_seconds": 5, "deadline_from": "submission"},
         {"resources": {"workers_per_node": 4, "memory": "3GiB"}},
         {"sharding": {"plan": "row_wise"}, "batch": {"chunk_size": 512}},
         {"run": {"eval_every_fraction": 0.5, "target_auc": 0.7, "checkpoint_every_seconds": 5, "keep_checkpoints": 1}},

@@ -1,6 +1,7 @@
 """Pushing reports over HTTP, to a server of the test's own that counts lines as the service does."""
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ import pytest
 from dlrm.record import AttemptDirectory, EventReport, SpoolReader, SpoolWriter
 from dlrm.reporting import push
 from dlrm.reporting.push import Pusher
+from tests.patience import wait_until
 
 NUM_RANKS = 1
 
@@ -24,6 +26,9 @@ class Receiver(ThreadingHTTPServer):
         self.acknowledged: dict[str, int] = {}
         self.faults: list[str] = []
         self.num_requests_to_refuse = 0
+        self.num_requests = 0
+        self.is_closed = False
+        """Whether the attempt has ended for the service."""
         self.before_answer: Callable[[], None] = lambda: None
 
     @property
@@ -35,11 +40,19 @@ class _Handler(BaseHTTPRequestHandler):
     server: Receiver  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def do_GET(self) -> None:
+        self.server.num_requests += 1
+        if self.server.is_closed:
+            self.send_error(410)
+            return
         stream = self.path.rsplit("stream=", 1)[1]
         self._answer(self.server.acknowledged.get(stream, 0))
 
     def do_POST(self) -> None:
+        self.server.num_requests += 1
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.server.is_closed:
+            self.send_error(410)
+            return
         if self.server.num_requests_to_refuse:
             self.server.num_requests_to_refuse -= 1
             self.send_error(503)
@@ -120,3 +133,27 @@ def test_lines_that_the_service_read_itself_meanwhile_are_not_sent_under_a_wrong
     pusher.close()
     assert receiver.acknowledged["events"] == 20
     assert receiver.faults == []
+
+
+@pytest.mark.parametrize("num_lines_before", [0, 3])
+def test_pushing_ends_calmly_once_the_service_has_closed_the_reports(
+    attempt: AttemptDirectory, receiver: Receiver, caplog: pytest.LogCaptureFixture, num_lines_before: int
+):
+    caplog.set_level(logging.INFO)
+    writer = SpoolWriter(attempt.spool_file(0, "events"))
+    pusher = Pusher(attempt, NUM_RANKS)
+    write(writer, num_lines_before)
+    if num_lines_before == 0:
+        receiver.is_closed = True
+    pusher.start()
+    if num_lines_before:
+        wait_until(lambda: receiver.acknowledged.get("events") == num_lines_before)
+        receiver.is_closed = True
+    write(writer, 2)
+    wait_until(lambda: not pusher._thread.is_alive())
+    num_requests = receiver.num_requests
+    write(writer, 2)
+    pusher.close()
+    assert receiver.num_requests == num_requests
+    assert [record.levelname for record in caplog.records if "reports" in record.message] == ["INFO"]
+    assert len(SpoolReader(attempt.spool_file(0, "events")).read()) == num_lines_before + 4

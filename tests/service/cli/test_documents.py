@@ -24,6 +24,7 @@ def test_every_example_is_a_valid_job(example: Path) -> None:
         ("a.json", '{"name": "a",\n "data" {}}', r"a.json: not valid JSON: line 2, column 9"),
         ("a.json", "[1]", r"a.json: the document should be an object"),
         ("a.yaml", "name: a", r"a.yaml: a job document must be a .toml or .json file"),
+        ("a.csv", "a,b", r"a job document must be a .toml or .json file; `dlrm prepare --infer .*a.csv` writes one"),
         (
             "a.json",
             '{"data": {"train": ["x"]}, "batch": {"global_sise": 8}}',

@@ -7,10 +7,10 @@ from dlrm.gradient_stats.batch_advice import advise
 from dlrm.gradient_stats.noise import NoiseInterval
 from dlrm.record import BatchAdvice, EventReport, YardstickResult
 from service.cli.render.advice import print_advice
-from service.cli.render.job_tables import make_events_table, make_job_table, make_result_table
+from service.cli.render.job_tables import make_events_table, make_job_table, make_jobs_table, make_result_table
 from service.cli.render.progress import describe_progress
 from service.cli.render.quality import print_comparison
-from service.client import Attempt, Event, JobDetails, Progress
+from service.client import Attempt, Event, Job, JobDetails, Progress
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -105,6 +105,26 @@ def test_a_job_ran_for_as_long_as_its_attempts_together() -> None:
     job = JobDetails(id="job_1", name="job", state="FAILED", created_at=TIME, started_at=TIME, world_size=1)
     assert "2 min 50 s" in printed(make_job_table(job, attempts))
     assert "ran for" not in printed(make_job_table(job, []))
+
+
+def test_jobs_of_several_owners_are_shown_with_their_owners() -> None:
+    jobs = [
+        Job(id=f"job_{owner[:3]}", name="job", owner=owner, state="QUEUED", created_at=TIME, world_size=1)
+        for owner in ("alice", "bob\x1b")
+    ]
+    lines = [line.split() for line in printed(make_jobs_table(jobs)).splitlines()]
+    assert lines[0][:4] == ["id", "owner", "name", "state"]
+    assert [line[:3] for line in lines[1:]] == [["job_ali", "alice", "job"], ["job_bob", "bob\\x1b", "job"]]
+    assert "owner" not in printed(make_jobs_table(jobs[:1]))
+
+
+def test_a_shown_job_has_its_owner_and_the_key_that_submitted_it() -> None:
+    job = JobDetails(
+        id="job_1", name="job", owner="alice", created_by="laptop", state="FAILED", created_at=TIME, world_size=1
+    )
+    assert ["owner", "alice", "(key", "laptop)"] in [
+        line.split() for line in printed(make_job_table(job, [])).splitlines()
+    ]
 
 
 def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> None:

@@ -66,6 +66,15 @@ def test_show_and_logs_of_an_ended_job(dlrm: Callable[..., Any], job_file: str) 
     assert dlrm("logs", job_id, "--rank", "launch", "--follow").code == 0
 
 
+def test_a_restarted_job_has_an_id_of_its_own_and_says_where_it_comes_from(
+    dlrm: Callable[..., Any], job_file: str
+) -> None:
+    old = dlrm("submit", job_file, "--follow").out.strip()
+    new = dlrm("restart", old).out.strip()
+    assert new != old
+    assert ["restarted", "from", old] in [line.split() for line in dlrm("show", new).out.splitlines()]
+
+
 def test_jobs_are_listed_for_people_and_for_programs(dlrm: Callable[..., Any], job_file: str) -> None:
     ids = [dlrm("submit", job_file).out.strip() for _ in range(2)]
     assert ids[1] in dlrm("jobs").out

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from service.client import Client, EvaluationMetric, ServiceError
@@ -80,14 +81,26 @@ def test_an_ended_job_cannot_be_cancelled(client: Client) -> None:
     assert refused.value.problem.slug == "conflict"
 
 
+def test_a_restart_with_one_idempotency_key_makes_one_new_job(client: Client) -> None:
+    job = client.submit(make_document("again"))
+    list(client.follow(job.id, POLL_SECONDS))
+    again = {client.restart(job.id, idempotency_key="again").id for _ in range(2)}
+    assert len(again) == 1
+    new = client.restart(job.id)
+    assert new.id not in {job.id, *again}
+    assert (new.name, new.restarted_from) == ("again", job.id)
+
+
 def test_capacity_is_what_the_service_was_given(client: Client) -> None:
     capacity = client.capacity()
     assert capacity.num_cores == 2
     assert 0 <= capacity.memory_bytes_free <= capacity.memory_bytes
 
 
-def test_a_key_works_with_its_role_until_it_is_removed(client: Client) -> None:
-    created = client.create_key("reader", "viewer")
+def test_a_key_works_with_its_role_until_it_is_revoked(client: Client) -> None:
+    created = client.create_key("reader", "viewer", owner="readers", expires_in_days=7)
+    assert created.owner == "readers"
+    assert created.expires_at is not None
     with Client(client.url, created.key) as reader:
         assert reader.capacity().num_cores == 2
         with pytest.raises(ServiceError) as refused:
@@ -95,10 +108,20 @@ def test_a_key_works_with_its_role_until_it_is_removed(client: Client) -> None:
         assert refused.value.problem.slug == "forbidden"
         keys = list(client.keys())
         assert created.id in {key.id for key in keys}
-        client.delete_key(created.id)
+        client.revoke_key(created.id)
         with pytest.raises(ServiceError) as refused:
             reader.capacity()
         assert refused.value.problem.slug == "unauthenticated"
+    assert [event.action for event in client.audit(target=created.id)] == ["key_revoked", "key_created"]
+    assert list(client.audit(target=created.id, until=created.created_at)) == []
+    assert len(list(client.audit(target=created.id, since=created.created_at))) == 2
+
+
+def test_a_login_link_is_for_the_role_and_owner_that_were_asked_for(client: Client) -> None:
+    link = client.create_login_link("viewer", owner="guest", minutes=5)
+    assert (link.role, link.owner) == ("viewer", "guest")
+    response = httpx.post(f"{client.url}/v1/session", json={"token": link.token})
+    assert response.status_code == 204
 
 
 def test_jobs_are_found_by_label_and_name_over_all_pages(client: Client) -> None:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from service.client import Client, Job, JobDetails
 from service.demo.service_process import run_service
+from service.ids import new_id
 from tests.service.api import write_fake_python
 from tests.service.databases import lend_database
 
@@ -71,7 +71,7 @@ def test_a_followed_job_that_restarts_goes_back_to_its_checkpoint_and_on_to_its_
 
 def run_dlrm(client: Client, *arguments: str) -> str:
     """Run a command against the service of `client`, and return what it prints."""
-    key = client.create_key(f"command-{time.monotonic_ns()}", "submitter").key or ""
+    key = client.create_key(new_id("key"), "admin").key or ""
     environment = {**os.environ, "DLRM_URL": client.url, "DLRM_API_KEY": key, "COLUMNS": "200"}
     command = [sys.executable, "-m", "service.cli", *arguments]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
@@ -101,6 +101,22 @@ def test_a_job_is_paused_and_resumed(client: Client) -> None:
     assert client.resume(job.id).state == "QUEUED"
     client.cancel(job.id)
     assert follow_until(client, job.id, "CANCELLED").num_attempts <= 3
+
+
+def test_a_queued_job_is_held_and_released(client: Client) -> None:
+    first = submit(client, "wait", resources={"workers_per_node": 2, "memory": "1GiB"})
+    follow_until(client, first.id, "RUNNING")
+    job = submit(client, "succeed")
+    assert run_dlrm(client, "hold", job.id) == f"{job.id} held\n"
+    assert " held" in run_dlrm(client, "jobs", "--state", "QUEUED")
+    assert client.job(job.id).is_held
+    client.cancel(first.id)
+    follow_until(client, first.id, "CANCELLED")
+    assert client.hold(job.id).reason == "held"
+    assert "held by " in run_dlrm(client, "show", job.id)
+    assert run_dlrm(client, "release", job.id) == f"{job.id} released\n"
+    follow_until(client, job.id, "SUCCEEDED")
+    assert not client.job(job.id).is_held
 
 
 def follow_until(client: Client, job_id: str, state: str) -> Job:

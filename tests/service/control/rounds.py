@@ -1,8 +1,8 @@
 """Rounds of the control loop that tests run themselves."""
 
 from service.jobs.schemas import JobDetail
+from service.keys.principal import Principal
 from service.keys.roles import Role
-from service.keys.service import Principal
 from service.services import Services
 from tests.patience import wait_until
 
@@ -15,7 +15,7 @@ def run_until(services: Services, job_id: str, *states: str) -> JobDetail:
 
     def find_job() -> JobDetail | None:
         services.control.run_once()
-        job = services.jobs.get(job_id)
+        job = services.jobs.get(job_id, USER)
         return job if job.state in states else None
 
     return wait_until(find_job)

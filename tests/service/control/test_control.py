@@ -3,15 +3,18 @@
 import json
 import os
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from service.app import create_services
 from service.control.starter import Starter
 from service.jobs.models import Job
 from service.jobs.service import Submission
+from service.queue.state import RESERVED_AFTER
 from service.services import Services
 from service.settings import Settings
 from tests.patience import wait_until
@@ -92,7 +95,11 @@ def test_cancelling_a_running_job_stops_it_with_a_checkpoint(live_api: Api) -> N
     assert (response.status_code, response.json()["state"]) == (202, "CANCELLING")
     live_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
     job = live_api.wait_for(job["id"], *ENDED)
-    assert (job["state"], job["reason"], job["message"]) == ("CANCELLED", "user_cancelled", "cancelled by submitter")
+    assert (job["state"], job["reason"], job["message"]) == (
+        "CANCELLED",
+        "user_cancelled",
+        "cancelled by team (key submitter)",
+    )
     assert not is_running(pid)
     (attempt,) = live_api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"]
     assert (attempt["state"], attempt["exit_code"]) == ("STOPPED", 75)
@@ -149,7 +156,7 @@ def submit(services: Services, behaviour: str = "wait", **changes: Any) -> str:
 
 
 def get_state_and_reason(services: Services, job_id: str) -> tuple[str, str]:
-    job = services.jobs.get(job_id)
+    job = services.jobs.get(job_id, USER)
     return job.state, job.reason
 
 
@@ -157,21 +164,78 @@ def make_resources(cores: int, gibibytes: int = 1) -> dict[str, Any]:
     return {"workers_per_node": 1, "threads_per_worker": cores, "memory": f"{gibibytes}GiB"}
 
 
-def test_jobs_wait_for_what_they_lack_and_nobody_overtakes(settings: Settings) -> None:
+def test_a_small_job_passes_a_large_one_that_cannot_start(settings: Settings) -> None:
     services = create_services(settings)
     first = submit(services, resources=make_resources(3))
     large = submit(services, resources=make_resources(2))
     small = submit(services, resources=make_resources(1))
+    assert services.jobs.get(large, USER).reason == "submitted"
     services.control.run_once()
-    assert services.jobs.get(first).state == "STARTING"
+    assert services.jobs.get(first, USER).state == "STARTING"
+    assert services.jobs.get(small, USER).state == "STARTING"
     assert get_state_and_reason(services, large) == ("QUEUED", "waiting_for_cpu")
-    assert services.jobs.get(large).message == "needs 2 cores, 1 free"
+    assert services.jobs.get(large, USER).message == "needs 2 cores, 0 free"
+
+
+def test_the_room_of_a_job_that_has_waited_long_at_the_head_is_reserved(settings: Settings) -> None:
+    services = create_services(settings)
+    first = submit(services, resources=make_resources(3))
+    large = submit(services, resources=make_resources(2))
+    services.control.run_once()
+    with services.database.write() as session:
+        assert session.get_one(Job, large).at_head_since is not None
+        session.get_one(Job, large).at_head_since = datetime.now(UTC) - RESERVED_AFTER
+    small = submit(services, resources=make_resources(1))
+    services.control.run_once()
     assert get_state_and_reason(services, small) == ("QUEUED", "behind_reservation")
+    assert large in services.jobs.get(small, USER).message
     services.jobs.cancel(first, USER)
     run_until(services, first, *ENDED)
     services.control.run_once()
-    assert services.jobs.get(large).state in {"STARTING", "RUNNING"}
-    assert services.jobs.get(small).state in {"STARTING", "RUNNING"}
+    assert services.jobs.get(large, USER).state in {"STARTING", "RUNNING"}
+    assert services.jobs.get(small, USER).state in {"STARTING", "RUNNING"}
+
+
+def test_a_job_that_takes_nothing_of_a_reserved_room_passes(settings: Settings) -> None:
+    services = create_services(settings.model_copy(update={"num_gpus": 1}))
+    on_gpu = {**make_resources(1), "gpus_per_worker": 1}
+    submit(services, resources=on_gpu)
+    waiting = submit(services, resources=on_gpu)
+    services.control.run_once()
+    with services.database.write() as session:
+        session.get_one(Job, waiting).at_head_since = datetime.now(UTC) - RESERVED_AFTER
+    fitting, too_large = (submit(services, resources=make_resources(cores)) for cores in (2, 1))
+    services.control.run_once()
+    assert get_state_and_reason(services, waiting) == ("QUEUED", "waiting_for_gpu")
+    assert services.jobs.get(fitting, USER).state == "STARTING"
+    # One core is left, which the waiting job will need.
+    assert get_state_and_reason(services, too_large) == ("QUEUED", "behind_reservation")
+
+
+def test_every_attempt_has_gpus_of_its_own(settings: Settings) -> None:
+    services = create_services(settings.model_copy(update={"num_gpus": 3}))
+    resources = [{**make_resources(1), "workers_per_node": number, "gpus_per_worker": 1} for number in (1, 2)]
+    jobs = [submit(services, resources=each) for each in resources]
+    services.control.run_once()
+    visible = []
+    for job_id in jobs:
+        pid = read_pid({"run_directory": services.jobs.get(job_id, USER).run_directory})
+        visible.append(wait_until(lambda pid=pid: psutil.Process(pid).environ())["CUDA_VISIBLE_DEVICES"])
+    assert visible == ["0", "1,2"]
+
+
+def test_workers_inherit_no_secret_of_the_service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLRM_DATABASE_URL", "postgresql://service:pass-1234@database/dlrm")
+    monkeypatch.setenv("PGPASSWORD", "pass-1234")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setenv("SITE_PROXY_AUTH", "wanted")
+    services = create_services(settings.model_copy(update={"worker_environment": ["SITE_PROXY_AUTH"]}))
+    job_id = submit(services)
+    services.control.run_once()
+    pid = read_pid({"run_directory": services.jobs.get(job_id, USER).run_directory})
+    environment = wait_until(psutil.Process(pid).environ)
+    assert "pass-1234" not in str(environment)
+    assert (environment["AWS_REGION"], environment["SITE_PROXY_AUTH"]) == ("eu-central-1", "wanted")
 
 
 def test_a_job_waits_for_memory(settings: Settings) -> None:
@@ -180,7 +244,7 @@ def test_a_job_waits_for_memory(settings: Settings) -> None:
     second = submit(services, resources=make_resources(1, 2))
     services.control.run_once()
     assert get_state_and_reason(services, second) == ("QUEUED", "waiting_for_memory")
-    assert services.jobs.get(second).message == "needs 2.00 GiB, 1.00 GiB free"
+    assert services.jobs.get(second, USER).message == "needs 2.00 GiB, 1.00 GiB free"
 
 
 def test_higher_priority_starts_first(settings: Settings) -> None:
@@ -188,7 +252,7 @@ def test_higher_priority_starts_first(settings: Settings) -> None:
     low = submit(services, resources=make_resources(4))
     high = submit(services, resources=make_resources(4), priority=1)
     services.control.run_once()
-    assert services.jobs.get(high).state == "STARTING"
+    assert services.jobs.get(high, USER).state == "STARTING"
     assert get_state_and_reason(services, low) == ("QUEUED", "waiting_for_cpu")
 
 
@@ -207,8 +271,8 @@ def test_a_trainer_that_cannot_be_started_fails_the_job_after_its_restarts(setti
     assert get_state_and_reason(services, job_id) == ("QUEUED", "launch_failed")
     services.control.run_once()
     assert get_state_and_reason(services, job_id) == ("FAILED", "launch_failed")
-    assert "No such file" in services.jobs.get(job_id).message
-    assert [attempt.state for attempt in services.jobs.list_attempts(job_id)] == ["FAILED", "FAILED"]
+    assert "No such file" in services.jobs.get(job_id, USER).message
+    assert [attempt.state for attempt in services.jobs.list_attempts(job_id, USER)] == ["FAILED", "FAILED"]
 
 
 def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(settings: Settings) -> None:
@@ -216,12 +280,14 @@ def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(se
     job_id = submit(services)
     with services.database.read() as session:
         job = session.get_one(Job, job_id)
-    Starter(services.database, services.launcher, settings.url).begin(job)
+    services.control.leadership.acquire()
+    Starter(services.control.leadership, services.launcher, settings.url).begin(job)
+    services.control.stop()
     restarted = create_services(settings)
     restarted.control.run_once()
     restarted.control.run_once()
-    assert restarted.jobs.get(job_id).state == "RUNNING"
-    assert len(restarted.jobs.list_attempts(job_id)) == 1
+    assert restarted.jobs.get(job_id, USER).state == "RUNNING"
+    assert len(restarted.jobs.list_attempts(job_id, USER)) == 1
 
 
 @pytest.mark.parametrize("state", ["STARTING", "RECOVERING"])
@@ -231,14 +297,15 @@ def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str
     if state == "STARTING":
         with services.database.read() as session:
             job = session.get_one(Job, job_id)
-        Starter(services.database, services.launcher, settings.url).begin(job)
+        services.control.leadership.acquire()
+        Starter(services.control.leadership, services.launcher, settings.url).begin(job)
     else:
         services.control.run_once()
 
         def is_recovering() -> bool:
             for job in services.control.reconciler.list_watched():
                 services.control.reconciler.reconcile(job)
-            return services.jobs.get(job_id).state == "RECOVERING"
+            return services.jobs.get(job_id, USER).state == "RECOVERING"
 
         wait_until(is_recovering)
     assert services.jobs.cancel(job_id, USER).state == "CANCELLING"
@@ -251,8 +318,8 @@ def test_an_error_in_one_job_does_not_stop_the_others(settings: Settings) -> Non
     broken, fine = submit(services), submit(services)
     services.control.run_once()
     with services.database.write() as session:
-        session.get_one(Job, broken).spec = {}
+        session.get_one(Job, broken).run_directory = "/dev/null"
     services.control.run_once()
     services.control.run_once()
-    assert services.jobs.get(fine).state == "RUNNING"
+    assert services.jobs.get(fine, USER).state == "RUNNING"
     assert b"dlrm_control_errors_total 2.0" in services.telemetry.render()

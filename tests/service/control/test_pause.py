@@ -38,7 +38,8 @@ def pause_job(api: Api, job_id: str) -> dict[str, Any]:
 def test_a_paused_job_has_a_checkpoint_holds_nothing_and_goes_on_from_it(live_api: Api) -> None:
     job_id = run_job(live_api, max_restarts=0)
     job = pause_job(live_api, job_id)
-    assert (job["reason"], job["message"], job["restarts_at"]) == ("user_paused", "paused by submitter", None)
+    assert (job["reason"], job["restarts_at"]) == ("user_paused", None)
+    assert job["message"] == "paused by team (key submitter)"
     capacity = live_api.viewer.get("/v1/capacity").json()
     assert capacity["num_cores_free"] == capacity["num_cores"]
     assert [item["step"] for item in live_api.viewer.get(f"/v1/jobs/{job_id}/checkpoints").json()["items"]] == [1]
@@ -67,7 +68,7 @@ def test_a_job_may_be_cancelled_while_it_pauses(live_api: Api) -> None:
     post(live_api, job_id, "pause")
     post(live_api, job_id, "cancel")
     job = live_api.wait_for(job_id, "CANCELLED", "PAUSED")
-    assert (job["state"], job["message"]) == ("CANCELLED", "cancelled by submitter")
+    assert (job["state"], job["message"]) == ("CANCELLED", "cancelled by team (key submitter)")
 
 
 def test_only_what_runs_is_paused_and_only_what_is_paused_resumed(api: Api) -> None:
@@ -87,4 +88,4 @@ def test_a_job_that_does_not_stop_is_killed_and_paused_all_the_same(settings: Se
     wait_until((settings.runs_directory / job_id / "attempt-1/logs/rank-0.log").exists)
     services.jobs.pause(job_id, USER)
     assert run_until(services, job_id, "PAUSED").reason == "user_paused"
-    assert services.jobs.list_attempts(job_id)[0].state == "FAILED"
+    assert services.jobs.list_attempts(job_id, USER)[0].state == "FAILED"

@@ -31,7 +31,7 @@ def test_a_page_without_a_session_leads_to_sign_in(browser: Browser, site: Site)
     page = browser.new_page()
     page.goto(f"{site.url}/jobs/job_1")
     page.wait_for_url(f"{site.url}/signin")
-    expect(page.locator("#progress")).to_contain_text("Open the sign-in link")
+    expect(page.locator("#progress")).to_contain_text("Sign in with an API key")
     page.close()
 
 
@@ -41,7 +41,7 @@ def test_the_sign_in_link_leaves_no_token_behind_and_works_once(
     assert cookie_file.exists()
     page = browser.new_page()
     page.goto(site.signin_link)
-    expect(page.locator("#progress")).to_contain_text("Not signed in")
+    expect(page.get_by_role("alert")).to_contain_text("Not signed in")
     assert page.url == f"{site.url}/signin"
     page.close()
 

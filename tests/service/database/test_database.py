@@ -10,9 +10,9 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
 import service.audit.models
-import service.control.models
 import service.jobs.models
 import service.keys.models
+import service.leader.models
 import service.quotas.models
 import service.reports.models
 from service.database import Base, Database
@@ -22,7 +22,7 @@ from service.keys.models import ApiKey
 NEWEST_REVISION = "0003"
 MODELS = (
     service.audit.models,
-    service.control.models,
+    service.leader.models,
     service.jobs.models,
     service.keys.models,
     service.quotas.models,

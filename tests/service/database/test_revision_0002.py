@@ -14,7 +14,7 @@ from service.database import Base, Database
 from service.database.migrate import _make_config, migrate
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.repository import JobRepository
-from service.reports.repository import ReportRepository
+from service.reports.repository import Curve, ReportRepository
 
 TIME = "2026-01-02 03:04:05+00:00"
 
@@ -80,22 +80,26 @@ def test_an_upgrade_keeps_every_row_and_knows_steps_and_starts(old_database: Dat
     assert select_rows(old_database, positions) == [(4,), (3,), (0,)]
 
 
+def read_items(curve: Curve) -> list[dict[str, Any]]:
+    return json.loads(f"[{curve.items}]")
+
+
 def test_what_stands_is_found_in_rows_of_before(old_database: Database) -> None:
     migrate(old_database)
     with old_database.read() as session:
         reports = ReportRepository(session)
-        metrics = reports.list_metrics("job_1", kind=None, attempt=None, after=0, limit=100)
-        assert [(metric.attempt, metric.step) for metric in metrics] == [(2, 1), (2, 2), (2, 3)]
-        thinned = reports.list_thinned_metrics("job_1", kind="step", attempt=None, after=0, max_points=1)
-        assert [metric.step for metric in thinned] == [3]
-        assert len(reports.list_metrics("job_1", kind="step", attempt=1, after=0, limit=100)) == 4
+        metrics = read_items(reports.read_curve("job_1", kind=None, attempt=None, after=0, limit=100))
+        assert [(metric["attempt"], metric["step"]) for metric in metrics] == [(2, 1), (2, 2), (2, 3)]
+        thinned = reports.read_thinned_curve("job_1", kind="step", attempt=None, after=0, max_points=1)
+        assert [metric["step"] for metric in read_items(thinned)] == [3]
+        assert len(read_items(reports.read_curve("job_1", kind="step", attempt=1, after=0, limit=100))) == 4
         assert (reports.get_last_report("job_1", "step") or {})["step"] == 3
         assert [attempt.number for attempt in reports.list_attempts_with_start("job_1")] == [1, 2]
     with old_database.write() as session:
         AttemptRepository(session).set_start("att_3", 2, 0)
     with old_database.read() as session:
-        metrics = ReportRepository(session).list_metrics("job_1", kind=None, attempt=None, after=0, limit=100)
-        assert [metric.step for metric in metrics] == [1, 2]
+        curve = ReportRepository(session).read_curve("job_1", kind=None, attempt=None, after=0, limit=100)
+        assert [metric["step"] for metric in read_items(curve)] == [1, 2]
         job = JobRepository(session).get("job_1")
         assert job is not None
         assert job.restarts_at is None

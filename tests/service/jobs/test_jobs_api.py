@@ -84,8 +84,8 @@ def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Api)
         (
             b'{"data": {"train": ["day_0.tsv"]}, "dense_optimizer": {"learning_rate": NaN}}',
             "application/json",
-            422,
-            "invalid-job",
+            400,
+            "malformed-json",
         ),
     ],
 )
@@ -248,8 +248,8 @@ def test_a_waiting_job_is_cancelled_at_once_and_only_once(shared_api: Api) -> No
     events = shared_api.viewer.get(f"/v1/jobs/{job_id}/events").json()["items"]
     changes = [(event["from_state"], event["to_state"], event["actor"], event["reason"]) for event in events]
     assert changes == [
-        (None, "QUEUED", "submitter", "submitted"),
-        ("QUEUED", "CANCELLED", "submitter", "user_cancelled"),
+        (None, "QUEUED", "team", "submitted"),
+        ("QUEUED", "CANCELLED", "team", "user_cancelled"),
     ]
 
 

@@ -1,17 +1,23 @@
+"""Keys: who may make, list and revoke which, and when one is refused."""
+
+import re
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
 import pytest
 
 from service.app import create_services
-from service.keys import service as key_service
+from service.http.request_origin import NO_REQUEST
+from service.keys import use_recorder
 from service.keys.service import KeyService
 from service.settings import Settings
-from tests.service.api import Api
-from tests.service.databases import dump_rows
+from service.times import now
+from tests.patience import wait_until
+from tests.service.api import TEAM, Api
+from tests.service.keys.holders import create_key, expire_key, get_key, list_keys, sign_in
 
 EVERY_ENDPOINT = [
     ("GET", "/v1/jobs", "viewer"),
@@ -22,14 +28,23 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/jobs/job_0/logs", "viewer"),
     ("GET", "/v1/jobs/job_0/checkpoints", "viewer"),
     ("GET", "/v1/capacity", "viewer"),
+    ("GET", "/v1/keys", "viewer"),
+    ("POST", "/v1/session/links", "viewer"),
     ("POST", "/v1/jobs", "submitter"),
     ("POST", "/v1/plans", "submitter"),
     ("POST", "/v1/jobs/job_0/cancel", "submitter"),
     ("POST", "/v1/jobs/job_0/pause", "submitter"),
     ("POST", "/v1/jobs/job_0/resume", "submitter"),
-    ("GET", "/v1/keys", "admin"),
     ("POST", "/v1/keys", "admin"),
     ("DELETE", "/v1/keys/key_0", "admin"),
+    ("GET", "/v1/audit", "admin"),
+    ("POST", "/v1/jobs/job_0/restart", "submitter"),
+    ("DELETE", "/v1/jobs/job_0", "submitter"),
+    ("POST", "/v1/jobs/job_0/hold", "submitter"),
+    ("POST", "/v1/jobs/job_0/release", "submitter"),
+    ("GET", "/v1/quotas", "viewer"),
+    ("PUT", "/v1/quotas/owner_0", "admin"),
+    ("DELETE", "/v1/quotas/owner_0", "admin"),
 ]
 RANKED = ["viewer", "submitter", "admin"]
 
@@ -55,7 +70,8 @@ def test_every_endpoint_wants_a_key_of_at_least_its_role(shared_api: Api, method
 def test_every_route_under_v1_is_in_the_list_of_roles(shared_api: Api) -> None:
     document = shared_api.anonymous.get("/openapi.json").json()
     listed = {
-        (method, path.replace("job_0", "{job_id}").replace("key_0", "{key_id}")) for method, path, _ in EVERY_ENDPOINT
+        (method, re.sub(r"(job|key)_0", r"{\1_id}", path).replace("owner_0", "{owner}"))
+        for method, path, _ in EVERY_ENDPOINT
     }
     routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     open_to_all = {"/v1/session", "/v1/ingest/{attempt_id}", "/healthz", "/readyz", "/metrics"}
@@ -67,89 +83,205 @@ def test_a_new_key_is_shown_once_and_stored_as_a_hash(api: Api) -> None:
     assert created.status_code == 201
     key = created.json()
     assert api.make_client(key["key"]).get("/v1/jobs").status_code == 200
-    listed = api.admin.get("/v1/keys")
-    assert {"id": key["id"], "name": "ci", "role": "submitter", "created_at": key["created_at"]} in listed.json()[
-        "items"
-    ]
-    assert key["key"] not in listed.text
-    rows = dump_rows(api.services.database)
-    assert key["id"] in rows
-    assert key["key"] not in rows
-    files = api.services.settings.state_directory.glob("service.sqlite3*")
-    assert all(key["key"].encode() not in path.read_bytes() for path in files)
+    listed = get_key(api, key["id"])
+    del listed["last_used_at"]
+    assert listed == {
+        "id": key["id"],
+        "name": "ci",
+        "owner": "ci",
+        "role": "submitter",
+        "created_at": key["created_at"],
+        "expires_at": None,
+        "revoked_at": None,
+    }
+    database = api.services.settings.state_directory
+    assert all(key["key"].encode() not in path.read_bytes() for path in database.glob("service.sqlite3*"))
 
 
-def test_a_removed_key_opens_nothing_any_more(api: Api) -> None:
-    key = api.admin.post("/v1/keys", json={"name": "ci", "role": "viewer"}).json()
-    assert api.admin.delete(f"/v1/keys/{key['id']}").status_code == 204
-    assert api.make_client(key["key"]).get("/v1/jobs").status_code == 401
-    assert api.admin.delete(f"/v1/keys/{key['id']}").status_code == 404
+def test_the_owner_of_a_key_is_its_name_unless_one_is_given(shared_api: Api) -> None:
+    assert create_key(shared_api, name="nightly", owner="ads")["owner"] == "ads"
+    assert create_key(shared_api, name="weekly")["owner"] == "weekly"
 
 
-def test_the_last_admin_key_cannot_be_removed(api: Api) -> None:
-    admin = next(key for key in api.admin.get("/v1/keys").json()["items"] if key["role"] == "admin")
-    response = api.admin.delete(f"/v1/keys/{admin['id']}")
+def test_an_owner_has_one_key_of_a_name_until_it_is_revoked(shared_api: Api) -> None:
+    first = create_key(shared_api, name="laptop", owner="ann")
+    assert create_key(shared_api, name="laptop", owner="bob")["name"] == "laptop"
+    again = shared_api.admin.post("/v1/keys", json={"name": "laptop", "owner": "ann", "role": "viewer"})
+    assert again.status_code == 409
+    assert again.json()["type"] == "urn:dlrm:problem:conflict"
+    assert "ann already has a key named laptop; choose another name" in again.json()["detail"]
+    shared_api.admin.delete(f"/v1/keys/{first['id']}")
+    assert create_key(shared_api, name="laptop", owner="ann")["id"] != first["id"]
+
+
+def test_of_keys_made_at_once_under_one_name_there_is_one(shared_api: Api) -> None:
+    body = {"name": "race", "role": "viewer"}
+    with ThreadPoolExecutor(6) as pool:
+        statuses = list(pool.map(lambda _: shared_api.admin.post("/v1/keys", json=body).status_code, range(6)))
+    assert sorted(statuses) == [201, 409, 409, 409, 409, 409]
+
+
+def test_a_revoked_key_opens_nothing_any_more_and_stays_in_the_list(shared_api: Api) -> None:
+    key = create_key(shared_api)
+    assert shared_api.admin.delete(f"/v1/keys/{key['id']}").status_code == 204
+    response = shared_api.make_client(key["key"]).get("/v1/jobs")
+    assert response.status_code == 401
+    assert "this API key was revoked at" in response.json()["detail"]
+    assert get_key(shared_api, key["id"])["revoked_at"] is not None
+    assert shared_api.admin.delete(f"/v1/keys/{key['id']}").status_code == 404
+
+
+def test_a_key_expires(shared_api: Api) -> None:
+    key = create_key(shared_api, expires_in_days=30)
+    lifetime = datetime.fromisoformat(key["expires_at"]) - datetime.fromisoformat(key["created_at"])
+    assert lifetime.days == 29 or lifetime == timedelta(days=30)
+    client = shared_api.make_client(key["key"])
+    assert client.get("/v1/jobs").status_code == 200
+    expire_key(shared_api, key["id"])
+    response = client.get("/v1/jobs")
+    assert response.status_code == 401
+    assert "this API key expired at" in response.json()["detail"]
+
+
+def test_the_time_of_an_expiry_may_be_given_in_any_zone(shared_api: Api) -> None:
+    key = create_key(shared_api, expires_at="2030-01-31T12:00:00+05:00")
+    assert datetime.fromisoformat(key["expires_at"]) == datetime(2030, 1, 31, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"expires_in_days": 0}, "expires_in_days"),
+        ({"expires_in_days": 3651}, "expires_in_days"),
+        ({"expires_in_days": True}, "expires_in_days"),
+        ({"expires_in_days": "7"}, "expires_in_days"),
+        ({"expires_at": "2020-01-31T12:00:00Z"}, "expires_at"),
+        ({"expires_at": "2030-01-31T12:00:00"}, "expires_at"),
+        ({"expires_at": "9999-12-31T23:59:59-14:00"}, "expires_at"),
+        ({"expires_at": "tomorrow"}, "expires_at"),
+        ({"expires_at": 4_000_000_000}, "expires_at"),
+        ({"expires_at": "2030-01-31T12:00:00Z", "expires_in_days": 7}, "expires_at"),
+        ({"name": ""}, "name"),
+        ({"name": "a\n"}, "name"),
+        ({"name": "a" * 64}, "name"),
+        ({"name": None}, "name"),
+        ({"owner": ""}, "owner"),
+        ({"owner": "a b"}, "owner"),
+        ({"role": "king"}, "role"),
+        ({"role": None}, "role"),
+        ({"rank": "x"}, "rank"),
+    ],
+)
+def test_a_key_with_a_field_that_is_wrong_is_refused_by_its_name(
+    shared_api: Api, fields: dict[str, Any], field: str
+) -> None:
+    response = shared_api.admin.post("/v1/keys", json={"name": "x", "role": "viewer"} | fields)
+    assert response.status_code == 422
+    assert [error["field"] for error in response.json()["errors"]] == [field]
+
+
+def test_an_admin_lists_all_keys_and_others_those_of_their_owner(shared_api: Api) -> None:
+    key = create_key(shared_api, owner="ann-list")
+    assert [item["id"] for item in list_keys(shared_api.make_client(key["key"]))] == [key["id"]]
+    assert {item["owner"] for item in list_keys(shared_api.viewer)} == {TEAM}
+    assert {TEAM, "ann-list"} <= {item["owner"] for item in list_keys(shared_api.admin)}
+
+
+def test_keys_come_in_pages_oldest_first(shared_api: Api) -> None:
+    ids = [create_key(shared_api, owner="pages", role="admin")["id"] for _ in range(5)]
+    everyone = [item["id"] for item in list_keys(shared_api.admin)]
+    first = shared_api.admin.get("/v1/keys", params={"limit": 2}).json()
+    assert [item["id"] for item in first["items"]] == everyone[:2]
+    second = shared_api.admin.get("/v1/keys", params={"limit": 200, "cursor": first["next_cursor"]}).json()
+    assert [item["id"] for item in second["items"]] == everyone[2:]
+    assert everyone[-5:] == ids
+    assert shared_api.admin.get("/v1/keys", params={"cursor": "x"}).status_code == 422
+
+
+def test_the_last_admin_key_that_works_cannot_be_revoked(api: Api) -> None:
+    own = next(key["id"] for key in list_keys(api.admin) if key["role"] == "admin")
+    expired, revoked = create_key(api, role="admin"), create_key(api, role="admin")
+    expire_key(api, expired["id"])
+    api.admin.delete(f"/v1/keys/{revoked['id']}")
+    response = api.admin.delete(f"/v1/keys/{own}")
     assert response.status_code == 409
     assert "last admin key" in response.json()["detail"]
+    assert api.admin.delete(f"/v1/keys/{expired['id']}").status_code == 204
+    assert api.admin.delete("/v1/keys/key_nowhere").status_code == 404
 
 
-@pytest.mark.parametrize("body", [{"name": "x"}, {"name": "x", "role": "king"}, {"name": "", "role": "viewer"}])
-def test_a_key_needs_a_name_and_a_role(shared_api: Api, body: dict[str, str]) -> None:
-    response = shared_api.admin.post("/v1/keys", json=body)
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["field"] in {"role", "name"}
+def test_two_admins_that_revoke_each_other_at_once_leave_one(api: Api) -> None:
+    admins = [key["id"] for key in list_keys(api.admin) if key["role"] == "admin"]
+    admins.append(create_key(api, role="admin")["id"])
+    with ThreadPoolExecutor(2) as pool:
+        revoked = [pool.submit(api.services.keys.revoke, key_id) for key_id in admins]
+    assert sum(future.exception() is None for future in revoked) == 1
 
 
-def sign_in(api: Api) -> httpx.Client:
-    browser = api.make_client(None)
-    response = browser.post("/v1/session", json={"token": api.services.keys.create_sign_in_token()})
-    assert response.status_code == 204
-    return browser
-
-
-def test_a_sign_in_link_opens_one_browser_session_with_a_strict_cookie(api: Api) -> None:
-    token = api.services.keys.create_sign_in_token()
-    response = api.anonymous.post("/v1/session", json={"token": token})
-    cookie = response.headers["set-cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
-    again = api.make_client(None).post("/v1/session", json={"token": token})
-    assert again.status_code == 401
-    assert token not in again.text
-
-
-def test_a_signed_in_browser_may_what_the_admin_may_until_it_signs_out(api: Api) -> None:
-    browser = sign_in(api)
-    assert browser.get("/v1/keys").status_code == 200
-    copied_session = api.make_client(None)
-    copied_session.cookies = httpx.Cookies(browser.cookies)
-    assert browser.delete("/v1/session").status_code == 204
-    assert copied_session.get("/v1/keys").status_code == 401
-
-
-def test_another_page_cannot_use_the_cookie_to_change_anything(api: Api) -> None:
-    browser = sign_in(api)
-    job_id = api.submit()["id"]
-    for site, status in (("same-site", 403), ("cross-site", 403), ("same-origin", 202)):
-        response = browser.post(f"/v1/jobs/{job_id}/cancel", headers={"Sec-Fetch-Site": site})
-        assert response.status_code == status
-
-
-def test_a_sign_in_link_is_good_for_ten_minutes(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = api.services.keys.create_sign_in_token()
-    real_now = key_service.now
-    monkeypatch.setattr(key_service, "now", lambda: real_now() + timedelta(minutes=10, seconds=1))
-    assert api.anonymous.post("/v1/session", json={"token": token}).status_code == 401
-
-
-def test_the_first_start_alone_makes_an_admin_key(settings: Settings) -> None:
-    keys = create_services(settings).keys
-    secret = keys.create_first_admin_key()
+def test_only_a_service_without_an_admin_key_that_works_makes_one(settings: Settings) -> None:
+    services = create_services(settings)
+    secret = services.keys.ensure_admin()
     assert secret is not None
-    assert keys.create_first_admin_key() is None
-    principal = keys.find_principal_by_key(secret)
-    assert principal is not None
-    assert principal.role == "admin"
+    assert services.keys.ensure_admin() is None
+    principal = services.keys.authenticate(secret, NO_REQUEST)
+    assert (principal.name, principal.owner, principal.role) == ("admin", "admin", "admin")
+    services.key_uses.close()
+    services.database.close()
+
+
+def test_a_service_whose_last_admin_key_has_expired_makes_another_one_at_its_start(api: Api) -> None:
+    first = api.services.keys.ensure_admin()
+    assert first is None
+    for key in list_keys(api.admin):
+        expire_key(api, key["id"])
+    second = api.services.keys.ensure_admin()
+    assert second is not None
+    expire_key(
+        api, next(key["id"] for key in list_keys(api.make_client(second)) if key["name"] == "admin" == key["owner"])
+    )
+    third = api.services.keys.ensure_admin()
+    assert third is not None
+    assert api.make_client(third).get("/v1/audit").status_code == 200
+    assert api.make_client(second).get("/v1/audit").status_code == 401
+
+
+def test_the_last_use_of_a_key_is_known_to_the_minute(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = create_key(api)
+    client = api.make_client(key["key"])
+    set_clock = make_clock(monkeypatch)
+
+    def use(at: datetime) -> None:
+        set_clock(at)
+        assert client.get("/v1/capacity").status_code == 200
+
+    def get_last_use() -> datetime | None:
+        time = get_key(api, key["id"])["last_used_at"]
+        return datetime.fromisoformat(time) if time else None
+
+    assert get_last_use() is None
+    start = now()
+    use(start)
+    wait_until(lambda: get_last_use() == start)
+    use(start + timedelta(seconds=61))
+    wait_until(lambda: get_last_use() == start + timedelta(seconds=61))
+    use(start + timedelta(seconds=120))
+    with sign_in(api, key=key["key"]) as browser:
+        browser.get("/v1/capacity")
+    api.services.key_uses.close()
+    assert get_last_use() == start + timedelta(seconds=61)
+
+
+def make_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
+    """Return a function that sets the clock of the records of uses."""
+    return lambda time: monkeypatch.setattr(use_recorder, "now", lambda: time)
+
+
+def test_no_request_waits_for_the_record_of_its_use(api: Api) -> None:
+    key = create_key(api)
+    with api.services.database.write():
+        # On SQLite nobody else can write now.
+        assert api.make_client(key["key"]).get("/v1/capacity").status_code == 200
+    wait_until(lambda: get_key(api, key["id"])["last_used_at"])
 
 
 def test_services_that_start_at_once_make_one_admin_key(settings: Settings) -> None:
@@ -158,7 +290,7 @@ def test_services_that_start_at_once_make_one_admin_key(settings: Settings) -> N
 
     def start(keys: KeyService) -> str | None:
         together.wait()
-        return keys.create_first_admin_key()
+        return keys.ensure_admin()
 
     with ThreadPoolExecutor(len(services)) as pool:
         secrets = list(pool.map(start, services))

@@ -13,15 +13,20 @@ import pytest
 
 from dlrm.config import JobConfig, resolve
 from dlrm.record import Outcome, RunDirectory
-from service.launchers.local import LocalLauncher
-from service.launchers.processes import find_marked, find_same, kill_all, make_marked_environment
-from service.launchers.protocol import Capacity, Launch, LaunchError, LaunchPhase, LogRange
+from service.launchers.local import NOTHING, LocalLauncher, LocalOptions
+from service.launchers.processes import find_marked, find_same, kill_all, make_marks
+from service.launchers.protocol import Capacity, Launch, LaunchError, LaunchName, LaunchPhase, LogRange
 from tests.patience import wait_until
 from tests.service.api import make_document
 from tests.service.processes import is_running
 
 TOTAL = Capacity(4, 2**32, 0)
+SERVICE = "svc_0"
 MakeLaunch = Callable[[str], Launch]
+
+
+def make_launcher(python: Path, on_change: Callable[[], None] = lambda: None) -> LocalLauncher:
+    return LocalLauncher(LocalOptions(python, TOTAL, SERVICE), on_change)
 
 
 @pytest.fixture
@@ -33,7 +38,7 @@ def make_launch(tmp_path: Path, data_root: Path) -> Iterator[MakeLaunch]:
         directory = RunDirectory(tmp_path / f"run-{len(launches)}")
         directory.path.mkdir()
         directory.spec.write_text(resolve(JobConfig.model_validate(make_document(behaviour))).model_dump_json())
-        launch = Launch(directory, 1)
+        launch = Launch(LaunchName(directory.path.name, 1), directory, NOTHING)
         launches.append(launch)
         return launch
 
@@ -57,7 +62,7 @@ def wait_for_phase(launcher: LocalLauncher, launch: Launch, phase: LaunchPhase) 
 def test_an_attempt_is_absent_then_alive_then_ended_with_its_exit_code(
     trainer_python: Path, make_launch: MakeLaunch
 ) -> None:
-    launcher, launch = LocalLauncher(trainer_python, TOTAL), make_launch("wait")
+    launcher, launch = make_launcher(trainer_python), make_launch("wait")
     assert launcher.describe(launch).phase is LaunchPhase.ABSENT
     launcher.start(launch)
     wait_until(lambda: launcher.describe(launch).memory_bytes > 2**20)
@@ -72,17 +77,17 @@ def test_an_attempt_is_absent_then_alive_then_ended_with_its_exit_code(
 
 
 def test_starting_twice_starts_one_process(trainer_python: Path, make_launch: MakeLaunch) -> None:
-    launcher, launch = LocalLauncher(trainer_python, TOTAL), make_launch("wait")
+    launcher, launch = make_launcher(trainer_python), make_launch("wait")
     launcher.start(launch)
     pid = read_pid(launch)
     launcher.start(launch)
-    LocalLauncher(trainer_python, TOTAL).start(launch)
+    make_launcher(trainer_python).start(launch)
     assert read_pid(launch) == pid
     assert len(find_marked(get_attempt_path(launch))) == 1
 
 
 def test_another_launcher_finds_the_process_again(trainer_python: Path, make_launch: MakeLaunch) -> None:
-    first, second = (LocalLauncher(trainer_python, TOTAL) for _ in range(2))
+    first, second = (make_launcher(trainer_python) for _ in range(2))
     launch = make_launch("wait")
     first.start(launch)
     assert second.describe(launch).phase is LaunchPhase.ALIVE
@@ -95,11 +100,11 @@ def test_another_launcher_finds_the_process_again(trainer_python: Path, make_lau
 def test_a_process_whose_number_was_never_written_down_is_found_by_its_mark(
     trainer_python: Path, make_launch: MakeLaunch
 ) -> None:
-    launcher, launch = LocalLauncher(trainer_python, TOTAL), make_launch("wait")
+    launcher, launch = make_launcher(trainer_python), make_launch("wait")
     launcher.start(launch)
     pid = read_pid(launch)
     (get_attempt_path(launch) / "process.json").write_text("{}")
-    restarted = LocalLauncher(trainer_python, TOTAL)
+    restarted = make_launcher(trainer_python)
     # The process counts only once the shell of the script has become the trainer.
     wait_for_phase(restarted, launch, LaunchPhase.ALIVE)
     assert read_pid(launch) == pid
@@ -113,7 +118,7 @@ def test_a_later_process_of_the_same_number_is_not_taken_for_it(tmp_path: Path) 
 
 def test_a_clock_that_was_set_does_not_lose_a_process(tmp_path: Path) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=make_marked_environment(tmp_path)
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={**os.environ, **make_marks(tmp_path, SERVICE)}
     )
     start_time = psutil.Process(child.pid).create_time() - 3600
     # The kernel shows the environment of a new program a moment after its start.
@@ -125,24 +130,24 @@ def test_a_clock_that_was_set_does_not_lose_a_process(tmp_path: Path) -> None:
 def test_ranks_that_outlive_their_launch_process_are_ended_with_it(
     trainer_python: Path, make_launch: MakeLaunch
 ) -> None:
-    launcher, launch = LocalLauncher(trainer_python, TOTAL), make_launch("die_leaving_a_rank")
+    launcher, launch = make_launcher(trainer_python), make_launch("die_leaving_a_rank")
     launcher.start(launch)
     wait_for_phase(launcher, launch, LaunchPhase.ENDED)
     stray = int((get_attempt_path(launch) / "stray.pid").read_text())
     assert is_running(stray)
-    launcher.delete(launch)
+    wait_until(lambda: launcher.kill(launch))
     assert not is_running(stray)
 
 
 def test_a_trainer_that_cannot_be_run_is_told(tmp_path: Path, make_launch: MakeLaunch) -> None:
-    launcher, launch = LocalLauncher(tmp_path / "nothing", TOTAL), make_launch("wait")
+    launcher, launch = make_launcher(tmp_path / "nothing"), make_launch("wait")
     with pytest.raises(LaunchError, match="No such file"):
         launcher.start(launch)
     assert launcher.describe(launch).phase is LaunchPhase.ABSENT
 
 
 def test_what_the_launch_process_says_is_its_log(trainer_python: Path, make_launch: MakeLaunch) -> None:
-    launcher, launch = LocalLauncher(trainer_python, TOTAL), make_launch("crash")
+    launcher, launch = make_launcher(trainer_python), make_launch("crash")
     launcher.start(launch)
     wait_for_phase(launcher, launch, LaunchPhase.ENDED)
     assert "a wheel came off" in launcher.read_log(launch, "launch", LogRange()).text

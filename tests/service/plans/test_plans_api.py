@@ -146,7 +146,17 @@ def test_what_is_free_decides_whether_it_fits_now(planning_api: Api) -> None:
     try:
         answer = request_plan(planning_api, SYNTHETIC)
         assert answer["fits"]["ever"] is True
-        assert (answer["fits"]["now"], answer["fits"]["reason"]) == (False, "behind_reservation")
+        assert (answer["fits"]["now"], answer["fits"]["reason"]) == (True, None)
+    finally:
+        planning_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
+
+
+def test_what_is_held_decides_whether_it_fits_now(planning_api: Api) -> None:
+    job = planning_api.submit(resources={"workers_per_node": 4, "memory": "1GiB"})
+    planning_api.services.control.run_once()
+    try:
+        answer = request_plan(planning_api, SYNTHETIC)
+        assert (answer["fits"]["now"], answer["fits"]["reason"]) == (False, "waiting_for_cpu")
     finally:
         planning_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
 

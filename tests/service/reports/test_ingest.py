@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from service.jobs.models import Attempt
 from service.keys.secret import hash_secret
 from service.reports.spool_tail import SpoolTail
 from tests.service.api import Api
+from tests.service.http.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
 
 
@@ -269,3 +271,21 @@ def test_a_token_is_stored_as_a_hash_alone(api: Api, attempt: Attempt) -> None:
         stored = session.get_one(Attempt, attempt.id).token_hash
     assert stored == hash_secret(TOKEN)
     assert TOKEN not in stored
+
+
+def test_readers_of_curves_that_never_read_hold_up_themselves_alone(api: Api, attempt: Attempt) -> None:
+    layers = {f"layer.{number}": 0.5 for number in range(500)}
+    for first in range(1, 1001, 500):
+        push(api, attempt, first, [make_step_line(seq, gsnr=layers) for seq in range(first, first + 500)])
+    path = f"/v1/jobs/{attempt.job_id}/metrics"
+    whole = api.admin.get(path)
+    with ExitStack() as stack:
+        for _ in range(3):
+            connection = stack.enter_context(connect(api.url))
+            connection.send(make_head("GET", path, get_key(api.viewer.headers)))
+            connection.wait_until_readable()
+        fourth = stack.enter_context(connect(api.url))
+        fourth.send(make_head("GET", path, get_key(api.viewer.headers)))
+        assert api.admin.get(path).content == whole.content
+        assert not fourth.is_readable()
+    assert api.viewer.get(path).content == whole.content

@@ -10,7 +10,7 @@ from service.client import Client
 from service.client import client as client_module
 from service.jobs.models import Attempt
 from service.keys.roles import Role
-from tests.service.api import Api
+from tests.service.api import TEAM, Api
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
 
 START = StartReport(step=0, evaluated_step=0)
@@ -188,7 +188,7 @@ def test_a_client_sees_every_step_once_though_an_attempt_begins_between_two_page
     monkeypatch.setattr(client_module, "METRICS_PER_PAGE", 4)
     job_id = api.submit()["id"]
     push(api, begin_next_attempt(api, job_id), START, *map(make_step, range(1, 7)), make_evaluation(6))
-    secret = api.services.keys.create("reader", Role.VIEWER).key
+    secret = api.services.keys.create("reader", Role.VIEWER, owner=TEAM).key
     with Client(api.url, secret) as client:
         get, num_requests = client._transport.get, 0
 

@@ -18,5 +18,6 @@ class Leadership(Base):
     """Number of this leader, one more than that of the one before."""
     owner: Mapped[str] = mapped_column(String(255))
     """Machine and process of the leader."""
+    service_id: Mapped[str] = mapped_column(String(40))
+    """Identity of the service, by which it recognises the processes of its attempts."""
     since: Mapped[datetime]
-    renewed_at: Mapped[datetime]

@@ -1,0 +1,40 @@
+"""Endpoint of the audit log."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from service.audit.actions import AuditAction
+from service.audit.repository import AuditFilter
+from service.audit.schemas import AuditEventView
+from service.http.paging import Cursor, Page, parse_serial_cursor
+from service.http.route import ApiRoute
+from service.http.utc_time import UtcTime
+from service.keys.dependencies import Admin
+from service.services import ServicesDependency
+
+router = APIRouter(prefix="/v1", tags=["audit"], route_class=ApiRoute)
+
+STORABLE = r"^[^\x00]*$"
+"""Pattern of text that every database compares with: PostgreSQL refuses NUL characters."""
+
+
+@router.get("/audit")
+def list_audit_events(
+    services: ServicesDependency,
+    _: Admin,
+    actor: Annotated[
+        str | None, Query(max_length=63, pattern=STORABLE, description="owner of the key that acted")
+    ] = None,
+    action: AuditAction | None = None,
+    target: Annotated[
+        str | None, Query(max_length=255, pattern=STORABLE, description="id or name of what was changed")
+    ] = None,
+    since: Annotated[UtcTime | None, Query(description="earliest time")] = None,
+    until: Annotated[UtcTime | None, Query(description="time before which the events are")] = None,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> Page[AuditEventView]:
+    before = None if cursor is None else parse_serial_cursor(cursor)
+    chosen = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
+    return services.audit.list_page(chosen, before=before, limit=limit)

@@ -1,0 +1,139 @@
+"""Connections of clients: how many there are, how much each may send unread, and how long it may take."""
+
+import asyncio
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import h11
+from structlog.contextvars import bind_contextvars, clear_contextvars
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from service.http.answer_headers import SECURITY_HEADERS
+from service.http.problems import ProblemError
+from service.http.request_ids import HEADER as REQUEST_ID
+from service.ids import new_id
+
+READ_BYTES = 2**14
+"""Largest part of a request, in bytes, that is read at a time."""
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """Limits of the connections of a service."""
+
+    max_connections: int = 1000
+    header_seconds: float = 10.0
+    """Time from the first byte of a request, or from the beginning of the connection, to the end of its headers."""
+    idle_seconds: int = 20
+    """Time that a connection stays open without a request."""
+    answer_seconds: float = 60.0
+    """Time that a client has to read an answer that does not fit into the buffers of the connection."""
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP over one connection, which is closed once a limit is exceeded.
+
+    Where there are too many connections, the one that has waited longest for a request is closed, so that those who
+    keep connections open cannot keep others out.
+    """
+
+    limits: ClassVar[ConnectionLimits]
+    waiting: ClassVar[dict["BoundedProtocol", None]]
+    """Connections without a request to be answered, in the order in which they began to wait."""
+
+    _header_timer: asyncio.TimerHandle | None = None
+    _answer_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        # asyncio has no other way to set this. Its 256 KiB for each of many connections would be too much.
+        cast("Any", transport).max_size = READ_BYTES
+        self._start_header_timer()
+        self.waiting[self] = None
+        if len(self.connections) > self.limits.max_connections:
+            next(iter(self.waiting))._abort()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_answering():
+            self._stop_waiting()
+            # The next part is read when the application asks for it.
+            self.flow.pause_reading()
+        elif self._header_timer is None:
+            self._start_header_timer()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self._start_answer_timer()
+        else:
+            self._answer_timer = _cancel(self._answer_timer)
+        if not self._is_answering():
+            self.waiting[self] = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP with a problem document, which no middleware sees."""
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self._abort()
+            return
+        request_id = new_id("req")
+        clear_contextvars()
+        bind_contextvars(request_id=request_id)
+        problem = ProblemError("malformed-request", 400, "The request cannot be understood", msg).to_response()
+        headers = {**SECURITY_HEADERS, REQUEST_ID: request_id, "connection": "close"}
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+        head = h11.Response(status_code=400, headers=[*problem.raw_headers, *encoded], reason=b"Bad Request")
+        for event in (head, h11.Data(data=bytes(problem.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_answer_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        self._answer_timer = _cancel(self._answer_timer)
+        super().connection_lost(exc)
+
+    def _is_answering(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and not cycle.response_complete
+
+    def _stop_waiting(self) -> None:
+        self.waiting.pop(self, None)
+        self._header_timer = _cancel(self._header_timer)
+
+    def _start_header_timer(self) -> None:
+        self._header_timer = self.loop.call_later(self.limits.header_seconds, self._abort)
+
+    def _start_answer_timer(self) -> None:
+        if self._answer_timer is None:
+            self._answer_timer = self.loop.call_later(self.limits.answer_seconds, self._abort_unless_read)
+
+    def _abort_unless_read(self) -> None:
+        self._answer_timer = None
+        if self.transport.get_write_buffer_size():
+            self._abort()
+
+    def _abort(self) -> None:
+        """Close the connection at once, without sending what is left."""
+        self._stop_waiting()
+        connected = self.transport.get_extra_info("socket")
+        if connected is not None:
+            # Reset: the kernel would keep what the client does not read, and go on sending it.
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connections.discard(self)
+        self.transport.abort()
+
+
+def make_protocol(limits: ConnectionLimits) -> type[BoundedProtocol]:
+    """Make the protocol of the connections of one server."""
+    return cast("type[BoundedProtocol]", type("LimitedProtocol", (BoundedProtocol,), {"limits": limits, "waiting": {}}))
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

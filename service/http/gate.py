@@ -1,0 +1,78 @@
+"""Gate of the API: the sender of a request is known before a byte of its body is read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.database.failures import is_database_away
+from service.http.problems import ProblemError, database_unavailable, unauthenticated
+from service.http.threads import AUTHENTICATION
+
+API_PREFIX = "/v1/"
+SESSION_PATH = "/v1/session"
+"""Path of sign-in and sign-out, the only one of the API that needs no credentials."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Sender of a request, as the HTTP layer knows it."""
+
+    sender: object
+    """Sender as endpoints know it."""
+    sender_id: str
+    """Id under which the limits of one sender are counted."""
+    name: str
+    """Name in the log."""
+
+
+Identify = Callable[[Request], Identity]
+"""Function that returns the sender of a request. Raises ProblemError where its credentials are wrong."""
+
+
+class Gate:
+    """ASGI middleware that refuses requests to the API without valid credentials, and leaves their bodies unread.
+
+    The sender is kept in `request.state.sender`, its id and name beside it.
+    """
+
+    def __init__(self, app: ASGIApp, identify: Identify) -> None:
+        self._app = app
+        self._identify = identify
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and is_guarded(scope["path"]):
+            # Without `receive`, so that nothing here can read the body.
+            request = Request(scope)
+            try:
+                identity = await self._find_sender(request)
+            except ProblemError as problem:
+                await problem.to_response()(scope, receive, send)
+                return
+            except Exception as error:
+                # The handlers of errors are behind this gate.
+                if not is_database_away(error):
+                    raise
+                await database_unavailable().to_response()(scope, receive, send)
+                return
+            request.state.sender = identity.sender
+            request.state.sender_id = identity.sender_id
+            request.state.sender_name = identity.name
+        await self._app(scope, receive, send)
+
+    async def _find_sender(self, request: Request) -> Identity:
+        if "authorization" not in request.headers and "cookie" not in request.headers:
+            raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
+        return await AUTHENTICATION.run(self._identify, request)
+
+
+def get_sender_id(scope: Scope) -> str:
+    """Return the id of a request's sender: its network address where it needs no credentials."""
+    address: str = (scope["client"] or ("",))[0]
+    return scope.get("state", {}).get("sender_id", address)
+
+
+def is_guarded(path: str) -> bool:
+    """Whether requests to `path` need a sender."""
+    return path.startswith(API_PREFIX) and path != SESSION_PATH

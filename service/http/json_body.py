@@ -1,0 +1,98 @@
+"""JSON of request bodies, read so that it has one meaning only."""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, cast
+
+from dlrm.config import FieldError
+from service.http.problems import ProblemError, invalid_request
+
+MAX_DEPTH = 64
+"""Largest number of objects and arrays inside each other."""
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse the JSON of a body.
+
+    Raises ProblemError where it is no JSON, has a name twice in one object, is nested too deeply, or contains a number
+    or text that cannot be stored.
+    """
+    try:
+        value = json.loads(
+            body.decode(),
+            object_pairs_hook=_make_object,
+            parse_constant=_refuse_constant,
+            parse_float=_parse_float,
+        )
+    except UnicodeDecodeError as error:
+        raise malformed_json(f"the body is not UTF-8: byte {error.start} ({error.reason})") from None
+    except json.JSONDecodeError as error:
+        raise malformed_json(f"the body is not JSON at character {error.pos}: {error.msg}") from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise malformed_json(f"the body cannot be read as JSON: {error}") from None
+    faults = list(_find_faults(value, ()))
+    if faults:
+        raise invalid_request(faults)
+    return value
+
+
+def malformed_json(detail: str) -> ProblemError:
+    return ProblemError("malformed-json", 400, "The body cannot be read as JSON", detail)
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names: set[str] = set()
+        twice = next(name for name, _ in pairs if name in names or names.add(name))
+        raise ValueError(f"{twice!r} occurs twice in one object")
+    return made
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON (valid: a finite number, or null)")
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is too large for a number of 64 bits")
+    return number
+
+
+def _find_faults(value: Any, path: tuple[str, ...]) -> Iterator[FieldError]:
+    """Yield a fault for every text that cannot be stored. Raises ProblemError where `value` is nested too deeply."""
+    if isinstance(value, str):
+        if fault := describe_unstorable(value):
+            yield FieldError(".".join(path), fault, "other text")
+    elif isinstance(value, dict):
+        _check_depth(path)
+        for name, item in cast("dict[str, Any]", value).items():
+            if fault := describe_unstorable(name):
+                yield FieldError(".".join(path), f"has a name that {fault}", "another name")
+            yield from _find_faults(item, (*path, name))
+    elif isinstance(value, list):
+        _check_depth(path)
+        for number, item in enumerate(cast("list[Any]", value)):
+            yield from _find_faults(item, (*path, str(number)))
+
+
+def describe_unstorable(text: str) -> str | None:
+    """Return why a database cannot store `text`; None where it can."""
+    if "\0" in text:
+        return "contains the character NUL"
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        return "contains half a character (a surrogate without the other one)"
+    return None
+
+
+def _check_depth(path: tuple[str, ...]) -> None:
+    if len(path) >= MAX_DEPTH:
+        raise _too_deep()
+
+
+def _too_deep() -> ProblemError:
+    return malformed_json(f"the body is nested too deeply (valid: up to {MAX_DEPTH} levels)")

@@ -1,0 +1,64 @@
+"""Checks of what stands before the body of a request, whatever its path: the path, the query, the headers."""
+
+from collections import Counter
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dlrm.config import FieldError
+from service.http.problems import ProblemError, invalid_request
+
+SINGLE_HEADERS = frozenset({b"authorization", b"content-type", b"idempotency-key", b"x-request-id"})
+"""Headers that the service reads, of which two would contradict each other."""
+
+
+class RequestGuard:
+    """ASGI middleware that refuses a path, query or header that cannot be understood in one way only."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                _check_path(scope["raw_path"])
+                _check_query(scope["query_string"])
+                _check_headers(scope["headers"])
+            except ProblemError as problem:
+                await problem.to_response()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _check_path(raw_path: bytes) -> None:
+    try:
+        path = unquote_to_bytes(raw_path).decode()
+    except UnicodeDecodeError:
+        raise _malformed("the path is not UTF-8") from None
+    if "\0" in path:
+        raise invalid_request([FieldError("path", "contains the character NUL", "a path without %00")])
+
+
+def _check_query(query: bytes) -> None:
+    try:
+        parameters = parse_qsl(query.decode(), keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        raise _malformed("the query is not UTF-8") from None
+    faults = [
+        FieldError(name.replace("\0", "%00"), "contains the character NUL", "text without %00")
+        for name, value in parameters
+        if "\0" in name or "\0" in value
+    ]
+    if faults:
+        raise invalid_request(faults)
+
+
+def _check_headers(headers: list[tuple[bytes, bytes]]) -> None:
+    counts = Counter(name for name, _ in headers if name in SINGLE_HEADERS)
+    for name, count in counts.items():
+        if count > 1:
+            raise _malformed(f"the header {name.decode()} is given {count} times (valid: once)")
+
+
+def _malformed(detail: str) -> ProblemError:
+    return ProblemError("malformed-request", 400, "The request cannot be understood", detail)

@@ -1,0 +1,65 @@
+"""Routes of the API, whose endpoints are plain functions in threads of their kind of work."""
+
+import inspect
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, TypeVar
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from service.http.json_body import parse_json
+from service.http.query import check_query, list_parameters
+from service.http.threads import CONTROL, Threads
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+_THREADS = "__threads__"
+"""Attribute of an endpoint with the threads in which it runs."""
+
+
+def runs_in(threads: Threads) -> Callable[[Endpoint], Endpoint]:
+    """Let an endpoint run in `threads`; without this it runs in those of control."""
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        setattr(endpoint, _THREADS, threads)
+        return endpoint
+
+    return mark
+
+
+class ApiRoute(APIRoute):
+    """Route of the REST API."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, _run_in_threads(endpoint), **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of requests. It refuses query parameters that are unknown, and JSON that is ambiguous."""
+        handle = super().get_route_handler()
+        parameters = list_parameters(self.dependant)
+
+        async def handle_strictly(request: Request) -> Response:
+            check_query(request.query_params, parameters)
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return handle_strictly
+
+
+class _StrictRequest(Request):
+    """Request whose body is parsed strictly."""
+
+    async def json(self) -> Any:
+        return parse_json(await self.body())
+
+
+def _run_in_threads(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an endpoint that runs `endpoint` in its threads; itself where it needs none."""
+    if inspect.iscoroutinefunction(endpoint):
+        return endpoint
+    threads: Threads = getattr(endpoint, _THREADS, CONTROL)
+
+    @wraps(endpoint)
+    async def run(**arguments: Any) -> Any:
+        return await threads.run(endpoint, **arguments)
+
+    return run

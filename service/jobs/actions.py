@@ -1,0 +1,58 @@
+"""Changes that a user asks of one job: cancel, pause, resume, hold and release."""
+
+from service.http.problems import conflict
+from service.jobs.models import Job
+from service.jobs.reasons import Reason
+from service.jobs.repository import Change, JobRepository
+from service.jobs.states import TRANSITIONS, JobState
+from service.keys.principal import Principal
+
+
+def describe_sender(principal: Principal) -> str:
+    """Return words for the sender of a request. Names of keys alone would not do: two owners may use the same."""
+    return f"{principal.owner} (key {principal.name})"
+
+
+def cancel(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    state = JobState(job.state)
+    if state is JobState.CANCELLING:
+        return
+    for target in (JobState.CANCELLED, JobState.CANCELLING):
+        if target in TRANSITIONS[state]:
+            message = f"cancelled by {describe_sender(principal)}"
+            jobs.change_state(job, Change(target, Reason.USER_CANCELLED, actor=principal.owner, message=message))
+            return
+    raise conflict(f"{job.id} has already ended: {state}", state=state)
+
+
+def pause(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    if job.state in (JobState.PAUSING, JobState.PAUSED):
+        return
+    if job.state != JobState.RUNNING:
+        raise conflict(f"{job.id} is {job.state}: only a RUNNING job can be paused", state=job.state)
+    message = f"paused by {describe_sender(principal)}"
+    jobs.change_state(job, Change(JobState.PAUSING, Reason.USER_PAUSED, actor=principal.owner, message=message))
+
+
+def resume(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    if job.state != JobState.PAUSED:
+        raise conflict(f"{job.id} is {job.state}: only a PAUSED job can be resumed", state=job.state)
+    message = f"resumed by {describe_sender(principal)}"
+    jobs.change_state(job, Change(JobState.QUEUED, Reason.RESUMED, actor=principal.owner, message=message))
+
+
+def hold(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    _require_queued(job, "held")
+    if not job.is_held:
+        jobs.set_held(job, Reason.HELD, principal.owner, f"held by {describe_sender(principal)}")
+
+
+def release(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    _require_queued(job, "released")
+    if job.is_held:
+        jobs.set_held(job, Reason.RELEASED, principal.owner, f"released by {describe_sender(principal)}")
+
+
+def _require_queued(job: Job, participle: str) -> None:
+    if job.state != JobState.QUEUED:
+        raise conflict(f"{job.id} is {job.state}: only a QUEUED job can be {participle}", state=job.state)

@@ -1,0 +1,139 @@
+"""Deletion of jobs that have ended: a job is first hidden, then its files are removed, then its rows.
+
+So a job is never half shown, wherever the service is killed: what is hidden stays hidden, and is removed later.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+from sqlalchemy.orm import Session
+
+from service.audit.actions import AuditAction
+from service.audit.log import AuditLog
+from service.database import Database
+from service.http.problems import conflict
+from service.jobs.ended import require_end
+from service.jobs.idempotency_repository import IdempotencyRepository
+from service.jobs.models import Job
+from service.jobs.repository import JobRepository
+from service.jobs.run_files import RunDirectoryError, find_run_directory, remove_directory
+from service.jobs.schemas import JobView
+from service.jobs.visibility import get_visible_job
+from service.keys.principal import Principal
+from service.reports.repository import ReportRepository
+from service.times import now
+
+log = structlog.get_logger(__name__)
+
+
+class DeletionService:
+    def __init__(
+        self,
+        database: Database,
+        runs_directory: Path,
+        audit: AuditLog,
+        on_change: Callable[[], None],
+        *,
+        max_seconds: float = 0.5,
+        retry_seconds: float = 60.0,
+        batch_size: int = 5000,
+    ) -> None:
+        """Call `on_change` where `finish_deletions` has something to do.
+
+        max_seconds: time after which a call of it ends, about, since it holds up the control loop. retry_seconds: time
+        for which it leaves a job alone that it could not remove. batch_size: rows that it removes in one transaction.
+        """
+        self._database = database
+        self._runs_directory = runs_directory
+        self._audit = audit
+        self._on_change = on_change
+        self._max_seconds = max_seconds
+        self._retry_seconds = retry_seconds
+        self._batch_size = batch_size
+        self._retry_times: dict[str, float] = {}
+
+    def delete(self, job_id: str, principal: Principal) -> JobView:
+        """Mark a job that has ended as deleted, which hides it at once, and return what it was.
+
+        `finish_deletions` removes its files and rows. Its idempotency key is forgotten, so that the request that
+        created it creates a new one. Raises ProblemError where there is no such job that `principal` may know of, it
+        has not ended, another job starts from its model, or its run directory is not where it should be.
+        """
+        with self._database.write() as session:
+            job = get_visible_job(session, job_id, principal, for_update=True)
+            require_end(job, "deleted")
+            _refuse_to_leave_heirs(session, job, principal)
+            try:
+                find_run_directory(job, self._runs_directory)
+            except RunDirectoryError as error:
+                raise conflict(f"{job_id} cannot be deleted: {error}") from None
+            JobRepository(session).mark_as_deleting(job_id, now())
+            self._audit.record(
+                session, principal.actor, AuditAction.JOB_DELETED, job_id, owner=job.owner, name=job.name
+            )
+            IdempotencyRepository(session).forget_job(job_id)
+            view = JobView.from_job(job)
+        self._on_change()
+        return view
+
+    def finish_deletions(self) -> None:
+        """Remove the files and rows of the jobs that are being deleted, or a part of them where that takes long.
+
+        What fails in one job is logged and tried again later, and holds up no other job. The leader calls this in every
+        round; calls at the same time do no harm.
+        """
+        give_up_at = time.monotonic() + self._max_seconds
+
+        def is_over() -> bool:
+            return time.monotonic() >= give_up_at
+
+        with self._database.read() as session:
+            jobs = JobRepository(session).list_deleting()
+        self._retry_times = {job.id: self._retry_times[job.id] for job in jobs if job.id in self._retry_times}
+        for job in jobs:
+            if time.monotonic() < self._retry_times.get(job.id, 0.0):
+                continue
+            try:
+                is_removed = self._remove(job, is_over)
+            except (OSError, RunDirectoryError, RecursionError) as error:
+                self._retry_times[job.id] = time.monotonic() + self._retry_seconds
+                log.error("deletion_failed", job=job.id, error=str(error))
+                continue
+            if is_removed:
+                log.info("job_deleted", job=job.id, owner=job.owner)
+            if is_over():
+                self._on_change()
+                return
+
+    def _remove(self, job: Job, is_over: Callable[[], bool]) -> bool:
+        """Remove the files of a job, then its rows; return whether nothing is left of it.
+
+        A job with many reports has many rows: removed at once, they would hold up the reports of others.
+        """
+        if not remove_directory(find_run_directory(job, self._runs_directory), is_over):
+            return False
+        while self._remove_some_rows(job.id):
+            if is_over():
+                return False
+        with self._database.write() as session:
+            JobRepository(session).remove(job.id)
+        return True
+
+    def _remove_some_rows(self, job_id: str) -> bool:
+        """Remove a batch of reports and events; return whether there were any."""
+        with self._database.write() as session:
+            num_metrics = ReportRepository(session).remove_some_metrics(job_id, self._batch_size)
+            num_events = JobRepository(session).remove_some_events(job_id, self._batch_size)
+        return num_metrics + num_events > 0
+
+
+def _refuse_to_leave_heirs(session: Session, job: Job, principal: Principal) -> None:
+    """Raise ProblemError where a job that has not ended starts from the model of `job`."""
+    heir = JobRepository(session).find_heir(job.id)
+    if heir is None:
+        return
+    name = heir.id if principal.may_see(heir.owner) else "a job of another owner"
+    advice = "wait for its end, or cancel it" if principal.may_see(heir.owner) else "wait for its end"
+    raise conflict(f"{name}, which has not ended, starts from the model of {job.id}: {advice}")

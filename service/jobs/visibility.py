@@ -1,0 +1,25 @@
+"""Jobs that a sender may know of: those of its owner, and all for an admin."""
+
+from sqlalchemy.orm import Session
+
+from service.http.problems import not_found
+from service.jobs.models import Job
+from service.jobs.repository import JobRepository
+from service.keys.principal import Principal
+from service.keys.roles import Role
+
+
+def get_visible_job(session: Session, job_id: str, principal: Principal, *, for_update: bool = False) -> Job:
+    """Return the job with this id; with `for_update`, lock its row until the transaction ends.
+
+    Raises ProblemError where there is none that `principal` may know of; it does not tell whether another owner has it.
+    """
+    job = JobRepository(session).get(job_id, for_update=for_update)
+    if job is None or job.deleting_at is not None or not principal.may_see(job.owner):
+        raise not_found("job", job_id)
+    return job
+
+
+def get_visible_owner(principal: Principal) -> str | None:
+    """Return the only owner whose jobs `principal` may know of; None where it may know of all."""
+    return None if principal.role is Role.ADMIN else principal.owner

@@ -1,0 +1,158 @@
+"""Leadership of one process over the jobs of a service, and the guard of everything that it writes."""
+
+import os
+import socket
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import structlog
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.orm import Session
+
+from service.database import Database
+from service.ids import new_id
+from service.jobs.models import Attempt
+from service.leader.lock import LeaderLock
+from service.leader.repository import LeaderRepository, Lease
+from service.times import follow_clock, now
+
+log = structlog.get_logger(__name__)
+
+LEASE_SECONDS = 10.0
+"""Seconds for which an attempt belongs to a leader that does not renew its lease. A new leader acts on it only then."""
+LEASE_ROUNDS = 5
+"""Number of rounds of the control loop that a lease lasts at least."""
+MARGIN_SECONDS = 3.0
+"""Seconds before the end of a lease from which on its holder starts nothing any more."""
+
+
+class LeadershipLostError(Exception):
+    """Error raised where another process has become the leader, or may have become it."""
+
+
+class Leadership:
+    """Right of this process to start, watch and end attempts.
+
+    At most one process holds the lock of the database. A process that has lost it without noticing can do no harm:
+    what it writes is refused by its token, and it starts nothing beyond the time of its leases.
+    """
+
+    def __init__(self, database: Database, lock: LeaderLock, lease_seconds: float) -> None:
+        self._database = database
+        self._lock = lock
+        self._lease_seconds = lease_seconds
+        self._token: int | None = None
+        self._ended_owner: str | None = None
+        self._safe_until = 0.0
+        self.owner = _name_process()
+
+    @property
+    def is_held(self) -> bool:
+        return self._token is not None and self._lock.is_held
+
+    def acquire(self) -> bool:
+        """Make this process the leader, unless another one is. Return whether this process leads."""
+        if self.is_held:
+            return True
+        self._token = None
+        if not self._lock.try_acquire():
+            return False
+        with self._database.write() as session:
+            follow_clock(self._database.read_time(session))
+            self._token, before = LeaderRepository(session).begin_term(self.owner, now())
+        self._ended_owner = before if self._database.is_sqlite or _has_ended(before) else None
+        log.info("leader_elected", owner=self.owner, token=self._token)
+        return True
+
+    def resign(self) -> None:
+        """Let another process become the leader at once; attempts continue to run."""
+        if self._token is not None:
+            try:
+                with self.write() as session:
+                    LeaderRepository(session).expire(self._token, now())
+            except (LeadershipLostError, DBAPIError) as error:
+                log.info("leases_not_released", error=str(error).partition("\n")[0])
+        self._token = None
+        self._lock.release()
+
+    def renew(self) -> list[Attempt]:
+        """Renew the leases of this process, and adopt attempts whose leases are over, which are returned.
+
+        Raises LeadershipLostError.
+        """
+        begun = time.monotonic()
+        with self.write() as session:
+            follow_clock(self._database.read_time(session))
+            lease = self.make_lease()
+            leaders = LeaderRepository(session)
+            leaders.renew(lease)
+            adopted = leaders.adopt(lease, now(), ended_owner=self._ended_owner)
+        self._safe_until = begun + self._lease_seconds - MARGIN_SECONDS
+        return adopted
+
+    def make_lease(self) -> Lease:
+        """Make a lease that begins now. Raises LeadershipLostError."""
+        return Lease(self.owner, self._get_token(), now() + timedelta(seconds=self._lease_seconds))
+
+    def has_lease(self, attempt: Attempt) -> bool:
+        """Whether this process may act on `attempt`."""
+        return attempt.lease_token == self._token
+
+    def check_lease(self) -> None:
+        """Raise LeadershipLostError where the leases of this process may be over before what it starts has begun."""
+        if not self.is_held or time.monotonic() > self._safe_until:
+            raise LeadershipLostError("the leases of this process may be over")
+
+    @contextmanager
+    def write(self) -> Generator[Session]:
+        """Open a session in a transaction during which no other process becomes the leader.
+
+        Raises LeadershipLostError where this process is not the leader any more.
+        """
+        token = self._get_token()
+        with self._database.write() as session:
+            if LeaderRepository(session).lock_token() != token:
+                self._token = None
+                raise LeadershipLostError("another process has become the leader")
+            yield session
+
+    def _get_token(self) -> int:
+        if self._token is None:
+            raise LeadershipLostError("this process is not the leader")
+        return self._token
+
+
+def find_service_id(database: Database) -> str:
+    """Return the identity of the service, which all processes on its database have in common."""
+    try:
+        with database.write() as session:
+            return LeaderRepository(session).get_or_add(new_id("svc"), now()).service_id
+    except IntegrityError:
+        # Another process was faster.
+        with database.read() as session:
+            return LeaderRepository(session).get_or_add(new_id("svc"), now()).service_id
+
+
+def _name_process() -> str:
+    """Return a name of this process: its machine, the start of that machine, the container, and the process itself."""
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    return f"{socket.gethostname()}:{boot_id}:{namespace}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
+def _has_ended(owner: str | None) -> bool:
+    """Whether the process that `_name_process` named so is known to have ended; False where it cannot be seen."""
+    own_place = _name_process().rsplit(":", 2)[0]
+    place, *process_name = (owner or "").rsplit(":", 2)
+    if place != own_place:
+        return False
+    pid, start_time = process_name
+    try:
+        process = psutil.Process(int(pid))
+        return f"{process.create_time():.2f}" != start_time or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

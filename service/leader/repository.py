@@ -1,0 +1,86 @@
+"""SQL statements on the leader and on the leases of attempts."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import or_, select, update
+from sqlalchemy.orm import Session
+
+from service.jobs.attempt_repository import ACTIVE_STATES
+from service.jobs.models import Attempt
+from service.leader.models import Leadership
+
+ROW = 1
+"""Id of the only row."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Right to act on attempts until a time, which the process `owner` renews for as long as it leads."""
+
+    owner: str
+    token: int
+    expires_at: datetime
+
+
+class LeaderRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get_or_add(self, service_id: str, at: datetime) -> Leadership:
+        """Return the row, which is made with `service_id` where there is none yet."""
+        row = self._session.get(Leadership, ROW, with_for_update=True, populate_existing=True)
+        if row is None:
+            row = Leadership(id=ROW, token=0, owner="", service_id=service_id, since=at)
+            self._session.add(row)
+            self._session.flush()
+        return row
+
+    def begin_term(self, owner: str, at: datetime) -> tuple[int, str | None]:
+        """Record a new leader, with a token above all earlier ones.
+
+        Returns the token, and the owner of the term before; None where there was none.
+        """
+        row = self._session.get_one(Leadership, ROW, with_for_update=True, populate_existing=True)
+        before = row.owner or None
+        row.token, row.owner, row.since = row.token + 1, owner, at
+        self._session.flush()
+        return row.token, before
+
+    def lock_token(self) -> int | None:
+        """Return the token of the leader; no other process becomes leader until the transaction ends."""
+        return self._session.scalar(select(Leadership.token).where(Leadership.id == ROW).with_for_update(read=True))
+
+    def renew(self, lease: Lease) -> None:
+        """Renew the lease of all active attempts that have it."""
+        self._session.execute(
+            update(Attempt)
+            .where(Attempt.state.in_(ACTIVE_STATES), Attempt.lease_token == lease.token)
+            .values(lease_expires_at=lease.expires_at)
+        )
+
+    def adopt(self, lease: Lease, at: datetime, *, ended_owner: str | None) -> list[Attempt]:
+        """Give the lease to all active attempts without one, whose lease is over, or whose leader is known to have
+        ended; return them.
+
+        ended_owner: leader whose process has ended; None where that is not known.
+        """
+        is_free = or_(
+            Attempt.lease_token.is_(None), Attempt.lease_expires_at <= at, Attempt.lease_owner == (ended_owner or "")
+        )
+        is_other = or_(Attempt.lease_token.is_(None), Attempt.lease_token != lease.token)
+        query = select(Attempt).where(Attempt.state.in_(ACTIVE_STATES), is_other, is_free)
+        attempts = list(self._session.scalars(query))
+        for attempt in attempts:
+            attempt.lease_owner, attempt.lease_token = lease.owner, lease.token
+            attempt.lease_expires_at = lease.expires_at
+        self._session.flush()
+        return attempts
+
+    def expire(self, token: int, at: datetime) -> None:
+        """End all leases of a leader that stops, so that the next one need not wait."""
+        self._session.execute(
+            update(Attempt)
+            .where(Attempt.state.in_(ACTIVE_STATES), Attempt.lease_token == token)
+            .values(lease_expires_at=at)
+        )

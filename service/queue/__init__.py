@@ -1,0 +1,1 @@
+"""The queue: which job starts next, and what the others wait for."""

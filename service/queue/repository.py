@@ -1,0 +1,100 @@
+"""SQL statements on waiting jobs. Each reads a few rows, however many jobs wait."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from service.jobs.models import Job
+from service.jobs.states import HOLDING, JobState
+from service.launchers.protocol import Capacity
+
+
+class QueueRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find_first(
+        self, at: datetime, *, room: Capacity | None, full: Sequence[ColumnElement[bool]], tried: Collection[str]
+    ) -> Job | None:
+        """Return the first waiting job that may start at the time `at`; None where there is none.
+
+        room: what it may occupy; None where that does not matter. full: conditions on jobs that their owner's quota
+        keeps from starting. tried: ids of jobs to leave out.
+        """
+        query = _select_ready(at).where(*(not_(condition) for condition in full), Job.id.not_in(tried))
+        if room is not None:
+            query = query.where(
+                Job.num_cores <= room.num_cores,
+                Job.memory_bytes <= room.memory_bytes,
+                Job.num_gpus <= room.num_gpus,
+            )
+        # In two steps, each of which reads the index in its order and sorts nothing.
+        by_priority = query.with_only_columns(Job.priority).order_by(Job.priority.desc())
+        priority = self._session.scalar(by_priority.limit(1))
+        if priority is None:
+            return None
+        return self._session.scalar(query.where(Job.priority == priority).order_by(Job.created_at, Job.id).limit(1))
+
+    def list_late(self, at: datetime, limit: int) -> list[Job]:
+        """List waiting jobs whose deadline has passed."""
+        query = select(Job).where(Job.state == JobState.QUEUED, Job.deadline_at < at)
+        return list(self._session.scalars(query.order_by(Job.deadline_at).limit(limit)))
+
+    def list_too_large(self, total: Capacity) -> list[Job]:
+        """List waiting jobs that need more than there is in `total`."""
+        query = select(Job).where(
+            Job.state == JobState.QUEUED,
+            or_(
+                Job.num_cores > total.num_cores,
+                Job.memory_bytes > total.memory_bytes,
+                Job.num_gpus > total.num_gpus,
+            ),
+        )
+        return list(self._session.scalars(query.order_by(Job.id)))
+
+    def list_ahead(self, job: Job, at: datetime, limit: int) -> list[Job]:
+        """List at most `limit` of the jobs that `count_ahead` counts, in their order."""
+        query = _select_ready(at).where(_is_ahead(job))
+        return list(self._session.scalars(query.order_by(Job.priority.desc(), Job.created_at, Job.id).limit(limit)))
+
+    def list_holding(self) -> list[Job]:
+        """List the jobs that hold resources."""
+        return list(self._session.scalars(select(Job).where(Job.state.in_(HOLDING))))
+
+    def list_run_seconds(self, owner: str, name: str, limit: int) -> list[float]:
+        """List how long the last `limit` jobs of this name ran that have succeeded."""
+        query = select(Job.started_at, Job.finished_at).where(
+            Job.owner == owner,
+            Job.name == name,
+            Job.state == JobState.SUCCEEDED,
+            Job.started_at.is_not(None),
+            Job.finished_at.is_not(None),
+        )
+        rows = self._session.execute(query.order_by(Job.id.desc()).limit(limit))
+        return [(end - start).total_seconds() for start, end in rows if start is not None and end is not None]
+
+    def set_at_head(self, job_id: str, since: datetime) -> None:
+        """Record since when a job is the first one and cannot start; a time that is recorded already stays."""
+        self._session.execute(
+            update(Job)
+            .where(Job.id == job_id, Job.state == JobState.QUEUED, Job.at_head_since.is_(None))
+            .values(at_head_since=since)
+        )
+
+    def count_ahead(self, job: Job, at: datetime) -> int:
+        """Count the jobs that are in front of `job`, and neither held nor waiting for a restart."""
+        return self._session.scalar(_select_ready(at).where(_is_ahead(job)).with_only_columns(func.count())) or 0
+
+
+def _select_ready(at: datetime) -> Select[Job]:
+    """Select the jobs that wait for nothing but resources."""
+    return select(Job).where(
+        Job.state == JobState.QUEUED, Job.is_held.is_(False), or_(Job.restarts_at.is_(None), Job.restarts_at <= at)
+    )
+
+
+def _is_ahead(job: Job) -> ColumnElement[bool]:
+    is_older = tuple_(Job.created_at, Job.id) < tuple_(job.created_at, job.id)
+    return or_(Job.priority > job.priority, and_(Job.priority == job.priority, is_older))

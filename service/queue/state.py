@@ -1,0 +1,74 @@
+"""State of the queue at one time: what is free, who is first, and whether room is reserved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from service.jobs.demand import find_first_lack
+from service.jobs.models import Job
+from service.jobs.reasons import Reason
+from service.jobs.repository import JobRepository
+from service.launchers.protocol import Capacity
+from service.queue.repository import QueueRepository
+from service.quotas.models import Quota
+from service.quotas.repository import QuotaRepository, Usage
+from service.quotas.rules import NOTHING, find_quota, find_quota_lack, list_full
+
+RESERVED_AFTER = timedelta(minutes=10)
+"""Time for which smaller jobs pass the first one of the queue. Then its room is reserved."""
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """Facts that decide which waiting job may start."""
+
+    time: datetime
+    free: Capacity
+    """Resources that no job holds."""
+    quotas: Mapping[str, Quota]
+    usages: Mapping[str, Usage]
+    """Resources that each owner's jobs hold."""
+    head: Job | None
+    """First job that may start by its owner's quota; None where none waits."""
+
+    @classmethod
+    def read(cls, session: Session, total: Capacity, at: datetime, tried: frozenset[str] = frozenset()) -> "QueueState":
+        """Read the state of the queue. total: all that jobs may occupy. tried: ids of jobs to leave out."""
+        queue = QueueRepository(session)
+        num_cores, memory_bytes, num_gpus = JobRepository(session).sum_reserved_capacity()
+        quotas, usages = QuotaRepository(session).list_by_owner(), QuotaRepository(session).sum_usages()
+        head = queue.find_first(at, room=None, full=list_full(quotas, usages), tried=tried)
+        return cls(at, total.minus(Capacity(num_cores, memory_bytes, num_gpus)), quotas, usages, head)
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the first job has waited so long that no other job may take what it needs."""
+        since = self.head.at_head_since if self.head else None
+        return since is not None and self.time - since >= RESERVED_AFTER
+
+    @property
+    def room_of_others(self) -> Capacity:
+        """Resources that jobs behind the first one may take while that one waits."""
+        return self.free.minus(get_demand(self.head)) if self.head and self.is_reserved else self.free
+
+    def find_wait(self, owner: str, demand: Capacity, job_id: str | None = None) -> tuple[Reason, str] | None:
+        """Return what a waiting job lacks, as a reason and a sentence; None where it is about to start.
+
+        A job that is held, or that waits for its restart, lacks something else. job_id: None for a job that has not
+        been submitted.
+        """
+        quota_lack = find_quota_lack(owner, demand, find_quota(self.quotas, owner), self.usages.get(owner, NOTHING))
+        if quota_lack is not None:
+            return Reason.QUOTA_EXCEEDED, quota_lack
+        lack = find_first_lack(demand, self.free)
+        if lack is not None or self.head is None or job_id == self.head.id:
+            return lack
+        if self.free.has_room_for(get_demand(self.head)) or self.room_of_others.has_room_for(demand):
+            return None
+        return Reason.BEHIND_RESERVATION, f"the free room is reserved for {self.head.id}, which has waited longest"
+
+
+def get_demand(job: Job) -> Capacity:
+    return Capacity(job.num_cores, job.memory_bytes, job.num_gpus)

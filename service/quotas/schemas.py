@@ -1,0 +1,37 @@
+"""Quotas as the API receives and returns them."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_NUMBER = 2**31 - 1
+Limit = Annotated[int | None, Field(ge=0, le=MAX_NUMBER)]
+
+
+class NewQuota(BaseModel):
+    """Limits on all jobs of one owner together; null sets none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    num_cores: Limit = None
+    """Cores that running jobs occupy together."""
+    memory_bytes: Annotated[int | None, Field(ge=0, le=2**63 - 1)] = None
+    """Bytes of memory that running jobs occupy together."""
+    num_gpus: Limit = None
+    """GPUs that running jobs occupy together."""
+    num_running: Limit = None
+    """Jobs that run at the same time."""
+    num_queued: Limit = None
+    """Jobs that wait at the same time."""
+
+
+class QuotaView(NewQuota):
+    """Limits of one owner; those of `*` hold for every owner without limits of its own."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
+
+    owner: str
+
+
+class QuotaList(BaseModel):
+    items: list[QuotaView]

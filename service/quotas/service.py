@@ -1,0 +1,60 @@
+"""Operations on quotas, and the check of a submission against that of its owner."""
+
+from sqlalchemy.orm import Session
+
+from dlrm.config import FieldError
+from service.audit.actions import AuditAction
+from service.audit.log import AuditLog
+from service.database import Database
+from service.http.problems import ProblemError, not_found
+from service.keys.principal import Principal
+from service.launchers.protocol import Capacity
+from service.quotas.models import Quota
+from service.quotas.repository import EVERYBODY, QuotaRepository
+from service.quotas.rules import find_quota, list_excesses
+from service.quotas.schemas import NewQuota, QuotaView
+
+
+class QuotaService:
+    def __init__(self, database: Database, audit: AuditLog) -> None:
+        self._database = database
+        self._audit = audit
+
+    def list_visible(self, principal: Principal) -> list[QuotaView]:
+        """List the quotas that hold for jobs which the sender may see."""
+        with self._database.read() as session:
+            quotas = QuotaRepository(session).list_all()
+        return [
+            QuotaView.model_validate(quota)
+            for quota in quotas
+            if quota.owner == EVERYBODY or principal.may_see(quota.owner)
+        ]
+
+    def put(self, owner: str, quota: NewQuota, principal: Principal) -> QuotaView:
+        """Set the quota of an owner. Running jobs go on; waiting ones wait until they fit."""
+        with self._database.write() as session:
+            QuotaRepository(session).put(Quota(owner=owner, **quota.model_dump()))
+            self._audit.record(session, principal.actor, AuditAction.QUOTA_CHANGED, owner, **quota.model_dump())
+        return QuotaView(owner=owner, **quota.model_dump())
+
+    def remove(self, owner: str, principal: Principal) -> None:
+        """Remove the quota of an owner. Raises ProblemError where there is none."""
+        with self._database.write() as session:
+            if not QuotaRepository(session).remove(owner):
+                raise not_found("quota", owner)
+            self._audit.record(session, principal.actor, AuditAction.QUOTA_CHANGED, owner, removed=True)
+
+
+def check_submission(session: Session, owner: str, demand: Capacity) -> None:
+    """Raise ProblemError where the quota of `owner` never lets such a job start, or lets no further one wait."""
+    quotas = QuotaRepository(session)
+    quota = find_quota(quotas.list_by_owner(), owner)
+    if quota is None:
+        return
+    errors = [FieldError("resources", message, valid) for message, valid in list_excesses(demand, quota)]
+    if errors:
+        detail = "; ".join(str(error) for error in errors)
+        raise ProblemError("cannot-fit", 422, "The job can never run within its owner's quota", detail, errors=errors)
+    if quota.num_queued is not None and quotas.count_queued(owner) >= quota.num_queued:
+        detail = f"{quota.num_queued} jobs of {owner} wait already; submit again once one has started"
+        raise ProblemError("quota-exceeded", 429, "Too many jobs wait", detail, headers={"Retry-After": "30"})

@@ -1,0 +1,106 @@
+"""Processes without a row, rows without processes, and attempts of another machine."""
+
+import json
+from pathlib import Path
+
+import psutil
+from sqlalchemy import delete
+
+from service.app import create_services
+from service.jobs.models import Attempt, Job
+from service.jobs.service import Submission
+from service.services import Services
+from service.settings import Settings
+from service.times import now
+from tests.patience import wait_until
+from tests.service.api import make_document, serve_api
+from tests.service.control.rounds import USER, run_until
+from tests.service.processes import is_running
+
+
+def start_job(services: Services) -> tuple[str, int]:
+    """Start a job that runs until it is stopped; return its id and the process id of its attempt."""
+    job_id = services.jobs.submit(Submission(make_document("wait"), USER))[0].id
+    job = run_until(services, job_id, "RUNNING")
+    record = Path(job.run_directory) / "attempt-1/process.json"
+    return job_id, json.loads(record.read_text())["pid"]
+
+
+def list_repairs(services: Services, job_id: str) -> list[str]:
+    return [event.message for event in services.jobs.list_events(job_id, USER, 0, 100).items if event.kind == "repair"]
+
+
+def run_until_ended(services: Services, pid: int) -> None:
+    def has_ended() -> bool:
+        services.control.run_once()
+        return not is_running(pid)
+
+    wait_until(has_ended)
+
+
+def test_processes_of_an_attempt_that_has_ended_are_killed_and_the_job_tells(settings: Settings) -> None:
+    services = create_services(settings)
+    job_id, pid = start_job(services)
+    # As after a restore of an older database.
+    with services.database.write() as session:
+        session.get_one(Job, job_id).state = "FAILED"
+        attempt = session.query(Attempt).filter_by(job_id=job_id).one()
+        attempt.state, attempt.finished_at = "FAILED", now()
+    run_until_ended(services, pid)
+    assert list_repairs(services, job_id) == [
+        "processes were left of an attempt that has ended; they were killed",
+    ]
+
+
+def test_processes_of_a_job_that_nobody_knows_are_killed(settings: Settings) -> None:
+    services = create_services(settings)
+    job_id, pid = start_job(services)
+    with services.database.write() as session:
+        session.execute(delete(Job).where(Job.id == job_id))
+    run_until_ended(services, pid)
+
+
+def test_processes_of_another_service_are_left_alone(settings: Settings, tmp_path: Path) -> None:
+    services = create_services(settings)
+    _, pid = start_job(services)
+    other = create_services(settings.model_copy(update={"database_url": f"sqlite:///{tmp_path / 'other.sqlite3'}"}))
+    other.control.run_once()
+    other.control.run_once()
+    assert is_running(pid)
+
+
+def test_an_attempt_of_another_machine_is_left_alone_and_the_job_tells(settings: Settings) -> None:
+    services = create_services(settings)
+    job_id, pid = start_job(services)
+    with services.database.write() as session:
+        session.query(Attempt).filter_by(job_id=job_id).one().node = "elsewhere"
+    for _ in range(3):
+        services.control.run_once()
+    job = services.jobs.get(job_id, USER)
+    assert (job.state, job.num_attempts) == ("RUNNING", 1)
+    assert "runs on elsewhere" in job.message
+    assert list_repairs(services, job_id) == [job.message]
+    assert is_running(pid)
+
+
+def test_the_end_of_a_process_wakes_the_loop(settings: Settings) -> None:
+    # Were it not for a wake-up, each state would take an hour.
+    slow = settings.model_copy(update={"reconcile_interval_seconds": 3600.0})
+    with serve_api(slow, runs_control_loop=True) as api:
+        job = api.submit(behaviour="succeed")
+        assert api.wait_for(job["id"], "SUCCEEDED", "FAILED")["state"] == "SUCCEEDED"
+
+
+def test_a_loop_that_has_nothing_to_do_keeps_its_leases(settings: Settings) -> None:
+    services = create_services(settings)
+    job_id, pid = start_job(services)
+    first, second = (read_lease_end(services, job_id) for _ in range(2) if services.control.run_once())
+    assert first < second
+    assert psutil.pid_exists(pid)
+
+
+def read_lease_end(services: Services, job_id: str) -> float:
+    with services.database.read() as session:
+        expires_at = session.query(Attempt).filter_by(job_id=job_id).one().lease_expires_at
+    assert expires_at is not None
+    return expires_at.timestamp()

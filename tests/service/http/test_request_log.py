@@ -1,0 +1,79 @@
+"""The log of requests: what it tells, and that nobody can write a line of his own into it."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from service.observability.logs import configure_logging
+from service.settings import Settings
+from tests.service.api import make_client
+from tests.service.http.process import ServiceProcess, start_service
+from tests.service.http.raw import connect, make_head
+
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
+
+
+@pytest.fixture
+def served(settings: Settings, tmp_path: Path) -> Iterator[ServiceProcess]:
+    with start_service(settings.model_copy(update={"log_format": "json"}), tmp_path) as process:
+        yield process
+
+
+def read_requests(directory: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (directory / "log").read_text().splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == "request"]
+
+
+def test_a_request_is_logged_with_who_sent_it_and_what_it_got(served: ServiceProcess, tmp_path: Path) -> None:
+    with make_client(served.url, served.admin_key) as client:
+        listed = client.get("/v1/jobs?limit=5", headers={"X-Request-ID": "one"})
+        client.get("/v1/jobs/job_0", headers={"X-Request-ID": "two"})
+        client.request("INVENT", "/v1/jobs", headers={"X-Request-ID": "three"})
+    lines = {line["request_id"]: line for line in read_requests(tmp_path)}
+    assert lines["one"]["seconds"] > 0
+    told = ("method", "route", "status", "bytes", "actor")
+    assert [lines["one"][name] for name in told] == ["GET", "/v1/jobs", 200, len(listed.content), "admin"]
+    assert [lines["two"][name] for name in told[:3]] == ["GET", "/v1/jobs/{job_id}", 404]
+    assert [lines["three"][name] for name in told[:3]] == ["other", "/v1/jobs", 405]
+
+
+def test_requests_that_come_all_the_time_are_logged_only_where_they_are_refused(
+    served: ServiceProcess, tmp_path: Path
+) -> None:
+    with make_client(served.url) as client:
+        for path in ("/healthz", "/readyz", "/metrics", "/static/style.css", "/v1/ingest/att_0", "/static/none"):
+            client.get(path)
+    assert [line["path"] for line in read_requests(tmp_path)] == ["/v1/ingest/att_0", "/static/none"]
+
+
+def test_a_path_is_logged_in_one_line_and_cut(served: ServiceProcess, tmp_path: Path) -> None:
+    forged = "/x%0a%7b%22event%22%3a%22forged%22%7d%0d%1b[31m%e2%80%a8" + "y" * 500
+    with connect(served.url) as connection:
+        connection.send(make_head("GET", forged, connection="close"))
+        assert connection.read_answer().status == 404
+    (line,) = read_requests(tmp_path)
+    assert line["path"].startswith('/x\n{"event":"forged"}')
+    assert len(line["path"]) == 200
+    events = [json.loads(text)["event"] for text in (tmp_path / "log").read_text().splitlines() if text[:1] == "{"]
+    assert "forged" not in events
+
+
+def test_no_text_of_a_request_begins_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("console")
+    forged = "x\n2026-01-01T00:00:00.000000Z [info     ] forged\r\x1b[2J\x85\u2028\x00"
+    log = structlog.get_logger("test")
+    log.info("request", path=forged, nested={"a": forged}, listed=[forged])
+    log.error(forged)
+    try:
+        raise ValueError(forged)
+    except ValueError as error:
+        log.error("failed", exc_info=error)
+    lines = capsys.readouterr().err.splitlines()
+    assert len([line for line in lines if re.match(STAMP, line)]) == 3
+    assert all(re.match(rf"{STAMP}|    ", line) for line in lines)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]", "".join(lines))

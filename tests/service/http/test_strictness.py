@@ -1,0 +1,149 @@
+"""Requests that are not quite right: each is told what is wrong, instead of being guessed at."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.api import Api, make_document
+from tests.service.http.raw import connect, get_key, make_head
+from tests.service.jobs.test_jobs_api import check_problem
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs/", "/healthz/", "/openapi.json/", "/v1/capacity/", "/jobs/job_0/"])
+def test_a_slash_too_many_leads_nowhere_and_the_right_path_is_named(shared_api: Api, path: str) -> None:
+    response = shared_api.viewer.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
+    problem = check_problem(response, 404, "not-found")
+    assert f"use {path.removesuffix('/')}" in problem["detail"]
+    assert "evil.example" not in f"{response.headers}{problem}"
+
+
+@pytest.mark.parametrize("path", ["/static", "/static/", "/nothing/", "//v1/jobs", "/v1/../v1/jobs"])
+def test_a_path_that_is_none_leads_nowhere(shared_api: Api, path: str) -> None:
+    with connect(shared_api.url) as connection:
+        connection.send(make_head("GET", path, get_key(shared_api.viewer.headers), connection="close"))
+        assert connection.read_answer().status == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/static/style.css", "/v1/jobs", "/v1/jobs/{job}", "/x"],
+)
+def test_head_answers_as_get_does_without_a_body(live_api: Api, path: str) -> None:
+    path = path.format(job=live_api.submit(data={"train": ["day_0.tsv"]})["id"])
+    got = live_api.viewer.get(path)
+    with connect(live_api.url) as connection:
+        connection.send(make_head("HEAD", path, get_key(live_api.viewer.headers), connection="close"))
+        head, _, body = connection.read_to_end().partition(b"\r\n\r\n")
+    assert body == b""
+    assert head.startswith(b"HTTP/1.1 %d " % got.status_code)
+    assert got.headers["content-type"].encode() in head
+
+
+def test_head_is_refused_where_get_is(shared_api: Api) -> None:
+    response = shared_api.submitter.head("/v1/plans")
+    assert response.status_code == 405
+    assert response.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "message", "valid"),
+    [
+        ("/v1/jobs?limt=5", "limt", "did you mean limit?", "cursor, label, limit, name, owner, state"),
+        ("/v1/jobs/{job}?x=", "x", "is not a parameter", "no parameters"),
+        ("/v1/jobs/{job}/metrics?max-points=5", "max-points", "did you mean max_points?", "attempt, cursor"),
+        ("/v1/jobs?limit=5&limit=6", "limit", "is given 2 times", "limit once"),
+        ("/v1/jobs?name=a&name=a", "name", "is given 2 times", "name once"),
+        ("/healthz?verbose", "verbose", "is not a parameter", "no parameters"),
+    ],
+)
+def test_a_query_parameter_that_is_none_or_comes_twice_is_named(
+    shared_api: Api, path: str, name: str, message: str, valid: str
+) -> None:
+    response = shared_api.viewer.get(path.format(job=shared_api.submit()["id"]))
+    (fault,) = check_problem(response, 422, "invalid-request")["errors"]
+    assert fault["field"] == name
+    assert message in fault["message"]
+    assert valid in fault["valid"]
+
+
+def test_a_parameter_that_may_be_repeated_may_be(shared_api: Api) -> None:
+    assert shared_api.viewer.get("/v1/jobs?state=QUEUED&state=RUNNING&label=a:b&label=c:d").status_code == 200
+
+
+def test_parameters_of_a_change_are_refused_too(shared_api: Api) -> None:
+    job_id = shared_api.submit()["id"]
+    check_problem(shared_api.submitter.post(f"/v1/jobs/{job_id}/cancel?force=1"), 422, "invalid-request")
+    assert shared_api.viewer.get(f"/v1/jobs/{job_id}").json()["state"] == "QUEUED"
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs/%ff", "/jobs/%ed%a0%80", "/%c3"])
+def test_a_path_that_is_not_utf_8_is_refused(shared_api: Api, path: str) -> None:
+    problem = check_problem(shared_api.viewer.get(path), 400, "malformed-request")
+    assert "UTF-8" in problem["detail"]
+
+
+@pytest.mark.parametrize("query", ["name=%ff", "name=%ed%a0%80", "%ff=x"])
+def test_a_query_that_is_not_utf_8_is_refused(shared_api: Api, query: str) -> None:
+    problem = check_problem(shared_api.viewer.get(f"/v1/jobs?{query}"), 400, "malformed-request")
+    assert "UTF-8" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (b'{"name": "a", "name": "b"}', "'name' occurs twice"),
+        (b'{"data": {"train": ["a"], "train": ["b"]}}', "'train' occurs twice"),
+        (b'{"priority": NaN}', "NaN is not JSON"),
+        (b'{"priority": -Infinity}', "-Infinity is not JSON"),
+        (b'{"priority": 1e999}', "1e999 is too large"),
+        (b"[" * 100 + b"]" * 100, "nested too deeply"),
+        (b'{"a":' * 100 + b"1" + b"}" * 100, "nested too deeply"),
+        ('{"name": "a"}'.encode("utf-16"), "not UTF-8"),
+        (b'\xef\xbb\xbf{"name": "a"}', "BOM"),
+        (b'{"name": "a\x00"}', "control character"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/plans", "/v1/session"])
+def test_json_with_two_meanings_or_none_is_refused(shared_api: Api, path: str, body: bytes, wrong: str) -> None:
+    response = shared_api.submitter.post(path, content=body, headers=JSON)
+    problem = check_problem(response, 400, "malformed-json")
+    assert wrong in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"name": "\\ud800"}', "name"),
+        (b'{"data": {"train": ["day_0.tsv", "\\udfff"]}}', "data.train.1"),
+        (b'{"labels": {"\\ud800": "x"}}', "labels"),
+    ],
+)
+def test_half_a_character_is_refused_with_its_field(shared_api: Api, body: bytes, field: str) -> None:
+    response = shared_api.submitter.post("/v1/jobs", content=body, headers=JSON)
+    (fault,) = check_problem(response, 422, "invalid-request")["errors"]
+    assert fault["field"] == field
+    assert "surrogate" in fault["message"]
+
+
+@pytest.mark.parametrize("name", ["authorization", "content-type", "idempotency-key"])
+def test_a_header_that_comes_twice_is_refused(shared_api: Api, name: str) -> None:
+    values = {"authorization": shared_api.submitter.headers["authorization"], "content-type": "application/json"}
+    value = values.get(name, "key")
+    response = httpx.post(
+        f"{shared_api.url}/v1/jobs",
+        content=json.dumps(make_document()),
+        headers=[*values.items(), (name, value)] + ([(name, value)] if name not in values else []),
+    )
+    assert name in check_problem(response, 400, "malformed-request")["detail"]
+
+
+@pytest.mark.parametrize("key", ["a\tb", "\x01", "k\xfcche", "x" * 256])
+def test_an_idempotency_key_is_printable_and_short(shared_api: Api, key: str) -> None:
+    headers: Any = {"Idempotency-Key": key.encode("latin-1")}
+    response = shared_api.submitter.post("/v1/jobs", json=make_document(), headers=headers)
+    (fault,) = check_problem(response, 422, "invalid-request")["errors"]
+    assert fault["field"] == "idempotency-key"

@@ -1,0 +1,355 @@
+"""Deletion of jobs that have ended: hidden at once, then their files removed, then their rows."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+import service.jobs.deletion
+import service.jobs.run_files
+from dlrm.record import RunDirectory
+from service.ids import new_id
+from service.jobs.deletion import DeletionService
+from service.keys.roles import Role
+from service.settings import Settings
+from tests.service.api import Api, make_document
+from tests.service.jobs.test_checkpoints_api import save_checkpoint
+from tests.service.jobs.test_jobs_api import check_problem
+from tests.service.jobs.test_warm_start import add_warm_start, write_model
+from tests.service.reports.attempts import begin_next_attempt
+
+TABLES = ("jobs", "job_labels", "idempotency_keys", "attempts", "events", "metrics", "stream_positions")
+KILLED_FILES = {service.jobs.deletion.__file__, service.jobs.run_files.__file__}
+
+
+def end_job(api: Api, **changes: Any) -> dict[str, Any]:
+    """Make a job that has ended, with an attempt, reports and files."""
+    job = api.submitter.post("/v1/jobs", json=make_document(**changes), headers={"Idempotency-Key": new_id("key")})
+    job_id = job.json()["id"]
+    attempt_id = begin_next_attempt(api, job_id).id
+    with api.services.database.write() as session:
+        session.execute(text("UPDATE jobs SET state = 'SUCCEEDED' WHERE id = :id"), {"id": job_id})
+        session.execute(
+            text("INSERT INTO stream_positions VALUES (:attempt, 0, 'metrics', 3)"), {"attempt": attempt_id}
+        )
+        for seq in (1, 2, 3):
+            session.execute(
+                text(
+                    "INSERT INTO metrics (job_id, attempt_id, attempt, rank, stream, seq, kind, step, report) "
+                    "VALUES (:job, :attempt, 1, 0, 'metrics', :seq, 'step', :seq, '{}')"
+                ),
+                {"job": job_id, "attempt": attempt_id, "seq": seq},
+            )
+    save_checkpoint(job.json(), 5, num_bytes=10)
+    write_model(Path(job.json()["run_directory"], "model"))
+    return api.viewer.get(f"/v1/jobs/{job_id}").json()
+
+
+def delete(api: Api, job: dict[str, Any]) -> None:
+    response = api.submitter.delete(f"/v1/jobs/{job['id']}")
+    assert response.status_code == 202, response.text
+
+
+def count_rows(api: Api) -> dict[str, int]:
+    with api.services.database.read() as session:
+        return {table: session.execute(text(f"SELECT count(*) FROM {table}")).scalar_one() for table in TABLES}
+
+
+def is_shown(api: Api, job: dict[str, Any]) -> bool:
+    """Whether the job can be seen; it must be seen in every way or in none."""
+    listed = job["id"] in {item["id"] for item in api.viewer.get("/v1/jobs").json()["items"]}
+    paths = ("", "/events", "/attempts", "/checkpoints", "/metrics", "/logs")
+    statuses = {api.viewer.get(f"/v1/jobs/{job['id']}{path}").status_code for path in paths}
+    assert statuses == {200 if listed else 404}
+    return listed
+
+
+def make_deletions(api: Api, **settings: float) -> DeletionService:
+    """Make the part of the service that deletes, with other limits."""
+    return DeletionService(
+        api.services.database,
+        api.services.settings.runs_directory,
+        api.services.audit,
+        lambda: None,
+        **settings,
+    )
+
+
+def test_a_deleted_job_is_hidden_at_once_and_its_files_and_rows_go(api: Api) -> None:
+    job, other = end_job(api), end_job(api)
+    num_rows = count_rows(api)
+    delete(api, job)
+    assert not is_shown(api, job)
+    assert Path(job["run_directory"]).exists()
+    api.services.deletions.finish_deletions()
+    assert not Path(job["run_directory"]).exists()
+    assert count_rows(api) == {table: number // 2 for table, number in num_rows.items()}
+    assert is_shown(api, other)
+    assert Path(other["run_directory"], "model", "config.json").exists()
+    check_problem(api.submitter.delete(f"/v1/jobs/{job['id']}"), 404, "not-found")
+
+
+def test_a_job_that_is_being_deleted_does_not_exist_for_any_verb(api: Api) -> None:
+    job = end_job(api)
+    delete(api, job)
+    for verb in ("cancel", "pause", "resume", "restart"):
+        check_problem(api.admin.post(f"/v1/jobs/{job['id']}/{verb}"), 404, "not-found")
+    check_problem(api.admin.delete(f"/v1/jobs/{job['id']}"), 404, "not-found")
+    document = add_warm_start(make_document(), job["id"])
+    problem = check_problem(api.admin.post("/v1/jobs", json=document), 422, "invalid-job")
+    assert problem["errors"][0]["message"] == f"'{job['id']}' is not a job of this service"
+
+
+@pytest.mark.parametrize("state", ["QUEUED", "STARTING", "RUNNING", "PAUSED", "RECOVERING", "CANCELLING"])
+def test_a_job_that_has_not_ended_is_not_deleted(api: Api, state: str) -> None:
+    job = api.submit()
+    with api.services.database.write() as session:
+        session.execute(text(f"UPDATE jobs SET state = '{state}'"))
+    problem = check_problem(api.submitter.delete(f"/v1/jobs/{job['id']}"), 409, "conflict")
+    assert f"{job['id']} is {state}: only a job that has ended can be deleted; " in problem["detail"]
+    assert problem["state"] == state
+    assert is_shown(api, job)
+
+
+class Killed(BaseException):
+    """End of the process, as far as the code that runs can tell."""
+
+
+@contextmanager
+def kill_at_line(number: int) -> Generator[list[int]]:
+    """Raise Killed before the line of the deletion that is run as number `number`; yield the lines that were run."""
+    lines: list[int] = []
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename not in KILLED_FILES:
+            return None
+        if event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) == number:
+                raise Killed
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield lines
+    except Killed:
+        pass
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.slow
+def test_a_deletion_that_is_killed_at_any_line_shows_nothing_half_and_is_finished_later(api: Api) -> None:
+    number, was_killed = 0, True
+    while was_killed:
+        number += 1
+        job = end_job(api)
+        delete(api, job)
+        with kill_at_line(number) as lines:
+            make_deletions(api, batch_size=2).finish_deletions()
+        was_killed = len(lines) == number
+        assert not is_shown(api, job)
+        make_deletions(api).finish_deletions()
+        assert not Path(job["run_directory"]).exists()
+        assert set(count_rows(api).values()) == {0}
+    assert number > 20
+
+
+def test_a_deletion_that_takes_long_is_continued_in_the_next_rounds(api: Api) -> None:
+    jobs = [end_job(api) for _ in range(2)]
+    for job in jobs:
+        delete(api, job)
+    num_calls = 0
+    woken: list[None] = []
+    deletions = DeletionService(
+        api.services.database,
+        api.services.settings.runs_directory,
+        api.services.audit,
+        lambda: woken.append(None),
+        max_seconds=0.0,
+    )
+    while count_rows(api)["jobs"]:
+        deletions.finish_deletions()
+        num_calls += 1
+    assert num_calls > len(jobs)
+    assert len(woken) >= num_calls - 1
+
+
+def test_links_are_removed_and_not_followed(api: Api, tmp_path: Path) -> None:
+    job = end_job(api)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    run = Path(job["run_directory"])
+    (run / "to-directory").symlink_to(outside)
+    (run / "to-file").symlink_to(outside / "kept")
+    (run / "broken").symlink_to(run / "nowhere")
+    (run / "checkpoints" / "deep").symlink_to(outside)
+    delete(api, job)
+    api.services.deletions.finish_deletions()
+    assert not run.exists()
+    assert (outside / "kept").read_text() == "kept"
+    assert count_rows(api)["jobs"] == 0
+
+
+def put_link(run: Path, outside: Path) -> None:
+    shutil.move(run, outside)
+    run.symlink_to(outside)
+
+
+def put_file(run: Path, outside: Path) -> None:
+    shutil.move(run, outside)
+    run.write_text("no directory")
+
+
+@pytest.mark.parametrize("put", [put_link, put_file])
+@pytest.mark.parametrize("is_marked_before", [False, True])
+def test_what_is_not_the_directory_of_the_run_is_never_removed(
+    api: Api, tmp_path: Path, put: Any, *, is_marked_before: bool
+) -> None:
+    job, other, outside = end_job(api), end_job(api), tmp_path / "outside"
+    run = Path(job["run_directory"])
+    if is_marked_before:
+        delete(api, job)
+    put(run, outside)
+    if is_marked_before:
+        delete(api, other)
+        api.services.deletions.finish_deletions()
+        assert not Path(other["run_directory"]).exists()
+        assert count_rows(api)["jobs"] == 1
+    else:
+        problem = check_problem(api.submitter.delete(f"/v1/jobs/{job['id']}"), 409, "conflict")
+        assert f"{run} is no directory" in problem["detail"]
+    assert (outside / "model" / "config.json").exists()
+    assert os.path.lexists(run)
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "runs/other", "runs/nested/{id}", "runs/../{id}", "runs"])
+def test_a_run_directory_elsewhere_is_not_removed_and_it_is_said_why(api: Api, tmp_path: Path, place: str) -> None:
+    job = end_job(api)
+    directory = tmp_path / "state" / place.format(id=job["id"])
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "kept").write_text("kept")
+    with api.services.database.write() as session:
+        session.execute(text("UPDATE jobs SET run_directory = :path"), {"path": str(directory)})
+    problem = check_problem(api.submitter.delete(f"/v1/jobs/{job['id']}"), 409, "conflict")
+    assert f"{directory} is not a directory of {api.services.settings.runs_directory}" in problem["detail"]
+    with api.services.database.write() as session:
+        session.execute(text("UPDATE jobs SET deleting_at = '2026-01-01 00:00:00'"))
+    api.services.deletions.finish_deletions()
+    assert (directory / "kept").read_text() == "kept"
+    assert count_rows(api)["jobs"] == 1
+
+
+@contextmanager
+def protect(file: Path) -> Generator[None]:
+    """Keep a file from being removed, also by root."""
+    if os.geteuid():
+        file.parent.chmod(0o500)
+        yield
+        file.parent.chmod(0o700)
+        return
+    if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", file], check=False).returncode:
+        pytest.skip("no file of this file system can be protected from root")
+    try:
+        yield
+    finally:
+        subprocess.run(["chattr", "-i", file], check=True)
+
+
+def test_a_file_that_cannot_be_removed_is_tried_again_while_others_go_on(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    stuck, fine = end_job(api), end_job(api)
+    delete(api, stuck)
+    delete(api, fine)
+    run = RunDirectory(Path(stuck["run_directory"]))
+    deletions = make_deletions(api, retry_seconds=0.0)
+    with protect(run.model / "config.json"):
+        deletions.finish_deletions()
+        assert (run.model / "config.json").exists()
+        assert not run.checkpoints.exists()
+        assert not Path(fine["run_directory"]).exists()
+        assert not is_shown(api, stuck)
+        assert count_rows(api)["jobs"] == 1
+    (line,) = [record.getMessage() for record in caplog.records if "deletion_failed" in record.getMessage()]
+    assert stuck["id"] in line
+    assert "config.json" in line
+    deletions.finish_deletions()
+    assert not run.path.exists()
+    assert count_rows(api)["jobs"] == 0
+
+
+def test_after_an_error_a_job_is_left_alone_for_a_while(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    job = end_job(api)
+    delete(api, job)
+    put_file(Path(job["run_directory"]), Path(job["run_directory"] + "-moved"))
+    for _ in range(3):
+        api.services.deletions.finish_deletions()
+    assert sum("deletion_failed" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_files_that_are_gone_already_are_no_error(api: Api) -> None:
+    job = end_job(api)
+    shutil.rmtree(job["run_directory"])
+    delete(api, job)
+    api.services.deletions.finish_deletions()
+    assert count_rows(api)["jobs"] == 0
+
+
+def test_a_model_that_a_job_still_starts_from_is_not_deleted(api: Api) -> None:
+    source = end_job(api)
+    document = add_warm_start(make_document(), source["id"])
+    heir = api.submitter.post("/v1/jobs", json=document).json()
+    problem = check_problem(api.submitter.delete(f"/v1/jobs/{source['id']}"), 409, "conflict")
+    assert problem["detail"] == (
+        f"{heir['id']}, which has not ended, starts from the model of {source['id']}: wait for its end, or cancel it"
+    )
+    api.submitter.post(f"/v1/jobs/{heir['id']}/cancel")
+    delete(api, source)
+    api.services.deletions.finish_deletions()
+    shown = api.viewer.get(f"/v1/jobs/{heir['id']}").json()
+    assert shown["spec"]["run"]["warm_start"]["from"] == source["id"]
+    problem = check_problem(api.submitter.post(f"/v1/jobs/{heir['id']}/restart"), 422, "invalid-job")
+    assert problem["errors"][0]["message"] == f"'{source['id']}' is not a job of this service"
+
+
+def test_a_job_of_another_owner_that_starts_from_a_model_is_not_named(api: Api) -> None:
+    source = end_job(api)
+    with api.make_client(api.services.keys.create("ops", Role.ADMIN, owner="ops").key) as ops:
+        heir = ops.post("/v1/jobs", json=add_warm_start(make_document(), source["id"])).json()
+    problem = check_problem(api.submitter.delete(f"/v1/jobs/{source['id']}"), 409, "conflict")
+    assert problem["detail"].startswith(
+        f"a job of another owner, which has not ended, starts from the model of {source['id']}"
+    )
+    assert heir["id"] not in str(problem)
+
+
+def test_the_idempotency_key_of_a_deleted_job_creates_a_new_one(api: Api) -> None:
+    def submit() -> Any:
+        return api.submitter.post("/v1/jobs", json=make_document(), headers={"Idempotency-Key": "k"})
+
+    first = submit().json()
+    api.submitter.post(f"/v1/jobs/{first['id']}/cancel")
+    delete(api, first)
+    again = submit()
+    assert again.status_code == 201
+    assert again.json()["id"] != first["id"]
+
+
+def test_the_directory_of_runs_may_be_a_link_itself(settings: Settings, api: Api, tmp_path: Path) -> None:
+    job = end_job(api)
+    shutil.move(settings.runs_directory, tmp_path / "large-disk")
+    settings.runs_directory.symlink_to(tmp_path / "large-disk")
+    delete(api, job)
+    api.services.deletions.finish_deletions()
+    assert list((tmp_path / "large-disk").iterdir()) == []

@@ -1,0 +1,188 @@
+"""Leadership: who has it, who gets it, and what its loss forbids. Each test uses a real database of each kind."""
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from service.database import Database
+from service.jobs.models import Attempt, Job
+from service.leader.leadership import Leadership, LeadershipLostError
+from service.leader.lock import LOCK_KEY, make_lock
+from service.times import now
+from tests.patience import wait_until
+
+MakeLeadership = Callable[[], Leadership]
+
+
+@pytest.fixture
+def make_leadership(database: Database) -> Iterator[MakeLeadership]:
+    """Function that makes the leadership of one more process of the service."""
+    made: list[Leadership] = []
+
+    def make() -> Leadership:
+        leadership = Leadership(database, make_lock(database, lambda: None), lease_seconds=60.0)
+        # Another process, of another machine.
+        leadership.owner = f"machine-{len(made)}"
+        made.append(leadership)
+        return leadership
+
+    yield make
+    for leadership in made:
+        leadership.resign()
+
+
+def add_attempt(directory: Path, leadership: Leadership) -> str:
+    """Add a job with an attempt that is leased by `leadership`, and return the id of the attempt."""
+    with leadership.write() as session:
+        lease = leadership.make_lease()
+        job_id = f"job_{directory.name}"
+        session.add(make_job(job_id, directory))
+        session.flush()
+        attempt = Attempt(
+            id=f"att_{directory.name}",
+            job_id=job_id,
+            number=1,
+            state="RUNNING",
+            token_hash="",
+            started_at=now(),
+            lease_owner=lease.owner,
+            lease_token=lease.token,
+            lease_expires_at=lease.expires_at,
+        )
+        session.add(attempt)
+    return attempt.id
+
+
+def make_job(job_id: str, directory: Path) -> Job:
+    return Job(
+        id=job_id,
+        name="leased",
+        priority=0,
+        state="RUNNING",
+        reason="process_started",
+        message="",
+        created_at=now(),
+        created_by="laptop",
+        owner="team",
+        num_attempts=1,
+        world_size=1,
+        num_cores=1,
+        memory_bytes=2**30,
+        num_gpus=0,
+        spec={"deadline_seconds": None},
+        resolved={},
+        progress={},
+        metrics={},
+        run_directory=str(directory),
+    )
+
+
+def end_connection_of_leader(database: Database) -> None:
+    """End the connection that holds the advisory lock, as the server does when it restarts."""
+    query = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = :low"
+    with database.write() as session:
+        assert session.execute(text(query), {"low": LOCK_KEY & 0xFFFFFFFF}).all() == [(True,)]
+
+
+def test_of_many_processes_one_leads(database: Database, make_leadership: MakeLeadership) -> None:
+    if database.is_sqlite:
+        pytest.skip("SQLite has one process")
+    leaderships = [make_leadership() for _ in range(4)]
+    assert [leadership.acquire() for leadership in leaderships] == [True, False, False, False]
+    assert [leadership.acquire() for leadership in leaderships] == [True, False, False, False]
+    leaderships[0].resign()
+    assert [leadership.acquire() for leadership in leaderships[1:]] == [True, False, False]
+
+
+def test_a_leader_whose_connection_has_ended_leads_no_longer(
+    database: Database, make_leadership: MakeLeadership
+) -> None:
+    if database.is_sqlite:
+        pytest.skip("SQLite needs no connection to lead")
+    first, second = make_leadership(), make_leadership()
+    assert first.acquire()
+    end_connection_of_leader(database)
+    wait_until(lambda: not first.is_held)
+    assert second.acquire()
+    assert not first.acquire()
+
+
+def test_a_process_that_led_before_another_can_write_nothing(make_leadership: MakeLeadership) -> None:
+    first, second = make_leadership(), make_leadership()
+    assert first.acquire()
+    first._lock.release()  # as by a network that is cut, before the process notices
+    assert second.acquire()
+    with pytest.raises(LeadershipLostError), first.write():
+        pytest.fail("a process that does not lead got a transaction")
+    with second.write():
+        pass
+
+
+def test_no_process_becomes_leader_while_the_leader_writes(make_leadership: MakeLeadership) -> None:
+    first, second = make_leadership(), make_leadership()
+    assert first.acquire()
+    order: list[str] = []
+    with first.write():
+        first._lock.release()
+        thread = threading.Thread(target=lambda: (second.acquire(), order.append("elected")))
+        thread.start()
+        thread.join(0.3)
+        order.append("written")
+    thread.join()
+    assert order == ["written", "elected"]
+
+
+def test_attempts_of_a_leader_that_is_away_are_adopted_when_their_lease_is_over(
+    database: Database, make_leadership: MakeLeadership, tmp_path: Path
+) -> None:
+    first, second = make_leadership(), make_leadership()
+    assert first.acquire()
+    attempt_id = add_attempt(tmp_path, first)
+    first._lock.release()
+    assert second.acquire()
+    second._ended_owner = None  # that of SQLite has ended, since there is one process
+    assert second.renew() == []
+    with database.read() as session:
+        assert not second.has_lease(session.get_one(Attempt, attempt_id))
+    with database.write() as session:
+        session.get_one(Attempt, attempt_id).lease_expires_at = now() - timedelta(seconds=1)
+    assert [attempt.id for attempt in second.renew()] == [attempt_id]
+    with database.read() as session:
+        assert second.has_lease(session.get_one(Attempt, attempt_id))
+        assert not first.has_lease(session.get_one(Attempt, attempt_id))
+
+
+def test_attempts_of_a_leader_that_resigns_are_adopted_at_once(make_leadership: MakeLeadership, tmp_path: Path) -> None:
+    first, second = make_leadership(), make_leadership()
+    assert first.acquire()
+    attempt_id = add_attempt(tmp_path, first)
+    first.resign()
+    assert second.acquire()
+    assert [attempt.id for attempt in second.renew()] == [attempt_id]
+
+
+def test_a_leader_that_could_not_renew_its_leases_starts_nothing(
+    make_leadership: MakeLeadership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leadership = make_leadership()
+    assert leadership.acquire()
+    leadership.renew()
+    leadership.check_lease()
+    monkeypatch.setattr("service.leader.leadership.time.monotonic", lambda: 10.0**9)
+    with pytest.raises(LeadershipLostError):
+        leadership.check_lease()
+
+
+def test_a_notification_wakes_the_leader(database: Database) -> None:
+    if database.is_sqlite:
+        pytest.skip("SQLite has one process")
+    is_woken = threading.Event()
+    leadership = Leadership(database, make_lock(database, is_woken.set), lease_seconds=60.0)
+    assert leadership.acquire()
+    database.notify("dlrm_control")
+    assert is_woken.wait(10)
+    leadership.resign()
