@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
@@ -65,9 +66,33 @@ class Client:
         """Plan the job of a document without submitting it, which may take seconds."""
         return Plan.model_validate_json(self._transport.post("/v1/plans", document))
 
-    def jobs(self, *, state: str | None = None, label: str | None = None, name: str | None = None) -> Iterator[Job]:
-        """Yield all jobs that match the filters, newest first. label: written `key:value`."""
-        return self._list_items("/v1/jobs", TypeAdapter(Page[Job]), state=state, label=label, name=name)
+    def jobs(
+        self,
+        *,
+        state: str | None = None,
+        label: str | None = None,
+        name: str | None = None,
+        owner: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        search: str | None = None,
+    ) -> Iterator[Job]:
+        """Yield all jobs that match the filters, newest first.
+
+        label: written `key:value`. created_after, created_before: earliest time of submission, and the one before which
+        it was. search: part of the name, of the id, or of the value of a label.
+        """
+        return self._list_items(
+            "/v1/jobs",
+            TypeAdapter(Page[Job]),
+            state=state,
+            label=label,
+            name=name,
+            owner=owner,
+            created_after=created_after and created_after.isoformat(),
+            created_before=created_before and created_before.isoformat(),
+            q=search,
+        )
 
     def job(self, job_id: str) -> JobDetails:
         return self._get(JobDetails, f"/v1/jobs/{job_id}")

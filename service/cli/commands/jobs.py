@@ -1,6 +1,7 @@
 """Commands that look at jobs of the service: `dlrm jobs`, `show` and `logs`."""
 
 import time
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from service.cli.render.console import console_on, print_heading
 from service.cli.render.job_tables import make_derived_table, make_events_table, make_job_table, make_jobs_table
 from service.cli.render.quality import print_comparison
 from service.cli.render.text_format import escape_unprintable, print_warnings
+from service.cli.time_option import parse_time
 from service.client import Client, LogPart
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -27,20 +29,41 @@ def jobs(
     label: Annotated[
         str | None, typer.Option(help="Only jobs with this label, such as team:ads.", show_default=False)
     ] = None,
+    owner: Annotated[str | None, typer.Option(help="Only jobs of this owner; for admins.", show_default=False)] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only jobs submitted since then: 6h, 2d, 2026-03-01.", show_default=False)
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only jobs submitted before then.", show_default=False)] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(help="Only jobs with this text in the name, the id or a label's value.", show_default=False),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of jobs to list.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the jobs of the service, newest first.
 
-    --state and --label can be combined. With --json, each job is one line of
-    JSON.
+    All filters can be combined. With --json, each job is one line of JSON.
 
         dlrm jobs --state RUNNING
 
+        dlrm jobs --since 2d --search ads
+
         dlrm jobs --json --limit 100 | jq -r .id
     """
+    now = datetime.now(UTC)
+    created_after = None if since is None else parse_time(since, "--since", now)
+    created_before = None if until is None else parse_time(until, "--until", now)
     with Client() as client:
-        newest = islice(client.jobs(state=state, label=label), limit)
+        found = client.jobs(
+            state=state,
+            label=label,
+            owner=owner,
+            created_after=created_after,
+            created_before=created_before,
+            search=search,
+        )
+        newest = islice(found, limit)
         if as_json:
             for job in newest:
                 typer.echo(job.model_dump_json())

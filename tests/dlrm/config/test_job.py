@@ -56,7 +56,7 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({"data": {}}, "data.train", "names no files"),
         ({"data": 7}, "data", 'should be an object (a table in TOML), got 7 (valid: {"field": value, …})'),
         ({**DATA, "run": True}, "run", 'got true (valid: {"field": value, …}, {} for its defaults)'),
-        ({**DATA, "deadline_from": "submission"}, "deadline_from", "without deadline_seconds (valid: \"start\", or a"),
+        ({**DATA, "deadline_from": "submission"}, "deadline_from", 'without deadline_seconds (valid: "start", or a'),
         ({**DATA, "deadline_from": "now", "deadline_seconds": 1}, "deadline_from", "'start' or 'submission'"),
         ({**DATA, "variance_reduction": True}, "variance_reduction", "…}, {} for its defaults, or null)"),
         (
