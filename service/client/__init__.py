@@ -10,7 +10,7 @@ with Client() as client:                      # finds the service that `dlrm ser
 
 from service.client.client import Client
 from service.client.connection import Connection, ServiceUnknownError, find_connection
-from service.client.errors import Problem, ServiceError, ServiceUnreachableError
+from service.client.errors import Problem, ServiceAwayError, ServiceError, ServiceUnreachableError
 from service.client.models import (
     ApiKey,
     Attempt,
@@ -26,6 +26,7 @@ from service.client.models import (
     Progress,
     StepMetric,
 )
+from service.client.patience import Patience
 
 __all__ = [
     "ApiKey",
@@ -41,8 +42,10 @@ __all__ = [
     "JobDetails",
     "LogPart",
     "Metric",
+    "Patience",
     "Problem",
     "Progress",
+    "ServiceAwayError",
     "ServiceError",
     "ServiceUnknownError",
     "ServiceUnreachableError",

@@ -25,6 +25,7 @@ from service.client.models import (
     Page,
     Plan,
 )
+from service.client.patience import Patience
 from service.client.transport import Transport
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -196,16 +197,18 @@ class Client:
             tail_lines=tail_lines,
         )
 
-    def follow(self, job_id: str, poll_seconds: float = 1.0) -> Iterator[JobDetails]:
+    def follow(self, job_id: str, poll_seconds: float = 1.0, patience: Patience | None = None) -> Iterator[JobDetails]:
         """Yield the job now, and again after each change, until it has ended.
 
-        poll_seconds: seconds between two requests.
+        poll_seconds: seconds between two requests. patience: with a service that is away, at every request; where
+        omitted, ten minutes at every request but the first one. Raises ServiceAwayError where it stays away for longer.
         """
-        job = self.job(job_id)
+        job = patience.call(lambda: self.job(job_id)) if patience else self.job(job_id)
         yield job
+        patience = patience or Patience()
         while not job.has_ended:
             time.sleep(poll_seconds)
-            previous, job = job, self.job(job_id)
+            previous, job = job, patience.call(lambda: self.job(job_id))
             if job != previous:
                 yield job
 

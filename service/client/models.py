@@ -1,7 +1,7 @@
 """Models of the service's responses. Fields that a newer service adds are ignored."""
 
 from datetime import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -191,7 +191,7 @@ class LogPart(_Response):
     """Part of one log file."""
 
     attempt: int | None = None
-    rank: int | str
+    rank: int | Literal["launch"]
     text: str
     next_offset: int
     complete: bool
