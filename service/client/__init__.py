@@ -24,6 +24,7 @@ from service.client.models import (
     LogPart,
     Metric,
     Progress,
+    QueuePlace,
     StepMetric,
 )
 from service.client.patience import Patience
@@ -45,6 +46,7 @@ __all__ = [
     "Patience",
     "Problem",
     "Progress",
+    "QueuePlace",
     "ServiceAwayError",
     "ServiceError",
     "ServiceUnknownError",
