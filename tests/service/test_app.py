@@ -30,7 +30,11 @@ def test_a_service_whose_loop_does_not_run_is_not_ready(api: Api) -> None:
 
 
 def test_a_method_that_is_not_allowed_is_answered_with_all_that_are(api: Api) -> None:
-    for path, allowed in (("/v1/jobs", "GET, POST"), ("/v1/jobs/job_0", "GET"), ("/v1/ingest/att_0", "GET, POST")):
+    for path, allowed in (
+        ("/v1/jobs", "GET, POST"),
+        ("/v1/jobs/job_0", "DELETE, GET"),
+        ("/v1/ingest/att_0", "GET, POST"),
+    ):
         response = api.admin.put(path, json={})
         assert response.status_code == 405
         assert response.headers["allow"] == allowed
