@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
+EXIT_SERVICE_AWAY = 3
+"""Exit code of a command that followed a job and gave up waiting for the service; the job continues."""
 EXIT_INTERRUPTED = 130
 
 

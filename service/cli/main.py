@@ -19,10 +19,10 @@ from service.cli.commands.serve import serve
 from service.cli.commands.submit import submit
 from service.cli.commands.train import train
 from service.cli.commands.tune import tune
-from service.cli.errors import EXIT_BAD_INPUT, EXIT_FAILED, CommandError
+from service.cli.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_SERVICE_AWAY, CommandError
 from service.cli.render.text_format import escape_unprintable
 from service.cli.version import print_version
-from service.client import ServiceError, ServiceUnknownError, ServiceUnreachableError
+from service.client import ServiceAwayError, ServiceError, ServiceUnknownError, ServiceUnreachableError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -112,6 +112,8 @@ def main() -> None:
     except ServiceError as error:
         is_service_at_fault = error.problem.status >= 500
         _fail(error.problem.lines(), EXIT_FAILED if is_service_at_fault else EXIT_BAD_INPUT)
+    except ServiceAwayError as error:
+        _fail([f"{error}; --patience SECONDS waits longer"], EXIT_SERVICE_AWAY)
     except (ServiceUnknownError, ServiceUnreachableError) as error:
         _fail([str(error)], EXIT_FAILED)
 

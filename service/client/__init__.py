@@ -10,7 +10,7 @@ with Client() as client:                      # finds the service that `dlrm ser
 
 from service.client.client import Client
 from service.client.connection import Connection, ServiceUnknownError, find_connection
-from service.client.errors import Problem, ServiceError, ServiceUnreachableError
+from service.client.errors import Problem, ServiceAwayError, ServiceError, ServiceUnreachableError
 from service.client.models import (
     ApiKey,
     Attempt,
@@ -26,9 +26,11 @@ from service.client.models import (
     LogPart,
     Metric,
     Progress,
+    QueuePlace,
     RoleName,
     StepMetric,
 )
+from service.client.patience import Patience
 
 __all__ = [
     "ApiKey",
@@ -46,9 +48,12 @@ __all__ = [
     "LogPart",
     "LoginLink",
     "Metric",
+    "Patience",
     "Problem",
     "Progress",
+    "QueuePlace",
     "RoleName",
+    "ServiceAwayError",
     "ServiceError",
     "ServiceUnknownError",
     "ServiceUnreachableError",

@@ -28,6 +28,7 @@ from service.client.models import (
     Plan,
     RoleName,
 )
+from service.client.patience import Patience
 from service.client.transport import Transport
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -69,9 +70,33 @@ class Client:
         """Plan the job of a document without submitting it, which may take seconds."""
         return Plan.model_validate_json(self._transport.post("/v1/plans", document))
 
-    def jobs(self, *, state: str | None = None, label: str | None = None, name: str | None = None) -> Iterator[Job]:
-        """Yield all jobs that match the filters, newest first. label: written `key:value`."""
-        return self._list_items("/v1/jobs", TypeAdapter(Page[Job]), state=state, label=label, name=name)
+    def jobs(
+        self,
+        *,
+        state: str | None = None,
+        label: str | None = None,
+        name: str | None = None,
+        owner: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        search: str | None = None,
+    ) -> Iterator[Job]:
+        """Yield all jobs that match the filters, newest first.
+
+        label: written `key:value`. created_after, created_before: earliest time of submission, and the one before which
+        it was. search: part of the name, of the id, or of the value of a label.
+        """
+        return self._list_items(
+            "/v1/jobs",
+            TypeAdapter(Page[Job]),
+            state=state,
+            label=label,
+            name=name,
+            owner=owner,
+            created_after=created_after and created_after.isoformat(),
+            created_before=created_before and created_before.isoformat(),
+            q=search,
+        )
 
     def job(self, job_id: str) -> JobDetails:
         return self._get(JobDetails, f"/v1/jobs/{job_id}")
@@ -175,16 +200,18 @@ class Client:
             tail_lines=tail_lines,
         )
 
-    def follow(self, job_id: str, poll_seconds: float = 1.0) -> Iterator[JobDetails]:
+    def follow(self, job_id: str, poll_seconds: float = 1.0, patience: Patience | None = None) -> Iterator[JobDetails]:
         """Yield the job now, and again after each change, until it has ended.
 
-        poll_seconds: seconds between two requests.
+        poll_seconds: seconds between two requests. patience: with a service that is away, at every request; where
+        omitted, ten minutes at every request but the first one. Raises ServiceAwayError where it stays away for longer.
         """
-        job = self.job(job_id)
+        job = patience.call(lambda: self.job(job_id)) if patience else self.job(job_id)
         yield job
+        patience = patience or Patience()
         while not job.has_ended:
             time.sleep(poll_seconds)
-            previous, job = job, self.job(job_id)
+            previous, job = job, patience.call(lambda: self.job(job_id))
             if job != previous:
                 yield job
 

@@ -1,5 +1,7 @@
 """Errors of the client: a request that the service refuses, and a service that does not answer."""
 
+from datetime import datetime
+
 from pydantic import BaseModel, ConfigDict
 
 from dlrm.config import FieldError
@@ -38,4 +40,17 @@ class ServiceUnreachableError(Exception):
     """Error raised where no service answers at its URL."""
 
     def __init__(self, url: str, cause: Exception) -> None:
+        self.url = url
+        self.cause = cause
         super().__init__(f"the service at {url} does not answer ({cause}); is `dlrm serve` running there?")
+
+
+class ServiceAwayError(Exception):
+    """Error raised where a service that has answered before does not answer any more, while a job is followed."""
+
+    def __init__(self, error: ServiceError | ServiceUnreachableError, since: datetime) -> None:
+        """Keep `since`, the time at which the service was first found to be away."""
+        self.since = since
+        is_silent = isinstance(error, ServiceUnreachableError)
+        service, cause = (f"the service at {error.url}", error.cause) if is_silent else ("the service", error)
+        super().__init__(f"{service} does not answer since {since:%H:%M:%S} ({cause}); the job continues")

@@ -107,11 +107,26 @@ class DerivedNumber(_Response):
     reason: str = ""
 
 
+class QueuePlace(_Response):
+    """Place of a waiting job in the queue."""
+
+    position: int
+    """Number of the job among all that wait, counted from 1."""
+    num_ahead: int
+    """Number of jobs that start before it, as far as is known now."""
+    waits_for: str
+    """Sentence on what the job waits for."""
+    expected_start_at: datetime | None = None
+    """Time at which the job is expected to start; None where that cannot be said."""
+
+
 class JobDetails(Job):
     """Job with its document, in which all defaults are filled in."""
 
     spec: dict[str, Any] = {}
     derived: list[DerivedNumber] = []
+    queue: QueuePlace | None = None
+    """Place in the queue; None while the job does not wait there."""
 
 
 class Event(_Response):
@@ -193,7 +208,7 @@ class LogPart(_Response):
     """Part of one log file."""
 
     attempt: int | None = None
-    rank: int | str
+    rank: int | Literal["launch"]
     text: str
     next_offset: int
     complete: bool

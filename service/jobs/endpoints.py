@@ -1,8 +1,10 @@
 """Endpoints under /v1/jobs."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
+from pydantic import AfterValidator
 
 from dlrm.config import FieldError
 from service.http.entity_tag import NOT_MODIFIED, answer_with_tag
@@ -18,6 +20,19 @@ from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 
+MIN_TIME, MAX_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC)
+"""Range of times by which jobs can be looked for."""
+
+
+def _check_time(time: datetime) -> datetime:
+    """Return `time` in UTC, which it is where it names no zone. Raises ValueError where it is out of range."""
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    if not MIN_TIME <= aware <= MAX_TIME:
+        raise ValueError(f"is not a time from {MIN_TIME:%Y} to {MAX_TIME:%Y}")
+    return aware.astimezone(UTC)
+
+
+SubmissionTime = Annotated[datetime, AfterValidator(_check_time)]
 IdempotencyKey = Annotated[
     str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
 ]
@@ -53,11 +68,25 @@ def list_jobs(
     label: Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")] = None,
     name: Annotated[str | None, Query(max_length=63)] = None,
     owner: Annotated[str | None, Query(max_length=63)] = None,
+    created_after: Annotated[SubmissionTime | None, Query(description="submitted then or later")] = None,
+    created_before: Annotated[SubmissionTime | None, Query(description="submitted earlier")] = None,
+    q: Annotated[
+        str | None,
+        Query(min_length=1, max_length=100, description="part of the name, of the id, or of the value of a label"),
+    ] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[JobView]:
     labels = tuple(_parse_label(text) for text in label or [])
-    chosen = JobFilter(states=tuple(state or ()), labels=labels, name=name, owner=owner)
+    chosen = JobFilter(
+        states=tuple(dict.fromkeys(state or ())),
+        labels=labels,
+        name=name,
+        owner=owner,
+        created_after=created_after,
+        created_before=created_before,
+        text=q,
+    )
     return services.jobs.list_page(chosen, principal, cursor=parse_job_cursor(cursor), limit=limit)
 
 

@@ -18,7 +18,9 @@ class Job(Base):
         Index("ix_jobs_queue", "state", "priority", "created_at", "id"),
         Index("ix_jobs_deadline", "state", "deadline_at"),
         Index("ix_jobs_owner", "owner", "id"),
-        Index("ix_jobs_name", "name"),
+        Index("ix_jobs_owner_state", "owner", "state", "id"),
+        Index("ix_jobs_state", "state", "id"),
+        Index("ix_jobs_name", "name", "id"),
         Index(
             "ix_jobs_deleting_at",
             "deleting_at",

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, select, update
+from sqlalchemy import ColumnElement, delete, func, select, union_all, update
 from sqlalchemy.orm import Session
 
 from service.jobs.filters import JobFilter
-from service.jobs.models import Event, Job, JobLabel
+from service.jobs.list_query import select_ids
+from service.jobs.models import Event, Job
 from service.jobs.reasons import Reason
 from service.jobs.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
@@ -82,19 +83,20 @@ class JobRepository:
         Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists those
         of all.
         """
-        query = select(Job).where(Job.deleting_at.is_(None)).order_by(Job.id.desc()).limit(limit)
-        for owner in (visible_owner, chosen.owner):
-            if owner is not None:
-                query = query.where(Job.owner == owner)
-        if chosen.states:
-            query = query.where(Job.state.in_(chosen.states))
-        if chosen.name is not None:
-            query = query.where(Job.name == chosen.name)
+        query = select_ids(chosen).order_by(Job.id.desc()).limit(limit)
+        if visible_owner is not None:
+            query = query.where(Job.owner == visible_owner)
         if before is not None:
             query = query.where(Job.id < before)
-        for label, value in chosen.labels:
-            query = query.where(Job.id.in_(_select_jobs_by_label(label, value)))
-        return list(self._session.scalars(query))
+        if len(chosen.states) > 1:
+            # The newest of every state, then the newest of these: an index has the jobs of one state in order.
+            newest = [select(query.where(Job.state == state).subquery().c.id) for state in chosen.states]
+            union = union_all(*newest).subquery()
+            query = select(union.c.id).order_by(union.c.id.desc()).limit(limit)
+        elif chosen.states:
+            query = query.where(Job.state == chosen.states[0])
+        ids = self._session.scalars(query).all()
+        return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).order_by(Job.id.desc())))
 
     def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
@@ -262,7 +264,3 @@ def find_deadline(job: Job, start: datetime) -> datetime | None:
     """Return the time at which a job ends that has counted the seconds of its deadline since `start`."""
     seconds = job.spec["deadline_seconds"]
     return None if seconds is None else start + timedelta(seconds=seconds)
-
-
-def _select_jobs_by_label(name: str, value: str) -> Select[str]:
-    return select(JobLabel.job_id).where(JobLabel.name == name, JobLabel.value == value)

@@ -82,11 +82,26 @@ class JobView(BaseModel):
         return cls.model_validate(_collect_fields(job, wait))
 
 
+class QueuePlace(BaseModel):
+    """Place of a waiting job in the queue."""
+
+    position: int
+    """Number of the job among all that wait, counted from 1."""
+    num_ahead: int
+    """Number of jobs that start before it, as far as is known now."""
+    waits_for: str
+    """Sentence on what the job waits for."""
+    expected_start_at: datetime | None
+    """Time at which the job is expected to start; null where that cannot be said."""
+
+
 class JobDetail(JobView):
     """A job with its document."""
 
     spec: dict[str, Any]
     derived: list[DerivedNumber]
+    queue: QueuePlace | None = None
+    """Place in the queue; null while the job does not wait there."""
 
     @classmethod
     def from_job(cls, job: Job, wait: Wait | None = None) -> "JobDetail":

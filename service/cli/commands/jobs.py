@@ -1,6 +1,8 @@
 """Commands that look at jobs of the service: `dlrm jobs`, `show` and `logs`."""
 
 import time
+from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -8,11 +10,14 @@ import typer
 
 from service.cli.errors import BadInputError
 from service.cli.job_id import JobId
+from service.cli.patience import PatienceSeconds, make_patience
 from service.cli.render.console import console_on, print_heading
 from service.cli.render.job_tables import make_derived_table, make_events_table, make_job_table, make_jobs_table
 from service.cli.render.quality import print_comparison
 from service.cli.render.text_format import escape_unprintable, print_warnings
+from service.cli.time_option import parse_time
 from service.client import Client, LogPart
+from service.client.patience import DEFAULT_PATIENCE_SECONDS
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -27,20 +32,41 @@ def jobs(
     label: Annotated[
         str | None, typer.Option(help="Only jobs with this label, such as team:ads.", show_default=False)
     ] = None,
+    owner: Annotated[str | None, typer.Option(help="Only jobs of this owner; for admins.", show_default=False)] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only jobs submitted since then: 6h, 2d, 2026-03-01.", show_default=False)
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only jobs submitted before then.", show_default=False)] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(help="Only jobs with this text in the name, the id or a label's value.", show_default=False),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of jobs to list.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the jobs of the service, newest first.
 
-    --state and --label can be combined. With --json, each job is one line of
-    JSON.
+    All filters can be combined. With --json, each job is one line of JSON.
 
         dlrm jobs --state RUNNING
 
+        dlrm jobs --since 2d --search ads
+
         dlrm jobs --json --limit 100 | jq -r .id
     """
+    now = datetime.now(UTC)
+    created_after = None if since is None else parse_time(since, "--since", now)
+    created_before = None if until is None else parse_time(until, "--until", now)
     with Client() as client:
-        newest = islice(client.jobs(state=state, label=label), limit)
+        found = client.jobs(
+            state=state,
+            label=label,
+            owner=owner,
+            created_after=created_after,
+            created_before=created_before,
+            search=search,
+        )
+        newest = islice(found, limit)
         if as_json:
             for job in newest:
                 typer.echo(job.model_dump_json())
@@ -83,12 +109,15 @@ def logs(
         int | None, typer.Option(min=1, help="Print only this many of the last lines.", show_default=False)
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the job has ended.")] = False,
+    patience_seconds: PatienceSeconds = DEFAULT_PATIENCE_SECONDS,
 ) -> None:
     """Print the log of one rank of a job.
 
     A rank is one worker process of the job. Each start of the job is an attempt
     with its own logs. With --follow, new lines are printed as they are written,
-    including those of later attempts, unless --attempt selects one.
+    including those of later attempts, unless --attempt selects one. While the
+    service is away, the command waits for it for --patience seconds, and then
+    ends with exit code 3.
 
         dlrm logs job_01J… --tail 50 --follow
 
@@ -97,17 +126,24 @@ def logs(
     if not (rank == LAUNCH or rank.isdigit()):
         raise BadInputError(f"--rank: {rank!r} is not a rank (valid: a number, or `launch`)")
     process = LAUNCH if rank == LAUNCH else int(rank)
+    errors = console_on(stderr=True)
+    patience = make_patience(patience_seconds, lambda line: errors.print(line, highlight=False, markup=False))
     with Client() as client:
-        part: LogPart | None = None
-        while part is None or part.text or (follow and _has_more(client, job_id, part, attempt)):
-            if part is None:
-                part = client.logs(job_id, attempt=attempt, rank=process, tail_lines=tail)
-            elif part.complete and not part.text:
-                # The next attempt has started, with a log of its own.
-                part = client.logs(job_id, attempt=(part.attempt or 0) + 1, rank=process)
-            else:
-                part = client.logs(job_id, attempt=part.attempt, rank=process, offset=part.next_offset)
+        part = client.logs(job_id, attempt=attempt, rank=process, tail_lines=tail)
+        while True:
             typer.echo(escape_unprintable(part.text, keep="\n\t"), nl=False)
+            if not (part.text or (follow and patience.call(partial(_has_more, client, job_id, part, attempt)))):
+                return
+            part = (
+                patience.call(partial(_read_next, client, job_id, part)) if follow else _read_next(client, job_id, part)
+            )
+
+
+def _read_next(client: Client, job_id: str, part: LogPart) -> LogPart:
+    """Read what follows `part` in its log; where that is complete, the beginning of the log of the next attempt."""
+    if part.complete and not part.text:
+        return client.logs(job_id, attempt=(part.attempt or 0) + 1, rank=part.rank)
+    return client.logs(job_id, attempt=part.attempt, rank=part.rank, offset=part.next_offset)
 
 
 def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None) -> bool:

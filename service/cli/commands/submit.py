@@ -10,6 +10,7 @@ from dlrm.config import FieldError
 from dlrm.record import WARNINGS
 from service.cli.documents import list_beside, read_job
 from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, BadInputError
+from service.cli.patience import PatienceSeconds, make_patience
 from service.cli.render.advice import print_advice_message
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_job_table
@@ -17,6 +18,7 @@ from service.cli.render.progress import ProgressLine
 from service.cli.render.text_format import print_warnings
 from service.cli.set_option import SetOption
 from service.client import Client, Job, JobDetails, ServiceError, ServiceUnreachableError
+from service.client.patience import DEFAULT_PATIENCE_SECONDS
 
 MAX_PLAN_SECONDS = 10.0
 """Seconds to wait for the warnings that a plan of the submitted job has."""
@@ -26,6 +28,7 @@ def submit(
     job: Annotated[Path, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)],
     settings: SetOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show progress until the job has ended.")] = False,
+    patience_seconds: PatienceSeconds = DEFAULT_PATIENCE_SECONDS,
 ) -> None:
     """Submit a job to the service and print its id.
 
@@ -42,10 +45,12 @@ def submit(
 
         id=$(dlrm submit job.json) && dlrm show $id
 
-    Ctrl-C during --follow ends only the display; the job continues.
+    Ctrl-C during --follow ends only the display; the job continues. So it does
+    while the service is away, for example to be updated: the command waits for
+    it for --patience seconds.
 
-    Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 1 any other
-    failure.
+    Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 3 the
+    service stayed away for longer than --patience, 1 any other failure.
     """
     document, spec = read_job(job, settings)
     console = console_on(stderr=True)
@@ -58,13 +63,15 @@ def submit(
             print_warnings(console, find_shortages(document))
             return
         try:
-            job_at_end = follow_to_end(client, submitted.id)
+            job_at_end = follow_to_end(client, submitted.id, patience_seconds=patience_seconds)
         except KeyboardInterrupt:
             console.print(f"the job continues: `dlrm show {submitted.id}`, `dlrm cancel {submitted.id}`")
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        events = list(client.events(job_at_end.id))
+        patience = make_patience(patience_seconds, lambda line: console.print(line, highlight=False, markup=False))
+        events = patience.call(lambda: list(client.events(job_at_end.id)))
+        attempts = patience.call(lambda: list(client.attempts(job_at_end.id)))
         print_warnings(console, [event.message or "" for event in events if event.name in WARNINGS])
-        console.print(make_job_table(job_at_end, client.attempts(job_at_end.id)))
+        console.print(make_job_table(job_at_end, attempts))
         print_advice_message(console, events)
     if job_at_end.state != "SUCCEEDED":
         raise typer.Exit(EXIT_FAILED)
@@ -105,11 +112,20 @@ def _describe_fault(fault: FieldError, beside: Mapping[str, str]) -> str:
     )
 
 
-def follow_to_end(client: Client, job_id: str, poll_seconds: float = 1.0) -> JobDetails:
-    """Show a job's progress on stderr until it has ended, and return its final state."""
-    details = client.job(job_id)
+def follow_to_end(
+    client: Client,
+    job_id: str,
+    poll_seconds: float = 1.0,
+    patience_seconds: float = DEFAULT_PATIENCE_SECONDS,
+) -> JobDetails:
+    """Show a job's progress on stderr until it has ended, and return its final state.
+
+    Raises ServiceAwayError where the service is away for longer than `patience_seconds`.
+    """
     with ProgressLine() as line:
-        for details in client.follow(job_id, poll_seconds):
+        patience = make_patience(patience_seconds, line.print_line)
+        details = patience.call(lambda: client.job(job_id))
+        for details in client.follow(job_id, poll_seconds, patience):
             is_running = details.state == "RUNNING" and details.progress.phase
             label = str(details.progress.phase) if is_running else details.state.lower()
             line.show(label, details.progress, has_ended=details.has_ended)

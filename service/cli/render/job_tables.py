@@ -13,7 +13,7 @@ from rich.text import Text
 from dlrm.record import format_auc
 from service.cli.render.progress import describe_progress, format_duration
 from service.cli.render.text_format import escape_unprintable, format_number
-from service.client import Attempt, Checkpoint, Event, Job, JobDetails
+from service.client import Attempt, Checkpoint, Event, Job, JobDetails, QueuePlace
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
 CHECKPOINT_SAVED = "checkpoint_saved"
@@ -131,6 +131,7 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
         "restarted from": job.restarted_from,
         "reason": job.reason,
         "message": job.message,
+        **(_describe_place(job.queue) if job.queue else {}),
         "progress": None if job.has_ended else describe_progress(job.progress),
         "created": format_age(job.created_at),
         "ran for": _format_running_time(attempts),
@@ -143,6 +144,18 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
             table.add_row(name, Text(escape_unprintable(value, keep="\n")))
     _add_results(table, {**job.metrics, "model": job.model_path, "run_directory": job.run_directory})
     return table
+
+
+def _describe_place(place: QueuePlace) -> dict[str, str]:
+    """Describe the place of a waiting job, a fact a line; what is not known is empty."""
+    ahead = {0: "", 1: ", 1 job ahead"}.get(place.num_ahead, f", {place.num_ahead:,} jobs ahead")
+    start = place.expected_start_at
+    seconds = (start - datetime.now(UTC)).total_seconds() if start else 0.0
+    return {
+        "in the queue": f"number {place.position:,}{ahead}",
+        "waits for": place.waits_for,
+        "expected start": f"in {format_duration(seconds)} ({start.astimezone():%Y-%m-%d %H:%M})" if start else "",
+    }
 
 
 def _format_owner(job: Job) -> str | None:

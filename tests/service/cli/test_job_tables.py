@@ -10,7 +10,7 @@ from service.cli.render.advice import print_advice
 from service.cli.render.job_tables import make_events_table, make_job_table, make_jobs_table, make_result_table
 from service.cli.render.progress import describe_progress
 from service.cli.render.quality import print_comparison
-from service.client import Attempt, Event, Job, JobDetails, Progress
+from service.client import Attempt, Event, Job, JobDetails, Progress, QueuePlace
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -125,6 +125,27 @@ def test_a_shown_job_has_its_owner_and_the_key_that_submitted_it() -> None:
     assert ["owner", "alice", "(key", "laptop)"] in [
         line.split() for line in printed(make_job_table(job, [])).splitlines()
     ]
+
+
+def test_a_queued_job_shows_its_place_what_it_waits_for_and_when_it_may_start() -> None:
+    place = QueuePlace(
+        position=3,
+        num_ahead=2,
+        waits_for="needs 2 cores, 1 free",
+        expected_start_at=datetime.now(UTC) + timedelta(minutes=90, seconds=30),
+    )
+    job = JobDetails(id="job_1", name="job", state="QUEUED", created_at=TIME, world_size=1, queue=place)
+    lines = [line.split() for line in printed(make_job_table(job, [])).splitlines()]
+    assert ["in", "the", "queue", "number", "3,", "2", "jobs", "ahead"] in lines
+    assert ["waits", "for", "needs", "2", "cores,", "1", "free"] in lines
+    (start,) = [" ".join(line) for line in lines if line[:2] == ["expected", "start"]]
+    assert "in 1 h 30 min (" in start
+    first = job.model_copy(update={"queue": QueuePlace(position=1, num_ahead=0, waits_for="", expected_start_at=None)})
+    text = printed(make_job_table(first, []))
+    assert "number 1" in text
+    assert "ahead" not in text
+    assert "expected start" not in text
+    assert "in the queue" not in printed(make_job_table(job.model_copy(update={"queue": None}), []))
 
 
 def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> None:

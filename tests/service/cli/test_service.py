@@ -82,6 +82,23 @@ def test_jobs_are_listed_for_people_and_for_programs(dlrm: Callable[..., Any], j
     assert [json.loads(line)["id"] for line in lines] == ids[::-1]
 
 
+def test_jobs_are_found_by_owner_time_and_text(dlrm: Callable[..., Any], job_file: str) -> None:
+    job_id = dlrm("submit", job_file).out.strip()
+
+    def find(*options: str) -> bool:
+        ended = dlrm("jobs", "--json", "--limit", "1000", *options)
+        assert ended.code == 0, ended.err
+        return job_id in {json.loads(line)["id"] for line in ended.out.splitlines()}
+
+    assert find("--owner", "admin", "--since", "1h", "--search", job_id[-6:].lower())
+    assert not find("--owner", "nobody")
+    assert not find("--until", "1h")
+    assert not find("--since", "2999-01-01")
+    assert not find("--search", "nothing like it")
+    refused = dlrm("jobs", "--since", "yesterday")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
 def test_a_listed_job_is_one_line_whatever_its_name(
     dlrm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

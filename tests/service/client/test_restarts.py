@@ -12,6 +12,7 @@ import pytest
 from service.client import Client, Job, JobDetails
 from service.demo.service_process import run_service
 from service.ids import new_id
+from tests.patience import wait_until
 from tests.service.api import write_fake_python
 from tests.service.databases import lend_database
 
@@ -69,23 +70,39 @@ def test_a_followed_job_that_restarts_goes_back_to_its_checkpoint_and_on_to_its_
     assert Path(checkpoint.path).is_dir()
 
 
-def run_dlrm(client: Client, *arguments: str) -> str:
-    """Run a command against the service of `client`, and return what it prints."""
+def make_command(client: Client, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """Make a command against the service of `client`, and its environment."""
     key = client.create_key(new_id("key"), "admin").key or ""
     environment = {**os.environ, "DLRM_URL": client.url, "DLRM_API_KEY": key, "COLUMNS": "200"}
-    command = [sys.executable, "-m", "service.cli", *arguments]
+    return [sys.executable, "-m", "service.cli", *arguments], environment
+
+
+def run_dlrm(client: Client, *arguments: str) -> str:
+    """Run a command against the service of `client`, and return what it prints."""
+    command, environment = make_command(client, *arguments)
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def test_the_command_shows_the_last_checkpoint_and_follows_the_log_of_every_attempt(client: Client) -> None:
+def test_the_command_shows_the_last_checkpoint_and_the_log_of_one_attempt(client: Client) -> None:
     job = submit(client, "crash_further_every_time", max_restarts=1)
-    followed = run_dlrm(client, "logs", job.id, "--follow", "--tail", "100")
-    assert client.job(job.id).state == "FAILED"
-    # Some attempts may have ended before the command had started.
-    assert 2 <= followed.count("rank 0 says grüezi") <= 6
+    assert [update.state for update in client.follow(job.id, POLL_SECONDS)][-1] == "FAILED"
     assert run_dlrm(client, "logs", job.id, "--follow", "--attempt", "1").count("rank 0 says grüezi") == 1
     last = next(client.checkpoints(job.id))
     assert f"last checkpoint  step 5, {last.time:%H:%M:%S}, 1 byte" in run_dlrm(client, "show", job.id)
+
+
+def test_the_command_follows_the_log_from_one_attempt_to_the_next(client: Client, tmp_path: Path) -> None:
+    job = submit(client, "crash_once_when_told")
+    follow_until(client, job.id, "RUNNING")
+    command, environment = make_command(client, "logs", job.id, "--follow", "--tail", "100")
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=environment, stdout=out)
+    wait_until(log.read_bytes, process)
+    Path(client.job(job.id).run_directory or "", "go-on").touch()
+    assert process.wait() == 0
+    assert log.read_text() == "rank 0 says grüezi\n" * 2
+    assert client.job(job.id).state == "SUCCEEDED"
 
 
 def test_a_job_is_paused_and_resumed(client: Client) -> None:

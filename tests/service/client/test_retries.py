@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from service.client import Client, ServiceError, ServiceUnreachableError
+from service.client import Client, Patience, ServiceAwayError, ServiceError, ServiceUnreachableError, transport
 
 JOB = {
     "id": "job_1",
@@ -62,6 +62,32 @@ def test_a_get_is_tried_again_while_the_service_is_unavailable() -> None:
     with serve_statuses([503, 502, 200]) as (url, requests), Client(url, "dlrm_key") as client:
         assert client.job("job_1").state == "QUEUED"
     assert len(requests) == 3
+
+
+def test_a_follower_waits_for_a_service_that_is_unavailable_for_longer() -> None:
+    ended = {**JOB, "state": "SUCCEEDED"}
+    with serve_statuses([503] * 9 + [200], ended) as (url, requests), Client(url, "dlrm_key") as client:
+        assert [job.state for job in client.follow("job_1", 0.0, Patience(60.0))] == ["SUCCEEDED"]
+    assert len(requests) == 10
+
+
+def test_a_follower_does_not_wait_for_what_is_refused_nor_for_a_service_that_never_answered() -> None:
+    with serve_statuses([404], {"status": 404, "title": "gone"}) as (url, requests), Client(url, "dlrm_key") as client:
+        with pytest.raises(ServiceError, match="gone"):
+            list(client.follow("job_1", 0.0, Patience(60.0)))
+        assert len(requests) == 1
+    with Client(url, "dlrm_key") as client, pytest.raises(ServiceUnreachableError, match="dlrm serve"):
+        list(client.follow("job_1"))
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "RETRY_WAITS_SECONDS", ())
+    with (
+        serve_statuses([503]) as (url, _),
+        Client(url, "dlrm_key") as client,
+        pytest.raises(ServiceAwayError, match=r"does not answer since .*job continues"),
+    ):
+        list(client.follow("job_1", 0.0, Patience(0.3)))
 
 
 def test_a_submission_is_tried_again_under_the_same_idempotency_key() -> None:

@@ -37,7 +37,7 @@ from dlrm.record import (
 )
 from dlrm.reporting.push import Pusher
 
-LIFETIME_SECONDS = 40
+LIFETIME_SECONDS = 120
 NUM_STEPS = 5
 is_stop_requested = False
 
@@ -182,6 +182,27 @@ def crash_further_every_time(directory: RunDirectory, attempt: AttemptDirectory)
     return crash(directory, attempt)
 
 
+def talk(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    """Log numbered lines until the test lets it end."""
+    training = Training(directory, attempt)
+    training.train_to(1)
+    with attempt.rank_log(0).open("a", encoding="utf-8") as log:
+        number = 0
+        while not directory.path.joinpath("go-on").exists():
+            number += 1
+            log.write(f"line {number}\n")
+            log.flush()
+            time.sleep(0.02)
+    return finish(directory, attempt, training)
+
+
+def crash_once_when_told(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    """Wait in the first attempt until the test lets it go on, and crash; succeed in the next one."""
+    while not directory.path.joinpath("go-on").exists():
+        time.sleep(0.02)
+    return crash_once(directory, attempt)
+
+
 def bad_input(_: RunDirectory, attempt: AttemptDirectory) -> int:
     message = "day_0.tsv line 3: 39 columns, expected 40"
     return end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=message, rank=1))
@@ -215,6 +236,8 @@ BEHAVIOURS = {
         crash_once,
         lose_two_steps_once,
         crash_further_every_time,
+        talk,
+        crash_once_when_told,
         bad_input,
         hog,
         die_leaving_a_rank,

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -15,12 +16,15 @@ from sqlalchemy import text
 
 import service.jobs.deletion
 import service.jobs.run_files
+from dlrm.config import ConfigError, parse_job
 from dlrm.record import RunDirectory
 from service.ids import new_id
 from service.jobs.deletion import DeletionService
+from service.jobs.service import Submission
 from service.keys.roles import Role
 from service.settings import Settings
 from tests.service.api import Api, make_document
+from tests.service.control.rounds import USER
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.jobs.test_warm_start import add_warm_start, write_model
@@ -321,6 +325,27 @@ def test_a_model_that_a_job_still_starts_from_is_not_deleted(api: Api) -> None:
     assert shown["spec"]["run"]["warm_start"]["from"] == source["id"]
     problem = check_problem(api.submitter.post(f"/v1/jobs/{heir['id']}/restart"), 422, "invalid-job")
     assert problem["errors"][0]["message"] == f"'{source['id']}' is not a job of this service"
+
+
+def test_a_source_that_is_deleted_during_a_submission_is_refused(api: Api) -> None:
+    source = end_job(api)
+    submission = Submission(add_warm_start(make_document(), source["id"]), USER)
+    spec = parse_job(submission.document)
+    job = api.services.jobs._make_job(spec, submission)
+    delete(api, source)
+    with pytest.raises(ConfigError, match=f"'{source['id']}' is not a job of this service"):
+        api.services.jobs._add(job, spec, submission)
+
+
+def test_of_a_deletion_and_a_submission_at_the_same_time_one_is_refused(api: Api) -> None:
+    for _ in range(8):
+        source = end_job(api)
+        document = add_warm_start(make_document(), source["id"])
+        with ThreadPoolExecutor(2) as pool:
+            submitted = pool.submit(api.submitter.post, "/v1/jobs", json=document)
+            deleted = pool.submit(api.admin.delete, f"/v1/jobs/{source['id']}")
+        statuses = (submitted.result().status_code, deleted.result().status_code)
+        assert statuses in {(201, 409), (422, 202)}
 
 
 def test_a_job_of_another_owner_that_starts_from_a_model_is_not_named(api: Api) -> None:

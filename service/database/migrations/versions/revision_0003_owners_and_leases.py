@@ -50,6 +50,10 @@ def downgrade() -> None:
     for column in ("devices", "node", "lease_expires_at", "lease_token", "lease_owner"):
         op.drop_column("attempts", column)
     op.drop_index("ix_jobs_deleting_at", "jobs")
+    op.drop_index("ix_jobs_name", "jobs")
+    op.create_index("ix_jobs_name", "jobs", ["name"])
+    op.drop_index("ix_jobs_state", "jobs")
+    op.drop_index("ix_jobs_owner_state", "jobs")
     op.drop_index("ix_jobs_owner", "jobs")
     op.drop_index("ix_jobs_deadline", "jobs")
     op.drop_index("ix_jobs_queue", "jobs")
@@ -119,6 +123,11 @@ def _extend_jobs() -> None:
     op.create_index("ix_jobs_queue", "jobs", ["state", "priority", "created_at", "id"])
     op.create_index("ix_jobs_deadline", "jobs", ["state", "deadline_at"])
     op.create_index("ix_jobs_owner", "jobs", ["owner", "id"])
+    # Lists of jobs are in the order of ids.
+    op.create_index("ix_jobs_owner_state", "jobs", ["owner", "state", "id"])
+    op.create_index("ix_jobs_state", "jobs", ["state", "id"])
+    op.drop_index("ix_jobs_name", "jobs")
+    op.create_index("ix_jobs_name", "jobs", ["name", "id"])
     op.create_index(
         "ix_jobs_deleting_at",
         "jobs",

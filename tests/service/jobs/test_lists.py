@@ -1,0 +1,111 @@
+"""Filters of the list of jobs."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from service.jobs.models import Job
+from tests.service.api import Api
+from tests.service.jobs.test_jobs_api import check_problem
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def jobs(shared_api: Api) -> dict[str, str]:
+    """Ids of jobs, by name."""
+    labels = {"ads-100%": {"team": "Ads"}, "feed_1": {"team": "feed", "place": "São Paulo"}, "feed-2": {}}
+    return {
+        name.replace("%", ""): shared_api.submit(name=name.replace("%", ""), labels={"behaviour": "wait", **own})["id"]
+        for name, own in labels.items()
+    }
+
+
+def find(api: Api, **params: Any) -> set[str]:
+    response = api.viewer.get("/v1/jobs", params=params)
+    assert response.status_code == 200, response.text
+    return {job["name"] for job in response.json()["items"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("feed", {"feed_1", "feed-2"}),
+        ("FEED", {"feed_1", "feed-2"}),
+        ("d_1", {"feed_1"}),
+        ("ADS", {"ads-100"}),
+        ("ão pau", {"feed_1"}),
+        ("0%", set()),
+        ("%", set()),
+        ("_", {"feed_1", "feed-2", "ads-100"}),
+        ("\\", set()),
+        ("/", set()),
+        ("team", set()),
+        ("' OR 1=1 --", set()),
+    ],
+)
+def test_a_text_is_looked_for_in_names_ids_and_values_of_labels(
+    shared_api: Api, jobs: dict[str, str], text: str, names: set[str]
+) -> None:
+    # Every id contains "job_", so that "_" is found in all.
+    assert jobs
+    assert find(shared_api, q=text) == names
+
+
+def test_a_part_of_an_id_finds_the_job(shared_api: Api, jobs: dict[str, str]) -> None:
+    assert find(shared_api, q=jobs["feed-2"][-8:].lower()) == {"feed-2"}
+
+
+def test_filters_hold_together(shared_api: Api, jobs: dict[str, str]) -> None:
+    assert jobs
+    assert find(shared_api, q="feed", label="team:feed") == {"feed_1"}
+    assert find(shared_api, q="feed", state="RUNNING") == set()
+    assert find(shared_api, q="feed", state=["RUNNING", "QUEUED"]) == {"feed_1", "feed-2"}
+
+
+def test_jobs_are_found_by_the_time_of_their_submission(api: Api) -> None:
+    before = datetime.now(UTC)
+    names = ["a", "b", "c"]
+    times = [datetime.fromisoformat(api.submit(name=name)["created_at"]) for name in names]
+    assert find(api, created_after=before.isoformat()) == {"a", "b", "c"}
+    assert find(api, created_after=times[1].isoformat()) == {"b", "c"}
+    assert find(api, created_before=times[1].isoformat()) == {"a"}
+    assert find(api, created_after=times[0].isoformat(), created_before=times[2].isoformat()) == {"a", "b"}
+    assert find(api, created_after=datetime.now(UTC).isoformat()) == set()
+    elsewhere = times[1].astimezone(tz=None).isoformat()
+    assert find(api, created_after=elsewhere) == {"b", "c"}
+    assert find(api, created_before="1970-01-01") == set()
+
+
+def test_the_time_that_counts_is_that_of_the_job_and_not_that_of_its_id(api: Api) -> None:
+    ids = [api.submit(name=name)["id"] for name in ("early", "late")]
+    now = datetime.now(UTC)
+    with api.services.database.write() as session:
+        # The clock went back for half a minute between the id and the time of each.
+        for job_id in ids:
+            session.get_one(Job, job_id).created_at = now + timedelta(seconds=30)
+    assert find(api, created_after=(now + timedelta(seconds=20)).isoformat()) == {"early", "late"}
+
+
+@pytest.mark.parametrize("time", ["yesterday", "2026-13-01", "0001-01-01T00:00:00+14:00", "1969-12-31T23:59:59Z", ""])
+@pytest.mark.parametrize("name", ["created_after", "created_before"])
+def test_what_is_no_time_is_named(shared_api: Api, name: str, time: str) -> None:
+    response = shared_api.viewer.get("/v1/jobs", params={name: time})
+    (fault,) = check_problem(response, 422, "invalid-request")["errors"]
+    assert fault["field"] == name
+
+
+def test_pages_of_several_states_are_in_order(api: Api) -> None:
+    ids = [api.submit()["id"] for _ in range(6)]
+    for job_id in ids[::2]:
+        api.submitter.post(f"/v1/jobs/{job_id}/cancel")
+    listed: list[str] = []
+    params: dict[str, Any] = {"state": ["QUEUED", "CANCELLED", "RUNNING"], "limit": 2}
+    while True:
+        page = api.viewer.get("/v1/jobs", params=params).json()
+        listed += [job["id"] for job in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        params["cursor"] = page["next_cursor"]
+    assert listed == ids[::-1]
