@@ -126,7 +126,7 @@ class Attempt(Base):
     devices: Mapped[dict[str, Any] | None]
     """GPUs and cores that the attempt has for itself, as lists of their numbers; null until it is launched."""
     rank_ends: Mapped[dict[str, Any] | None]
-    """How each rank ended, by its number; null while unknown."""
+    """Ends of the ranks, by their number; null while unknown."""
 
 
 class Event(Base):

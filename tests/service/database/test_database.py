@@ -56,7 +56,7 @@ def test_services_that_start_at_once_migrate_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(start, range(4)))
     with open_database(tmp_path).read() as session:
-        assert session.execute(text("SELECT version_num FROM alembic_version")).all() == [("0002",)]
+        assert session.execute(text("SELECT version_num FROM alembic_version")).all() == [(REVISION,)]
 
 
 def test_a_migration_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
@@ -85,7 +85,9 @@ def test_a_block_that_raises_changes_nothing(tmp_path: Path) -> None:
 
     def add_and_fail() -> None:
         with database.write() as session:
-            session.add(ApiKey(id="key_0", name="x", owner="team", role="viewer", secret_hash="h", created_at=datetime.now(UTC)))
+            session.add(
+                ApiKey(id="key_0", name="x", owner="team", role="viewer", secret_hash="h", created_at=datetime.now(UTC))
+            )
             session.flush()
             raise KeyError
 
