@@ -11,6 +11,7 @@ import pytest
 
 from service.client import Client, Job, JobDetails
 from service.demo.service_process import run_service
+from service.ids import new_id
 from tests.service.api import write_fake_python
 
 POLL_SECONDS = 0.1
@@ -63,7 +64,7 @@ def test_a_followed_job_that_restarts_goes_back_to_its_checkpoint_and_on_to_its_
 
 def run_dlrm(client: Client, *arguments: str) -> str:
     """Run a command against the service of `client`, and return what it prints."""
-    key = client.create_key("command", "submitter").key or ""
+    key = client.create_key(new_id("key"), "admin").key or ""
     environment = {**os.environ, "DLRM_URL": client.url, "DLRM_API_KEY": key, "COLUMNS": "200"}
     command = [sys.executable, "-m", "service.cli", *arguments]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
