@@ -28,10 +28,12 @@ from service.http.health import router as health_router
 from service.http.openapi import PROBLEM_RESPONSES, document_openapi
 from service.http.paced_answers import PacedAnswers
 from service.http.problems import add_problem_handlers
+from service.http.rate_limits import AddressLimit, SenderLimit
 from service.http.request_body import BodyGuard, BodyLimits
 from service.http.request_guard import RequestGuard
 from service.http.request_ids import RequestIds
 from service.http.request_log import RequestLog
+from service.http.suspects import Suspects
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.repository import JobRepository
 from service.jobs.service import JobService
@@ -86,8 +88,16 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _add_middleware(app: FastAPI, services: Services) -> None:
     """Add what every request passes before it reaches an endpoint; the last one added comes first."""
-    app.add_middleware(BodyGuard, limits=BodyLimits(max_bytes=services.settings.max_body_bytes))
-    app.add_middleware(Gate, identify=identify)
+    settings = services.settings
+    suspects = Suspects(settings.failures_per_minute)
+    app.add_middleware(BodyGuard, limits=BodyLimits(max_bytes=settings.max_body_bytes))
+    app.add_middleware(
+        SenderLimit,
+        requests_per_second=settings.requests_per_second,
+        pushes_per_second=settings.pushes_per_second,
+    )
+    app.add_middleware(Gate, identify=identify, suspects=suspects)
+    app.add_middleware(AddressLimit, requests_per_second=settings.requests_per_second_per_address, suspects=suspects)
     app.add_middleware(RequestGuard)
     app.add_middleware(Failures)
     app.add_middleware(AnswerHeaders)

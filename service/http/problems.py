@@ -1,5 +1,6 @@
 """Problem documents (RFC 9457), the response body of every failed request."""
 
+import math
 import reprlib
 from collections.abc import Sequence
 from functools import partial
@@ -22,6 +23,8 @@ from service.http.request_ids import get_request_id
 log = structlog.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+BUSY_SECONDS = 2
+"""Seconds after which a request may be repeated that found no room."""
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
@@ -105,6 +108,20 @@ def unauthenticated(detail: str) -> ProblemError:
 
 def forbidden(detail: str) -> ProblemError:
     return ProblemError("forbidden", 403, "Not allowed", detail)
+
+
+def refuse_early(wait_seconds: float, whose: str) -> None:
+    """Raise ProblemError (429) where a request comes `wait_seconds` too early."""
+    if wait_seconds > 0.0:
+        seconds = max(1, math.ceil(wait_seconds))
+        detail = f"too many requests of {whose}; try again in {seconds} s"
+        headers = {"Retry-After": str(seconds)}
+        raise ProblemError("too-many-requests", 429, "Too many requests", detail, headers=headers)
+
+
+def too_busy(detail: str) -> ProblemError:
+    headers = {"Retry-After": str(BUSY_SECONDS)}
+    return ProblemError("too-busy", 503, "Too many requests at once", detail, headers=headers)
 
 
 def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:

@@ -49,6 +49,7 @@ def make_settings(directory: Path) -> Settings:
         reconcile_interval_seconds=0.05,
         grace_period_seconds=30.0,
         restart_delay_seconds=0.05,
+        failures_per_minute=1e6,
     )
 
 

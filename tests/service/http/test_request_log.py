@@ -11,6 +11,7 @@ import structlog
 
 from service.observability.logs import configure_logging
 from service.settings import Settings
+from tests.patience import wait_until
 from tests.service.api import make_client
 from tests.service.http.process import ServiceProcess, start_service
 from tests.service.http.raw import connect, make_head
@@ -24,9 +25,15 @@ def served(settings: Settings, tmp_path: Path) -> Iterator[ServiceProcess]:
         yield process
 
 
-def read_requests(directory: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (directory / "log").read_text().splitlines() if line.startswith("{")]
-    return [line for line in lines if line["event"] == "request"]
+def read_requests(directory: Path, number: int) -> list[dict[str, Any]]:
+    """Return the lines of requests, once there are `number` of them: each is written after its answer was sent."""
+
+    def read() -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in (directory / "log").read_text().splitlines() if line.endswith("}")]
+        return [line for line in lines if line["event"] == "request"]
+
+    wait_until(lambda: len(read()) >= number)
+    return read()
 
 
 def test_a_request_is_logged_with_who_sent_it_and_what_it_got(served: ServiceProcess, tmp_path: Path) -> None:
@@ -34,7 +41,7 @@ def test_a_request_is_logged_with_who_sent_it_and_what_it_got(served: ServicePro
         listed = client.get("/v1/jobs?limit=5", headers={"X-Request-ID": "one"})
         client.get("/v1/jobs/job_0", headers={"X-Request-ID": "two"})
         client.request("INVENT", "/v1/jobs", headers={"X-Request-ID": "three"})
-    lines = {line["request_id"]: line for line in read_requests(tmp_path)}
+    lines = {line["request_id"]: line for line in read_requests(tmp_path, 3)}
     assert lines["one"]["seconds"] > 0
     told = ("method", "route", "status", "bytes", "actor")
     assert [lines["one"][name] for name in told] == ["GET", "/v1/jobs", 200, len(listed.content), "admin"]
@@ -48,7 +55,7 @@ def test_requests_that_come_all_the_time_are_logged_only_where_they_are_refused(
     with make_client(served.url) as client:
         for path in ("/healthz", "/readyz", "/metrics", "/static/style.css", "/v1/ingest/att_0", "/static/none"):
             client.get(path)
-    assert [line["path"] for line in read_requests(tmp_path)] == ["/v1/ingest/att_0", "/static/none"]
+    assert [line["path"] for line in read_requests(tmp_path, 2)] == ["/v1/ingest/att_0", "/static/none"]
 
 
 def test_a_path_is_logged_in_one_line_and_cut(served: ServiceProcess, tmp_path: Path) -> None:
@@ -56,7 +63,7 @@ def test_a_path_is_logged_in_one_line_and_cut(served: ServiceProcess, tmp_path: 
     with connect(served.url) as connection:
         connection.send(make_head("GET", forged, connection="close"))
         assert connection.read_answer().status == 404
-    (line,) = read_requests(tmp_path)
+    (line,) = read_requests(tmp_path, 1)
     assert line["path"].startswith('/x\n{"event":"forged"}')
     assert len(line["path"]) == 200
     events = [json.loads(text)["event"] for text in (tmp_path / "log").read_text().splitlines() if text[:1] == "{"]
