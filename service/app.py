@@ -25,7 +25,7 @@ from service.http.failures import Failures
 from service.http.gate import Gate
 from service.http.head import HeadAsGet
 from service.http.health import router as health_router
-from service.http.openapi import PROBLEM_RESPONSES, document_openapi
+from service.http.openapi import document_openapi
 from service.http.paced_answers import PacedAnswers
 from service.http.problems import add_problem_handlers
 from service.http.rate_limits import AddressLimit, SenderLimit
@@ -79,7 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
     _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
     for router in (jobs_router, plans_router, reports_router, keys_router, capacity_router, health_router):
-        app.include_router(router, responses=PROBLEM_RESPONSES)
+        app.include_router(router)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
     document_openapi(app)

@@ -18,11 +18,11 @@ from starlette.routing import Match, Mount
 
 from dlrm.config import ConfigError, FieldError
 from service.disk_full import is_storage_full, storage_full_message
+from service.http.problem_kinds import MEDIA_TYPE
 from service.http.request_ids import get_request_id
 
 log = structlog.get_logger(__name__)
 
-MEDIA_TYPE = "application/problem+json"
 BUSY_SECONDS = 2
 """Seconds after which a request may be repeated that found no room."""
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")

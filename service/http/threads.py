@@ -50,11 +50,13 @@ SUSPICIONS = Threads("authentication of suspects", 1, max_waiting=20)
 """Thread that does so for addresses from which many wrong ones came."""
 CONTROL = Threads("control", 8)
 """Threads of all endpoints that name no others."""
+SUBMISSIONS = Threads("submissions", 2)
+"""Threads that check job documents, which may name many files."""
 CURVES = Threads("curves", 2)
 """Threads that read curves and logs."""
 INGEST = Threads("ingest", 2)
 """Threads that store the reports of ranks."""
-PLANS = Threads("plans", 6)
-"""Threads that wait for plans."""
+PLANS = Threads("plans", 8)
+"""Threads that wait for plans: more than may wait, so that further requests are refused at once."""
 MONITORING = Threads("monitoring", 1)
 """Thread of the endpoints for monitoring, which anybody may call."""

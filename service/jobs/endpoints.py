@@ -7,8 +7,10 @@ from fastapi import APIRouter, Body, Header, Query, Request, Response
 from dlrm.config import FieldError
 from service.http.entity_tag import NOT_MODIFIED, answer_with_tag
 from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
+from service.http.problem_kinds import may_answer
 from service.http.problems import invalid_request
-from service.http.route import ApiRoute
+from service.http.route import ApiRoute, runs_in
+from service.http.threads import SUBMISSIONS
 from service.jobs.schemas import AttemptList, CheckpointList, EventView, JobDetail, JobView
 from service.jobs.service import Submission
 from service.jobs.states import JobState
@@ -34,6 +36,8 @@ JOB_DOCUMENT = {
     openapi_extra=JOB_DOCUMENT,
     responses={200: {"model": JobView, "description": "The job that the same request created before"}},
 )
+@may_answer("invalid-job", "cannot-fit", "idempotency-mismatch", "quota-exceeded")
+@runs_in(SUBMISSIONS)
 def submit_job(
     document: Annotated[dict[str, Any], Body()],
     services: ServicesDependency,
@@ -69,16 +73,19 @@ def get_job(job_id: str, request: Request, services: ServicesDependency, _: View
 
 
 @router.post("/{job_id}/cancel", status_code=202)
+@may_answer("conflict")
 def cancel_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.cancel(job_id, principal)
 
 
 @router.post("/{job_id}/pause", status_code=202)
+@may_answer("conflict")
 def pause_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.pause(job_id, principal)
 
 
 @router.post("/{job_id}/resume", status_code=202)
+@may_answer("conflict")
 def resume_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.resume(job_id, principal)
 
