@@ -29,13 +29,15 @@ from service.http.failures import Failures
 from service.http.gate import Gate
 from service.http.head import HeadAsGet
 from service.http.health import router as health_router
-from service.http.openapi import PROBLEM_RESPONSES, document_openapi
+from service.http.openapi import document_openapi
 from service.http.paced_answers import PacedAnswers
 from service.http.problems import add_problem_handlers
+from service.http.rate_limits import AddressLimit, SenderLimit
 from service.http.request_body import BodyGuard, BodyLimits
 from service.http.request_guard import RequestGuard
 from service.http.request_ids import RequestIds
 from service.http.request_log import RequestLog
+from service.http.suspects import Suspects
 from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.repository import JobRepository
@@ -98,7 +100,7 @@ def create_app(settings: Settings) -> FastAPI:
         capacity_router,
         health_router,
     ):
-        app.include_router(router, responses=PROBLEM_RESPONSES)
+        app.include_router(router)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
     document_openapi(app)
@@ -107,8 +109,16 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _add_middleware(app: FastAPI, services: Services) -> None:
     """Add what every request passes before it reaches an endpoint; the last one added comes first."""
-    app.add_middleware(BodyGuard, limits=BodyLimits(max_bytes=services.settings.max_body_bytes))
-    app.add_middleware(Gate, identify=identify)
+    settings = services.settings
+    suspects = Suspects(settings.failures_per_minute)
+    app.add_middleware(BodyGuard, limits=BodyLimits(max_bytes=settings.max_body_bytes))
+    app.add_middleware(
+        SenderLimit,
+        requests_per_second=settings.requests_per_second,
+        pushes_per_second=settings.pushes_per_second,
+    )
+    app.add_middleware(Gate, identify=identify, suspects=suspects)
+    app.add_middleware(AddressLimit, requests_per_second=settings.requests_per_second_per_address, suspects=suspects)
     app.add_middleware(RequestGuard)
     app.add_middleware(Failures)
     app.add_middleware(AnswerHeaders)

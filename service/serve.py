@@ -29,7 +29,7 @@ SHUTDOWN_SECONDS = 5
 MAX_ACCEPTED_AT_ONCE = 64
 """Connections that are accepted before those that exist are read again: far fewer than there may be in all, so that a
 new one is not taken for one that sends nothing."""
-MAX_CONNECTIONS_TO_ACCEPT = 1024
+MAX_CONNECTIONS_TO_ACCEPT = 4096
 """Connections that the kernel keeps until they are accepted; of more, the clients try again after a second."""
 
 

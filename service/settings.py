@@ -109,6 +109,16 @@ class Settings(StateSettings):
     """Largest request body in bytes; reports of a running job have a limit of their own."""
     audit_retention_days: int = Field(default=365, ge=1, le=36_500)
     """Days after which rows of the audit log are removed."""
+    requests_per_second: float = Field(default=100.0, gt=0.0)
+    """Requests a second that one key may send; those of ten seconds may come at once."""
+    requests_per_second_per_address: float = Field(default=50.0, gt=0.0)
+    """Requests a second without credentials that one network address may send; those of ten seconds may come at
+    once."""
+    pushes_per_second: float = Field(default=500.0, gt=0.0)
+    """Requests a second with reports that one attempt may send; those of ten seconds may come at once."""
+    failures_per_minute: float = Field(default=30.0, gt=0.0)
+    """Requests a minute with wrong credentials that one network address may send. After more of them, credentials that
+    have not been right before are looked up one at a time there."""
     trusted_proxies: Annotated[str, AfterValidator(_check_addresses)] = ""
     """Addresses or networks of reverse proxies, separated by commas, whose X-Forwarded-For and X-Forwarded-Proto are
     believed; from anybody else they are ignored."""

@@ -30,6 +30,8 @@ def _check_pattern(pattern: str) -> str:
 
 
 MAX_PATTERN_LENGTH = 4096
+MAX_PATTERNS = 1_000
+"""Largest number of files, directories and patterns of the training rows, and of the evaluation rows."""
 MAX_MATCHES = 1_000_000
 """Largest number of pairs of a pattern and a column name to match; a service accepts these documents from any user."""
 DataPattern = Annotated[str, AfterValidator(_check_pattern)]
@@ -49,11 +51,11 @@ class SyntheticConfig(Config):
 class DataConfig(Config):
     """Training and evaluation rows."""
 
-    train: list[DataPattern] = Field(default=[], max_length=10_000)
+    train: list[DataPattern] = Field(default=[], max_length=MAX_PATTERNS)
     """Files, directories or glob patterns of the training rows, in order; s3:// and gs:// too. Required, except for
     `format: synthetic`. Files of one directory or pattern are sorted by name, with numbers in names sorted by value:
     day_2 before day_10."""
-    eval: list[DataPattern] | None = Field(default=None, min_length=1, max_length=10_000)
+    eval: list[DataPattern] | None = Field(default=None, min_length=1, max_length=MAX_PATTERNS)
     """Files, directories or glob patterns of the evaluation rows, as for `train`; null splits `eval_fraction` off the
     training rows."""
     eval_fraction: float = Field(default=0.1, gt=0.0, lt=1.0)

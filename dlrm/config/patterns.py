@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 REMOTE_SCHEMES = ("s3://", "gs://")
 PACKED_META = "meta.json"
@@ -16,6 +17,8 @@ MAX_FILES = 100_000
 """Largest number of files that one pattern may name."""
 MAX_NAMES = 500_000
 """Largest number of directory entries that are read for one pattern."""
+MAX_COMPARISONS = 5_000_000
+"""Largest number of directory entries that patterns which share their listings may be compared with, in all."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NUMBER = re.compile(r"([0-9]+)")
@@ -123,28 +126,88 @@ def list_local_files(pattern: Path | str, enter: Callable[[str], None] | None = 
     path of every directory before it is read; may raise. Raises PatternError where there are more than MAX_FILES files,
     or more than MAX_NAMES entries to read.
     """
+    files: set[Path] = set()
+    for found in find_local_files(pattern, enter):
+        files.add(found.path)
+        if len(files) > MAX_FILES:
+            raise PatternError(f"names more than {MAX_FILES:,} files", "fewer and larger files")
+    return sorted(files, key=lambda file: make_natural_sort_key(str(file)))
+
+
+class FoundFile(NamedTuple):
+    """A file that a pattern names."""
+
+    path: Path
+    is_plain: bool
+    """Whether it is known to be a regular file and no link; otherwise it may be anything but a directory."""
+
+
+def find_local_files(
+    pattern: Path | str, enter: Callable[[str], None] | None = None, listings: "Listings | None" = None
+) -> Iterator[FoundFile]:
+    """Yield the files that `list_local_files` returns as they are found, a file perhaps more than once.
+
+    listings: those of earlier patterns, whose directories are not read again. Raises PatternError where there are too
+    many entries to read or to compare with.
+    """
     path = Path(pattern)
-    search = _Search(enter)
+    search = _Search(enter, listings or Listings())
     if path.exists():
-        matches = iter([path])
+        matches = iter([FoundFile(path, is_plain=False)])
     elif glob.has_magic(str(path)):
         matches = _find_matches(path, search)
     else:
-        return []
-    files: set[Path] = set()
+        return
     for match in matches:
-        for file in _list_files_below(match, search) if match.is_dir() else [match]:
-            files.add(file)
-            if len(files) > MAX_FILES:
-                raise PatternError(f"names more than {MAX_FILES:,} files", "fewer and larger files")
-    return sorted(files, key=lambda file: make_natural_sort_key(str(file)))
+        if not match.is_plain and match.path.is_dir():
+            yield from _find_files_below(match.path, search)
+        else:
+            yield match
+
+
+class Entry(NamedTuple):
+    """An entry of a directory."""
+
+    name: str
+    is_plain: bool
+    """Whether it is a regular file, and no link."""
+    is_real_directory: bool
+    """Whether it is a directory, and no link to one."""
+
+
+class Listings:
+    """Entries of directories, each read once for all the patterns that share them."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Path, list[Entry]] = {}
+        self._num_comparisons = 0
+
+    def list_entries(self, directory: Path) -> list[Entry]:
+        """Return the entries of `directory`, sorted by name.
+
+        Raises PatternError once more than MAX_COMPARISONS entries were returned in all.
+        """
+        entries = self._entries.get(directory)
+        if entries is None:
+            with os.scandir(directory) as found:
+                entries = sorted(
+                    Entry(item.name, item.is_file(follow_symlinks=False), item.is_dir(follow_symlinks=False))
+                    for item in found
+                )
+            self._entries[directory] = entries
+        self._num_comparisons += len(entries)
+        if self._num_comparisons > MAX_COMPARISONS:
+            message = f"is one of too many patterns: together they match against more than {MAX_COMPARISONS:,} names"
+            raise PatternError(message, "fewer patterns, or narrower ones")
+        return entries
 
 
 class _Search:
     """The directories entered and the number of names read for one pattern."""
 
-    def __init__(self, enter: Callable[[str], None] | None) -> None:
+    def __init__(self, enter: Callable[[str], None] | None, listings: Listings) -> None:
         self._enter = enter
+        self._listings = listings
         self._entered: set[tuple[str, int]] = set()
         self._num_names = 0
 
@@ -158,57 +221,68 @@ class _Search:
         self._entered.add((real_path, purpose))
         return True
 
-    def list_names(self, directory: Path) -> list[str]:
-        """Return the names in `directory`, sorted. Raises PatternError once the search has read more than MAX_NAMES
-        names."""
-        names = [entry.name for entry in os.scandir(directory)]
-        self._num_names += len(names)
+    def list_entries(self, directory: Path) -> list[Entry]:
+        """Return the entries of `directory`, sorted by name. Raises PatternError once the search has read more than
+        MAX_NAMES of them."""
+        entries = self._listings.list_entries(directory)
+        self._num_names += len(entries)
         if self._num_names > MAX_NAMES:
             raise PatternError(f"matches against more than {MAX_NAMES:,} names", "a narrower pattern")
-        return sorted(names)
+        return entries
 
 
-def _find_matches(pattern: Path, search: _Search) -> Iterator[Path]:
-    """Yield the existing paths that match; where several links lead to one directory, only by the first link."""
+def _find_matches(pattern: Path, search: _Search) -> Iterator[FoundFile]:
+    """Yield the existing paths that match, directories too; of several links to one directory only the first."""
     start = get_fixed_part(pattern)
     # A `**` before another one, or at the end, adds nothing: a directory stands for all files below it.
     parts = [part for part, after in pairwise([*pattern.parts[len(start.parts) :], "**"]) if not part == after == "**"]
     # Paths, each with the number of pattern parts that have led there. A stack, since a deep tree would exhaust
     # recursion.
-    stack = [(start, 0)]
+    stack = [(FoundFile(start, is_plain=False), 0)]
     while stack:
-        path, index = stack.pop()
+        found, index = stack.pop()
         if index == len(parts):
-            yield path
-        elif path.is_dir() and search.try_enter(path, index):
-            stack += reversed(_expand_part(path, index, parts[index], search))
+            yield found
+        elif not found.is_plain and found.path.is_dir() and search.try_enter(found.path, index):
+            stack += reversed(_expand_part(found.path, index, parts[index], search))
 
 
-def _expand_part(directory: Path, index: int, part: str, search: _Search) -> list[tuple[Path, int]]:
+def _expand_part(directory: Path, index: int, part: str, search: _Search) -> list[tuple[FoundFile, int]]:
     """Return the paths to which `part` of a pattern leads from `directory`, each with the index of the next part to
     match.
     """
     if part == "**":
-        below = (directory / name for name in search.list_names(directory) if not name.startswith("."))
-        return [(directory, index + 1), *((child, index) for child in below if child.is_dir())]
+        below = [entry for entry in search.list_entries(directory) if not entry.name.startswith(".")]
+        children = (directory / entry.name for entry in below if _is_directory(directory, entry))
+        here = FoundFile(directory, is_plain=False)
+        return [(here, index + 1), *((FoundFile(child, is_plain=False), index) for child in children)]
     if not glob.has_magic(part):
-        return [(directory / part, index + 1)] if os.path.lexists(directory / part) else []
+        named = directory / part
+        return [(FoundFile(named, is_plain=False), index + 1)] if os.path.lexists(named) else []
     hidden = part.startswith(".")
-    names = [name for name in search.list_names(directory) if name.startswith(".") == hidden]
-    return [(directory / name, index + 1) for name in names if fnmatch.fnmatchcase(name, part)]
+    matches = re.compile(fnmatch.translate(part)).match
+    return [
+        (FoundFile(directory / entry.name, entry.is_plain), index + 1)
+        for entry in search.list_entries(directory)
+        if matches(entry.name) and entry.name.startswith(".") == hidden
+    ]
 
 
-def _list_files_below(directory: Path, search: _Search) -> Iterator[Path]:
+def _find_files_below(directory: Path, search: _Search) -> Iterator[FoundFile]:
     stack = [directory]
     while stack:
         path = stack.pop()
         if not search.try_enter(path, -1):
             continue
-        for name in reversed(search.list_names(path)):
-            if name.startswith((".", "_")):
+        for entry in reversed(search.list_entries(path)):
+            if entry.name.startswith((".", "_")):
                 continue
-            child = path / name
-            if child.is_dir():
-                stack.append(child)
+            if _is_directory(path, entry):
+                stack.append(path / entry.name)
             else:
-                yield child
+                yield FoundFile(path / entry.name, entry.is_plain)
+
+
+def _is_directory(parent: Path, entry: Entry) -> bool:
+    """Whether an entry of `parent` is a directory, or a link to one."""
+    return entry.is_real_directory or (not entry.is_plain and (parent / entry.name).is_dir())

@@ -8,8 +8,9 @@ from service.audit.actions import AuditAction
 from service.audit.repository import AuditFilter
 from service.audit.schemas import AuditEventView
 from service.http.paging import Cursor, Page, parse_serial_cursor
+from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute
-from service.http.utc_time import UtcTime
+from service.http.utc_time import FilterTime
 from service.keys.dependencies import Admin
 from service.services import ServicesDependency
 
@@ -20,6 +21,7 @@ STORABLE = r"^[^\x00]*$"
 
 
 @router.get("/audit")
+@may_answer("forbidden")
 def list_audit_events(
     services: ServicesDependency,
     _: Admin,
@@ -30,8 +32,8 @@ def list_audit_events(
     target: Annotated[
         str | None, Query(max_length=255, pattern=STORABLE, description="id or name of what was changed")
     ] = None,
-    since: Annotated[UtcTime | None, Query(description="earliest time")] = None,
-    until: Annotated[UtcTime | None, Query(description="time before which the events are")] = None,
+    since: Annotated[FilterTime | None, Query(description="earliest time")] = None,
+    until: Annotated[FilterTime | None, Query(description="time before which the events are")] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Page[AuditEventView]:

@@ -7,8 +7,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.database.failures import is_database_away
-from service.http.problems import ProblemError, database_unavailable, unauthenticated
-from service.http.threads import AUTHENTICATION
+from service.http.addresses import get_address
+from service.http.problems import ProblemError, database_unavailable, refuse_early, unauthenticated
+from service.http.suspects import Suspects, digest_credentials
+from service.http.threads import AUTHENTICATION, SUSPICIONS
 
 API_PREFIX = "/v1/"
 SESSION_PATH = "/v1/session"
@@ -37,9 +39,10 @@ class Gate:
     The sender is kept in `request.state.sender`, its id and name beside it.
     """
 
-    def __init__(self, app: ASGIApp, identify: Identify) -> None:
+    def __init__(self, app: ASGIApp, identify: Identify, suspects: Suspects) -> None:
         self._app = app
         self._identify = identify
+        self._suspects = suspects
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and is_guarded(scope["path"]):
@@ -62,15 +65,26 @@ class Gate:
         await self._app(scope, receive, send)
 
     async def _find_sender(self, request: Request) -> Identity:
-        if "authorization" not in request.headers and "cookie" not in request.headers:
+        credentials = digest_credentials(request.headers)
+        if credentials is None:
             raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
-        return await AUTHENTICATION.run(self._identify, request)
+        address = get_address(request.scope)
+        wait_seconds = self._suspects.get_wait_seconds(address, credentials)
+        threads = SUSPICIONS if wait_seconds else AUTHENTICATION
+        try:
+            identity = await threads.run(self._identify, request)
+        except ProblemError as problem:
+            if problem.status == 401:
+                self._suspects.note_failure(address, credentials)
+                refuse_early(wait_seconds, "this network address, of wrong credentials")
+            raise
+        self._suspects.note_success(credentials)
+        return identity
 
 
 def get_sender_id(scope: Scope) -> str:
     """Return the id of a request's sender: its network address where it needs no credentials."""
-    address: str = (scope["client"] or ("",))[0]
-    return scope.get("state", {}).get("sender_id", address)
+    return scope.get("state", {}).get("sender_id", get_address(scope))
 
 
 def is_guarded(path: str) -> bool:

@@ -6,6 +6,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from service.capacity.free import compute_free_capacity
+from service.http.problem_kinds import may_answer
 from service.http.problems import ProblemError
 from service.http.route import ApiRoute, runs_in
 from service.http.threads import MONITORING
@@ -25,6 +26,7 @@ async def is_alive() -> Health:
 
 
 @router.get("/readyz")
+@may_answer("not-ready")
 @runs_in(MONITORING)
 def is_ready(services: ServicesDependency) -> Health:
     """Answer 200 where the database answers and the control loop runs without failing; 503 otherwise."""
@@ -40,7 +42,7 @@ def is_ready(services: ServicesDependency) -> Health:
     return Health()
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics", responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})
 @runs_in(MONITORING)
 def get_figures(services: ServicesDependency) -> Response:
     """Return the metrics of the service in the text format of Prometheus."""

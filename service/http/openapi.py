@@ -6,15 +6,13 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from dlrm.config import JobSpec
-from service.http.problems import MEDIA_TYPE, ProblemDocument
+from service.http.gate import is_guarded
+from service.http.problem_kinds import make_examples
+from service.http.problems import ProblemDocument
+from service.http.request_body import INGEST_PREFIX
+from service.keys.dependencies import SESSION_COOKIE
 
 COMPONENT = "#/components/schemas/{model}"
-PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
-    "default": {
-        "description": "Problem document: what went wrong",
-        "content": {MEDIA_TYPE: {"schema": {"$ref": COMPONENT.format(model="ProblemDocument")}}},
-    }
-}
 
 
 def document_openapi(app: FastAPI) -> None:
@@ -35,12 +33,23 @@ def _add_components(document: dict[str, Any]) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=COMPONENT)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
+    components["examples"] = make_examples()
     components["securitySchemes"] = {
         "key": {
             "type": "http",
             "scheme": "bearer",
             "description": "an API key, dlrm_…; for /v1/ingest the attempt's token",
-        }
+        },
+        "session": {"type": "apiKey", "in": "cookie", "name": SESSION_COOKIE, "description": "a browser session"},
     }
-    document["security"] = [{"key": []}]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["security"] = _list_security(path)
     return document
+
+
+def _list_security(path: str) -> list[dict[str, list[str]]]:
+    """List the credentials of which a request to `path` needs one; empty where it needs none."""
+    if not is_guarded(path):
+        return []
+    return [{"key": []}] if path.startswith(INGEST_PREFIX) else [{"key": []}, {"session": []}]

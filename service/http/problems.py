@@ -1,5 +1,6 @@
 """Problem documents (RFC 9457), the response body of every failed request."""
 
+import math
 import reprlib
 from collections.abc import Sequence
 from functools import partial
@@ -18,13 +19,15 @@ from starlette.routing import Match, Mount
 from dlrm.config import ConfigError, FieldError
 from service.database.failures import get_cause, is_database_away
 from service.disk_full import is_storage_full, storage_full_message
+from service.http.problem_kinds import MEDIA_TYPE
 from service.http.request_ids import get_request_id
 
 log = structlog.get_logger(__name__)
 
-MEDIA_TYPE = "application/problem+json"
 DATABASE_RETRY_SECONDS = 2
 """Seconds after which a request may be sent again that found no database."""
+BUSY_SECONDS = 2
+"""Seconds after which a request may be repeated that found no room."""
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
@@ -118,6 +121,20 @@ def database_unavailable() -> ProblemError:
         "the database does not answer; running jobs continue, and the request may be sent again",
         headers={"Retry-After": str(DATABASE_RETRY_SECONDS)},
     )
+
+
+def refuse_early(wait_seconds: float, whose: str) -> None:
+    """Raise ProblemError (429) where a request comes `wait_seconds` too early."""
+    if wait_seconds > 0.0:
+        seconds = max(1, math.ceil(wait_seconds))
+        detail = f"too many requests of {whose}; try again in {seconds} s"
+        headers = {"Retry-After": str(seconds)}
+        raise ProblemError("too-many-requests", 429, "Too many requests", detail, headers=headers)
+
+
+def too_busy(detail: str) -> ProblemError:
+    headers = {"Retry-After": str(BUSY_SECONDS)}
+    return ProblemError("too-busy", 503, "Too many requests at once", detail, headers=headers)
 
 
 def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:

@@ -105,9 +105,6 @@ def _get_headers(scope: Scope) -> dict[bytes, str]:
 
 def _check_headers(headers: dict[bytes, str], max_bytes: int) -> int:
     """Return the largest size, in bytes, that the body may have. Raises ProblemError where it is refused."""
-    if b"transfer-encoding" in headers and b"content-length" in headers:
-        detail = "Content-Length and Transfer-Encoding exclude each other"
-        raise ProblemError("malformed-request", 400, "The headers contradict each other", detail)
     # The server refuses a length that is not a number.
     length = int(headers.get(b"content-length", max_bytes))
     if length > max_bytes:

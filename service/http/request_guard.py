@@ -59,6 +59,10 @@ def _check_headers(headers: list[tuple[bytes, bytes]]) -> None:
         if count > 1:
             raise _malformed(f"the header {name.decode()} is given {count} times (valid: once)")
 
+    names = {name for name, _ in headers}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        raise _malformed("the headers content-length and transfer-encoding exclude each other")
+
 
 def _malformed(detail: str) -> ProblemError:
     return ProblemError("malformed-request", 400, "The request cannot be understood", detail)

@@ -5,13 +5,17 @@ import time
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.http.addresses import get_address
 from service.http.problems import METHODS
+from service.http.token_buckets import TokenBuckets
 from service.observability.telemetry import Telemetry
 
 GONE = 499
 """Status that is recorded where the client has gone before it was answered."""
 QUIET_PREFIXES = ("/healthz", "/readyz", "/metrics", "/static/", "/v1/ingest/")
 """Paths of requests that come all the time: they are logged only where they are refused or fail."""
+REFUSALS = frozenset({401, 429, 503})
+"""Statuses that anybody can have, without credentials."""
 MAX_PATH_CHARACTERS = 200
 NO_ROUTE = "none"
 
@@ -27,6 +31,8 @@ class RequestLog:
     def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
         self._app = app
         self._telemetry = telemetry
+        self._refusals = TokenBuckets(per_second=1.0, burst=100.0)
+        """Lines about refusals, by network address: nobody fills the disk with them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,6 +59,8 @@ class RequestLog:
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._telemetry.request_seconds.labels(method, route, str(status)).observe(seconds)
         if status < 400 and scope["path"].startswith(QUIET_PREFIXES):
+            return
+        if status in REFUSALS and self._refusals.take(get_address(scope)):
             return
         details = {"path": scope["path"][:MAX_PATH_CHARACTERS]} if route == NO_ROUTE else {}
         log.info(

@@ -1,15 +1,19 @@
 """Routes of the API, whose endpoints are plain functions in threads of their kind of work."""
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from service.http.gate import API_PREFIX, is_guarded
 from service.http.json_body import parse_json
+from service.http.problem_kinds import document_problems, get_own_kinds
 from service.http.query import check_query, list_parameters
+from service.http.rate_limits import HEALTH_PATH
+from service.http.request_body import INGEST_PREFIX
 from service.http.threads import CONTROL, Threads
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
@@ -32,6 +36,8 @@ class ApiRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _run_in_threads(endpoint), **options)
+        # Those that the endpoint documents itself stay.
+        self.responses = document_problems(self._list_problem_kinds()) | self.responses
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of requests. It refuses query parameters that are unknown, and JSON that is ambiguous."""
@@ -43,6 +49,22 @@ class ApiRoute(APIRoute):
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return handle_strictly
+
+    def _list_problem_kinds(self) -> Iterator[str]:
+        """Yield the kinds of problems that requests to this route may be answered with."""
+        yield from ("malformed-request", "invalid-request", "internal-error")
+        yield from get_own_kinds(self.endpoint)
+        is_change = self.methods != {"GET"}
+        if self.path != HEALTH_PATH:
+            yield from ("too-many-requests", "too-busy", "storage-full", "database-unavailable")
+        if is_guarded(self.path):
+            yield "unauthenticated"
+        if is_change and self.path.startswith(API_PREFIX) and not self.path.startswith(INGEST_PREFIX):
+            yield "forbidden"
+        if self.param_convertors:
+            yield "not-found"
+        if is_change:
+            yield from ("malformed-json", "slow-body", "too-large", "unsupported-media-type")
 
 
 class _StrictRequest(Request):

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 
 from anyio.lowlevel import RunVar
 
-from service.http.problems import ProblemError
-
-RETRY_SECONDS = 2
+from service.http.problems import too_busy
 
 
 @dataclass
@@ -65,7 +63,7 @@ class Shares:
             async with asyncio.timeout(self._wait_seconds), state.changed:
                 await state.changed.wait_for(lambda: self._are_free(state, number, sender))
         except TimeoutError:
-            raise _too_busy(self._name) from None
+            raise too_busy(f"other requests have taken all {self._name}; try again soon") from None
         finally:
             state.num_waiting -= 1
 
@@ -79,10 +77,3 @@ class Shares:
             state = _State()
             self._state.set(state)
             return state
-
-
-def _too_busy(name: str) -> ProblemError:
-    detail = f"other requests have taken all {name}; try again soon"
-    return ProblemError(
-        "too-busy", 503, "Too many requests at once", detail, headers={"Retry-After": str(RETRY_SECONDS)}
-    )

@@ -7,6 +7,8 @@ from typing import ParamSpec, TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
+from service.http.problems import too_busy
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -14,15 +16,24 @@ Result = TypeVar("Result")
 class Threads:
     """Threads for one kind of work. Each event loop has its own."""
 
-    def __init__(self, work: str, number: int) -> None:
+    def __init__(self, work: str, number: int, max_waiting: int | None = None) -> None:
+        """Let at most `max_waiting` calls wait for a thread; any number where it is None."""
+        self._work = work
         self._number = number
+        self._max_waiting = max_waiting
         self._limiter: RunVar[CapacityLimiter] = RunVar(work)
 
     async def run(
         self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
-        """Run `function` in a thread of this kind, once one is free; first come, first served."""
-        return await to_thread.run_sync(partial(function, *args, **kwargs), limiter=self._get_limiter())
+        """Run `function` in a thread of this kind, once one is free; first come, first served.
+
+        Raises ProblemError (503) where too many calls wait already.
+        """
+        limiter = self._get_limiter()
+        if self._max_waiting is not None and limiter.statistics().tasks_waiting >= self._max_waiting:
+            raise too_busy(f"{self._max_waiting} requests wait for {self._work} already; try again soon")
+        return await to_thread.run_sync(partial(function, *args, **kwargs), limiter=limiter)
 
     def _get_limiter(self) -> CapacityLimiter:
         try:
@@ -33,10 +44,14 @@ class Threads:
             return limiter
 
 
-AUTHENTICATION = Threads("authentication", 2)
+AUTHENTICATION = Threads("authentication", 2, max_waiting=200)
 """Threads that look keys, sessions and tokens up."""
+SUSPICIONS = Threads("authentication of suspects", 1, max_waiting=20)
+"""Thread that does so for addresses from which many wrong ones came."""
 CONTROL = Threads("control", 8)
 """Threads of all endpoints that name no others."""
+SUBMISSIONS = Threads("submissions", 2)
+"""Threads that check job documents, which may name many files."""
 CURVES = Threads("curves", 2)
 """Threads that read curves and logs."""
 INGEST = Threads("ingest", 2)

@@ -1,16 +1,17 @@
 """Endpoints under /v1/jobs."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
-from pydantic import AfterValidator
 
 from dlrm.config import FieldError
 from service.http.entity_tag import NOT_MODIFIED, answer_with_tag
 from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
+from service.http.problem_kinds import may_answer
 from service.http.problems import invalid_request
-from service.http.route import ApiRoute
+from service.http.route import ApiRoute, runs_in
+from service.http.threads import SUBMISSIONS
+from service.http.utc_time import FilterTime
 from service.jobs.filters import JobFilter
 from service.jobs.schemas import AttemptList, CheckpointList, EventView, JobDetail, JobView
 from service.jobs.service import Submission
@@ -20,19 +21,6 @@ from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 
-MIN_TIME, MAX_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC)
-"""Range of times by which jobs can be looked for."""
-
-
-def _check_time(time: datetime) -> datetime:
-    """Return `time` in UTC, which it is where it names no zone. Raises ValueError where it is out of range."""
-    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
-    if not MIN_TIME <= aware <= MAX_TIME:
-        raise ValueError(f"is not a time from {MIN_TIME:%Y} to {MAX_TIME:%Y}")
-    return aware.astimezone(UTC)
-
-
-SubmissionTime = Annotated[datetime, AfterValidator(_check_time)]
 IdempotencyKey = Annotated[
     str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
 ]
@@ -50,6 +38,8 @@ CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("", status_code=201, openapi_extra=JOB_DOCUMENT, responses=CREATED_BEFORE)
+@may_answer("invalid-job", "cannot-fit", "idempotency-mismatch", "quota-exceeded")
+@runs_in(SUBMISSIONS)
 def submit_job(
     document: Annotated[dict[str, Any], Body()],
     services: ServicesDependency,
@@ -68,8 +58,8 @@ def list_jobs(
     label: Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")] = None,
     name: Annotated[str | None, Query(max_length=63)] = None,
     owner: Annotated[str | None, Query(max_length=63)] = None,
-    created_after: Annotated[SubmissionTime | None, Query(description="submitted then or later")] = None,
-    created_before: Annotated[SubmissionTime | None, Query(description="submitted earlier")] = None,
+    created_after: Annotated[FilterTime | None, Query(description="submitted then or later")] = None,
+    created_before: Annotated[FilterTime | None, Query(description="submitted earlier")] = None,
     q: Annotated[
         str | None,
         Query(min_length=1, max_length=100, description="part of the name, of the id, or of the value of a label"),
@@ -96,31 +86,38 @@ def get_job(job_id: str, request: Request, services: ServicesDependency, princip
 
 
 @router.post("/{job_id}/cancel", status_code=202)
+@may_answer("conflict")
 def cancel_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.cancel(job_id, principal)
 
 
 @router.post("/{job_id}/pause", status_code=202)
+@may_answer("conflict")
 def pause_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.pause(job_id, principal)
 
 
 @router.post("/{job_id}/resume", status_code=202)
+@may_answer("conflict")
 def resume_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.resume(job_id, principal)
 
 
 @router.post("/{job_id}/hold", status_code=202)
+@may_answer("conflict")
 def hold_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.hold(job_id, principal)
 
 
 @router.post("/{job_id}/release", status_code=202)
+@may_answer("conflict")
 def release_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.jobs.release(job_id, principal)
 
 
 @router.post("/{job_id}/restart", status_code=201, responses=CREATED_BEFORE)
+@may_answer("invalid-job", "cannot-fit", "conflict", "idempotency-mismatch", "quota-exceeded")
+@runs_in(SUBMISSIONS)
 def restart_job(
     job_id: str,
     services: ServicesDependency,
@@ -132,6 +129,7 @@ def restart_job(
 
 
 @router.delete("/{job_id}", status_code=202)
+@may_answer("conflict")
 def delete_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
     return services.deletions.delete(job_id, principal)
 

@@ -3,18 +3,21 @@
 import glob
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from dlrm.config import ConfigError, FieldError, JobSpec
 from dlrm.config.patterns import (
     MAX_FILES,
     PACKED_META,
+    FoundFile,
+    Listings,
     PatternError,
+    find_local_files,
     get_fixed_part,
     is_remote,
     is_under,
     is_visible,
-    list_local_files,
     normalise_uri,
 )
 
@@ -78,34 +81,66 @@ class PathError(ValueError):
 
 
 class _AllowedDirectories:
-    """Directories of this machine in which data is allowed, except the private ones of the service."""
+    """Directories of this machine in which data is allowed, except the private ones of the service.
+
+    What was found out about a directory is kept for all paths of one job.
+    """
 
     def __init__(self, roots: Sequence[str], private: Sequence[Path]) -> None:
+        self.listings = Listings()
         self.roots = [Path(root) for root in roots if not is_remote(root)]
         self.real_roots = [root.resolve() for root in self.roots]
         self._private = [directory.resolve() for directory in private]
         self._num_checked = 0
+        self._real_directories: dict[Path, Path] = {}
+        """Real path of every directory that a path was checked in."""
+        self._checked: set[Path] = set()
+        """Real paths of directories whose files are allowed."""
 
     def check_inside(self, path: Path | str, pattern: str) -> None:
         """Raise PathError where the real path of `path` is outside the data roots or has a hidden part.
 
         The message does not reveal whether anything exists there.
         """
-        # One limit for all patterns of a job, so that a single document cannot keep the service busy.
-        self._num_checked += 1
-        if self._num_checked > 2 * MAX_FILES:
-            limit = f"the paths of a job may name or search at most {2 * MAX_FILES:,} files and directories"
-            raise PathError(f"{pattern!r} is one path too many: {limit}")
-        real_path = Path(os.path.realpath(path))
-        if not is_visible(real_path, self.real_roots):
+        self._count(pattern)
+        if not is_visible(self._find_real_path(Path(path)), self.real_roots):
             raise PathError(f"{pattern!r} leads outside the data roots, or into a hidden directory")
 
     def check(self, path: Path, pattern: str) -> None:
         """Raise PathError as `check_inside` does, and also where the real path is in a directory of the service."""
         self.check_inside(path, pattern)
-        real_path = Path(os.path.realpath(path))
+        real_path = self._find_real_path(path)
         if any(real_path.is_relative_to(directory) for directory in self._private):
             raise PathError(f"{pattern!r} leads into a directory of the service itself")
+
+    def check_file(self, file: FoundFile, pattern: str) -> None:
+        """Raise PathError as `check` does for a file that was found in a directory."""
+        parent = self._find_real_path(file.path.parent)
+        if not file.is_plain or file.path.name.startswith("."):
+            self.check(file.path, pattern)
+        elif parent in self._checked:
+            self._count(pattern)
+        else:
+            self.check(parent, pattern)
+            self._checked.add(parent)
+
+    def _count(self, pattern: str) -> None:
+        """Raise PathError where too many paths were checked.
+
+        One limit for all patterns of a job, so that a single document cannot keep the service busy.
+        """
+        self._num_checked += 1
+        if self._num_checked > 2 * MAX_FILES:
+            limit = f"the paths of a job may name or search at most {2 * MAX_FILES:,} files and directories"
+            raise PathError(f"{pattern!r} is one path too many: {limit}")
+
+    def _find_real_path(self, path: Path) -> Path:
+        """Return the real path of `path`. That of its directory is looked for once only."""
+        if path.name in ("", "..") or path.is_symlink():
+            return Path(os.path.realpath(path))
+        if path.parent not in self._real_directories:
+            self._real_directories[path.parent] = Path(os.path.realpath(path.parent))
+        return self._real_directories[path.parent] / path.name
 
 
 def _resolve_pattern(
@@ -169,7 +204,8 @@ def _list_candidates(pattern: str, allowed: _AllowedDirectories) -> list[str]:
     """
     if "\0" in pattern:
         raise PathError(f"{pattern!r} is not a path")
-    candidates = [candidate for root in allowed.roots if (candidate := _resolve_under_root(pattern, root))]
+    roots = zip(allowed.roots, allowed.real_roots, strict=True)
+    candidates = [candidate for root, real in roots if (candidate := _resolve_under_root(pattern, root, real))]
     if not candidates:
         raise PathError(f"{pattern!r} is outside the data roots")
     candidates = [candidate for candidate in candidates if is_visible(Path(candidate), allowed.real_roots)]
@@ -178,10 +214,9 @@ def _list_candidates(pattern: str, allowed: _AllowedDirectories) -> list[str]:
     return candidates
 
 
-def _resolve_under_root(pattern: str, root: Path) -> str | None:
-    """Return `pattern` as a path under the real path of `root`; None where it is outside the root."""
+def _resolve_under_root(pattern: str, root: Path, real_root: Path) -> str | None:
+    """Return `pattern` as a path under `real_root`, the real path of `root`; None where it is outside the root."""
     path = Path(os.path.normpath(root / pattern))
-    real_root = root.resolve()
     for parent in (root, real_root):
         if path.is_relative_to(parent):
             return str(real_root / path.relative_to(parent))
@@ -193,12 +228,16 @@ def _matches_files(candidate: str, pattern: str, job: JobSpec, allowed: _Allowed
     allowed.check(get_fixed_part(Path(candidate)), pattern)
     if _is_packed(job) and not Path(candidate, PACKED_META).is_file():
         return False
-    # A broken link is not a file.
-    matches = list_local_files(candidate, enter=lambda directory: allowed.check_inside(directory, pattern))
-    files = [file for file in matches if file.is_file()]
-    for file in files:
-        allowed.check(file, pattern)
-    return bool(files)
+    has_files = False
+    enter = partial(allowed.check_inside, pattern=pattern)
+    for number, file in enumerate(find_local_files(candidate, enter, allowed.listings)):
+        if number >= MAX_FILES:
+            raise PathError(f"{pattern!r} names more than {MAX_FILES:,} files")
+        # A broken link is not a file.
+        if file.is_plain or file.path.is_file():
+            allowed.check_file(file, pattern)
+            has_files = True
+    return has_files
 
 
 def _describe_missing(pattern: str, job: JobSpec) -> str:

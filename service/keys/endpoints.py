@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Cookie, Query, Request, Response
 
 from service.http.paging import Cursor, Page, parse_key_cursor
+from service.http.problem_kinds import may_answer
 from service.http.request_origin import OriginDependency
 from service.http.route import ApiRoute
 from service.keys.dependencies import SESSION_COOKIE, Admin, Viewer, refuse_foreign_page
@@ -27,16 +28,19 @@ def list_keys(
 
 
 @router.post("/keys", status_code=201)
+@may_answer("conflict")
 def create_key(new_key: NewKey, services: ServicesDependency, principal: Admin) -> CreatedKey:
     return services.keys.create_requested(new_key, principal)
 
 
 @router.delete("/keys/{key_id}", status_code=204)
+@may_answer("conflict")
 def revoke_key(key_id: str, services: ServicesDependency, principal: Admin) -> None:
     services.keys.revoke(key_id, principal.actor)
 
 
 @router.post("/session", status_code=204)
+@may_answer("unauthenticated")
 def sign_in(
     credentials: SignIn,
     services: ServicesDependency,

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 
+from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
 from service.http.threads import PLANS
 from service.jobs.endpoints import JOB_DOCUMENT
@@ -15,6 +16,7 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=ApiRoute)
 
 
 @router.post("", openapi_extra=JOB_DOCUMENT)
+@may_answer("invalid-job", "cannot-plan", "planning-busy", "plan-timeout", "planning-failed")
 @runs_in(PLANS)
 def plan_job(
     document: Annotated[dict[str, Any], Body()], services: ServicesDependency, principal: Submitter

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from service.http.gate import get_sender_id
 from service.http.paging import MAX_SERIAL, Cursor, parse_serial_cursor
+from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
 from service.http.shares import Shares
 from service.http.threads import CURVES, INGEST
@@ -34,12 +35,14 @@ Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 
 
 @router.post("/ingest/{attempt_id}")
+@may_answer("conflict", "attempt-ended")
 @runs_in(INGEST)
 def push_reports(attempt_id: str, reports: NewReports, request: Request, services: ServicesDependency) -> Acknowledged:
     return Acknowledged(acknowledged_seq=services.reports.push(attempt_id, get_bearer_token(request), reports))
 
 
 @router.get("/ingest/{attempt_id}")
+@may_answer("attempt-ended")
 @runs_in(INGEST)
 def get_acknowledged(
     attempt_id: str, rank: Rank, stream: Stream, request: Request, services: ServicesDependency

@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from service.serve import bind_socket, make_server_config
 from service.services import Services
 from service.settings import Settings
 from tests.patience import PATIENCE_SECONDS, wait_until
+from tests.service.documented import make_check
 
 FAKE_TRAINER = Path(__file__).parent / "fake_trainer"
 TEAM = "team"
@@ -55,6 +56,7 @@ def make_settings(directory: Path, database_url: str) -> Settings:
         reconcile_interval_seconds=0.05,
         grace_period_seconds=30.0,
         restart_delay_seconds=0.05,
+        failures_per_minute=1e6,
     )
 
 
@@ -76,9 +78,13 @@ def make_document(behaviour: str = "wait", **changes: Any) -> dict[str, Any]:
     return base | changes
 
 
-def make_client(url: str, api_key: str | None = None) -> httpx.Client:
+def make_client(
+    url: str, api_key: str | None = None, check: Callable[[httpx.Response], None] | None = None
+) -> httpx.Client:
+    """Make a client of a service. check: called with every response."""
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    return httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_SECONDS)
+    hooks = {"response": [check]} if check else {}
+    return httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_SECONDS, event_hooks=hooks)
 
 
 @dataclass
@@ -91,9 +97,11 @@ class Api:
     submitter: httpx.Client
     viewer: httpx.Client
     anonymous: httpx.Client
+    check: Callable[[httpx.Response], None]
+    """Check that a response is documented, which all these clients make."""
 
     def make_client(self, api_key: str | None) -> httpx.Client:
-        return make_client(self.url, api_key)
+        return make_client(self.url, api_key, self.check)
 
     def submit(self, **changes: Any) -> dict[str, Any]:
         """Submit a valid document with `changes`, and return the job."""
@@ -126,10 +134,11 @@ def serve_api(settings: Settings, *, runs_control_loop: bool) -> Iterator[Api]:
     services: Services = app.state.services
     url = services.settings.url
     api_keys = [services.keys.create(role.value, role, owner=TEAM).key for role in Role]
-    viewer, submitter, admin = (make_client(url, api_key) for api_key in api_keys)
+    check = make_check(app.openapi())
+    viewer, submitter, admin = (make_client(url, api_key, check) for api_key in api_keys)
     try:
-        with viewer, submitter, admin, make_client(url) as anonymous:
-            yield Api(url, services, admin, submitter, viewer, anonymous)
+        with viewer, submitter, admin, make_client(url, check=check) as anonymous:
+            yield Api(url, services, admin, submitter, viewer, anonymous, check)
     finally:
         server.should_exit = True
         thread.join()

@@ -7,7 +7,11 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from tests.service.api import Api
 
@@ -66,7 +70,12 @@ def test_whatever_the_document_allows_is_answered_as_the_document_says(live_api:
     api.submit()
     schema = schemathesis.openapi.from_dict(api.admin.get("/openapi.json").json())
     headers = {"Authorization": api.admin.headers["authorization"]}
-    checks = [not_a_server_error, content_type_conformance, response_schema_conformance]
+    checks = [
+        not_a_server_error,
+        status_code_conformance,
+        content_type_conformance,
+        response_schema_conformance,
+    ]
     num_operations = 0
     for result in schema.get_all_operations():
         assert isinstance(result, Ok)

@@ -53,7 +53,7 @@ export function keepUpToDate(update) {
       trouble.hidden = false;
       trouble.textContent =
         error instanceof ApiError ? error.message : "The service does not answer; trying again.";
-      if (error instanceof ApiError && error.status < 500) clearInterval(timer);
+      if (error instanceof ApiError && error.status < 500 && error.status !== 429) clearInterval(timer);
     } finally {
       isUpdating = false;
     }

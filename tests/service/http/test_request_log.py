@@ -58,6 +58,16 @@ def test_requests_that_come_all_the_time_are_logged_only_where_they_are_refused(
     assert [line["path"] for line in read_requests(tmp_path, 2)] == ["/v1/ingest/att_0", "/static/none"]
 
 
+def test_nobody_fills_the_log_with_refusals(served: ServiceProcess, tmp_path: Path) -> None:
+    with make_client(served.url) as client:
+        for _ in range(300):
+            client.get("/v1/jobs")
+    with make_client(served.url, served.admin_key) as client:
+        client.get("/v1/jobs", headers={"X-Request-ID": "last"})
+    wait_until(lambda: read_requests(tmp_path, 1)[-1]["request_id"] == "last")
+    assert 100 < len(read_requests(tmp_path, 1)) < 250
+
+
 def test_a_path_is_logged_in_one_line_and_cut(served: ServiceProcess, tmp_path: Path) -> None:
     forged = "/x%0a%7b%22event%22%3a%22forged%22%7d%0d%1b[31m%e2%80%a8" + "y" * 500
     with connect(served.url) as connection:

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -177,3 +178,35 @@ def test_a_root_may_itself_be_hidden(tmp_path: Path) -> None:
     root.mkdir()
     (root / "day.tsv").write_text("x")
     assert resolve_paths(make_job("day.tsv"), [str(root)]).data.train == [str(root / "day.tsv")]
+
+
+def test_a_directory_is_read_once_however_many_patterns_search_it(
+    data_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data_root / "below").mkdir()
+    (data_root / "below" / "day_2.tsv").write_text("x")
+    read: list[str] = []
+    scan = os.scandir
+
+    def scan_and_note(directory: str) -> object:
+        read.append(str(directory))
+        return scan(directory)
+
+    monkeypatch.setattr(os, "scandir", scan_and_note)
+    resolve_paths(make_job(*[f"**/day_{number % 3}*.tsv" for number in range(100)], "."), [str(data_root)])
+    assert sorted(read) == [str(data_root), str(data_root / "below")]
+
+
+def test_names_that_all_patterns_of_a_job_are_compared_with_are_bounded(
+    data_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlrm.config.patterns.MAX_COMPARISONS", 20)
+    resolve_paths(make_job(*["day_*.tsv"] * 10), [str(data_root)])
+    with pytest.raises(ConfigError, match=r"data\.train\.10: .* is one of too many patterns"):
+        resolve_paths(make_job(*["day_*.tsv"] * 11), [str(data_root)])
+
+
+def test_patterns_of_a_job_are_bounded() -> None:
+    assert len(make_job(*["day_*.tsv"] * 1000).data.train) == 1000
+    with pytest.raises(ConfigError, match=r"data\.train: has 1,001 entries \(valid: at most 1,000\)"):
+        make_job(*["day_*.tsv"] * 1001)

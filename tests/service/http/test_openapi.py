@@ -1,0 +1,68 @@
+"""The OpenAPI document: every answer that a request may get, with an example."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+import service
+from service.http.problem_kinds import KINDS, MEDIA_TYPE
+from tests.service.api import Api
+
+
+@pytest.fixture(scope="module")
+def document(shared_api: Api) -> dict[str, Any]:
+    return shared_api.anonymous.get("/openapi.json").json()
+
+
+def list_operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (method, path, operation)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    ]
+
+
+def test_every_problem_of_an_operation_has_an_example_that_fits_its_schema(document: dict[str, Any]) -> None:
+    for _, _, operation in list_operations(document):
+        problems = {status: answer for status, answer in operation["responses"].items() if status >= "400"}
+        assert problems
+        for status, answer in problems.items():
+            content = answer["content"][MEDIA_TYPE]
+            schema = {**content["schema"], "components": document["components"]}
+            assert set(content["examples"]) <= set(KINDS)
+            for slug in content["examples"]:
+                example = document["components"]["examples"][slug]["value"]
+                jsonschema_rs.validate(schema, example)
+                assert example["status"] == int(status)
+
+
+def test_operations_that_need_credentials_say_so_and_what_they_answer_without(document: dict[str, Any]) -> None:
+    for _, path, operation in list_operations(document):
+        needs_credentials = path.startswith("/v1/") and path != "/v1/session"
+        assert bool(operation["security"]) == needs_credentials
+        assert ("401" in operation["responses"]) == (
+            needs_credentials or operation["operationId"].startswith("sign_in")
+        )
+        assert "default" not in operation["responses"]
+
+
+def test_no_answer_of_the_framework_is_documented(document: dict[str, Any]) -> None:
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    assert not [name for name in document["components"]["schemas"] if name.startswith("x-")]
+
+
+def test_every_problem_that_the_service_makes_is_one_of_the_documented_kinds() -> None:
+    made = [
+        (call.args[0].value, call.args[1].value, f"{file.name}:{call.lineno}")
+        for file in Path(service.__path__[0]).rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ProblemError"
+        if isinstance(call.args[0], ast.Constant) and isinstance(call.args[1], ast.Constant)
+    ]
+    assert len(made) >= 15
+    for slug, status, place in made:
+        assert slug in KINDS, f"{place}: {slug} is not in service/http/problem_kinds.py"
+        assert status == KINDS[slug].status, place

@@ -1,0 +1,123 @@
+"""Rate limits: by key, by attempt, and by address for those without either."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from service.http.addresses import normalise_address
+from service.http.token_buckets import TokenBuckets
+from service.keys.roles import Role
+from service.settings import Settings
+from tests.service.api import Api, serve_api
+from tests.service.jobs.test_jobs_api import check_problem
+from tests.service.reports.attempts import TOKEN, begin_next_attempt
+
+SLOW = 0.01
+"""Requests a second, of which one may be sent at once."""
+
+
+@pytest.fixture
+def limited(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Api]:
+    """Service with the settings that the test gives as parameter."""
+    changes: dict[str, Any] = request.param
+    with serve_api(settings.model_copy(update=changes), runs_control_loop=False) as running:
+        yield running
+
+
+def check_too_many(response: httpx.Response) -> dict[str, Any]:
+    problem = check_problem(response, 429, "too-many-requests")
+    assert 1 <= int(response.headers["retry-after"]) <= 100
+    assert response.headers["retry-after"] in problem["detail"]
+    return problem
+
+
+@pytest.mark.parametrize("limited", [{"requests_per_second": SLOW}], indirect=True)
+def test_a_key_that_sends_too_much_is_told_when_to_come_back_and_others_are_not(limited: Api) -> None:
+    assert limited.viewer.get("/v1/jobs").status_code == 200
+    check_too_many(limited.viewer.get("/v1/jobs"))
+    assert limited.submitter.get("/v1/jobs").status_code == 200
+    assert limited.anonymous.get("/healthz").status_code == 200
+    assert limited.anonymous.get("/").status_code == 200
+
+
+@pytest.mark.parametrize("limited", [{"requests_per_second_per_address": SLOW}], indirect=True)
+def test_what_needs_no_key_is_limited_by_address(limited: Api) -> None:
+    assert limited.anonymous.get("/").status_code == 200
+    check_too_many(limited.anonymous.get("/signin"))
+    check_too_many(limited.anonymous.get("/v1/jobs"))
+    assert limited.viewer.get("/v1/jobs").status_code == 200
+    for _ in range(3):
+        assert limited.anonymous.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("limited", [{"requests_per_second": SLOW}], indirect=True)
+def test_attempts_have_a_limit_of_their_own(limited: Api) -> None:
+    attempt = begin_next_attempt(limited, limited.submit()["id"])
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    for _ in range(20):
+        path = f"/v1/ingest/{attempt.id}?rank=0&stream=metrics"
+        assert limited.anonymous.get(path, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("limited", [{"pushes_per_second": SLOW}], indirect=True)
+def test_an_attempt_that_pushes_too_much_is_told_when_to_come_back(limited: Api) -> None:
+    attempt = begin_next_attempt(limited, limited.submit()["id"])
+    path = f"/v1/ingest/{attempt.id}?rank=0&stream=metrics"
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert limited.anonymous.get(path, headers=headers).status_code == 200
+    check_too_many(limited.anonymous.get(path, headers=headers))
+
+
+@pytest.mark.parametrize("limited", [{"failures_per_minute": 3.0}], indirect=True)
+def test_an_address_that_guesses_is_refused_and_who_has_a_key_there_is_not(limited: Api) -> None:
+    wrong = limited.make_client("dlrm_wrong")
+    assert [wrong.get("/v1/jobs").status_code for _ in range(3)] == [401] * 3
+    check_too_many(wrong.get("/v1/jobs"))
+    check_too_many(limited.anonymous.get("/v1/ingest/att_0", headers={"Authorization": "Bearer x"}))
+    check_too_many(limited.anonymous.get("/v1/jobs", headers={"Cookie": "dlrm_session=x"}))
+    assert limited.viewer.get("/v1/jobs").status_code == 200
+    new_key = limited.services.keys.create("new", Role.VIEWER).key
+    assert limited.make_client(new_key).get("/v1/jobs").status_code == 200
+
+
+@pytest.mark.parametrize("limited", [{"failures_per_minute": 3.0}], indirect=True)
+def test_sign_ins_that_fail_too_often_are_refused(limited: Api) -> None:
+    for _ in range(3):
+        assert limited.anonymous.post("/v1/session", json={"token": "x"}).status_code == 401
+    check_too_many(limited.anonymous.post("/v1/session", json={"token": "x"}))
+    assert limited.viewer.get("/v1/jobs").status_code == 200
+
+
+def test_a_bucket_fills_up_again_and_never_holds_more_than_its_burst() -> None:
+    seconds = 0.0
+    buckets = TokenBuckets(per_second=2.0, burst=4.0, clock=lambda: seconds)
+    assert [buckets.take("a") for _ in range(5)] == [0.0] * 4 + [0.5]
+    assert buckets.take("b") == 0.0
+    seconds = 0.5
+    assert [buckets.take("a") for _ in range(2)] == [0.0, 0.5]
+    seconds = 1000.0
+    assert [buckets.take("a") for _ in range(5)] == [0.0] * 4 + [0.5]
+
+
+def test_buckets_that_nobody_has_used_for_longest_make_room_for_new_ones() -> None:
+    buckets = TokenBuckets(per_second=0.001, burst=1.0, max_names=100, clock=lambda: 0.0)
+    for number in range(10_000):
+        assert buckets.take(f"name-{number}") == 0.0
+        buckets.take("busy")
+    assert len(buckets) == 100
+    assert buckets.take("busy") > 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:1", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+    ],
+)
+def test_the_addresses_of_one_network_of_ipv6_count_as_one(first: str, second: str, is_same: bool) -> None:
+    assert (normalise_address(first) == normalise_address(second)) is is_same
