@@ -111,9 +111,7 @@ class QueuePlace(_Response):
     """Place of a waiting job in the queue."""
 
     position: int
-    """Number of the job among all that wait, counted from 1."""
-    num_ahead: int
-    """Number of jobs that start before it, as far as is known now."""
+    """Number of the job among all that wait for resources, counted from 1; later ones that fit may pass it."""
     waits_for: str
     """Sentence on what the job waits for."""
     expected_start_at: datetime | None = None

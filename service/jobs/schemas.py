@@ -86,13 +86,11 @@ class QueuePlace(BaseModel):
     """Place of a waiting job in the queue."""
 
     position: int
-    """Number of the job among all that wait, counted from 1."""
-    num_ahead: int
-    """Number of jobs that start before it, as far as is known now."""
+    """Number of the job among all that wait for resources, counted from 1; later ones that fit may pass it."""
     waits_for: str
     """Sentence on what the job waits for."""
     expected_start_at: datetime | None
-    """Time at which the job is expected to start; null where that cannot be said."""
+    """Time at which the job is expected to start, to the minute; null where that cannot be said."""
 
 
 class JobDetail(JobView):
@@ -104,8 +102,9 @@ class JobDetail(JobView):
     """Place in the queue; null while the job does not wait there."""
 
     @classmethod
-    def from_job(cls, job: Job, wait: Wait | None = None) -> "JobDetail":
-        return cls.model_validate(_collect_fields(job, wait) | {"spec": job.spec, "derived": job.resolved["derived"]})
+    def from_job(cls, job: Job, wait: Wait | None = None, queue: QueuePlace | None = None) -> "JobDetail":
+        details = {"spec": job.spec, "derived": job.resolved["derived"], "queue": queue}
+        return cls.model_validate(_collect_fields(job, wait) | details)
 
 
 class EventView(BaseModel):

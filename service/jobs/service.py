@@ -34,6 +34,7 @@ from service.jobs.visibility import get_visible_job, get_visible_owner
 from service.jobs.warm_start import hold_source, resolve_warm_start
 from service.keys.principal import Principal
 from service.launchers.protocol import Capacity
+from service.queue.place import find_place
 from service.queue.state import get_demand
 from service.queue.waits import explain_waits
 from service.quotas.service import check_submission
@@ -218,7 +219,8 @@ class JobService:
         """Return a job with its document."""
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-            return JobDetail.from_job(job, explain_waits(session, [job], self._capacity).get(job.id))
+            wait = explain_waits(session, [job], self._capacity).get(job.id)
+            return JobDetail.from_job(job, wait, find_place(session, job, wait, self._capacity))
 
     def cancel(self, job_id: str, principal: Principal) -> JobView:
         """Cancel a job: at once where it waits, else after its attempt was stopped.

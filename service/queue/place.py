@@ -1,12 +1,14 @@
 """Place of a waiting job in the queue."""
 
 import statistics
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 
 from sqlalchemy.orm import Session
 
 from service.jobs.models import Job
+from service.jobs.schemas import QueuePlace, Wait
+from service.jobs.states import JobState
 from service.launchers.protocol import Capacity
 from service.queue.forecast import ExpectedEnd, WaitingJob, forecast_start_seconds
 from service.queue.repository import QueueRepository
@@ -19,24 +21,34 @@ NUM_EARLIER_RUNS = 9
 """Number of earlier runs of the same name whose median is taken as the length of a run."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Place of a job that waits for resources alone."""
+def find_place(session: Session, job: Job, wait: Wait | None, total: Capacity) -> QueuePlace | None:
+    """Find the place of a job in the queue; None while it does not wait there for resources.
 
-    num_ahead: int
-    """Number of waiting jobs in front of it."""
-    expected_start_at: datetime | None
-    """Time at which it is expected to start; None where the running jobs and those in front of it do not tell."""
+    wait: what it waits for, from `explain_waits`. total: all that jobs may occupy.
+    """
+    time = now()
+    if job.state != JobState.QUEUED or job.is_held or (job.restarts_at is not None and job.restarts_at > time):
+        return None
+    num_ahead = QueueRepository(session).count_ahead(job, time)
+    seconds = None if num_ahead > MAX_AHEAD else _forecast_start(session, job, total, time)
+    return QueuePlace(
+        position=num_ahead + 1,
+        waits_for=job.message if wait is None else wait[1],
+        expected_start_at=None if seconds is None else _round_up_to_minute(time + timedelta(seconds=seconds)),
+    )
 
 
-def find_place(session: Session, job: Job, total: Capacity) -> Place:
-    """Find the place of a waiting job. total: all that jobs may occupy."""
-    queue, time = QueueRepository(session), now()
-    num_ahead = queue.count_ahead(job, time)
-    if num_ahead > MAX_AHEAD:
-        return Place(num_ahead, None)
+def _forecast_start(session: Session, job: Job, total: Capacity, time: datetime) -> float | None:
+    """Estimate the seconds until a waiting job starts; None where what runs and what is in front do not tell."""
+    queue = QueueRepository(session)
+
+    @cache
+    def estimate_run_seconds(owner: str, name: str) -> float | None:
+        earlier = queue.list_run_seconds(owner, name, NUM_EARLIER_RUNS)
+        return statistics.median(earlier) if earlier else None
+
     ahead = [
-        WaitingJob(get_demand(other), _estimate_run_seconds(queue, other))
+        WaitingJob(get_demand(other), estimate_run_seconds(other.owner, other.name))
         for other in queue.list_ahead(job, time, MAX_AHEAD)
     ]
     ends: list[ExpectedEnd] = []
@@ -45,10 +57,9 @@ def find_place(session: Session, job: Job, total: Capacity) -> Place:
         if eta_seconds is not None:
             ends.append(ExpectedEnd(max(0.0, eta_seconds), get_demand(running)))
     free = QueueState.read(session, total, time).free
-    seconds = forecast_start_seconds(free, ends, ahead, get_demand(job))
-    return Place(num_ahead, None if seconds is None else time + timedelta(seconds=seconds))
+    return forecast_start_seconds(free, ends, ahead, get_demand(job))
 
 
-def _estimate_run_seconds(queue: QueueRepository, job: Job) -> float | None:
-    earlier = queue.list_run_seconds(job.owner, job.name, NUM_EARLIER_RUNS)
-    return statistics.median(earlier) if earlier else None
+def _round_up_to_minute(time: datetime) -> datetime:
+    """Round up to a whole minute: a forecast is not better than that, and a job whose answer stays has the same tag."""
+    return (time + timedelta(seconds=59)).replace(second=0, microsecond=0)

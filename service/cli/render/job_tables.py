@@ -148,11 +148,10 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
 
 def _describe_place(place: QueuePlace) -> dict[str, str]:
     """Describe the place of a waiting job, a fact a line; what is not known is empty."""
-    ahead = {0: "", 1: ", 1 job ahead"}.get(place.num_ahead, f", {place.num_ahead:,} jobs ahead")
     start = place.expected_start_at
     seconds = (start - datetime.now(UTC)).total_seconds() if start else 0.0
     return {
-        "in the queue": f"number {place.position:,}{ahead}",
+        "in the queue": f"number {place.position:,}",
         "waits for": place.waits_for,
         "expected start": f"in {format_duration(seconds)} ({start.astimezone():%Y-%m-%d %H:%M})" if start else "",
     }

@@ -130,20 +130,18 @@ def test_a_shown_job_has_its_owner_and_the_key_that_submitted_it() -> None:
 def test_a_queued_job_shows_its_place_what_it_waits_for_and_when_it_may_start() -> None:
     place = QueuePlace(
         position=3,
-        num_ahead=2,
         waits_for="needs 2 cores, 1 free",
         expected_start_at=datetime.now(UTC) + timedelta(minutes=90, seconds=30),
     )
     job = JobDetails(id="job_1", name="job", state="QUEUED", created_at=TIME, world_size=1, queue=place)
     lines = [line.split() for line in printed(make_job_table(job, [])).splitlines()]
-    assert ["in", "the", "queue", "number", "3,", "2", "jobs", "ahead"] in lines
+    assert ["in", "the", "queue", "number", "3"] in lines
     assert ["waits", "for", "needs", "2", "cores,", "1", "free"] in lines
     (start,) = [" ".join(line) for line in lines if line[:2] == ["expected", "start"]]
     assert "in 1 h 30 min (" in start
-    first = job.model_copy(update={"queue": QueuePlace(position=1, num_ahead=0, waits_for="", expected_start_at=None)})
+    first = job.model_copy(update={"queue": QueuePlace(position=1, waits_for="", expected_start_at=None)})
     text = printed(make_job_table(first, []))
     assert "number 1" in text
-    assert "ahead" not in text
     assert "expected start" not in text
     assert "in the queue" not in printed(make_job_table(job.model_copy(update={"queue": None}), []))
 

@@ -1,0 +1,58 @@
+"""Place of a waiting job in the queue, as `GET /v1/jobs/{id}` shows it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from service.jobs.models import Job
+from tests.service.api import Api
+
+
+def get_place(api: Api, job_id: str) -> dict[str, Any] | None:
+    return api.viewer.get(f"/v1/jobs/{job_id}").json()["queue"]
+
+
+def test_jobs_are_numbered_in_the_order_in_which_they_are_considered(api: Api) -> None:
+    first, second, urgent = api.submit()["id"], api.submit()["id"], api.submit(priority=5)["id"]
+    places = [get_place(api, job_id) for job_id in (urgent, first, second)]
+    assert [place and place["position"] for place in places] == [1, 2, 3]
+
+
+def test_a_job_that_waits_for_no_resources_has_no_place(api: Api) -> None:
+    held, after, ended = api.submit()["id"], api.submit()["id"], api.submit()["id"]
+    api.submitter.post(f"/v1/jobs/{held}/hold")
+    api.submitter.post(f"/v1/jobs/{ended}/cancel")
+    assert get_place(api, held) is None
+    assert get_place(api, ended) is None
+    place = get_place(api, after)
+    assert place
+    assert place["position"] == 1
+
+
+def test_a_job_waits_for_what_runs_until_that_is_expected_to_end(api: Api) -> None:
+    running, waiting = (
+        api.submit(resources={"workers_per_node": 1, "threads_per_worker": 4, "memory": "1GiB"})["id"],
+        api.submit(resources={"workers_per_node": 1, "threads_per_worker": 4, "memory": "1GiB"})["id"],
+    )
+    with api.services.database.write() as session:
+        job = session.get_one(Job, running)
+        job.state, job.progress = "RUNNING", {"eta_seconds": 600.0}
+        asked_at = datetime.now(UTC)
+    place = get_place(api, waiting)
+    assert place
+    assert place["position"] == 1
+    assert "cores" in place["waits_for"]
+    start = datetime.fromisoformat(place["expected_start_at"])
+    assert timedelta(seconds=600) <= start - asked_at < timedelta(seconds=600 + 60 + 250)
+    assert (start.second, start.microsecond) == (0, 0)
+
+
+def test_no_start_is_expected_behind_a_run_of_unknown_length(api: Api) -> None:
+    running, waiting = (
+        api.submit(resources={"workers_per_node": 1, "threads_per_worker": 4, "memory": "1GiB"})["id"],
+        api.submit(resources={"workers_per_node": 1, "threads_per_worker": 4, "memory": "1GiB"})["id"],
+    )
+    with api.services.database.write() as session:
+        session.get_one(Job, running).state = "RUNNING"
+    place = get_place(api, waiting)
+    assert place
+    assert place["expected_start_at"] is None
