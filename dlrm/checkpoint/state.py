@@ -6,12 +6,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.state_dict_loader import load
 from torch.optim import Optimizer
 
-from dlrm.checkpoint.errors import translate_checkpoint_errors
 from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.state_files import load_state, read_state_names
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
@@ -52,18 +50,14 @@ class TrainingState:
 
         Collective. Raises CheckpointError, after which the parts are unusable.
         """
-        reader = FileSystemReader(path)
-        with translate_checkpoint_errors(path, "cannot be read"):
-            names = reader.read_metadata().state_dict_metadata
         # The optimizer has no state where every step so far was dropped.
-        if any(name.startswith("dense_optimizer.state.") for name in names):
+        if any(name.startswith("dense_optimizer.state.") for name in read_state_names(path)):
             self._make_optimizer_state()
         state = self.collect(Progress(num_steps=0))
         if num_ranks != self.ranks.world_size:
             # Random states belong to the ranks that wrote them.
             del state["random"]
-        with translate_checkpoint_errors(path, "cannot be read"):
-            load(state, storage_reader=reader, process_group=self.ranks.background_group)
+        load_state(state, path, self.ranks.background_group)
         # Tensors were loaded in place; this call loads the plain values.
         self.optimizer.load_state_dict(state["dense_optimizer"])
         if "random" in state:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch.distributed as dist
-from torch.distributed.checkpoint.filesystem import FileSystemWriter
-from torch.distributed.checkpoint.state_dict_saver import save
 
-from dlrm.checkpoint.errors import CheckpointError, translate_checkpoint_errors
+from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.keep import remove_checkpoint
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
+from dlrm.checkpoint.state_files import save_state
 from dlrm.checkpoint.tensors import count_bytes
 from dlrm.record import CheckpointFile, CheckpointManifest
 from sharding.comm.collectives import run_on_all_ranks
@@ -40,8 +39,7 @@ def write_checkpoint(
     num_bytes = sum(run_on_ranks(lambda: count_bytes(state)))
     try:
         run_on_ranks(lambda: _create_directory(path, num_bytes) if rank == 0 else None)
-        with translate_checkpoint_errors(path, "cannot be written"):
-            save(state, storage_writer=FileSystemWriter(path), process_group=group)
+        save_state(state, path, group)
         names = run_on_ranks(lambda: sorted(file.name for file in path.iterdir()) if rank == 0 else [])[0]
         parts = run_on_ranks(lambda: {name: CheckpointFile.from_file(path / name) for name in names[rank::world_size]})
         manifest = CheckpointManifest(

@@ -8,9 +8,8 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch.distributed.checkpoint.state_dict_loader import load
 
-from dlrm.checkpoint import translate_checkpoint_errors
+from dlrm.checkpoint.state_files import load_state
 from dlrm.config import ModelConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.packed.open import read_prepared_data
@@ -81,7 +80,6 @@ def read_model(checkpoint: Path, config: ModelConfig, schema: DataSchema) -> Pla
     weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
     tables = {name: weights[f"tables.{name}.weight"] for name in model.tables}
     dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
-    with translate_checkpoint_errors(checkpoint, "cannot be read"):
-        load({"tables": {"weights": tables}, "dense": dense}, checkpoint_id=checkpoint, no_dist=True)
+    load_state({"tables": {"weights": tables}, "dense": dense}, checkpoint)
     model.load_state_dict(weights, assign=True)
     return model

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch.distributed.checkpoint.state_dict_loader import load
-
-from dlrm.checkpoint import translate_checkpoint_errors
 from dlrm.checkpoint.find import verify_file
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
+from dlrm.checkpoint.state_files import load_state
 from dlrm.config import ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
@@ -60,6 +58,5 @@ def open_run_checkpoint(run: RunDirectory, name: str) -> RunCheckpoint:
 
 def _read_progress(path: Path) -> Progress:
     state = {"progress": ""}
-    with translate_checkpoint_errors(path, "cannot be read"):
-        load(state, checkpoint_id=path, no_dist=True)
+    load_state(state, path)
     return Progress.model_validate_json(state["progress"])

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dlrm.record import AttemptDirectory, EndReason, Outcome
+from dlrm.record import AttemptDirectory, EndReason, Outcome, RankEnd
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -24,8 +24,16 @@ def make_failed_outcome(attempt: AttemptDirectory, failures: "Mapping[int, Proce
         message = "all ranks ended with exit code 0, but none wrote an outcome"
         return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
     rank = _find_first_failed(attempt, failures)
-    message = _describe_failure(attempt, rank, failures[rank].exitcode)
+    message = f"rank {rank} {_describe_failure(attempt, rank, failures[rank].exitcode)}"
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
+
+
+def list_rank_ends(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]") -> list[RankEnd]:
+    """List how the ranks ended that failed, in the order of their ranks."""
+    return [
+        RankEnd(rank=rank, exit_code=code, message=_describe_failure(attempt, rank, code))
+        for rank, code in sorted((rank, failure.exitcode) for rank, failure in failures.items())
+    ]
 
 
 def describe_exit(exit_code: int) -> str:
@@ -52,5 +60,5 @@ def _describe_failure(attempt: AttemptDirectory, rank: int, exit_code: int) -> s
     error_file = attempt.rank_error(rank)
     # The file is empty where the disk was full.
     if exit_code >= 0 and error_file.exists() and (error := error_file.read_text()):
-        return f"rank {rank} ended with exit code {exit_code}: {error}"
-    return f"rank {rank} {describe_exit(exit_code)}"
+        return f"ended with exit code {exit_code}: {error}"
+    return describe_exit(exit_code)

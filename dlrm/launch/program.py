@@ -18,9 +18,9 @@ from pydantic import ValidationError
 from dlrm.config import ConfigError, ResolvedJob, translate_errors
 from dlrm.launch.decide import decide_open_fields
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
-from dlrm.launch.outcomes import make_failed_outcome, make_stopped_outcome
+from dlrm.launch.outcomes import list_rank_ends, make_failed_outcome, make_stopped_outcome
 from dlrm.launch.prepare import prepare_data
-from dlrm.launch.ranks import run_ranks
+from dlrm.launch.ranks import run_ranks, start_import
 from dlrm.launch.stopper import Stopper
 from dlrm.record import (
     EXIT_BAD_INPUT,
@@ -32,6 +32,7 @@ from dlrm.record import (
     RunInUseError,
     hold_run_lock,
     sync_directory,
+    write_rank_ends,
 )
 from dlrm.reporting.push import Pusher
 
@@ -102,6 +103,7 @@ def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper) -
         check_devices(resolved.job.resources.gpus_per_worker * resolved.job.resources.workers_per_node)
     except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
         return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error))
+    start_import()
     with _push_reports(attempt, resolved.job.resources.world_size):
         if resolved.job.data.synthetic is None and (outcome := prepare_data(directory, number)):
             return outcome
@@ -110,6 +112,11 @@ def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper) -
         failures = run_ranks(directory, resolved, number, stopper)
     if failures is None:
         return make_stopped_outcome("stopped before the ranks were started")
+    if failures:
+        try:
+            write_rank_ends(attempt.rank_ends, list_rank_ends(attempt, failures))
+        except OSError:
+            log.exception("the ends of the ranks cannot be written; the outcome names the first one")
     return make_failed_outcome(attempt, failures)
 
 

@@ -1,7 +1,9 @@
 """The ranks of one node, run by torch's elastic launch."""
 
+import contextlib
 import os
 import sys
+import threading
 import uuid
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,20 @@ if TYPE_CHECKING:
 
 SHUTDOWN_TIMEOUT_SECONDS = 300
 """Seconds that ranks may take to end once the launch has given up; then they are killed."""
+
+
+def start_import() -> None:
+    """Start to import torch's elastic launch in a thread: the rows are prepared meanwhile, in a process of their own.
+
+    Also where the preparation ends the attempt, this process lasts until the import is done.
+    """
+    threading.Thread(target=_import_elastic, name="import").start()
+
+
+def _import_elastic() -> None:
+    # An error comes again, and is reported, where the module is needed.
+    with contextlib.suppress(Exception):
+        import torch.distributed.launcher.api  # noqa: F401
 
 
 def run_ranks(

@@ -30,6 +30,7 @@ from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
 from dlrm.record.profile import OperatorTime, ProfileDirectory, StepProfile
+from dlrm.record.rank_ends import RankEnd, read_rank_ends, write_rank_ends
 from dlrm.record.reports import (
     EvaluationReport,
     EventReport,
@@ -98,6 +99,7 @@ __all__ = [
     "ProfileDirectory",
     "ProgressReport",
     "QualityWarning",
+    "RankEnd",
     "Report",
     "RunDirectory",
     "RunInUseError",
@@ -117,8 +119,10 @@ __all__ = [
     "list_checkpoints",
     "list_quality_warnings",
     "parse_report",
+    "read_rank_ends",
     "remove_partial_files",
     "sync_directory",
     "sync_tree",
     "write_atomically",
+    "write_rank_ends",
 ]

@@ -1,7 +1,8 @@
 """The directory of one run; the names of all paths in it are defined here and nowhere else.
 
 <runs>/<job id>/spec.json
-  attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl  profile/
+  attempt-1/outcome.json  rank_ends.json  logs/rank-0.log  profile/
+    spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl
   data.json  prepared/  base/
   checkpoints/step-00001200/…  COMPLETE
   model/
@@ -28,6 +29,11 @@ class AttemptDirectory:
     @property
     def outcome(self) -> Path:
         return self.path / "outcome.json"
+
+    @property
+    def rank_ends(self) -> Path:
+        """File with the ends of the ranks that failed, absent where none has."""
+        return self.path / "rank_ends.json"
 
     @property
     def push_target(self) -> Path:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dlrm.record import EvaluationReport, StepReport, YardstickResult
+from dlrm.record import EvaluationReport, RankEnd, StepReport, YardstickResult
 
 ENDED_STATES = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
 
@@ -159,6 +159,10 @@ class Attempt(_Response):
     """Number of batches consumed before the attempt; None until it trains."""
     saved_step: int | None = None
     """Step of the newest checkpoint that the attempt wrote, known once it has ended; None where it wrote none."""
+    node: str | None = None
+    """Machine that the attempt runs on; None until it is launched."""
+    rank_ends: list[RankEnd] | None = None
+    """Ends of the ranks that failed; None until the attempt has ended."""
 
 
 class Checkpoint(_Response):

@@ -40,6 +40,7 @@ class AttemptFinalizer:
             current = jobs.expect(job.id, JobState(job.state))
             stored_attempt = session.get_one(Attempt, attempt.id)
             attempts.set_saved_step(attempt.id, saved_step)
+            attempts.set_rank_ends(attempt.id, status.rank_ends)
             exit_code = status.exit_code if status.exit_code is not None or outcome is None else outcome.exit_code
             verdict = decide(
                 ExitObservation(

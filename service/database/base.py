@@ -45,4 +45,4 @@ class JsonText(TypeDecorator[str]):
 
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
-    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON}  # noqa: RUF012
+    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[dict[str, Any]]: JSON}  # noqa: RUF012

@@ -1,10 +1,12 @@
 """SQL statements on attempts."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from dlrm.record import RankEnd
 from service.jobs.models import Attempt, Job
 from service.jobs.reasons import Reason
 from service.jobs.states import ENDED, AttemptState
@@ -69,6 +71,10 @@ class AttemptRepository:
 
     def set_saved_step(self, attempt_id: str, step: int | None) -> None:
         self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(saved_step=step))
+
+    def set_rank_ends(self, attempt_id: str, ends: Sequence[RankEnd]) -> None:
+        values = [end.model_dump() for end in ends]
+        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(rank_ends=values))
 
     def finish(
         self, attempt_id: str, state: AttemptState, reason: Reason, message: str, exit_code: int | None, at: datetime

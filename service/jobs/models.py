@@ -140,6 +140,8 @@ class Attempt(Base):
     """Machine that the attempt runs on; null until it is launched."""
     devices: Mapped[dict[str, Any] | None]
     """GPUs and cores that the attempt has for itself, as lists of their numbers; null until it is launched."""
+    rank_ends: Mapped[list[dict[str, Any]] | None]
+    """Ends of the ranks that failed, as `dlrm.record.RankEnd` has them; null until the attempt has ended."""
 
 
 class Event(Base):

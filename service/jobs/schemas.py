@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from dlrm.config import DerivedNumber
-from dlrm.record import RunDirectory, YardstickResult, find_yardsticks, list_quality_warnings
+from dlrm.record import RankEnd, RunDirectory, YardstickResult, find_yardsticks, list_quality_warnings
 from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
 from service.jobs.reasons import Reason
@@ -147,6 +147,10 @@ class AttemptView(BaseModel):
     """Batches consumed before the attempt: 0, or those of the checkpoint that it resumed from; null until it trains."""
     saved_step: int | None
     """Step of the newest checkpoint that the attempt wrote, set at its end; null where it wrote none."""
+    node: str | None
+    """Machine that the attempt runs on; null until it is launched."""
+    rank_ends: list[RankEnd] | None
+    """Ends of the ranks that failed; null until the attempt has ended, or where it ended before they were recorded."""
 
 
 class AttemptList(BaseModel):

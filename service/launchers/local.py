@@ -12,7 +12,7 @@ import psutil
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from dlrm.record import AttemptDirectory, RunDirectory, write_atomically
+from dlrm.record import AttemptDirectory, RunDirectory, read_rank_ends, write_atomically
 from hostinfo.file_lock import try_lock
 from hostinfo.process_memory import get_tree_memory_bytes
 from hostinfo.stop_signals import defer_stop_signals
@@ -96,7 +96,12 @@ class LocalLauncher:
         # A child counts even without its record: the disk may have been full.
         if child is None and (record is None or (record.pid is None and not _has_run(attempt))):
             return LaunchStatus(LaunchPhase.ABSENT)
-        return LaunchStatus(LaunchPhase.ENDED, node=node, exit_code=child.poll() if child else None)
+        return LaunchStatus(
+            LaunchPhase.ENDED,
+            node=node,
+            exit_code=child.poll() if child else None,
+            rank_ends=tuple(read_rank_ends(attempt.rank_ends)),
+        )
 
     def list(self) -> list[Launch]:
         return [_make_launch(path) for path in list_attempt_directories(self._options.service_id)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal, Protocol
 
-from dlrm.record import RunDirectory
+from dlrm.record import RankEnd, RunDirectory
 
 LogSource = int | Literal["launch"]
 """Source of a log: a rank, or the launch process, which is the parent of the ranks."""
@@ -99,6 +99,8 @@ class LaunchStatus:
     """Bytes of memory in use by all processes of the attempt."""
     exit_code: int | None = None
     """Exit code of the launch process; None while it is alive, or where it ended unobserved."""
+    rank_ends: tuple[RankEnd, ...] = ()
+    """Ends of the ranks that failed, as far as they are known."""
 
 
 @dataclass(frozen=True)

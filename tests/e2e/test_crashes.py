@@ -1,11 +1,12 @@
 """Ranks that die of themselves: the outcome tells which one, and of what."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from dlrm.record import EndReason
+from dlrm.record import EndReason, read_rank_ends
 from tests.e2e.launching import ended, processes_of, reports_of, start
 from tests.patience import wait_until
 
@@ -53,6 +54,8 @@ def test_the_first_rank_to_fail_is_named_and_not_the_one_that_lost_it(
     assert (code, outcome.reason, outcome.message.removesuffix(": ")) == (1, reason, message)
     assert processes_of(directory) == []
     assert outcome.rank == (None if message.startswith("rank") else 1)
+    end = next(end for end in read_rank_ends(directory.attempt(1).rank_ends) if end.rank == 1)
+    assert end.exit_code == {"exit": 3, "abort": -signal.SIGABRT}.get(fault, 1)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A real service on a real database, with a fake trainer; clients of it."""
 
+import logging
 import os
 import sys
 import threading
@@ -122,6 +123,7 @@ class Api:
 @contextmanager
 def serve_api(settings: Settings, *, runs_control_loop: bool) -> Iterator[Api]:
     """Run a service in a thread. Without its control loop, jobs stay as they are until a test runs a round."""
+    level = logging.getLogger().level
     configure_logging("console")
     listening = bind_socket(settings)
     app = create_app(settings.model_copy(update={"port": listening.getsockname()[1]}))
@@ -142,4 +144,6 @@ def serve_api(settings: Settings, *, runs_control_loop: bool) -> Iterator[Api]:
     finally:
         server.should_exit = True
         thread.join()
+        services.key_uses.close()
         services.database.close()
+        logging.getLogger().setLevel(level)

@@ -1,5 +1,6 @@
 """Fixtures: databases, settings, running services and a browser."""
 
+import logging
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,14 @@ def postgres_server() -> Iterator[PostgresServer]:
     with run_postgres() as server:
         server.create_template()
         yield server
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """Restore the level of the log: a service in this process would log to the output of later tests."""
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
 
 
 @pytest.fixture(scope="module", params=KINDS)

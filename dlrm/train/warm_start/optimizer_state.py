@@ -10,8 +10,8 @@ from torch.distributed.checkpoint.planner import LoadPlan
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from dlrm.checkpoint import translate_checkpoint_errors
 from dlrm.checkpoint.find import read_verified_manifest
+from dlrm.checkpoint.state_files import load_state, translate_checkpoint_errors
 from dlrm.data.errors import DataError
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.record import CheckpointDirectory, CheckpointFaultError
@@ -60,8 +60,7 @@ class _SavedState:
         """Read a tensor from its shards. Raises CheckpointFaultError and CheckpointError."""
         entry = self._entry(name)
         tensor = torch.empty(entry.size, dtype=entry.properties.dtype)
-        with translate_checkpoint_errors(self._path, "cannot be read"):
-            load({name: tensor}, checkpoint_id=self._path, no_dist=True)
+        load_state({name: tensor}, self._path)
         return tensor
 
     def read_rows(self, name: str, first: int, at_most: int) -> torch.Tensor:

@@ -10,7 +10,6 @@ from dlrm.exported_model.load import ModelError, check_files
 from dlrm.record import TrainedModel
 from dlrm.train.build import Parts
 from dlrm.train.context import RunContext
-from dlrm.train.warm_start.optimizer_state import load_optimizer_state
 from dlrm.train.warm_start.source import FIELD, find_source, read_record
 from dlrm.train.warm_start.vocabulary import describe_extension
 from dlrm.train.warm_start.weights import copy_weights
@@ -37,6 +36,9 @@ def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
     if warm_start.optimizer_state:
         checkpoint = source.checkpoint
         assert checkpoint is not None, "a run without a checkpoint is refused before"
+        # Imported late: it takes most of a second, which other runs need not wait for.
+        from dlrm.train.warm_start.optimizer_state import load_optimizer_state
+
         load_optimizer_state(parts, checkpoint, resolved.gradient_scale, ranks)
     num_new = sum(after - before for before, after in grown.values())
     reporter.event(

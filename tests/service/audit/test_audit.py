@@ -138,7 +138,6 @@ def test_the_log_is_filtered_by_actor_action_and_time(filled_api: Api) -> None:
     [
         ({"action": "sung"}, "action"),
         ({"since": "yesterday"}, "since"),
-        ({"since": "2026-01-01T00:00:00"}, "since"),
         ({"until": "9999-12-31T23:59:59-14:00"}, "until"),
         ({"since": "5"}, "since"),
         ({"cursor": "x"}, "cursor"),

@@ -74,6 +74,11 @@ def test_a_crashed_attempt_is_followed_by_another(live_api: Api) -> None:
         (1, "FAILED", "worker_crashed"),
         (2, "SUCCEEDED", "completed"),
     ]
+    assert [a["rank_ends"] for a in attempts] == [
+        [{"rank": 1, "exit_code": -9, "message": "was killed by SIGKILL"}],
+        [],
+    ]
+    assert all(a["node"] for a in attempts)
     assert "RECOVERING" in list_state_changes(live_api, job["id"])
     log = live_api.viewer.get(f"/v1/jobs/{job['id']}/logs", params={"attempt": 1, "rank": "launch"}).json()
     assert "a wheel came off" in log["text"]

@@ -28,12 +28,14 @@ from dlrm.record import (
     EventReport,
     Outcome,
     ProgressReport,
+    RankEnd,
     RunDirectory,
     SpoolWriter,
     StartReport,
     StepReport,
     YardstickResult,
     find_newest_checkpoint,
+    write_rank_ends,
 )
 from dlrm.reporting.push import Pusher
 
@@ -149,8 +151,9 @@ def ignore_stop(_: RunDirectory, __: AttemptDirectory) -> int:
         time.sleep(0.02)
 
 
-def crash(_: RunDirectory, __: AttemptDirectory) -> int:
+def crash(_: RunDirectory, attempt: AttemptDirectory) -> int:
     print("a wheel came off", file=sys.stderr)  # noqa: T201
+    write_rank_ends(attempt.rank_ends, [RankEnd(rank=1, exit_code=-9, message="was killed by SIGKILL")])
     return 3
 
 

@@ -47,7 +47,7 @@ def downgrade() -> None:
     op.drop_index("ix_idempotency_keys_created_at", "idempotency_keys")
     with op.batch_alter_table("idempotency_keys") as batch:
         batch.drop_column("created_at")
-    for column in ("devices", "node", "lease_expires_at", "lease_token", "lease_owner"):
+    for column in ("rank_ends", "devices", "node", "lease_expires_at", "lease_token", "lease_owner"):
         op.drop_column("attempts", column)
     op.drop_index("ix_jobs_deleting_at", "jobs")
     op.drop_index("ix_jobs_name", "jobs")
@@ -158,6 +158,7 @@ def _extend_attempts() -> None:
     op.add_column("attempts", sa.Column("lease_expires_at", TIME, nullable=True))
     op.add_column("attempts", sa.Column("node", sa.String(length=255), nullable=True))
     op.add_column("attempts", sa.Column("devices", sa.JSON(), nullable=True))
+    op.add_column("attempts", sa.Column("rank_ends", sa.JSON(), nullable=True))
 
 
 def _create_leadership() -> None:

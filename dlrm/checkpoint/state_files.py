@@ -1,0 +1,56 @@
+"""Files of a checkpoint's state, in the format of torch.distributed.checkpoint.
+
+That package is imported by the first call: it takes most of a second, which the first training step need not wait for.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from dlrm.checkpoint.errors import CheckpointError
+
+
+def save_state(state: dict[str, Any], path: Path, group: dist.ProcessGroup) -> None:
+    """Write the parts of `state` that this rank has to the directory `path`. Collective. Raises CheckpointError."""
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    with translate_checkpoint_errors(path, "cannot be written"):
+        save(state, storage_writer=FileSystemWriter(path), process_group=group)
+
+
+def load_state(state: dict[str, Any], path: Path, group: dist.ProcessGroup | None = None) -> None:
+    """Read what `state` names from the checkpoint `path`: tensors in place, other values replaced in the dictionary.
+
+    group: ranks that call this together; None where this process reads for itself. Raises CheckpointError.
+    """
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    with translate_checkpoint_errors(path, "cannot be read"):
+        load(state, checkpoint_id=path, process_group=group, no_dist=group is None)
+
+
+def read_state_names(path: Path) -> list[str]:
+    """Read the names of all that the checkpoint `path` holds. Raises CheckpointError."""
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+
+    with translate_checkpoint_errors(path, "cannot be read"):
+        return list(FileSystemReader(path).read_metadata().state_dict_metadata)
+
+
+@contextmanager
+def translate_checkpoint_errors(path: Path, failure: str) -> Iterator[None]:
+    """Turn torch's CheckpointException, which is not an `Exception` and has the causes by rank, into a CheckpointError.
+
+    failure: the failure in words, such as "cannot be written".
+    """
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        yield
+    except CheckpointException as error:
+        rank, cause = next(iter(error.failures.items()))
+        raise CheckpointError(f"{path}: the checkpoint {failure}, on rank {rank}: {cause[0]}") from error
