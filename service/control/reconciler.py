@@ -94,12 +94,14 @@ class Reconciler:
             return
         launch = make_launch(job, attempt)
         status = self._launcher.describe(launch)
-        if status.phase in (LaunchPhase.UNSEEN, LaunchPhase.PENDING):
+        if status.phase is LaunchPhase.UNSEEN:
             self._explain(job, attempt, status)
+        elif status.phase is LaunchPhase.PENDING:
+            self._handle_pending(job, attempt, launch, status)
         elif status.phase is LaunchPhase.ALIVE:
             self._handle_alive(job, attempt, launch, status)
             self._tail.ingest_new_lines(job, attempt, launch)
-        elif status.phase is LaunchPhase.ABSENT and job.state == JobState.STARTING:
+        elif status.phase is LaunchPhase.ABSENT and job.state == JobState.STARTING and attempt.stop_reason is None:
             self._start_again(job, attempt)
         else:
             self._handle_gone(job, attempt, launch, status)
@@ -123,9 +125,21 @@ class Reconciler:
         except LaunchError as error:
             self._finalizer.record_failed_launch(job.id, str(error))
 
+    def _handle_pending(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
+        """Explain why the attempt has no process yet, or take it back where it should not get one any more."""
+        if job.state == JobState.CANCELLING:
+            self._take_back(attempt, launch, Reason.USER_CANCELLED, job.message)
+        elif is_late(job):
+            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before the attempt had a machine"
+            self._take_back(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
+        else:
+            self._explain(job, attempt, status)
+
     def _handle_alive(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
         if job.state == JobState.STARTING:
             self._change(job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=ACTOR, attempt=attempt.number))
+        elif job.reason == Reason.UNSEEN:
+            self._explain(job, attempt, LaunchStatus(status.phase, Reason.PROCESS_STARTED, "is seen again"))
         if attempt.stop_reason is not None:
             self._kill_if_overdue(attempt, launch)
         elif job.state == JobState.CANCELLING:
@@ -146,17 +160,24 @@ class Reconciler:
             self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
 
     def _explain(self, job: Job, attempt: Attempt, status: LaunchStatus) -> None:
-        """Record once what the launcher says about an attempt that it has not started, or cannot see."""
-        if job.message != status.message:
+        """Record once what the launcher says about an attempt that it has not started, cannot see, or sees again."""
+        reason = status.reason or Reason(job.reason)
+        if (job.reason, job.message) != (reason, status.message):
             with self._leadership.write() as session:
                 jobs = JobRepository(session)
-                jobs.set_message(job.id, status.message)
+                jobs.set_reason(job.id, reason, status.message)
                 jobs.add_repair(job.id, attempt.number, status.message)
 
     def _stop(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:
         # Signal first: an attempt with a recorded stop but no signal would run until the grace period is over.
         self._launcher.stop(launch)
         self._record_stop(attempt, reason, message)
+
+    def _take_back(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:
+        """Remove an attempt that has no process yet: nothing of it needs time to stop."""
+        if attempt.stop_reason is None:
+            self._record_stop(attempt, reason, message)
+        self._launcher.kill(launch)
 
     def _kill_if_overdue(self, attempt: Attempt, launch: Launch) -> None:
         """Kill an attempt that was stopped because of its memory, or whose grace period is over."""

@@ -18,6 +18,8 @@ class Reason(StrEnum):
     PROCESS_STARTED = "process_started"
     RESTARTING = "restarting"
     RESUMED = "resumed"
+    # Reason why nothing is known of a job that runs.
+    UNSEEN = "unseen"
     # Reasons why an attempt or a job ended: those of `dlrm.record.EndReason`, then those of the service.
     COMPLETED = "completed"
     TARGET_REACHED = "target_reached"

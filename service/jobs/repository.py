@@ -215,8 +215,8 @@ class JobRepository:
         query = select(Event).where(Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
         return list(self._session.scalars(query))
 
-    def set_message(self, job_id: str, message: str) -> None:
-        self._session.execute(update(Job).where(Job.id == job_id).values(message=message))
+    def set_reason(self, job_id: str, reason: Reason, message: str) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(reason=reason.value, message=message))
 
     def add_repair(self, job_id: str, attempt: int, message: str) -> None:
         """Add an event about something that the control loop found otherwise than expected, and put right."""

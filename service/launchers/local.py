@@ -16,6 +16,7 @@ from dlrm.record import AttemptDirectory, RunDirectory, read_rank_ends, write_at
 from hostinfo.file_lock import try_lock
 from hostinfo.process_memory import get_tree_memory_bytes
 from hostinfo.stop_signals import defer_stop_signals
+from service.jobs.reasons import Reason
 from service.launchers.exit_watch import ExitWatch
 from service.launchers.log_files import read_log
 from service.launchers.processes import find_marked, find_same, kill_all, list_attempt_directories, make_marks
@@ -86,7 +87,7 @@ class LocalLauncher:
         node = self._options.node
         if launch.node not in (None, node):
             message = f"runs on {launch.node}, which a service process on that machine has to look after"
-            return LaunchStatus(LaunchPhase.UNSEEN, message=message, node=launch.node)
+            return LaunchStatus(LaunchPhase.UNSEEN, Reason.UNSEEN, message, launch.node)
         attempt = _get_attempt_directory(launch)
         process = self._find_process(launch)
         if process is not None:

@@ -6,6 +6,7 @@ from enum import Enum, auto
 from typing import Literal, Protocol
 
 from dlrm.record import RankEnd, RunDirectory
+from service.jobs.reasons import Reason
 
 LogSource = int | Literal["launch"]
 """Source of a log: a rank, or the launch process, which is the parent of the ranks."""
@@ -91,6 +92,8 @@ class LaunchStatus:
     """State of an attempt as the launcher observes it."""
 
     phase: LaunchPhase
+    reason: Reason | None = None
+    """Reason of the phase, which a job then has too; None where the phase explains itself."""
     message: str = ""
     """Explanation of the phase, such as why an attempt is pending."""
     node: str | None = None

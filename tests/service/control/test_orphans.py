@@ -78,9 +78,26 @@ def test_an_attempt_of_another_machine_is_left_alone_and_the_job_tells(settings:
         services.control.run_once()
     job = services.jobs.get(job_id, USER)
     assert (job.state, job.num_attempts) == ("RUNNING", 1)
+    assert job.reason == "unseen"
     assert "runs on elsewhere" in job.message
     assert list_repairs(services, job_id) == [job.message]
     assert is_running(pid)
+
+
+def test_an_attempt_that_is_seen_again_runs_as_before(settings: Settings) -> None:
+    services = create_services(settings)
+    job_id, _ = start_job(services)
+    with services.database.write() as session:
+        attempt = session.query(Attempt).filter_by(job_id=job_id).one()
+        here, attempt.node = attempt.node, "elsewhere"
+    services.control.run_once()
+    with services.database.write() as session:
+        session.query(Attempt).filter_by(job_id=job_id).one().node = here
+    for _ in range(2):
+        services.control.run_once()
+    job = services.jobs.get(job_id, USER)
+    assert (job.state, job.reason) == ("RUNNING", "process_started")
+    assert [message.split(" ")[0] for message in list_repairs(services, job_id)] == ["runs", "is"]
 
 
 def test_the_end_of_a_process_wakes_the_loop(settings: Settings) -> None:
