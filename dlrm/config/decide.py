@@ -31,6 +31,8 @@ DIM_BY_ROWS = ((1_000_000, 16), (10_000_000, 32))
 MAX_DIM = 64
 MAX_VALIDATION_FRACTION, MAX_VALIDATION_ROWS = 0.1, 50_000
 """Bounds of the validation rows: more of them choose no better."""
+MAX_BLEND_ROWS = 300_000
+"""Largest number of training rows for which a model is blended: it was measured with up to so many."""
 PATIENCE = 5
 """Number of evaluations without a better model after which a run of automatic length ends."""
 MAX_SMALL_BATCH = 4096
@@ -169,6 +171,21 @@ def _decide_validation(document: dict[str, Any], facts: DataFacts | None) -> tup
     return 1.0 / round(period), f"about {facts.num_train_rows / round(period):,.0f} rows choose the best model"
 
 
+def _decide_blend(document: dict[str, Any], facts: DataFacts | None) -> tuple[str, str]:
+    run = document["run"]
+    if run["epochs"] != "auto":
+        return "none", "run.epochs is set"
+    if run["target_auc"] is not None:
+        return "none", "run.target_auc is set: the model that has reached it is kept as it is"
+    if facts is None:
+        return "none", UNKNOWN_ROWS
+    if run["validation_fraction"] == 0.0:
+        return "none", "there are no validation rows to choose by"
+    if facts.num_train_rows > MAX_BLEND_ROWS:
+        return "none", f"is for up to {MAX_BLEND_ROWS:,} training rows"
+    return "logistic", "the validation rows choose the weights of both; it predicts better where effects add up"
+
+
 def _decide_patience(document: dict[str, Any], facts: DataFacts | None) -> tuple[int | None, str]:  # noqa: ARG001
     if document["run"]["epochs"] != "auto":
         return None, "run.epochs is set"
@@ -218,8 +235,9 @@ _RULES = {
     "batch.global_size": _decide_batch,
     "dense_optimizer.learning_rate": _decide_dense_rate,
     "table_optimizer.learning_rate": _decide_table_rate,
-    # Those that depend on whether run.epochs is set, before it is.
+    # Those that depend on whether run.epochs is set, before it is; the blend by the validation rows.
     "run.validation_fraction": _decide_validation,
+    "run.blend": _decide_blend,
     "run.patience": _decide_patience,
     "run.epochs": _decide_epochs,
 }

@@ -21,6 +21,7 @@ _EXCLUDED: dict[str, Any] = {
         "eval_every_fraction": True,
         "patience": True,
         "keep_model": True,
+        "blend": True,
         "target_auc": True,
         "checkpoint_every_seconds": True,
         "keep_checkpoints": True,

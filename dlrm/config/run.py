@@ -12,6 +12,7 @@ NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]
 
 ValidationFraction = Annotated[float, Field(ge=0.0, le=0.5)]
 Patience = Annotated[int, Field(ge=1, le=1000)]
+Blend = Literal["logistic", "none"]
 
 
 class RunSpec(Config):
@@ -30,6 +31,11 @@ class RunSpec(Config):
     auto: 5 where epochs is auto, otherwise null."""
     keep_model: Literal["best", "last"] = "best"
     """Model that the run leaves: that of the evaluation with the lowest log-loss, or that of the last step."""
+    blend: Blend | Auto = "auto"
+    """Simple model that the trained one is blended with at the end of the run: the logit becomes a weighted mean of
+    both, with the weights that predict the validation rows best. logistic: logistic regression; none: the model stays
+    as it was trained. auto: logistic where epochs and validation_fraction leave validation rows to choose by, and there
+    are up to 300,000 training rows."""
     eval_every_fraction: float = Field(default=0.1, ge=0.001, le=1.0)
     """Share of the run from one evaluation to the next; the end is always evaluated."""
     target_auc: float | None = Field(default=None, gt=0.5, le=1.0)
@@ -57,3 +63,5 @@ class RunConfig(RunSpec):
     """Share of the training rows that are held out to choose the best model and the end of the run."""
     patience: Patience | None = None  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Number of evaluations in a row without a better model after which the run ends; null: never."""
+    blend: Blend = "none"  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Simple model that the trained one is blended with at the end of the run."""

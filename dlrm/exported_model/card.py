@@ -46,7 +46,13 @@ def _render_summary(config: SavedConfig, encoders: Encoders | None) -> str:
     positive = None if encoders is None else encoders.schema.positive
     label = "1" if positive is None else format_code(positive)
     text = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is {label}, "
-    return f"{text}from {' and '.join(inputs)}."
+    text = f"{text}from {' and '.join(inputs)}."
+    if (share := config.first_order_share) is not None:
+        text += (
+            f" Its logit is {1 - share:.1f} times that of the trained model plus {share:.1f} times that of a logistic "
+            "regression on the same columns; validation rows chose these weights."
+        )
+    return text
 
 
 def _render_use(encoders: Encoders | None) -> str:

@@ -18,7 +18,7 @@ from dlrm.exported_model.atomic_directory import write_whole
 from dlrm.exported_model.card import render_model_card
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, SavedConfig
 from dlrm.exported_model.versions import get_software_versions
-from dlrm.model import PlainModel
+from dlrm.model import FirstOrder, PlainModel
 from dlrm.record import get_checkpoint_step
 
 
@@ -27,16 +27,23 @@ class ExportError(OSError):
 
 
 def export_model(
-    checkpoint: Path, directory: Path, resolved: ResolvedJob, dataset: Dataset, metrics: Mapping[str, float | None]
+    checkpoint: Path,
+    directory: Path,
+    resolved: ResolvedJob,
+    dataset: Dataset,
+    metrics: Mapping[str, float | None],
+    first_order: FirstOrder | None = None,
 ) -> None:
     """Write the model of `checkpoint` to `directory`, whole or not at all. Not collective; needs no process group.
 
-    checkpoint: a directory of `torch.distributed.checkpoint`. metrics: final metrics of the run, by name. Raises
-    CheckpointError where the checkpoint cannot be read, and ExportError where the model cannot be written, such as on a
-    full disk; a model that was in `directory` before is kept then.
+    checkpoint: a directory of `torch.distributed.checkpoint`. metrics: final metrics of the run, by name. first_order:
+    part that the model is blended with. Raises CheckpointError where the checkpoint cannot be read, and ExportError
+    where the model cannot be written, such as on a full disk; a model that was in `directory` before is kept then.
     """
-    weights = read_model(checkpoint, resolved.job.model, dataset.schema).state_dict()
-    config = make_saved_config(resolved, dataset, get_checkpoint_step(checkpoint))
+    model = read_model(checkpoint, resolved.job.model, dataset.schema)
+    model.first_order = first_order
+    weights = model.state_dict()
+    config = make_saved_config(resolved, dataset, get_checkpoint_step(checkpoint), first_order)
     try:
         with write_whole(directory) as part:
             save_file(weights, part / WEIGHTS)
@@ -54,13 +61,19 @@ def export_model(
         ) from error
 
 
-def make_saved_config(resolved: ResolvedJob, dataset: Dataset, step: int | None) -> SavedConfig:
-    """Make the settings that a model is saved with. step: that of its checkpoint; None where it has none."""
+def make_saved_config(
+    resolved: ResolvedJob, dataset: Dataset, step: int | None, first_order: FirstOrder | None
+) -> SavedConfig:
+    """Make the settings that a model is saved with.
+
+    step: that of its checkpoint; None where it has none. first_order: part that the model is blended with.
+    """
     job, schema = resolved.job, dataset.schema
     return SavedConfig(
         model=job.model,
         num_dense=schema.num_dense,
         table_rows={feature.name: feature.num_ids for feature in schema.features},
+        first_order_share=None if first_order is None else first_order.share,
         data=job.data,
         training=job.model_dump(mode="json", exclude={"model", "data"}),
         packed=None if dataset.directory is None else read_prepared_data(dataset.directory),

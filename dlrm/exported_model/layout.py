@@ -1,6 +1,8 @@
 """Files of a trained model on disk.
 
-<directory>/model.safetensors   tables.<feature>.weight [rows, D], dense.<parameter>: float32
+<directory>/model.safetensors   tables.<feature>.weight [rows, D], dense.<parameter>: float32; of a blended model also
+                                first_order.bias [1], first_order.dense [N],
+                                first_order.tables.<feature>.weight [rows, 1]
             config.json         settings of the model, its data and its training
             encoders/           encoders of raw values, see dlrm.data.encode.encoders; absent where the model was
                                 trained on a synthetic log
@@ -41,6 +43,9 @@ class SavedConfig(_Record):
     """N, number of dense inputs of the model, indicators of missing values included."""
     table_rows: dict[str, int]
     """Rows of each feature's table, in the order of the features."""
+    first_order_share: float | None = None
+    """Share of the first-order part in the logit of a blended model, from 0 to 1; null where there is none, and in
+    models of earlier versions."""
     data: DataConfig
     """Data settings of the job, with every path absolute."""
     training: dict[str, Any]

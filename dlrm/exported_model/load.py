@@ -41,7 +41,7 @@ def load_saved_model(directory: Path) -> SavedModel:
         path = directory / ENCODERS
         encoders = None if config.data.format == "synthetic" else Encoders.load(path)
         path = directory / WEIGHTS
-        module = PlainModel(config.model, config.num_dense, config.table_rows)
+        module = PlainModel(config.model, config.num_dense, config.table_rows, config.first_order_share)
         module.load_state_dict(load_file(path), assign=True)
     except (OSError, ValueError, RuntimeError, PolarsError, SafetensorError) as error:
         cause = " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,6 +1,7 @@
 """A checkpoint of a run as a model: opened with the rows of its run, scored or exported."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from dlrm.checkpoint.find import verify_file
@@ -11,8 +12,10 @@ from dlrm.config import ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
+from dlrm.exported_model.blend import Blend, fit_blend
 from dlrm.exported_model.export import make_saved_config, read_model
 from dlrm.exported_model.model import SavedModel
+from dlrm.model import FirstOrder, PlainModel
 from dlrm.record import CheckpointFaultError, PreparedData, RunDirectory, find_checkpoint
 
 
@@ -25,14 +28,30 @@ class RunCheckpoint:
     dataset: Dataset
     progress: Progress
 
+    @cached_property
+    def blend(self) -> Blend | None:
+        """Blend of its model with logistic regression, as the run makes it at its end; None where it makes none.
+
+        Raises CheckpointError where the checkpoint cannot be read.
+        """
+        return fit_blend(self._read_model(), self.dataset, self.resolved.job)
+
+    @property
+    def first_order(self) -> FirstOrder | None:
+        return None if self.blend is None else self.blend.first_order
+
     def load_model(self) -> SavedModel:
         """Load its model to the CPU, as `load_saved_model` loads an exported one; its metrics are left empty.
 
         Raises CheckpointError where it cannot be read.
         """
-        module = read_model(self.path, self.resolved.job.model, self.dataset.schema)
-        config = make_saved_config(self.resolved, self.dataset, self.progress.step)
+        module = self._read_model()
+        module.first_order = self.first_order
+        config = make_saved_config(self.resolved, self.dataset, self.progress.step, self.first_order)
         return SavedModel(self.path, module.eval().requires_grad_(False), config, self.dataset.encoders, {})
+
+    def _read_model(self) -> PlainModel:
+        return read_model(self.path, self.resolved.job.model, self.dataset.schema)
 
 
 def open_run_checkpoint(run: RunDirectory, name: str) -> RunCheckpoint:

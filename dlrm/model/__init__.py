@@ -1,6 +1,8 @@
 """Models: the dense part, which every rank holds whole, and its plain form with the tables inside."""
 
+from dlrm.model.bags import encode_table_name
 from dlrm.model.dense_part import make_dense_part, set_output_bias
-from dlrm.model.plain import PlainModel, encode_table_name
+from dlrm.model.first_order import FirstOrder
+from dlrm.model.plain import PlainModel
 
-__all__ = ["PlainModel", "encode_table_name", "make_dense_part", "set_output_bias"]
+__all__ = ["FirstOrder", "PlainModel", "encode_table_name", "make_dense_part", "set_output_bias"]

@@ -6,31 +6,32 @@ import torch
 from torch import nn
 
 from dlrm.config import ModelConfig
+from dlrm.model.bags import make_tables, pool_bags
 from dlrm.model.dense_part import make_dense_part
-
-_RESERVED_NAMES = nn.ModuleDict()
-"""Module dictionary whose attributes, such as `type` and `keys`, cannot be names of modules."""
-
-
-def encode_table_name(feature: str) -> str:
-    """Return the name of a feature's table in models and checkpoints: the feature's, percent-encoded where needed.
-
-    torch keeps modules as attributes, by names without a dot. Different features have different names.
-    """
-    name = feature.replace("%", "%25").replace(".", "%2E")
-    return f"%{ord(name[0]):02X}{name[1:]}" if hasattr(_RESERVED_NAMES, name) else name
+from dlrm.model.first_order import FirstOrder
 
 
 class PlainModel(nn.Module):
-    """The dense part and the tables by name; its scores are those of the sharded model."""
+    """The dense part and the tables by name; its scores are those of the sharded model, or a blend with them."""
 
-    def __init__(self, config: ModelConfig, num_dense: int, table_rows: Mapping[str, int]) -> None:
-        """Make the modules, with tables that have no weights yet. table_rows: rows by feature, in their order."""
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_dense: int,
+        table_rows: Mapping[str, int],
+        first_order_share: float | None = None,
+    ) -> None:
+        """Make the modules, with tables that have no weights yet.
+
+        table_rows: rows by feature, in their order. first_order_share: share of a first-order part in the logit; None
+        where there is no such part.
+        """
         super().__init__()
-        self.tables = nn.ModuleDict(
-            {encode_table_name(feature): _make_table(num_rows, config) for feature, num_rows in table_rows.items()}
-        )
+        self.tables = make_tables(table_rows, config.embedding_dim, config.pooling)
         self.dense = make_dense_part(config, num_dense, len(table_rows), seed=0)
+        self.first_order: FirstOrder | None = None
+        if first_order_share is not None:
+            self.first_order = FirstOrder(num_dense, table_rows, config.pooling, first_order_share)
         self._embedding_dim = config.embedding_dim
 
     def forward(self, dense: torch.Tensor, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -38,19 +39,13 @@ class PlainModel(nn.Module):
 
         The embeddings of a bag are pooled as the configuration says; an empty bag gives zeros.
         """
-        return self.dense(dense, self._pool(ids, lengths))
+        logits = self.dense(dense, self._pool(ids, lengths))
+        if self.first_order is None:
+            return logits
+        return torch.lerp(logits, self.first_order(dense, ids, lengths), self.first_order.share)
 
     def _pool(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Look up and pool the embeddings [n, F, D]."""
         if not self.tables:
             return torch.empty(lengths.shape[1], 0, self._embedding_dim)
-        ids_by_feature = ids.split(lengths.sum(dim=1).tolist())
-        offsets = lengths.cumsum(dim=1) - lengths  # [F, n]
-        bags = zip(self.tables.values(), ids_by_feature, offsets.to(ids.dtype), strict=True)
-        return torch.stack([table(ids, starts) for table, ids, starts in bags], dim=1)
-
-
-def _make_table(num_rows: int, config: ModelConfig) -> nn.EmbeddingBag:
-    """Make a table without weights. `from_pretrained` draws none, which would load torch's compiler."""
-    none = torch.empty(num_rows, config.embedding_dim, device="meta")
-    return nn.EmbeddingBag.from_pretrained(none, freeze=False, mode=config.pooling)
+        return pool_bags(self.tables.values(), ids, lengths)

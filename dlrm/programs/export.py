@@ -33,7 +33,8 @@ def main() -> int:
         run = RunDirectory(arguments.run_directory)
         checkpoint = open_run_checkpoint(run, arguments.checkpoint)
         metrics = _find_metrics(checkpoint) | _read_yardsticks(run)
-        export_model(checkpoint.path, arguments.output, checkpoint.resolved, checkpoint.dataset, metrics)
+        resolved, dataset = checkpoint.resolved, checkpoint.dataset
+        export_model(checkpoint.path, arguments.output, resolved, dataset, metrics, checkpoint.first_order)
     except (DataError, ExportError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
@@ -42,10 +43,14 @@ def main() -> int:
 
 
 def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
-    """Return the metrics of the model of a checkpoint, by name; measured now where its run has not evaluated it."""
-    progress = checkpoint.progress
+    """Return the metrics of the model of a checkpoint, by name; measured now where its run has not evaluated it, or not
+    as the blend that is exported."""
+    progress, blend = checkpoint.progress, checkpoint.blend
     metrics = make_final_metrics(progress, progress.last_evaluation)
-    return metrics if progress.evaluated_step == progress.step else metrics | measure(checkpoint.load_model(), [])
+    if blend is not None:
+        metrics["validation_log_loss"] = blend.log_loss
+    is_measured = progress.evaluated_step == progress.step and checkpoint.first_order is None
+    return metrics if is_measured else metrics | measure(checkpoint.load_model(), [])
 
 
 def _read_yardsticks(run: RunDirectory) -> dict[str, float | None]:

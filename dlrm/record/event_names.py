@@ -1,10 +1,13 @@
 """Names of events of a run that other programs look for."""
 
-DECIDED, BEST_MODEL = "decided", "best_model"
-"""Names of the events that report what was decided of a job document, and which model a run leaves."""
+DECIDED, BEST_MODEL, BLENDED = "decided", "best_model", "blended"
+"""Names of the events that report what was decided of a job document, which model a run leaves, and what it is blended
+with."""
 
 BEST_MODEL_LOST = "best_model_lost"
 """Name of the warning that a run leaves its last model, since the checkpoint of the best one is missing or damaged."""
+BLEND_FAILED = "blend_failed"
+"""Name of the warning that a run leaves its model as it was trained, since it could not be blended."""
 
 FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "one_label", "large_batch"
 """Names of warnings: the run is too short to learn in, an epoch is shorter than a batch, all training rows have one
@@ -18,6 +21,7 @@ WARNINGS = frozenset(
     {
         *BANNERS,
         BEST_MODEL_LOST,
+        BLEND_FAILED,
         "bad_row",
         "bad_rows",
         "checkpoint_failed",

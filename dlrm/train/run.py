@@ -9,6 +9,7 @@ from dlrm.data.validation import hold_out_validation
 from dlrm.exported_model.export import export_model
 from dlrm.record import EndReason, Outcome, PreparedData
 from dlrm.train.best_model import choose_model
+from dlrm.train.blend import blend_chosen_model
 from dlrm.train.context import RunContext
 from dlrm.train.final_metrics import make_final_metrics
 from dlrm.train.quality import compare_with_yardsticks
@@ -28,9 +29,9 @@ def run(context: RunContext) -> Outcome:
     resolved, directory, reporter = context.resolved, context.directory, context.reporter
     reporter.progress("loading", "reading the data")
     prepared = PreparedData.read(directory.data)
-    dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
+    opened = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     job = resolved.job
-    dataset = hold_out_validation(dataset, job.run.validation_fraction, job.data.split, job.run.seed)
+    dataset = hold_out_validation(opened, job.run.validation_fraction, job.data.split, job.run.seed)
     if job.run.validation_fraction > 0.0 and dataset.validation is None:
         reporter.event(NO_VALIDATION, "there are too few training rows with a weight to hold out validation rows")
     identity = RunIdentity.from_job(resolved, prepared and prepared.checksum)
@@ -52,9 +53,11 @@ def run(context: RunContext) -> Outcome:
     chosen = choose_model(context, progress, checkpoint, reason)
     metrics = make_final_metrics(progress, chosen.evaluation)
     if context.ranks.rank == 0:
-        metrics = compare_with_yardsticks(context, metrics)
+        blended = blend_chosen_model(context, opened, chosen.checkpoint)
+        metrics = compare_with_yardsticks(context, metrics if blended is None else metrics | blended.metrics)
         reporter.progress("saving", "writing the model")
-        export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics)
+        first_order = None if blended is None else blended.first_order
+        export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics, first_order)
     return Outcome(state="succeeded", reason=reason, step=progress.step, metrics=metrics)
 
 

@@ -14,14 +14,10 @@ from dlrm.metrics.binary import compute_binary_metrics
 from dlrm.record import LOGISTIC_REGRESSION, YardstickResult
 from dlrm.yardsticks.boosted_trees import find_boosted_trees, fit_boosted_trees
 from dlrm.yardsticks.logistic import fit_logistic_regression
-from dlrm.yardsticks.rows import choose_rows, score_rows
+from dlrm.yardsticks.rows import choose_rows, compute_max_bytes, score_rows
 
 MAX_EVALUATION_ROWS = 2_000_000
 """Evaluation rows that are used, at most."""
-MAX_BYTES = 160 << 20
-"""Bytes of packed training rows that are used, at most: rows of many features are fewer."""
-BYTES_PER_MEMORY = 1 / 16
-"""Share of the job's memory that these bytes may be: a fit takes several times as much."""
 
 
 class FittedModel(Protocol):
@@ -39,7 +35,7 @@ class FittedModel(Protocol):
 
 def measure_yardsticks(job: JobSpec, dataset: Dataset) -> Iterator[YardstickResult]:
     """Train the yardsticks that `job` names, one after the other, and yield the result of each."""
-    max_bytes = int(min(MAX_BYTES, job.resources.memory * BYTES_PER_MEMORY))
+    max_bytes = compute_max_bytes(job.resources.memory)
     started = time.monotonic()
     is_mean = job.model.pooling == "mean"
     logistic = fit_logistic_regression(dataset.train, max_bytes, is_mean=is_mean)

@@ -12,6 +12,15 @@ RUN_ROWS = 1024
 """Rows of one contiguous run of a sample: a mapped file is read in runs."""
 PIECE_ROWS = 64 * RUN_ROWS
 """Rows that are scored at a time."""
+MAX_BYTES = 160 << 20
+"""Bytes of packed training rows that a fit uses, at most: rows of many features are fewer."""
+BYTES_PER_MEMORY = 1 / 16
+"""Share of the job's memory that these bytes may be: a fit takes several times as much."""
+
+
+def compute_max_bytes(memory: int) -> int:
+    """Compute the bytes of packed training rows that a fit may use. memory: of the job, in bytes."""
+    return int(min(MAX_BYTES, memory * BYTES_PER_MEMORY))
 
 
 def choose_rows(num_rows: int, max_rows: int) -> NDArray[np.int64]:

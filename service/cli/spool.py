@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dlrm.record import (
     BATCH_ADVICE,
     BEST_MODEL,
+    BLENDED,
     DECIDED,
     WARNINGS,
     AttemptDirectory,
@@ -69,7 +70,7 @@ class SpoolProgress:
         return self._progress
 
     def _handle_event(self, event: EventReport) -> None:
-        if event.name in (RESUMED, BEST_MODEL):
+        if event.name in (RESUMED, BEST_MODEL, BLENDED):
             self._on_line(event.message)
         elif event.name == DECIDED:
             for decision in event.details["decisions"]:

@@ -152,6 +152,7 @@ class Tuner:
             **self._make_fixed_settings(),
             "run.epochs": float(f"{job.run.epochs * rung.fraction:.6g}"),
             "run.validation_fraction": job.run.validation_fraction,
+            "run.blend": job.run.blend,
             **({} if job.run.patience is None else {"run.patience": job.run.patience}),
         }
         records: list[TrialRecord] = []

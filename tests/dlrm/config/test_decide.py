@@ -164,3 +164,13 @@ def test_a_last_width_that_is_no_embedding_dimension_is_an_error_of_its_field():
 def test_a_changed_document_that_does_not_fit_the_decisions_is_an_error_of_its_field():
     with pytest.raises(ConfigError, match=r"batch\.global_size: 256 is not divisible by 3"):
         keep_decisions(parse_job({**DATA, "resources": {"workers_per_node": 3}}), decide(30_000))
+
+
+def test_a_short_run_of_open_length_is_blended_and_no_other_is():
+    assert decide(1000).run.blend == decide(300_000).run.blend == "logistic"
+    assert decide(300_001).run.blend == "none"
+    for stated in ({"epochs": 2}, {"epochs": 2, "validation_fraction": 0.1}, {"validation_fraction": 0.0}):
+        assert decide(1000, run=stated).run.blend == "none"
+    assert decide(1000, run={"target_auc": 0.8}).run.blend == "none"
+    assert decide(1000, run={"blend": "none"}).run.blend == "none"
+    assert decide(1000, run={"epochs": 2, "validation_fraction": 0.1, "blend": "logistic"}).run.blend == "logistic"

@@ -18,6 +18,7 @@ FILES: dict[str, Any] = {"data": {"train": ["day_1.tsv"]}}
         {"resources": {"workers_per_node": 4, "memory": "3GiB"}},
         {"sharding": {"plan": "row_wise"}, "batch": {"chunk_size": 512}},
         {"run": {"eval_every_fraction": 0.5, "target_auc": 0.7, "checkpoint_every_seconds": 5, "keep_checkpoints": 1}},
+        {"run": {"blend": "logistic"}},
     ],
 )
 def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dict[str, Any]):

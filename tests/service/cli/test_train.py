@@ -66,7 +66,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_model_worse_than_logistic_regression_is_shown_beside_it_with_a_warning(tmp_path: Path) -> None:
-    job = write_job(tmp_path, run={"yardsticks": "logistic"})
+    job = write_job(tmp_path, run={"yardsticks": "logistic", "blend": "none"})
     ended = run("train", job, "--run-directory", tmp_path / "run")
     assert ended.returncode == 0, ended.stderr
     assert "warning: the model's AUC of" in ended.stderr

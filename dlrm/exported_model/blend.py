@@ -1,0 +1,97 @@
+"""Blends a trained model with logistic regression: the logit becomes the weighted mean of both."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dlrm.config import JobConfig
+from dlrm.data.dataset import Dataset
+from dlrm.data.rows import Rows, RowSource
+from dlrm.data.validation import hold_out_validation
+from dlrm.exported_model.score import score
+from dlrm.metrics.binary import log_loss
+from dlrm.model import FirstOrder, PlainModel, encode_table_name
+from dlrm.yardsticks.logistic import LogisticRegression, fit_logistic_regression
+from dlrm.yardsticks.rows import ScoredRows, compute_max_bytes, score_rows
+
+SHARES = [tenths / 10 for tenths in range(11)]
+"""Shares of logistic regression that are tried. Finer ones would follow the chance of the validation rows."""
+
+
+@dataclass(frozen=True)
+class Blend:
+    """The best weighted mean of a model and logistic regression on the validation rows."""
+
+    share: float
+    """Weight of logistic regression; that of the model is 1 - share."""
+    num_rows: int
+    """Number of validation rows."""
+    log_loss: float
+    """Log-loss of the blend on the validation rows."""
+    model_log_loss: float
+    logistic_log_loss: float
+    """Log-loss of logistic regression on the validation rows, fitted on the others."""
+    first_order: FirstOrder | None
+    """Logistic regression, fitted again on all training rows; None where its share is 0."""
+
+
+def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | None:
+    """Blend a trained model with logistic regression.
+
+    model: without a first-order part. dataset: as opened, with validation rows among the training rows, as `job` holds
+    them out. Returns None where the job asks for no blend, or has no validation rows to choose by. Raises ValueError
+    where the weights of the rows to fit on are all 0.
+    """
+    run = job.run
+    held_out = hold_out_validation(dataset, run.validation_fraction, job.data.split, run.seed)
+    if run.blend == "none" or held_out.validation is None:
+        return None
+    fit = partial(
+        fit_logistic_regression,
+        max_bytes=compute_max_bytes(job.resources.memory),
+        is_mean=job.model.pooling == "mean",
+    )
+    logistic = fit(held_out.train)
+    by_logistic = _score_all(held_out.validation, logistic.predict)
+    by_model = score_source(model, held_out.validation)
+    losses = {share: _compute_blended_loss(by_model, by_logistic, share) for share in SHARES}
+    share = min(losses, key=losses.__getitem__)
+    # The validation rows have chosen the weights: what is fitted with so few parameters may learn from them too.
+    first_order = _make_first_order(fit(dataset.train), dataset, job, share) if share > 0.0 else None
+    num_rows = held_out.validation.num_rows
+    return Blend(share, num_rows, losses[share], losses[0.0], losses[1.0], first_order)
+
+
+def score_source(model: PlainModel, rows: RowSource) -> ScoredRows:
+    """Score all rows of a source with a model."""
+    return _score_all(rows, lambda piece: score(model, piece).astype(np.float64))
+
+
+def _score_all(rows: RowSource, predict: Callable[[Rows], NDArray[np.float64]]) -> ScoredRows:
+    return score_rows(rows, np.arange(rows.num_rows), predict)
+
+
+def _compute_blended_loss(by_model: ScoredRows, by_logistic: ScoredRows, share: float) -> float:
+    logits = (1.0 - share) * by_model.logits + share * by_logistic.logits
+    return log_loss(by_model.labels, logits, by_model.weights)
+
+
+def _make_first_order(logistic: LogisticRegression, dataset: Dataset, job: JobConfig, share: float) -> FirstOrder:
+    """Make the module of a fitted logistic regression."""
+    features = dataset.schema.features
+    num_dense = dataset.schema.num_dense
+    table_rows = {feature.name: feature.num_ids for feature in features}
+    bias, dense, *tables = np.split(
+        logistic.weights.astype(np.float32), np.cumsum([1, num_dense, *(feature.num_ids for feature in features)])[:-1]
+    )
+    weights = {"bias": bias, "dense": dense} | {
+        f"tables.{encode_table_name(feature.name)}.weight": table[:, None]
+        for feature, table in zip(features, tables, strict=True)
+    }
+    first_order = FirstOrder(num_dense, table_rows, job.model.pooling, share)
+    first_order.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()}, assign=True)
+    return first_order

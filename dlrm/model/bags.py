@@ -1,0 +1,43 @@
+"""Pooling of the bags of many features in plain torch."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import torch
+from torch import nn
+
+_RESERVED_NAMES = nn.ModuleDict()
+"""Module dictionary whose attributes, such as `type` and `keys`, cannot be names of modules."""
+
+
+def encode_table_name(feature: str) -> str:
+    """Return the name of a feature's table in models and checkpoints: the feature's, percent-encoded where needed.
+
+    torch keeps modules as attributes, by names without a dot. Different features have different names.
+    """
+    name = feature.replace("%", "%25").replace(".", "%2E")
+    return f"%{ord(name[0]):02X}{name[1:]}" if hasattr(_RESERVED_NAMES, name) else name
+
+
+def make_tables(table_rows: Mapping[str, int], num_columns: int, pooling: Literal["sum", "mean"]) -> nn.ModuleDict:
+    """Make a table for each feature, without weights yet. table_rows: rows by feature, in their order."""
+    return nn.ModuleDict(
+        {encode_table_name(feature): _make_table(rows, num_columns, pooling) for feature, rows in table_rows.items()}
+    )
+
+
+def pool_bags(tables: Iterable[nn.Module], ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Look up and pool the rows of at least one table: [n, F, columns]; an empty bag gives zeros.
+
+    ids: [sum of lengths], feature by feature and row by row. lengths: [F, n].
+    """
+    ids_by_feature = ids.split(lengths.sum(dim=1).tolist())
+    offsets = lengths.cumsum(dim=1) - lengths  # [F, n]
+    bags = zip(tables, ids_by_feature, offsets.to(ids.dtype), strict=True)
+    return torch.stack([table(ids, starts) for table, ids, starts in bags], dim=1)
+
+
+def _make_table(num_rows: int, num_columns: int, pooling: Literal["sum", "mean"]) -> nn.EmbeddingBag:
+    """Make a table without weights. `from_pretrained` draws none, which would load torch's compiler."""
+    none = torch.empty(num_rows, num_columns, device="meta")
+    return nn.EmbeddingBag.from_pretrained(none, freeze=False, mode=pooling)

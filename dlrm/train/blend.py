@@ -1,0 +1,68 @@
+"""Blends the model that a run leaves with logistic regression, and says what came of it."""
+
+import logging
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dlrm.data.dataset import Dataset
+from dlrm.exported_model.blend import Blend, fit_blend, score_source
+from dlrm.exported_model.export import read_model
+from dlrm.metrics.binary import compute_binary_metrics
+from dlrm.model import FirstOrder
+from dlrm.record import BLEND_FAILED, BLENDED
+from dlrm.train.context import RunContext
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BlendedModel:
+    """A first-order part for a model, and how good both are together."""
+
+    first_order: FirstOrder
+    metrics: dict[str, float | None]
+    """Metrics of the blend, by name: on the evaluation rows, and its log-loss on the validation rows."""
+
+
+def blend_chosen_model(context: RunContext, dataset: Dataset, checkpoint: Path) -> BlendedModel | None:
+    """Blend the model of a checkpoint, where the job asks for it. Not collective.
+
+    dataset: as opened, before validation rows are held out. Returns None where the model is left as it was trained. A
+    failure is reported, and never raised.
+    """
+    job, reporter = context.resolved.job, context.reporter
+    if job.run.blend == "none":
+        return None
+    reporter.progress("evaluating", "blending the model with logistic regression")
+    try:
+        model = read_model(checkpoint, job.model, dataset.schema)
+        blend = fit_blend(model, dataset, job)
+        if blend is None:
+            message = "the model is left as it was trained: there are no validation rows to choose a blend by"
+            reporter.event(BLEND_FAILED, message)
+            return None
+        reporter.event(BLENDED, _describe(blend), share=blend.share)
+        if blend.first_order is None:
+            return None
+        model.first_order = blend.first_order
+        scored = score_source(model, dataset.evaluation)
+    except Exception as error:
+        # Whatever it is, the model is trained and must be written.
+        log.exception("the model could not be blended")
+        reporter.event(BLEND_FAILED, f"the model is left as it was trained, since it could not be blended: {error}")
+        return None
+    metrics = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
+    return BlendedModel(blend.first_order, {**asdict(metrics), "validation_log_loss": blend.log_loss})
+
+
+def _describe(blend: Blend) -> str:
+    figures = (
+        f"log-loss on the {blend.num_rows:,} validation rows {blend.model_log_loss:.4f}, of logistic regression "
+        f"{blend.logistic_log_loss:.4f}"
+    )
+    if blend.first_order is None:
+        return f"the model is not blended with logistic regression, since it is best alone: {figures}"
+    return (
+        f"the logit of the model that is kept is {1 - blend.share:.1f} times that of the trained model plus "
+        f"{blend.share:.1f} times that of logistic regression: {figures}, of both {blend.log_loss:.4f}"
+    )

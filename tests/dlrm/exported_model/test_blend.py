@@ -1,0 +1,162 @@
+"""A trained model that is blended with logistic regression, against the formula in float64."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from dlrm.config import DataConfig, JobConfig, ModelConfig, resolve
+from dlrm.data.dataset import Dataset
+from dlrm.data.open import open_data
+from dlrm.data.rows import Feature
+from dlrm.exported_model.blend import SHARES, fit_blend, score_source
+from dlrm.exported_model.export import export_model
+from dlrm.exported_model.load import load_saved_model
+from dlrm.model import PlainModel
+from dlrm.yardsticks.logistic import fit_logistic_regression
+from tests.dlrm.exported_model.model_factory import METRICS, SIZES, job_of, save_weights
+from tests.dlrm.yardsticks.memory_rows import COUNTRY, SITE, TAGS, MemoryRows, draw_rows, make_columns
+
+MAX_BYTES = 1 << 30
+SEED = 3
+"""Of the run: rows 3, 8, 13, … are its validation rows, of every five."""
+SYNTHETIC = DataConfig.model_validate({"format": "synthetic", "synthetic": {"num_rows": 4000, "num_ids": 60}})
+
+
+def make_job(model: dict[str, Any], blend: str = "logistic", fraction: float = 0.2) -> JobConfig:
+    run = {"blend": blend, "validation_fraction": fraction, "seed": SEED}
+    return JobConfig.model_validate({"data": {"format": "synthetic"}, "model": {**SIZES, **model}, "run": run})
+
+
+def draw_data(features: Sequence[Feature], num_dense: int, *, weighted: bool = False) -> Dataset:
+    train, evaluation = (draw_rows(1500, features, num_dense, weighted=weighted, seed=seed) for seed in (0, 1))
+    return Dataset(train.schema, train, evaluation, 0.3, None, has_weights=weighted)
+
+
+def draw_model(config: ModelConfig, dataset: Dataset, scale: float) -> PlainModel:
+    """A model of random weights, whose logits are about `scale`."""
+    schema = dataset.schema
+    model = PlainModel(config, schema.num_dense, {feature.name: feature.num_ids for feature in schema.features})
+    generator = torch.Generator().manual_seed(1)
+    drawn = {name: 0.3 * torch.randn(tensor.shape, generator=generator) for name, tensor in model.state_dict().items()}
+    last = f"dense.top.layers.{len(config.top_mlp) - 1}"
+    model.load_state_dict(drawn, assign=True)
+    assert isinstance(dataset.train, MemoryRows)
+    spread = score_source(model, dataset.train).logits.std()
+    for name in (f"{last}.weight", f"{last}.bias"):
+        drawn[name] *= scale / spread
+    model.load_state_dict(drawn, assign=True)
+    return model
+
+
+def compute_log_loss(labels: NDArray[Any], logits: NDArray[np.float64], weights: NDArray[Any] | None) -> float:
+    return float(np.average(np.logaddexp(0, logits) - labels * logits, weights=weights))
+
+
+def list_validation_rows(num_rows: int) -> NDArray[np.int64]:
+    return np.arange(SEED % 5, num_rows, 5)
+
+
+ALL, NONE = (SITE, TAGS, COUNTRY), ()
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+@pytest.mark.parametrize("architecture", ["dlrm", "dcn_v2"])
+@pytest.mark.parametrize(
+    ("features", "num_dense", "weighted"),
+    [(ALL, 3, False), (ALL, 3, True), (ALL, 0, False), (NONE, 3, False)],
+    ids=["all kinds of columns", "weighted rows", "ids alone", "dense columns alone"],
+)
+def test_the_share_is_the_best_one_on_validation_rows_and_the_logit_the_weighted_mean(
+    architecture: str, pooling: str, features: Sequence[Feature], num_dense: int, weighted: bool
+) -> None:
+    dataset, is_mean = draw_data(features, num_dense, weighted=weighted), pooling == "mean"
+    job = make_job({"architecture": architecture, "pooling": pooling})
+    model = draw_model(job.model, dataset, scale=0.3)
+    train = dataset.train
+    assert isinstance(train, MemoryRows)
+    validation = list_validation_rows(train.num_rows)
+    others = MemoryRows(train.schema, train.read(np.setdiff1d(np.arange(train.num_rows), validation)))
+    rows = train.read(validation)
+    by_model = score_source(model, MemoryRows(train.schema, rows)).logits
+    by_logistic = (
+        make_columns(train.schema, rows, is_mean=is_mean)
+        @ fit_logistic_regression(others, MAX_BYTES, is_mean=is_mean).weights
+    )
+    losses = [
+        compute_log_loss(rows.labels, (1 - share) * by_model + share * by_logistic, rows.weights) for share in SHARES
+    ]
+
+    blend = fit_blend(model, dataset, job)
+
+    assert blend is not None
+    assert blend.share == SHARES[int(np.argmin(losses))] > 0
+    assert blend.num_rows == len(validation)
+    found = [blend.model_log_loss, blend.logistic_log_loss, blend.log_loss]
+    assert found == pytest.approx([losses[0], losses[-1], min(losses)], rel=1e-6)
+
+    evaluation = dataset.evaluation
+    assert isinstance(evaluation, MemoryRows)
+    alone = score_source(model, evaluation).logits
+    columns = make_columns(train.schema, evaluation.rows, is_mean=is_mean)
+    fitted_on_all = columns @ fit_logistic_regression(train, MAX_BYTES, is_mean=is_mean).weights
+    model.first_order = blend.first_order
+    expected = (1 - blend.share) * alone + blend.share * fitted_on_all
+    np.testing.assert_allclose(score_source(model, evaluation).logits, expected, atol=1e-5)
+
+
+def test_a_model_of_noise_gives_way_to_logistic_regression() -> None:
+    dataset, job = draw_data(ALL, 3), make_job({})
+    model = draw_model(job.model, dataset, scale=30)
+    blend = fit_blend(model, dataset, job)
+    assert blend is not None
+    assert blend.share == 1.0
+    model.first_order = blend.first_order
+    expected = fit_logistic_regression(dataset.train, MAX_BYTES, is_mean=False)
+    assert isinstance(dataset.evaluation, MemoryRows)
+    logits = score_source(model, dataset.evaluation).logits
+    np.testing.assert_allclose(logits, expected.predict(dataset.evaluation.rows), atol=1e-5)
+
+
+def test_a_model_that_labels_follow_stays_alone() -> None:
+    drawn, job = draw_data(ALL, 3), make_job({"architecture": "dcn_v2"})
+    model = draw_model(job.model, drawn, scale=8)
+    assert isinstance(drawn.train, MemoryRows)
+    labels = (score_source(model, drawn.train).logits > 0).astype(np.float32)
+    dataset = replace(drawn, train=MemoryRows(drawn.schema, replace(drawn.train.rows, labels=labels)))
+    blend = fit_blend(model, dataset, job)
+    assert blend is not None
+    assert (blend.share, blend.first_order, blend.log_loss) == (0.0, None, blend.model_log_loss)
+
+
+@pytest.mark.parametrize(("blend", "fraction"), [("none", 0.2), ("logistic", 0.0)])
+def test_nothing_is_blended_where_the_job_asks_for_nothing_or_has_no_validation_rows(
+    blend: str, fraction: float
+) -> None:
+    dataset, job = draw_data(ALL, 3), make_job({}, blend, fraction)
+    assert fit_blend(draw_model(job.model, dataset, scale=0.3), dataset, job) is None
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_a_blended_model_is_loaded_as_it_was_saved_and_its_card_says_what_it_is(tmp_path: Path) -> None:
+    job = job_of(SYNTHETIC, run={"blend": "logistic", "validation_fraction": 0.2})
+    dataset = open_data(SYNTHETIC, None, None)
+    model = save_weights(tmp_path / "checkpoint", job, dataset, seed=0)
+    blend = fit_blend(model, dataset, job)
+    assert blend is not None
+    assert blend.first_order is not None
+    export_model(
+        tmp_path / "checkpoint", tmp_path / "model", resolve(job), dataset, METRICS, first_order=blend.first_order
+    )
+    model.first_order = blend.first_order
+    saved = load_saved_model(tmp_path / "model")
+    assert saved.config.first_order_share == blend.share
+    read, written = (score_source(one, dataset.evaluation).logits for one in (saved.module, model))
+    np.testing.assert_array_equal(read, written)
+    card = (tmp_path / "model" / "MODEL_CARD.md").read_text()
+    assert f"{blend.share:.1f} times that of a logistic regression" in card
