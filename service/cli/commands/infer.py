@@ -15,7 +15,7 @@ from service.cli.child_program import ProgramStopped, run_program
 from service.cli.documents import read_job
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.render.inferred_document import format_job_document, is_left_out
-from service.cli.render.text_format import escape_unprintable
+from service.cli.render.text_format import print_warnings
 from service.cli.sources import resolve_files
 from service.cli.trainer import require_trainer
 
@@ -60,7 +60,7 @@ def infer_document(sources: Sequence[str], output: Path, inference: Inference) -
             file.write(text)
     except OSError as error:
         raise BadInputError(f"--output {output}: {error.strerror}") from None
-    _print_uses(output, result.get("choices", []), result.get("leaks", {}))
+    _print_uses(output, result.get("choices", []), result.get("leaks", {}), result.get("unshared", {}))
 
 
 def _infer_text(sources: Sequence[str], base: Path, inference: Inference) -> tuple[str, dict[str, Any]]:
@@ -104,7 +104,12 @@ def shorten_path(file: str, base: Path) -> str:
     return file if relative.startswith("../..") else relative
 
 
-def _print_uses(output: Path, choices: Sequence[Mapping[str, Any]], leaks: Mapping[str, float]) -> None:
+def _print_uses(
+    output: Path,
+    choices: Sequence[Mapping[str, Any]],
+    leaks: Mapping[str, float],
+    unshared: Mapping[str, str],
+) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     uses = {
         "dense": sum(choice["dense"] is not None for choice in choices),
@@ -113,10 +118,11 @@ def _print_uses(output: Path, choices: Sequence[Mapping[str, Any]], leaks: Mappi
     }
     counts = ", ".join(f"{number} {use}" for use, number in uses.items()) if choices else "the columns of the format"
     console.print(f"wrote {output}: {counts}", markup=False)
-    for column, auc in leaks.items():
-        known = "is it known before the label?"
-        message = f"warning: {escape_unprintable(column)} alone predicts the label with an AUC of {auc:.4f}: {known}"
-        console.print(message, markup=False)
+    known = "is it known before the label?"
+    print_warnings(console, [f"{name} is left out: {reason}" for name, reason in unshared.items()])
+    print_warnings(
+        console, [f"{name} alone predicts the label with an AUC of {auc:.4f}: {known}" for name, auc in leaks.items()]
+    )
 
 
 def _print_next_steps(output: Path) -> None:
