@@ -12,12 +12,14 @@ from dlrm.record.checkpoints import (
     get_checkpoint_step,
     list_checkpoints,
 )
+from dlrm.record.course import MIN_STEPS_OF_RUN, Course
 from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.event_names import (
     BANNERS,
     BEST_MODEL,
     BEST_MODEL_LOST,
     DECIDED,
+    ENDED_EARLY,
     FEW_EVALUATION_ROWS,
     FEW_STEPS,
     LARGE_BATCH,
@@ -30,6 +32,12 @@ from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
 from dlrm.record.profile import OperatorTime, ProfileDirectory, StepProfile
+from dlrm.record.quality_warnings import (
+    MAX_STANDARD_ERROR,
+    EvaluationSource,
+    QualityWarning,
+    list_quality_warnings,
+)
 from dlrm.record.reports import (
     EvaluationReport,
     EventReport,
@@ -45,13 +53,10 @@ from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 from dlrm.record.yardsticks import (
     LOGISTIC_REGRESSION,
-    MAX_STANDARD_ERROR,
     YARDSTICKS,
-    QualityWarning,
     YardstickResult,
     find_yardsticks,
     format_auc,
-    list_quality_warnings,
 )
 
 __all__ = [
@@ -61,6 +66,7 @@ __all__ = [
     "BEST_MODEL_LOST",
     "COMPLETE",
     "DECIDED",
+    "ENDED_EARLY",
     "EXIT_BAD_INPUT",
     "EXIT_DONE",
     "EXIT_FAILED",
@@ -71,6 +77,7 @@ __all__ = [
     "LARGE_BATCH",
     "LOGISTIC_REGRESSION",
     "MAX_STANDARD_ERROR",
+    "MIN_STEPS_OF_RUN",
     "ONE_LABEL",
     "PART_DESCRIPTIONS",
     "PLAN",
@@ -85,8 +92,10 @@ __all__ = [
     "CheckpointFaultError",
     "CheckpointFile",
     "CheckpointManifest",
+    "Course",
     "EndReason",
     "EvaluationReport",
+    "EvaluationSource",
     "EventReport",
     "ModelRecord",
     "NoModelError",

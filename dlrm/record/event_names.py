@@ -1,7 +1,8 @@
 """Names of events of a run that other programs look for."""
 
-DECIDED, BEST_MODEL = "decided", "best_model"
-"""Names of the events that report what was decided of a job document, and which model a run leaves."""
+DECIDED, ENDED_EARLY, BEST_MODEL = "decided", "ended_early", "best_model"
+"""Names of the events that report what was decided of a job document, that the run ends since its model gets no better,
+and which model it leaves."""
 
 BEST_MODEL_LOST = "best_model_lost"
 """Name of the warning that a run leaves its last model, since the checkpoint of the best one is missing or damaged."""

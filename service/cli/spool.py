@@ -7,6 +7,7 @@ from dlrm.record import (
     BATCH_ADVICE,
     BEST_MODEL,
     DECIDED,
+    ENDED_EARLY,
     WARNINGS,
     AttemptDirectory,
     EvaluationReport,
@@ -69,7 +70,7 @@ class SpoolProgress:
         return self._progress
 
     def _handle_event(self, event: EventReport) -> None:
-        if event.name in (RESUMED, BEST_MODEL):
+        if event.name in (RESUMED, ENDED_EARLY, BEST_MODEL):
             self._on_line(event.message)
         elif event.name == DECIDED:
             for decision in event.details["decisions"]:

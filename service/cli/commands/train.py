@@ -13,6 +13,7 @@ from dlrm.record import (
     EXIT_DONE,
     EXIT_STOPPED,
     EndReason,
+    EvaluationSource,
     Outcome,
     ProfileDirectory,
     RunDirectory,
@@ -35,6 +36,7 @@ from service.cli.run_directory import (
     create_next_attempt,
     create_run,
     make_run_path,
+    read_resolved_job,
     require_new_directory,
 )
 from service.cli.set_option import SetOption
@@ -142,7 +144,9 @@ def train(
     except SucceededError as succeeded:
         message = f"{succeeded}{'; no profile, because no step is run' if profile else ''}"
         console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
-        warnings = [warning.message for warning in list_quality_warnings(succeeded.outcome.metrics)]
+        data = read_resolved_job(succeeded.directory, succeeded.directory.path).job.data
+        source = EvaluationSource.of_job(data.format, data.eval)
+        warnings = [warning.message for warning in list_quality_warnings(succeeded.outcome.metrics, source)]
         _print_result(make_result(succeeded.directory, succeeded.outcome, warnings), as_json=as_json)
         if not as_json:
             print_warnings(console_on(stderr=True), warnings)

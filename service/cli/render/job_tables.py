@@ -21,6 +21,7 @@ CHECKPOINT_SAVED = "checkpoint_saved"
 STATE_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "yellow", "PAUSED": "yellow", "RUNNING": "cyan"}
 
 RESULT_NAMES = {
+    "message": "end",
     "num_rows": "evaluation rows",
     "num_steps": "steps",
     "auc": "AUC",
@@ -193,7 +194,7 @@ def _add_results(table: Table, result: Mapping[str, Any]) -> None:
     is_measured = result.get("log_loss") is not None
     for name, words in RESULT_NAMES.items():
         value = result.get(name)
-        if value is not None:
+        if value not in (None, ""):
             text = _format_result(name, value, result)
             table.add_row(words, Text(text))
         elif is_measured and name in result and name in NEED_BOTH_LABELS:

@@ -126,6 +126,15 @@ def test_of_many_warnings_of_one_kind_the_first_are_told_and_the_rest_counted(tm
     assert len(progress.warnings) == MAX_WARNINGS + 4
 
 
+def test_an_early_end_is_told_when_it_happens(tmp_path: Path) -> None:
+    attempt, said = AttemptDirectory(tmp_path), list[str]()
+    progress = SpoolProgress(attempt, said.append)
+    with closing(SpoolWriter(attempt.spool_file(0, "events"))) as events:
+        events.write(EventReport(name="ended_early", message="the run ended early, after step 60 of 200"))
+    progress.read()
+    assert (said, progress.warnings) == (["the run ended early, after step 60 of 200"], [])
+
+
 def test_the_advice_of_a_run_is_kept_for_its_end_and_is_no_warning(tmp_path: Path) -> None:
     attempt, said = AttemptDirectory(tmp_path), list[str]()
     progress = SpoolProgress(attempt, said.append)
