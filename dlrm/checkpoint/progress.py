@@ -49,7 +49,7 @@ class Progress(BaseModel):
 
     @property
     def course(self) -> Course | None:
-        """How the run went so far; None before its first evaluation."""
+        """Course of the run so far; None before its first evaluation."""
         best, last = self.best_evaluation, self.last_evaluation
         if best is None or last is None:
             return None

@@ -1,4 +1,4 @@
-"""How a run went: when its model was best, and what has become of it since. Entries of the metrics of its outcome."""
+"""The course of a run: when its model was best, and how it was at the end. Entries of the metrics of its outcome."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -12,7 +12,7 @@ MIN_EVALUATIONS_SINCE_BEST = 2
 
 
 class Course(BaseModel):
-    """When the model of a run was best, and how good it was at the end, by the log-loss that chooses the best model."""
+    """Steps and log-losses of the best and the last evaluation of a run, by the rows that choose the best model."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

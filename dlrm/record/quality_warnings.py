@@ -1,4 +1,4 @@
-"""What the metrics of an outcome say against its model, and what to try, by how the run went."""
+"""Warnings of what the metrics of an outcome say against its model, with what to try, by how the run went."""
 
 from collections.abc import Mapping
 from enum import StrEnum
