@@ -23,6 +23,7 @@ from dlrm.record import (
 from service.cli import errors
 from service.cli.attempt_run import run_attempt
 from service.cli.commands.infer import Inference, derive_job_name, infer_document
+from service.cli.data_files import check_data_files
 from service.cli.render.advice import print_advice
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_derived_table, make_result_table
@@ -202,6 +203,7 @@ def _create_attempt(
         job = _infer_document(sources, run_directory, inference)
     else:
         job = Path(sources[0])
+    check_data_files(job, settings)
     return create_run(job, run_directory, settings)
 
 
@@ -212,11 +214,12 @@ def _infer_document(sources: list[str], run_directory: Path, inference: Inferenc
     if document.exists():
         message = "already exists, and may contain edits (valid: another --run-directory, or the document as the JOB)"
         raise errors.BadInputError(f"{document}: {message}")
+    inferred = infer_document(sources, document, inference)
     try:
         document.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise errors.BadInputError(f"{document.parent}: {error.strerror} (valid: another --run-directory)") from None
-    infer_document(sources, document, inference)
+    inferred.write(document)
     message = f"it is yours to edit: dlrm train {shlex.quote(str(document))} trains it again"
     console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
     return document
