@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from dlrm.config import ResolvedJob
 from dlrm.record import format_auc
 from service.cli.render.progress import describe_progress, format_duration
 from service.cli.render.text_format import escape_unprintable, format_number
@@ -62,6 +63,26 @@ def make_derived_table(numbers: Sequence[Derived]) -> Table:
             number.name, f"{format_number(number.value)} {number.unit}".rstrip(), Text(number.reason, style="dim")
         )
     return table
+
+
+def make_decisions_table(resolved: ResolvedJob) -> Table:
+    """Return a table of the values of the fields that the document leaves open, then of the derived numbers, each with
+    its reason."""
+    decided = {decision.field for decision in resolved.decisions}
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for decision in resolved.decisions:
+        table.add_row(decision.field, _format_decision(decision.value), Text(decision.reason, style="dim"))
+    for number in resolved.derived:
+        if number.name not in decided:
+            value = f"{format_number(number.value)} {number.unit}".rstrip()
+            table.add_row(number.name, value, Text(number.reason, style="dim"))
+    return table
+
+
+def _format_decision(value: object) -> str:
+    if isinstance(value, int | float):
+        return format_number(value)
+    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value or "none")
 
 
 def make_result_table(result: Mapping[str, Any]) -> Table:
