@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from dlrm.gradient_stats.noise import NoiseState
-from dlrm.record import EvaluationReport
+from dlrm.record import Course, EvaluationReport
 
 
 class Progress(BaseModel):
@@ -46,6 +46,22 @@ class Progress(BaseModel):
     def best_step(self) -> int | None:
         """Number of batches consumed before the best evaluation; None where there was none."""
         return self.best_evaluation.step if self.best_evaluation else None
+
+    @property
+    def course(self) -> Course | None:
+        """Course of the run so far; None before its first evaluation."""
+        best, last = self.best_evaluation, self.last_evaluation
+        if best is None or last is None:
+            return None
+        return Course(
+            last_step=self.step,
+            num_planned_steps=self.num_steps,
+            best_step=best.step,
+            best_log_loss=best.choice_log_loss,
+            last_log_loss=last.choice_log_loss,
+            num_evaluations_since_best=self.num_evaluations_since_best,
+            rows="evaluation" if best.validation_log_loss is None else "validation",
+        )
 
     @property
     def evaluated_step(self) -> int:

@@ -168,7 +168,9 @@ def _decide_validation(document: dict[str, Any], facts: DataFacts | None) -> tup
         return 0.0, UNKNOWN_ROWS
     # Every k-th row is held out, so that the fraction is one over a whole number.
     period = max(1 / MAX_VALIDATION_FRACTION, facts.num_train_rows / MAX_VALIDATION_ROWS)
-    return 1.0 / round(period), f"about {facts.num_train_rows / round(period):,.0f} rows choose the best model"
+    num_rows = round(facts.num_train_rows / round(period))
+    choosers = "1 row chooses" if num_rows == 1 else f"{num_rows:,} rows choose"
+    return 1.0 / round(period), f"about {choosers} the best model"
 
 
 def _decide_blend(document: dict[str, Any], facts: DataFacts | None) -> tuple[str, str]:

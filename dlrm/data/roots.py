@@ -15,7 +15,7 @@ class Roots:
         self._local = None if data_roots is None else [Path(root).resolve() for root in named if not is_remote(root)]
         self.remote = None if data_roots is None else [root for root in named if is_remote(root)]
 
-    def check(self, path: Path, named: Path | str, field: str, kind: str = "a file") -> None:
+    def check(self, path: Path, named: Path | str, field: str | None, kind: str = "a file") -> None:
         """Raise DataError about `named` where the real path of `path` is outside the roots or in a hidden directory.
 
         Services and programs keep private files in directories whose names start with a dot. named: path as the

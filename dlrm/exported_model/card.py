@@ -14,6 +14,7 @@ from dlrm.data.packed.layout import META, PackedMeta, read_meta
 from dlrm.exported_model.card_metrics import render_metrics, render_quality_warnings
 from dlrm.exported_model.layout import SavedConfig
 from dlrm.exported_model.markdown import format_code, format_table
+from dlrm.record import EvaluationSource
 
 MAX_SHOWN = 40
 """Largest number of files, and of columns, that the card lists."""
@@ -22,8 +23,9 @@ MAX_SHOWN = 40
 def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[str, float | None]) -> str:
     """Render the card as Markdown. metrics: final metrics of the run, by name."""
     name = str(config.training["name"])
+    warnings = render_quality_warnings(metrics, EvaluationSource.of_job(config.data.format, config.data.eval))
     sections = {
-        "": "\n\n".join([_render_summary(config, dataset.encoders), *render_quality_warnings(metrics)]),
+        "": "\n\n".join([_render_summary(config, dataset.encoders), *warnings]),
         "Use": _render_use(dataset.encoders),
         "Data": _render_data(config, dataset),
         "Measured on held-out rows": render_metrics(config.train_label_rate, metrics),

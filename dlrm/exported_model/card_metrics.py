@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dlrm.exported_model.markdown import format_table
-from dlrm.record import YARDSTICKS, YardstickResult, find_yardsticks, list_quality_warnings
+from dlrm.record import YARDSTICKS, EvaluationSource, YardstickResult, find_yardsticks, list_quality_warnings
 
 _METRICS = {
     "auc": "AUC",
@@ -14,9 +14,9 @@ _METRICS = {
 }
 
 
-def render_quality_warnings(metrics: Mapping[str, float | None]) -> list[str]:
+def render_quality_warnings(metrics: Mapping[str, float | None], source: EvaluationSource) -> list[str]:
     """Render what the final metrics of a run say against its model: a paragraph for each."""
-    return [f"> **Warning:** {warning.message}." for warning in list_quality_warnings(metrics)]
+    return [f"> **Warning:** {warning.message}." for warning in list_quality_warnings(metrics, source)]
 
 
 def render_metrics(train_label_rate: float, metrics: Mapping[str, float | None]) -> str:

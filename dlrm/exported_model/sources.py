@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from dlrm.config import CRITEO_SCHEMA, SchemaConfig
+from dlrm.config import CRITEO_SCHEMA, CategoricalColumn, SchemaConfig
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary, Vocabulary
@@ -15,6 +15,7 @@ from dlrm.data.packed.open import open_packed
 from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.hexadecimal import HexadecimalColumn
+from dlrm.data.raw.worded import WordedColumn
 
 PARQUET = b"PAR1"
 """First bytes of a Parquet file."""
@@ -55,12 +56,21 @@ def make_schema_to_read(schema: SchemaConfig, model_format: str) -> SchemaConfig
     """Return the schema for tables, and for files of all formats but Criteo TSV.
 
     A model that was trained on Criteo TSV reads CSV with commas and a header, and takes text of categorical columns for
-    hexadecimal, as in the TSV.
+    hexadecimal, as in the TSV. For one that was trained on CSV, the texts that stand for a missing value there do so in
+    every format.
     """
-    if schema != CRITEO_SCHEMA or model_format in ("csv", "parquet"):
+    if model_format == "csv":
+        words = ["", *schema.missing]
+        return schema.model_copy(update={"categorical": [_add_words(column, words) for column in schema.categorical]})
+    if schema != CRITEO_SCHEMA or model_format == "parquet":
         return schema
     columns = [HexadecimalColumn(**column.model_dump()) for column in schema.categorical]
     return schema.model_copy(update={"delimiter": ",", "columns": None, "categorical": columns})
+
+
+def _add_words(column: CategoricalColumn, words: list[str]) -> CategoricalColumn:
+    is_text = column.has_ids and column.type == "string" and not column.multi_hot
+    return WordedColumn(**column.model_dump(), missing_words=words) if is_text else column
 
 
 def add_format_hints(

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.config import Counting, ResolvedJob
+from dlrm.config import Counting, DataConfig, ResolvedJob
 from dlrm.planning.raw_sample import RawSample, count_rows, read_sample
 from dlrm.planning.shortages import RowCounts
 from dlrm.planning.sizes import Sizes, make_table
@@ -59,11 +59,12 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
         else:
             num_rows = rule.hash_size
         tables.append(make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
+    basis = _find_basis(data, sample)
     return Sizes(
         tables,
         _count_dense(resolved, sample),
-        _describe(sample, time.perf_counter() - started),
-        is_estimate=True,
+        f"{'' if basis is None else 'an estimate: '}{_describe(sample, time.perf_counter() - started)}",
+        estimated_from=basis,
         rows=rows,
     )
 
@@ -136,10 +137,15 @@ def _count_dense(resolved: ResolvedJob, sample: RawSample) -> int:
     )
 
 
+def _find_basis(data: DataConfig, sample: RawSample) -> str | None:
+    """Return the rows from which sizes are estimated, in words; None where the sample is exactly the training rows."""
+    if not sample.is_whole:
+        return "a sample of the rows"
+    return "all rows, those held out for evaluation included" if data.eval is None else None
+
+
 def _describe(sample: RawSample, seconds: float) -> str:
     about = "about " if sample.is_estimate else ""
+    some = "all" if sample.is_whole else f"{sample.num_rows:,} of {about}".rstrip()
     size = f"{sample.num_bytes / 1e9:,.1f} GB" if sample.num_bytes >= 1e9 else f"{sample.num_bytes / 1e6:,.1f} MB"
-    return (
-        f"an estimate: {sample.num_rows:,} of {about}{sample.num_rows_of_files:,} raw rows ({size} of files) were read "
-        f"in {seconds:.1f} s"
-    )
+    return f"{some} {sample.num_rows_of_files:,} raw rows ({size} of files), read in {seconds:.1f} s"

@@ -48,6 +48,11 @@ class RawSample:
     num_bytes: int
     """Bytes of all files together."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the pieces have all rows of the files."""
+        return not self.is_estimate and self.num_rows == self.num_rows_of_files
+
 
 def count_rows(patterns: Sequence[str], field: str, config: DataConfig, data_roots: Sequence[str] | None) -> int:
     """Count the rows of raw files, or estimate them from their bytes. Raises DataError, which names `field`."""

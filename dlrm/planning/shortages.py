@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from dlrm.config import JobConfig, count_validation_rows
 from dlrm.data.format_count import format_count
 from dlrm.metrics.standard_error import estimate_auc_standard_error
-from dlrm.record import FEW_EVALUATION_ROWS, FEW_STEPS, MAX_STANDARD_ERROR, SHORT_EPOCH, QualityWarning
+from dlrm.record import (
+    FEW_EVALUATION_ROWS,
+    FEW_STEPS,
+    MAX_STANDARD_ERROR,
+    MIN_STEPS_OF_RUN,
+    SHORT_EPOCH,
+    EvaluationSource,
+    QualityWarning,
+)
 
-MIN_STEPS_OF_RUN = 30
-"""Number of steps below which a run gives a warning, since it hardly leaves its warm-up."""
 TYPICAL_AUC = 0.75
 """AUC that is assumed before there is a model, to estimate the standard error."""
 
@@ -34,7 +40,8 @@ def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
     num_steps = math.ceil(num_rows * run.epochs / min(job.batch.global_size, num_rows))
     found = [check_epoch(job, num_rows), check_steps(job, num_rows, num_steps)]
     if rows.num_eval_rows is not None and rows.label_rate is not None:
-        found.append(check_evaluation_rows(rows.num_eval_rows, rows.label_rate))
+        source = EvaluationSource.of_job(job.data.format, job.data.eval)
+        found.append(check_evaluation_rows(rows.num_eval_rows, rows.label_rate, source))
     return [warning for warning in found if warning is not None]
 
 
@@ -61,10 +68,10 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
     return QualityWarning(name=FEW_STEPS, message=message)
 
 
-def check_evaluation_rows(num_rows: int, label_rate: float) -> QualityWarning | None:
+def check_evaluation_rows(num_rows: int, label_rate: float, source: EvaluationSource) -> QualityWarning | None:
     """Warn where `num_rows` evaluation rows are too few to tell models apart; None otherwise.
 
-    label_rate: the share of positive rows, which is taken from the training rows.
+    label_rate: the share of positive rows, which is taken from the training rows. source: source of the rows.
     """
     num_positives = round(num_rows * label_rate)
     if not 0 < num_positives < num_rows:
@@ -74,7 +81,7 @@ def check_evaluation_rows(num_rows: int, label_rate: float) -> QualityWarning | 
         return None
     message = (
         f"there are only {num_rows:,} evaluation rows, about {num_positives:,} of them positive: an AUC of "
-        f"{TYPICAL_AUC} would have a standard error of about {error:.3f}, too much to tell models apart; set a larger "
-        "data.eval_fraction, or name more rows in data.eval"
+        f"{TYPICAL_AUC} would have a standard error of about {error:.3f}, too much to tell models apart; "
+        f"{source.value}"
     )
     return QualityWarning(name=FEW_EVALUATION_ROWS, message=message)

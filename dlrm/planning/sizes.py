@@ -30,8 +30,8 @@ class Sizes:
     num_dense: int
     source: str
     """Source of the sizes, in words."""
-    is_estimate: bool = False
-    """Whether some of the sizes are estimated from a sample of rows."""
+    estimated_from: str | None = None
+    """Rows from which some of the sizes are estimated, in words; None where all are known."""
     rows: RowCounts | None = None
     """Numbers of rows, which may be estimates too; None where the document alone gives the sizes."""
 

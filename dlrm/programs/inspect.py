@@ -1,4 +1,4 @@
-"""Inspection of data: `python -m dlrm.programs.inspect rows`, or `python -m dlrm.programs.inspect infer`.
+"""Inspection of data: `python -m dlrm.programs.inspect rows`, `infer` or `check`.
 
 Reads one JSON document from stdin. Writes lines `{"kind": "progress", "done_fraction", "message"}` to stdout, and at
 the end one `{"kind": "result", …}`. Bad input gives one line on stderr and exit code 64.
@@ -7,6 +7,8 @@ rows    reads {"data": DataConfig, "embedding_dim": number or null, "max_rows"};
         `dlrm.data.inspect.report.Report`
 infer   reads {"files": […], "eval": […] or null, "label": name or null}; the result is the format, and a schema with
         its reasons
+check   reads {"data": DataConfig} of a raw format; the result is empty. What `dlrm.data.inspect.job_files` refuses is
+        bad input
 """
 
 import dataclasses
@@ -21,6 +23,7 @@ from dlrm.config import DataConfig, get_auto_dim
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.columns import Names
 from dlrm.data.inspect.infer import infer
+from dlrm.data.inspect.job_files import check_files
 from dlrm.data.inspect.report import make_report
 from dlrm.data.inspect.sample import FileSample
 from dlrm.data.inspect.sample_csv import is_criteo, sample_criteo, sample_csv
@@ -29,7 +32,7 @@ from dlrm.data.inspect.sources import gather
 from dlrm.data.inspect.unused import find_unused_columns
 from dlrm.data.inspect.warnings import describe_unused
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.files import find_files
+from dlrm.data.raw.files import find_files, refuse_common_files
 from dlrm.record import EXIT_BAD_INPUT
 
 PARQUET = b"PAR1"
@@ -60,8 +63,11 @@ def inspect_rows(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
-    files = find_files(request["files"], "FILES", None, Path())
+    files = find_files(request["files"], None, None, Path())
     others = find_files(request["eval"] or [], "--eval", None, Path())
+    refuse_common_files(
+        files, others, "--eval", "is also a training file", "other files, or no --eval to hold out rows"
+    )
     reporter = _ProgressReporter()
     kind = _find_format(files[0])
     if kind == "criteo_tsv":
@@ -99,7 +105,16 @@ def _sample_criteo(files: Sequence[DataFile], others: Sequence[DataFile]) -> tup
     return sample, {"label_why": f"{(sample.rows['label'] == '1').mean() or 0.0:.1%} are 1"}
 
 
-PROGRAMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"rows": inspect_rows, "infer": infer_schema}
+def check_job_files(request: dict[str, Any]) -> dict[str, Any]:
+    check_files(DataConfig.model_validate(request["data"]))
+    return {}
+
+
+PROGRAMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "rows": inspect_rows,
+    "infer": infer_schema,
+    "check": check_job_files,
+}
 
 
 class _ProgressReporter:

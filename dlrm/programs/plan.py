@@ -132,9 +132,9 @@ def _read_source_model(resolved: ResolvedJob) -> ModelConfig | None:
 
 def _note_estimate(sizes: Sizes) -> list[str]:
     """Return a note where the sizes of tables are estimated; empty otherwise."""
-    if not sizes.is_estimate:
+    if sizes.estimated_from is None:
         return []
-    return ["the sizes of tables are estimated from a sample of the rows; `dlrm prepare` counts them"]
+    return [f"the sizes of tables are estimated from {sizes.estimated_from}; `dlrm prepare` counts them"]
 
 
 def _note_assumed_memory(report: PlanReport) -> list[str]:

@@ -12,6 +12,7 @@ from dlrm.record.checkpoints import (
     get_checkpoint_step,
     list_checkpoints,
 )
+from dlrm.record.course import MIN_STEPS_OF_RUN, Course
 from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.event_names import (
     BANNERS,
@@ -20,6 +21,7 @@ from dlrm.record.event_names import (
     BLEND_FAILED,
     BLENDED,
     DECIDED,
+    ENDED_EARLY,
     FEW_EVALUATION_ROWS,
     FEW_STEPS,
     LARGE_BATCH,
@@ -32,6 +34,12 @@ from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
 from dlrm.record.profile import OperatorTime, ProfileDirectory, StepProfile
+from dlrm.record.quality_warnings import (
+    MAX_STANDARD_ERROR,
+    EvaluationSource,
+    QualityWarning,
+    list_quality_warnings,
+)
 from dlrm.record.rank_ends import RankEnd, read_rank_ends, write_rank_ends
 from dlrm.record.reports import (
     EvaluationReport,
@@ -48,13 +56,10 @@ from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 from dlrm.record.yardsticks import (
     LOGISTIC_REGRESSION,
-    MAX_STANDARD_ERROR,
     YARDSTICKS,
-    QualityWarning,
     YardstickResult,
     find_yardsticks,
     format_auc,
-    list_quality_warnings,
 )
 
 __all__ = [
@@ -66,6 +71,7 @@ __all__ = [
     "BLEND_FAILED",
     "COMPLETE",
     "DECIDED",
+    "ENDED_EARLY",
     "EXIT_BAD_INPUT",
     "EXIT_DONE",
     "EXIT_FAILED",
@@ -76,6 +82,7 @@ __all__ = [
     "LARGE_BATCH",
     "LOGISTIC_REGRESSION",
     "MAX_STANDARD_ERROR",
+    "MIN_STEPS_OF_RUN",
     "ONE_LABEL",
     "PART_DESCRIPTIONS",
     "PLAN",
@@ -90,8 +97,10 @@ __all__ = [
     "CheckpointFaultError",
     "CheckpointFile",
     "CheckpointManifest",
+    "Course",
     "EndReason",
     "EvaluationReport",
+    "EvaluationSource",
     "EventReport",
     "ModelRecord",
     "NoModelError",

@@ -1,8 +1,8 @@
 """Names of events of a run that other programs look for."""
 
-DECIDED, BEST_MODEL, BLENDED = "decided", "best_model", "blended"
-"""Names of the events that report what was decided of a job document, which model a run leaves, and what it is blended
-with."""
+DECIDED, ENDED_EARLY, BEST_MODEL, BLENDED = "decided", "ended_early", "best_model", "blended"
+"""Names of the events that report what was decided of a job document, that the run ends since its model gets no better,
+which model it leaves, and what that is blended with."""
 
 BEST_MODEL_LOST = "best_model_lost"
 """Name of the warning that a run leaves its last model, since the checkpoint of the best one is missing or damaged."""

@@ -46,7 +46,8 @@ class Outcome(BaseModel):
     state: OutcomeState
     reason: EndReason
     message: str = ""
-    """Error of the first rank that failed, in one line; empty where nothing failed."""
+    """Error of the first rank that failed, in one line, or why the run was stopped or has ended early; empty for any
+    other end."""
     rank: int | None = None
     """Rank that failed first."""
     step: int | None = None

@@ -1,10 +1,8 @@
-"""Simple models that the model of a run is compared with, and what follows: entries of the metrics of its outcome."""
+"""Simple models that the model of a run is compared with: entries of the metrics of its outcome."""
 
 from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
-
-from dlrm.record.event_names import FEW_EVALUATION_ROWS
 
 LOGISTIC_REGRESSION = "logistic_regression"
 YARDSTICKS = {
@@ -13,11 +11,6 @@ YARDSTICKS = {
     "hist_gradient_boosting": "scikit-learn's trees",
 }
 """Simple models by the name that their metrics begin with, and what they are called."""
-MAX_STANDARD_ERROR = 0.01
-"""Standard error of the AUC above which models can hardly be told apart."""
-
-WORSE_THAN_CONSTANT = "worse_than_constant"
-WORSE_THAN_LOGISTIC_REGRESSION = "worse_than_logistic_regression"
 
 
 class YardstickResult(BaseModel):
@@ -46,17 +39,6 @@ class YardstickResult(BaseModel):
         return {f"{self.name}_{field}": value for field, value in self.model_dump(exclude={"name"}).items()}
 
 
-class QualityWarning(BaseModel):
-    """Warning about the quality of a model, as an event and a sentence."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    """Name of the event."""
-    message: str
-    """Sentence with the figures, and with what to try."""
-
-
 def find_yardsticks(metrics: Mapping[str, float | None]) -> list[YardstickResult]:
     """Return the results of simple models that `metrics`, those of an outcome, contain."""
     results: list[YardstickResult] = []
@@ -65,50 +47,6 @@ def find_yardsticks(metrics: Mapping[str, float | None]) -> list[YardstickResult
         if fields["log_loss"] is not None:
             results.append(YardstickResult.model_validate({"name": name, **fields}))
     return results
-
-
-def list_quality_warnings(metrics: Mapping[str, float | None]) -> list[QualityWarning]:
-    """List what the metrics of an outcome say against its model; nothing where the run was not evaluated."""
-    warnings = [_compare_with_constant(metrics), _compare_with_logistic_regression(metrics), _check_error(metrics)]
-    return [warning for warning in warnings if warning is not None]
-
-
-def _compare_with_constant(metrics: Mapping[str, float | None]) -> QualityWarning | None:
-    log_loss, constant = metrics.get("log_loss"), metrics.get("constant_log_loss")
-    if log_loss is None or constant is None or log_loss <= constant:
-        return None
-    message = (
-        f"the model's log-loss of {log_loss:.4f} is worse than the {constant:.4f} of the constant predictor, which "
-        "gives every row the label rate of the training rows: set lower learning rates, or a "
-        "smaller batch.global_size if there were few steps"
-    )
-    return QualityWarning(name=WORSE_THAN_CONSTANT, message=message)
-
-
-def _compare_with_logistic_regression(metrics: Mapping[str, float | None]) -> QualityWarning | None:
-    auc = metrics.get("auc")
-    found = [result for result in find_yardsticks(metrics) if result.name == LOGISTIC_REGRESSION]
-    if auc is None or not found or found[0].auc is None or auc >= found[0].auc - (found[0].auc_standard_error or 0.0):
-        return None
-    own = format_auc(auc, metrics.get("auc_standard_error"))
-    message = (
-        f"the model's AUC of {own} is below the {format_auc(found[0].auc, found[0].auc_standard_error)} of logistic "
-        "regression on the same columns: set a smaller batch.global_size for more steps, more run.epochs, or higher "
-        "learning rates if the loss was still falling; `dlrm data inspect` says whether columns are used as they should"
-    )
-    return QualityWarning(name=WORSE_THAN_LOGISTIC_REGRESSION, message=message)
-
-
-def _check_error(metrics: Mapping[str, float | None]) -> QualityWarning | None:
-    auc, error = metrics.get("auc"), metrics.get("auc_standard_error")
-    if auc is None or error is None or error <= MAX_STANDARD_ERROR:
-        return None
-    message = (
-        f"the AUC is {format_auc(auc, error)}, from only {metrics.get('num_rows') or 0:,.0f} evaluation rows: too few "
-        f"to tell models apart that differ by less than {2 * error:.2g}; set a larger data.eval_fraction, or name more "
-        "rows in data.eval"
-    )
-    return QualityWarning(name=FEW_EVALUATION_ROWS, message=message)
 
 
 def format_auc(auc: float, standard_error: float | None) -> str:

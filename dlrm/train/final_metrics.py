@@ -17,7 +17,15 @@ def make_final_metrics(progress: Progress, report: EvaluationReport | None) -> d
         "noise_scale": None if noise is None else noise.value,
         "largest_useful_batch": None if noise is None else find_largest_useful_batch(noise.value),
     }
+    if progress.noise.interval is not None and not _is_no_better_than_constant(progress):
+        metrics["noise_scale_low"] = progress.noise.interval.low
+    if progress.course is not None:
+        metrics |= progress.course.to_metrics()
     if report is not None:
         metrics |= report.model_dump(exclude={"kind", "seq", "time", "step", "seconds"})
         metrics["model_step"] = report.step
     return metrics
+
+
+def _is_no_better_than_constant(progress: Progress) -> bool:
+    return progress.last_evaluation is not None and progress.last_evaluation.is_no_better_than_constant

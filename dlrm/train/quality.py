@@ -14,6 +14,7 @@ from dlrm.record import (
     EXIT_DONE,
     FEW_EVALUATION_ROWS,
     YARDSTICKS,
+    EvaluationSource,
     YardstickResult,
     format_auc,
     list_quality_warnings,
@@ -47,7 +48,8 @@ def compare_with_yardsticks(context: RunContext, metrics: Mapping[str, float | N
             # Whatever it is, the model is trained and must be written.
             log.exception("simple models could not be measured")
             reporter.event(YARDSTICKS_FAILED, f"the model could not be compared with simple ones: {error}")
-    for warning in list_quality_warnings(merged):
+    data = context.resolved.job.data
+    for warning in list_quality_warnings(merged, EvaluationSource.of_job(data.format, data.eval)):
         # The warning about few rows was given before training.
         if warning.name != FEW_EVALUATION_ROWS:
             reporter.event(warning.name, warning.message)

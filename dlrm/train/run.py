@@ -7,7 +7,8 @@ from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.data.open import open_data
 from dlrm.data.validation import hold_out_validation
 from dlrm.exported_model.export import export_model
-from dlrm.record import EndReason, Outcome, PreparedData
+from dlrm.record import ENDED_EARLY, EndReason, Outcome, PreparedData
+from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
 from dlrm.train.blend import blend_chosen_model
 from dlrm.train.context import RunContext
@@ -40,6 +41,7 @@ def run(context: RunContext) -> Outcome:
         first_step = progress.step
         reason = trainer.train()
         report_step_parts(reporter, trainer.step.clock, progress.step - first_step)
+        message = _report_early_end(reporter, progress) if reason is EndReason.NO_IMPROVEMENT else ""
         if reason is not EndReason.STOP_REQUESTED:
             report_advice(reporter, resolved, progress, dataset.train.num_rows)
         checkpoint = trainer.save()
@@ -58,7 +60,15 @@ def run(context: RunContext) -> Outcome:
         reporter.progress("saving", "writing the model")
         first_order = None if blended is None else blended.first_order
         export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics, first_order)
-    return Outcome(state="succeeded", reason=reason, step=progress.step, metrics=metrics)
+    return Outcome(state="succeeded", reason=reason, message=message, step=progress.step, metrics=metrics)
+
+
+def _report_early_end(reporter: Reporter, progress: Progress) -> str:
+    """Report that the run ends since its model gets no better, and return the message of its outcome."""
+    course = progress.course
+    assert course is not None, "patience counts evaluations"
+    reporter.event(ENDED_EARLY, course.describe_early_end(), step=progress.step)
+    return f"{course.describe_early_end()}; the model {course.describe_best()}"
 
 
 def _describe_stop(progress: Progress, checkpoint: Path | None) -> str:

@@ -12,7 +12,7 @@ from dlrm.data.format_count import format_count
 from dlrm.gradient_stats.batch_advice import advise, compute_cost, find_largest_useful_batch, get_settled_noise
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_steps
-from dlrm.record import BATCH_ADVICE, DECIDED, LARGE_BATCH, ONE_LABEL, PLAN, STEP_PARTS, BatchAdvice
+from dlrm.record import BATCH_ADVICE, DECIDED, LARGE_BATCH, ONE_LABEL, PLAN, STEP_PARTS, BatchAdvice, EvaluationSource
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
 from dlrm.train.profiler import PartClock
@@ -23,7 +23,7 @@ MAX_TIMES_NOISE = 4.0
 a run takes 1.25 times the fewest steps, and five times the fewest samples."""
 
 
-def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
+def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables, job: JobConfig) -> None:
     """Report the data that was loaded, and which rank has which tables."""
     reporter.event(
         "data_loaded",
@@ -38,13 +38,13 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
         # The rate is weighted: rows of weight 0 may have the other label.
         rows = "every training row with a weight above 0" if dataset.has_weights else "every training row"
         reporter.event(ONE_LABEL, f"{rows} has label {dataset.train_label_rate:.0f}: nothing can be learned")
-    report_few_evaluation_rows(reporter, dataset)
+    report_few_evaluation_rows(reporter, dataset, EvaluationSource.of_job(job.data.format, job.data.eval))
     report_plan(reporter, planned.report)
 
 
-def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset) -> None:
+def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset, source: EvaluationSource) -> None:
     """Warn where there are too few evaluation rows to tell models apart."""
-    warning = check_evaluation_rows(dataset.evaluation.num_rows, dataset.train_label_rate)
+    warning = check_evaluation_rows(dataset.evaluation.num_rows, dataset.train_label_rate, source)
     if warning is not None:
         reporter.event(warning.name, warning.message)
 
@@ -166,15 +166,21 @@ def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _suggest_measurements(resolved: ResolvedJob) -> str:
-    ways = "more run.epochs, or a smaller batch.global_size"
-    return f"a smaller moments.every, {ways}" if resolved.moments_every > 1 else ways
+def _suggest_measurements(resolved: ResolvedJob, progress: Progress) -> str:
+    ways = ["a smaller moments.every"] if resolved.moments_every > 1 else []
+    # More epochs would make a model worse that has learned its training rows by heart.
+    ways += [] if _has_overfitted(progress) else ["more run.epochs"]
+    return ", or ".join([*ways, "a smaller batch.global_size"])
 
 
-def _suggest_next(resolved: ResolvedJob, lowest_noise_scale: float) -> str:
+def _has_overfitted(progress: Progress) -> bool:
+    return progress.course is not None and progress.course.has_overfitted
+
+
+def _suggest_next(resolved: ResolvedJob, progress: Progress, lowest_noise_scale: float) -> str:
     if lowest_noise_scale > resolved.job.batch.global_size:
         return f"A larger batch.global_size is useful, up to {find_largest_useful_batch(lowest_noise_scale):,} at least"
-    return f"Measure more, with {_suggest_measurements(resolved)}"
+    return f"Measure more, with {_suggest_measurements(resolved, progress)}"
 
 
 def _explain_missing_advice(resolved: ResolvedJob, progress: Progress) -> str:
@@ -189,23 +195,23 @@ def _explain_missing_advice(resolved: ResolvedJob, progress: Progress) -> str:
     elif interval is None:
         why = (
             f"the noise scale comes from only {format_count(noise.num_measured, 'measurement')}. Measure at least "
-            f"{MIN_MEASUREMENTS} times, with {_suggest_measurements(resolved)}"
+            f"{MIN_MEASUREMENTS} times, with {_suggest_measurements(resolved, progress)}"
         )
     elif last is not None and last.is_no_better_than_constant:
+        remedy = "it was better earlier" if _has_overfitted(progress) else "set lower learning rates"
         why = (
             f"the model's log-loss of {last.log_loss:.4f} is no better than the {last.constant_log_loss:.4f} of the "
-            "constant predictor, and the noise of such a model says nothing about one that learns: set lower learning "
-            "rates, or fewer run.epochs if it was better earlier"
+            f"constant predictor, and the noise of such a model says nothing about one that learns: {remedy}"
         )
     elif math.isinf(interval.high):
         why = (
             f"the noise scale is above {_format_number(interval.low)} samples; {noise.num_measured} measurements are "
-            f"too noisy to tell how far above. {_suggest_next(resolved, interval.low)}"
+            f"too noisy to tell how far above. {_suggest_next(resolved, progress, interval.low)}"
         )
     else:
         why = (
             f"the noise scale is between {_format_number(interval.low)} and {_format_number(interval.high)} samples, "
             f"too wide a range for advice, from {noise.num_measured} measurements. Measure more, with "
-            f"{_suggest_measurements(resolved)}"
+            f"{_suggest_measurements(resolved, progress)}"
         )
     return f"no advice on the batch: {why}"

@@ -33,7 +33,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     planned = _plan_on_rank0(context, dataset)
     report_decisions(reporter, resolved)
     report_warnings(reporter, resolved)
-    report_data_and_plan(reporter, dataset, planned)
+    report_data_and_plan(reporter, dataset, planned, context.resolved.job)
     reporter.progress("building", "building model and tables")
     parts = build_parts(resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset))
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)

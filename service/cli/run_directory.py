@@ -73,8 +73,8 @@ def create_run(job: Path, run_directory: Path | None, settings: Sequence[str] | 
 
     run_directory: must not exist yet; None for runs/NAME-TIME. settings: arguments of `--set`. Raises CommandError.
     """
-    spec = _read_absolute_job(job, settings)
-    _check_job(spec, job)
+    spec = read_absolute_job(job, settings)
+    check_job(spec, job)
     require_warm_start_model(spec, job)
     require_trainer()
     resolved = resolve(spec, data_cache=_make_data_cache() if spec.data.is_raw else None)
@@ -124,9 +124,9 @@ def create_next_attempt(path: Path, job: Path | None, settings: Sequence[str] | 
         spec = (
             change_job(resolved.asked or resolved.job, settings, path)
             if job is None
-            else _read_absolute_job(job, settings)
+            else read_absolute_job(job, settings)
         )
-        _check_job(spec, job or path)
+        check_job(spec, job or path)
         spec = _keep_decisions(spec, resolved, job or path)
         now = resolve(spec, resolved.data_roots, resolved.data_cache)
         if differences := list_differences(make_identity(now.job), make_identity(resolved.job)):
@@ -203,12 +203,13 @@ def change_job(job: JobSpec, settings: Sequence[str] | None, path: Path) -> JobS
     return make_paths_absolute(spec, Path("--set"))
 
 
-def _read_absolute_job(job: Path, settings: Sequence[str] | None) -> JobSpec:
+def read_absolute_job(job: Path, settings: Sequence[str] | None) -> JobSpec:
+    """Read the job document `job`, changed by the arguments of `--set`, with absolute paths. Raises BadInputError."""
     _, spec = read_job(job, settings)
     return make_paths_absolute(spec, job)
 
 
-def _check_job(spec: JobSpec, path: Path) -> None:
+def check_job(spec: JobSpec, path: Path) -> None:
     """Check that this machine can run a job. path: its document, for error messages. Raises BadInputError."""
     require_data_files(spec, path)
     if faults := spec.resources.find_launcher_faults():

@@ -8,6 +8,7 @@ from dlrm.record import (
     BEST_MODEL,
     BLENDED,
     DECIDED,
+    ENDED_EARLY,
     WARNINGS,
     AttemptDirectory,
     EvaluationReport,
@@ -54,23 +55,23 @@ class SpoolProgress:
 
     def read(self) -> Progress:
         """Read new reports, and return the progress after them."""
-        for reader in self._readers:
-            for line in reader.read():
-                report = parse_report(line)
-                if isinstance(report, ProgressReport):
-                    self._enter_phase(report)
-                elif isinstance(report, StartReport):
-                    self._resume_at(report.step)
-                elif isinstance(report, StepReport):
-                    self._fold_step(report)
-                elif isinstance(report, EvaluationReport):
-                    self._update(auc=report.auc)
-                else:
-                    self._handle_event(report)
+        reports = [parse_report(line) for reader in self._readers for line in reader.read()]
+        # An evaluation begins in one stream and ends in the other.
+        for report in sorted(reports, key=lambda report: report.time):
+            if isinstance(report, ProgressReport):
+                self._enter_phase(report)
+            elif isinstance(report, StartReport):
+                self._resume_at(report.step)
+            elif isinstance(report, StepReport):
+                self._fold_step(report)
+            elif isinstance(report, EvaluationReport):
+                self._update(phase="training", message=None, auc=report.auc)
+            else:
+                self._handle_event(report)
         return self._progress
 
     def _handle_event(self, event: EventReport) -> None:
-        if event.name in (RESUMED, BEST_MODEL, BLENDED):
+        if event.name in (RESUMED, ENDED_EARLY, BEST_MODEL, BLENDED):
             self._on_line(event.message)
         elif event.name == DECIDED:
             for decision in event.details["decisions"]:
@@ -105,6 +106,8 @@ class SpoolProgress:
         speed = new if old is None else SMOOTHING * old + (1 - SMOOTHING) * new
         num_samples_left = report.num_samples * (report.num_steps - report.step) / report.step
         self._update(
+            phase="training",
+            message=None,
             step=report.step,
             num_steps=report.num_steps,
             done_fraction=report.step / report.num_steps,

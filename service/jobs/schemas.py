@@ -7,7 +7,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from dlrm.config import DerivedNumber
-from dlrm.record import RankEnd, RunDirectory, YardstickResult, find_yardsticks, list_quality_warnings
+from dlrm.record import (
+    EvaluationSource,
+    RankEnd,
+    RunDirectory,
+    YardstickResult,
+    find_yardsticks,
+    list_quality_warnings,
+)
 from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
 from service.jobs.reasons import Reason
@@ -187,6 +194,12 @@ class CheckpointList(BaseModel):
     items: list[CheckpointView]
 
 
+def _list_warnings(job: Job) -> list[str]:
+    data = job.spec["data"]
+    source = EvaluationSource.of_job(data["format"], data["eval"])
+    return [warning.message for warning in list_quality_warnings(job.metrics, source)]
+
+
 def _collect_fields(job: Job, wait: Wait | None) -> dict[str, Any]:
     model = RunDirectory(Path(job.run_directory)).model
     has_succeeded = job.state == JobState.SUCCEEDED
@@ -196,7 +209,7 @@ def _collect_fields(job: Job, wait: Wait | None) -> dict[str, Any]:
         "progress": Progress.model_validate(job.progress | ({} if job.state in HOLDING else CLEARED_PROGRESS)),
         "model_path": str(model) if has_model else None,
         "yardsticks": find_yardsticks(job.metrics),
-        "warnings": [warning.message for warning in list_quality_warnings(job.metrics)] if has_succeeded else [],
+        "warnings": _list_warnings(job) if has_succeeded else [],
     }
     if wait is not None:
         derived |= {"reason": wait[0], "message": wait[1]}

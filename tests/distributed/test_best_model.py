@@ -69,6 +69,12 @@ def test_a_run_ends_after_so_many_evaluations_without_a_better_model(rank_pools:
     losses = [report.validation_log_loss or 0.0 for report in read_curve(tmp_path, 1).evaluations]
     assert (outcome.state, outcome.reason) == ("succeeded", EndReason.NO_IMPROVEMENT)
     assert losses.index(min(losses)) == len(losses) - 4
+    best = f"was best after step {outcome.metrics['model_step']:,.0f}, with a log-loss of {min(losses):.4f} on the"
+    early = "since 3 evaluations in a row found no better model"
+    assert early in outcome.message
+    assert best in outcome.message
+    events = RunDirectory(tmp_path).attempt(1).spool_file(0, "events").read_text()
+    assert early in events
     again = rank_pools.of(2).run(run_attempt, tmp_path, 2, resolve_overfitting_job(patience=3), None)[0]
     assert (again.reason, again.step, again.metrics["auc"]) == (outcome.reason, outcome.step, outcome.metrics["auc"])
 

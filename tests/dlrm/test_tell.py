@@ -16,6 +16,7 @@ from dlrm.record import (
     WARNINGS,
     AttemptDirectory,
     BatchAdvice,
+    EvaluationReport,
     EventReport,
     SpoolReader,
     parse_report,
@@ -27,12 +28,25 @@ from tests.dlrm.data.packed_files import random_rows, write_packed
 from tests.dlrm.evaluated import evaluation
 
 
-def told(directory: Path, noise: NoiseState, log_loss: float = 0.4, **document: Any) -> EventReport:
+def told(
+    directory: Path,
+    noise: NoiseState,
+    log_loss: float = 0.4,
+    best_evaluation: EvaluationReport | None = None,
+    num_evaluations_since_best: int = 0,
+    **document: Any,
+) -> EventReport:
     """The event at the end of a run that has measured `noise`; the constant predictor's log-loss is 0.5."""
     attempt = AttemptDirectory(directory)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(log_loss))
+    progress = Progress(
+        num_steps=9,
+        noise=noise,
+        last_evaluation=evaluation(log_loss),
+        best_evaluation=best_evaluation,
+        num_evaluations_since_best=num_evaluations_since_best,
+    )
     resolved = resolve(JobConfig.model_validate({"data": {"format": "synthetic"}, **document}))
     report_advice(reporter, resolved, progress, num_rows=10**6)
     reporter.close()
@@ -105,6 +119,15 @@ def test_where_there_is_no_advice_it_says_why_and_what_to_do(
     assert BatchAdvice.model_validate(event.details).table == []
 
 
+def test_a_run_that_got_worse_is_not_advised_to_train_longer_for_more_measurements(tmp_path: Path):
+    worse = {"best_evaluation": evaluation(0.39), "num_evaluations_since_best": 2}
+    event = told(tmp_path / "worse", measured(50.0, 1.0, num_measured=5), **worse)
+    assert "a smaller batch.global_size" in event.message
+    assert "run.epochs" not in event.message
+    event = told(tmp_path / "wrecked", measured(50.0, 1.0), log_loss=0.5, **worse)
+    assert event.message.endswith("it was better earlier")
+
+
 def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_path: Path):
     """What nobody asked the dashboard to know: how models name a table whose column has a dot in its name."""
     job = JobConfig.model_validate({"data": {"format": "synthetic"}, "resources": {"memory": "4GiB"}})
@@ -149,7 +172,7 @@ def test_rows_of_one_label_are_told_from_rows_whose_other_labels_all_have_weight
     attempt = AttemptDirectory(tmp_path / "attempt")
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    report_data_and_plan(reporter, dataset, plan_tables(resolve(job), dataset.schema))
+    report_data_and_plan(reporter, dataset, plan_tables(resolve(job), dataset.schema), job)
     reporter.close()
     reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
     told = {report.name: report.message for report in reports if isinstance(report, EventReport)}

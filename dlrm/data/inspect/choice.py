@@ -41,7 +41,7 @@ def format_missing(missing_share: float) -> str:
 def format_aucs(predictions: Mapping[str, Prediction | None]) -> str:
     """Format the AUCs of the measured uses, such as `: AUC as ids 0.612, as ranges 0.531`; empty where there are none.
 
-    predictions: by use, such as `as ids`; None where a use was not measured.
+    predictions: by use, such as `as ids`, or an empty one where there is only one; None where a use was not measured.
     """
-    parts = [f"{use} {found.auc:.3f}" for use, found in predictions.items() if found is not None]
+    parts = [f"{use} {found.auc:.3f}".lstrip() for use, found in predictions.items() if found is not None]
     return f": AUC {', '.join(parts)}" if parts else ""

@@ -11,7 +11,7 @@ from dlrm.data.inspect.choice import LEAK_AUC, Choice, leave_out
 from dlrm.data.inspect.label import Label, find_label, is_called_label
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.rules import choose
-from dlrm.data.inspect.sample import FileSample
+from dlrm.data.inspect.sample import SEVERAL_TYPES, FileSample, is_usable
 
 WEIGHT_NAMES = ("sample_weight", "sample_weights", "instance_weight", "weights", "weight")
 _MEAN_WEIGHTS = (0.05, 20.0)
@@ -36,6 +36,9 @@ class InferredSchema:
     """Choices for all other columns, in their order in the files."""
     leaks: dict[str, float]
     """AUC of each column in use that predicts the label so well that it may hold it."""
+    unshared: dict[str, str]
+    """Reasons for which columns are left out that only some of the files have, or with several types, by name; of two
+    that may be the same column only the first."""
 
 
 def infer(sample: FileSample, label: str | None = None, on_column: OnColumn = lambda _, __: None) -> InferredSchema:
@@ -45,13 +48,15 @@ def infer(sample: FileSample, label: str | None = None, on_column: OnColumn = la
     not clear which column is the label, where all labels are the same, and where no column is left to learn from.
     """
     _check_label_is_everywhere(sample, label)
-    found = find_label(sample.rows, label)
+    found = find_label(sample.readable, label)
+    _refuse_unusable_label(found.name, sample.types[found.name])
     _check_classes(found, sample)
     is_labelled = found.is_positive.is_not_null()
+    usable = [name for name, kind in sample.types.items() if is_usable(kind)]
     rows = sample.rows.filter(is_labelled)
     labels = found.is_positive.drop_nulls().to_numpy().astype(np.bool_)
     labelled = LabelledRows(labels, max(sample.num_rows, len(labels)))
-    weight = _find_weight(rows, found.name)
+    weight = _find_weight(rows.select(usable), found.name)
     names = [name for name in rows.columns if name not in (found.name, weight)]
     choices: list[Choice] = []
     for index, name in enumerate(names):
@@ -59,17 +64,35 @@ def infer(sample: FileSample, label: str | None = None, on_column: OnColumn = la
         choices.append(choose(rows[name], sample.types[name], labelled, sample.delimiter))
     choices = _leave_out_same(choices, rows)
     if all(choice.is_left_out for choice in choices):
-        raise DataError("no column is left to learn from", valid="at least one dense or categorical column")
+        reasons = "; ".join(f"{name} is {reason}" for name, reason in _list_unshared(sample).items())
+        message = f"no column is left to learn from{': ' if reasons else ''}{reasons}"
+        raise DataError(message, valid="at least one dense or categorical column")
     missing_share = 1.0 - len(labels) / sample.rows.height
     used = [(choice.name, choice.auc or 0.0) for choice in choices if not choice.is_left_out]
     leaks = {name: auc for name, auc in used if auc >= LEAK_AUC}
-    return InferredSchema(found.name, found.positive, found.why, missing_share, weight, choices, leaks)
+    unshared = _list_unshared(sample)
+    return InferredSchema(found.name, found.positive, found.why, missing_share, weight, choices, leaks, unshared)
 
 
 def _check_label_is_everywhere(sample: FileSample, label: str | None) -> None:
     for name, kind in sample.types.items():
-        if kind.startswith("not ") and (name == label if label is not None else is_called_label(name)):
-            raise DataError(f"the label cannot be read from all files: {kind}", field=name, valid="files with a label")
+        if name == label if label is not None else is_called_label(name):
+            _refuse_unusable_label(name, kind)
+
+
+def _refuse_unusable_label(name: str, kind: str) -> None:
+    if not is_usable(kind):
+        raise DataError(f"the label cannot be read from all files: {kind}", field=name, valid="files with a label")
+
+
+def _list_unshared(sample: FileSample) -> dict[str, str]:
+    """List the columns that differ between the files, with the reason; of two that may be the same only the first."""
+    reasons: dict[str, str] = {}
+    for name, kind in sample.types.items():
+        column = sample.unshared.get(name)
+        if kind.startswith(SEVERAL_TYPES) or (column is not None and column.twin not in reasons):
+            reasons[name] = kind
+    return reasons
 
 
 def _check_classes(label: Label, sample: FileSample) -> None:

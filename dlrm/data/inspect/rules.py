@@ -39,7 +39,7 @@ def choose(values: pl.Series, type_name: str, rows: LabelledRows, delimiter: str
         return choose_for_texts(column, rows, delimiter)
     if values.dtype == pl.Boolean:
         found = measure_ids(column, rows)
-        why = f"{type_name}{format_missing(column.missing_share)}{format_aucs({'AUC': found})}"
+        why = f"{type_name}{format_missing(column.missing_share)}{format_aucs({'': found})}"
         return Choice(name, why, {"transform": "none"}, auc=None if found is None else found.auc)
     if not values.dtype.is_numeric():
         return leave_out(name, f"{type_name}: not a number, a text, a time or a list of ids")

@@ -1,21 +1,26 @@
 """Sample of the rows of files that have no schema yet."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 import polars.selectors as cs
 
+from dlrm.data.inspect.file_columns import UnsharedColumn
+
+SEVERAL_TYPES = "not of one type: "
+"""Beginning of the reason in `FileSample.types` why a column is not used that has other types in other files."""
 MAX_ROWS = 100_000
 """Approximate number of rows in a sample, spread over the files."""
 
 
 @dataclass(frozen=True)
 class FileSample:
-    """Some rows of files that all have the same columns."""
+    """Some rows of files, with every column of any of them."""
 
     rows: pl.DataFrame
-    """Sampled rows, null where a value is missing. Columns that no schema can describe have type Null or Binary."""
+    """Sampled rows, null where a value is missing. Columns that no schema can describe have type Null or Binary, and
+    those that cannot be read from all training files have type Null."""
     num_rows: int
     """Number of rows of all files, or an estimate of it."""
     types: dict[str, str]
@@ -29,6 +34,19 @@ class FileSample:
     has_header: bool = True
     missing: Sequence[str] = ()
     """Texts of CSV that stand for missing values, such as NA, in the order in which they were found."""
+    unshared: Mapping[str, UnsharedColumn] = field(default_factory=dict[str, UnsharedColumn])
+    """Columns that some file lacks, by name."""
+
+    @property
+    def readable(self) -> pl.DataFrame:
+        """Columns that can be read from all training files."""
+        names = [name for name, kind in self.types.items() if self.rows[name].dtype != pl.Null or is_usable(kind)]
+        return self.rows.select(names)
+
+
+def is_usable(type_name: str) -> bool:
+    """Whether a value of `FileSample.types` is a type, not a reason why the column cannot be used."""
+    return not type_name.startswith("not ")
 
 
 def replace_nan(rows: pl.DataFrame) -> pl.DataFrame:

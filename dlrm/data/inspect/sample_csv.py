@@ -13,6 +13,7 @@ from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.errors import DataError
 from dlrm.data.format_count import format_count
 from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
+from dlrm.data.inspect.file_columns import find_unshared_columns
 from dlrm.data.inspect.missing_words import find_missing_words
 from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
@@ -32,7 +33,7 @@ _MAX_BAD_SHARE = 0.5
 def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
     """Sample rows of `files`, at many positions; of compressed files, from their beginning.
 
-    others: files that must have the same columns, such as those of the evaluation; no rows of them are sampled. The
+    others: files that should have the same columns, such as those of the evaluation; no rows of them are sampled. The
     delimiter is the candidate that occurs most often in the first line. A first line with a number is not a header:
     columns are then named column_1, column_2 and so on. Lines that are not rows are left out. Raises DataError, which
     names the file, where a file cannot be read or has other columns, and where most lines are no rows.
@@ -47,18 +48,28 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     names_by_file = {files[0].name: names}
     for file in chain(files[1:], others):
         names_by_file[file.name] = _read_names(file, names, delimiter, has_header)
-    lacking = {
-        name: f"not in {file}" for file, found in reversed(names_by_file.items()) for name in names if name not in found
-    }
+    unshared = find_unshared_columns(names_by_file)
+    readable = [name for name in names if all(name in names_by_file[file.name] for file in files)]
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, has_header=has_header)
-    rows, bad_share = _parse_pieces(pieces, names_by_file, [name for name in names if name not in lacking], delimiter)
+    rows, bad_share = _parse_pieces(pieces, names_by_file, readable, delimiter)
     rows = rows[spread_evenly(rows.height, MAX_ROWS)]
     missing = find_missing_words(rows)
     rows = rows.with_columns(pl.all().replace(dict.fromkeys(missing)))
     typed = replace_nan(rows.select(_convert_texts(rows[name]) for name in rows.columns))
-    types = {name: lacking.get(name) or _name_type(typed[name].dtype) for name in names}
-    filled = typed.with_columns(pl.lit(None).alias(name) for name in lacking).select(names)
-    return FileSample(filled, max(num_rows, rows.height), types, is_estimate, bad_share, delimiter, has_header, missing)
+    all_names = list(dict.fromkeys(chain.from_iterable(names_by_file.values())))
+    types = {name: str(unshared[name]) if name in unshared else _name_type(typed[name].dtype) for name in all_names}
+    filled = typed.with_columns(pl.lit(None).alias(name) for name in all_names if name not in readable)
+    return FileSample(
+        filled.select(all_names),
+        max(num_rows, rows.height),
+        types,
+        is_estimate,
+        bad_share,
+        delimiter,
+        has_header,
+        missing,
+        unshared,
+    )
 
 
 def sample_criteo(files: Sequence[DataFile]) -> FileSample:

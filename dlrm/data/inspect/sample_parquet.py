@@ -9,7 +9,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
+from dlrm.data.inspect.file_columns import find_unshared_columns
+from dlrm.data.inspect.sample import MAX_ROWS, SEVERAL_TYPES, FileSample, is_usable, replace_nan, spread_evenly
 from dlrm.data.raw.data_file import DataFile
 
 _MAX_DECODED_ROWS = 2_000_000
@@ -19,6 +20,7 @@ _MAX_BYTES = 256 << 20
 _BATCH_ROWS, _BATCH_BYTES = 8192, 32 << 20
 """Rows and approximate bytes that are decoded at a time, whichever is reached first."""
 _BUFFER_BYTES = 1 << 20
+_NO_TEXT = "not UTF-8 text"
 _VALUE_BYTES = 8
 """Least bytes assumed for a decoded value: where values repeat, files store fewer."""
 
@@ -26,9 +28,9 @@ _VALUE_BYTES = 8
 def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
     """Sample rows from row groups that are spread over all files.
 
-    others: files that must have the same columns, such as those of the evaluation; no rows of them are sampled. Columns
-    that some file lacks or has in another type have type Null in the sample. Raises DataError, which names the file,
-    where a file cannot be read.
+    others: files that should have the same columns, such as those of the evaluation; no rows of them are sampled.
+    Columns that one of `files` lacks or has in another type have type Null in the sample. Raises DataError, which names
+    the file, where a file cannot be read.
     """
     schemas: dict[str, pa.Schema] = {}
     groups: list[tuple[DataFile, int, int]] = []
@@ -46,15 +48,17 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     num_rows = sum(size for *_, size in groups)
     if not num_rows:
         raise DataError("there are no rows", files[0].name, valid="files with rows")
+    other_schemas: dict[str, pa.Schema] = {}
     for file in others:
         with _open(file) as opened:
-            schemas[file.name] = opened.schema_arrow
+            other_schemas[file.name] = opened.schema_arrow
+    usable = [name for name, kind in _find_types(schemas).items() if is_usable(kind)]
+    schemas |= other_schemas
     types = _find_types(schemas)
     chosen = [groups[index] for index in spread_evenly(len(groups), _MAX_DECODED_ROWS * len(groups) // num_rows)]
     max_rows = max(1, min(MAX_ROWS, _MAX_BYTES // row_bytes))
     step = -(-sum(size for *_, size in chosen) // max_rows)
     batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
-    usable = [name for name, kind in types.items() if not kind.startswith("not ")]
     parts: list[pl.DataFrame] = []
     for file, group, _ in chosen:
         try:
@@ -62,12 +66,13 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
         except pa.ArrowInvalid:
             raise DataError("not readable: it is damaged", file.name, valid="a complete Parquet file") from None
     # A column that is not UTF-8 text in one file is left out of all.
-    types |= {name: "not UTF-8 text" for name in usable if any(name not in part.columns for part in parts)}
-    usable = [name for name in usable if not types[name].startswith("not ")]
+    types |= {name: _NO_TEXT for name in usable if any(name not in part.columns for part in parts)}
+    usable = [name for name in usable if types[name] != _NO_TEXT]
     # Text columns without any value have type Null; concatenation with text columns of other parts makes them text.
     rows = pl.concat([part.select(usable) for part in parts], how="vertical_relaxed")
     missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
-    return FileSample(replace_nan(rows.with_columns(missing)).select(list(types)), num_rows, types)
+    unshared = find_unshared_columns({file: schema.names for file, schema in schemas.items()})
+    return FileSample(replace_nan(rows.with_columns(missing)).select(list(types)), num_rows, types, unshared=unshared)
 
 
 def _estimate_row_bytes(group: parquet.RowGroupMetaData) -> int:
@@ -92,13 +97,13 @@ def _find_types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
             )
         for field in schema:
             types.setdefault(field.name, str(field.type))
+    unshared = find_unshared_columns({file: schema.names for file, schema in schemas.items()})
     for name in types:
         kinds = {file: schema.field(name).type for file, schema in schemas.items() if name in schema.names}
-        lacking = next((file for file in schemas if file not in kinds), None)
-        if lacking:
-            types[name] = f"not in {lacking}"
+        if name in unshared:
+            types[name] = str(unshared[name])
         elif len({_get_family(kind) for kind in kinds.values()}) > 1:
-            types[name] = "not of one type: " + ", ".join(sorted({str(kind) for kind in kinds.values()}))
+            types[name] = SEVERAL_TYPES + ", ".join(sorted({str(kind) for kind in kinds.values()}))
         elif any(_get_read_type(kind) is None for kind in kinds.values()):
             types[name] = f"not a number, a text or a list of them: {types[name]}"
     return types

@@ -12,7 +12,7 @@ from dlrm.data.prepare.measure import SPLITS, PartMeasure
 from dlrm.data.prepare.staged_rows import StagedRows
 from dlrm.data.prepare.versions import get_library_versions
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.positive_labels import MAX_LABEL_VALUES
+from dlrm.data.raw.positive_labels import make_positive_error
 
 _MAX_INT32_ROWS = 2**31
 
@@ -87,12 +87,8 @@ def _check_positive(positive: str, rows: StagedRows, measures: Sequence[PartMeas
     num_positives = sum(_describe_split(measures, split).num_positives for split in SPLITS)
     if 0 < num_positives < rows.num_good_rows:
         return
-    found = sorted({value for part in rows.parts for value in part.record.label_values})
-    raise DataError(
-        f"{'every' if num_positives else 'no'} row has {positive!r} in the label column {rows.schema.label}",
-        field="data.schema.positive",
-        valid=f"a value that some rows have and others lack; found {', '.join(map(repr, found[:MAX_LABEL_VALUES]))}",
-    )
+    found = (value for part in rows.parts for value in part.record.label_values)
+    raise make_positive_error(positive, rows.schema.label, num_positives, found)
 
 
 def _describe_split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:

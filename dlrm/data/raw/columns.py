@@ -25,6 +25,7 @@ from dlrm.data.raw.hexadecimal import HexadecimalColumn, explain_not_hexadecimal
 from dlrm.data.raw.positive_labels import explain_missing_label, list_label_values, match_positive
 from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
 from dlrm.data.raw.times import explain_not_time, get_time_part, parse_times
+from dlrm.data.raw.worded import WordedColumn, blank_missing_words
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -125,6 +126,8 @@ class _ColumnReader:
         self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
     ) -> CategoricalValues:
         """Encode the values of a column. row_of: the row of each value; None where every row has one value."""
+        if isinstance(column, WordedColumn) and holds_text(values.type):
+            values = blank_missing_words(values, column.missing_words)
         is_missing = find_missing(values)
         if isinstance(column, HexadecimalColumn) and holds_text(values.type):
             ids, is_blank = parse_hexadecimal_ids(convert_to_strings(values))

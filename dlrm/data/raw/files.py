@@ -10,39 +10,52 @@ from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.remote import find_remote_files
 from dlrm.data.roots import Roots
 
+DOCUMENT_FIELDS = ("data.train", "data.eval")
+"""Fields of the job document that list patterns."""
+
 
 def find_splits(
     config: DataConfig, data_roots: Sequence[str] | None, base_directory: Path
 ) -> tuple[list[DataFile], list[DataFile]]:
     """Find the files of `config.train` and those of `config.eval`; see `find_files`.
 
-    Raises DataError as `find_files` does, and where a real file is in both: metrics measured on training data would be
-    meaningless.
+    Raises DataError as `find_files` does, and where a real file is in both.
     """
     train = find_files(config.train, "data.train", data_roots, base_directory)
     evaluation = find_files(config.eval or [], "data.eval", data_roots, base_directory)
-    names = {file.name for file in train}
-    for file in evaluation:
-        if file.name in names:
-            valid = "other files for data.eval, or data.split to hold out a part of data.train"
-            raise DataError("is also in data.train", file.name, field="data.eval", valid=valid)
+    valid = "other files for data.eval, or data.split to hold out a part of data.train"
+    refuse_common_files(train, evaluation, "data.eval", "is also in data.train", valid)
     return train, evaluation
 
 
+def refuse_common_files(
+    train: Sequence[DataFile], evaluation: Sequence[DataFile], field: str, message: str, valid: str
+) -> None:
+    """Raise DataError where a real file is among both: metrics measured on training data would be meaningless.
+
+    field: field or option that names `evaluation`. message, valid: rest of the error.
+    """
+    names = {file.name for file in train}
+    for file in evaluation:
+        if file.name in names:
+            raise DataError(message, file.name, field=field, valid=valid)
+
+
 def find_files(
-    patterns: Sequence[str], field: str, data_roots: Sequence[str] | None, base_directory: Path
+    patterns: Sequence[str], field: str | None, data_roots: Sequence[str] | None, base_directory: Path
 ) -> list[DataFile]:
     """Find the files that `patterns` name: in the order given, in natural order within a pattern, each real file once.
 
-    field: field of the job document, for messages. data_roots: directories, and s3:// or gs:// prefixes, that must
-    contain every real path, with no part below them that starts with a dot; None allows all paths. base_directory: base
-    of relative patterns. Raises DataError where a pattern names no file, or one that is empty, not a regular file, not
-    readable or outside the roots.
+    field: field of the job document, such as data.train, or argument of a command, for messages, which number the
+    patterns of a document; None where a path alone says what is meant. data_roots: directories, and s3:// or gs://
+    prefixes, that must contain every real path, with no part below them that starts with a dot; None allows all paths.
+    base_directory: base of relative patterns. Raises DataError where a pattern names no file, or one that is empty, not
+    a regular file, not readable or outside the roots.
     """
     roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
     for number, pattern in enumerate(patterns):
-        pattern_field = f"{field}.{number}"
+        pattern_field = f"{field}.{number}" if field in DOCUMENT_FIELDS else field
         if is_remote(pattern):
             found = find_remote_files(pattern, pattern_field, roots.remote)
         else:
@@ -52,7 +65,7 @@ def find_files(
     return list(files.values())
 
 
-def _find_local_files(pattern: Path, field: str, roots: Roots) -> list[DataFile]:
+def _find_local_files(pattern: Path, field: str | None, roots: Roots) -> list[DataFile]:
     def check_directory(directory: str) -> None:
         roots.check(Path(directory), pattern, field)
 
@@ -72,7 +85,7 @@ def _find_local_files(pattern: Path, field: str, roots: Roots) -> list[DataFile]
         raise DataError(f"not readable: {reason}", pattern, field=field, valid=valid) from None
 
 
-def _check_file(path: Path, field: str) -> DataFile:
+def _check_file(path: Path, field: str | None) -> DataFile:
     real = path.resolve()
     if not real.is_file():
         raise DataError("is not a regular file", real, field=field, valid="a regular file")

@@ -1,10 +1,13 @@
 """Labels of columns with any two or more values: the schema's `positive` stands for 1, every other value for 0."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dlrm.data.errors import DataError
 from dlrm.data.raw.convert import convert_to_numbers, convert_to_strings, holds_text
 
 MAX_LABEL_VALUES = 10
@@ -44,6 +47,16 @@ def list_label_values(values: pa.Array) -> list[str]:
     distinct = _decode_dictionary(values).unique().drop_null()
     texts = convert_to_strings(distinct) if holds_text(distinct.type) else distinct.cast(pa.string())
     return sorted(set(texts.drop_null().to_pylist()))[:MAX_LABEL_VALUES]
+
+
+def make_positive_error(positive: str, label: str, num_positives: int, label_values: Iterable[str]) -> DataError:
+    """Make the error for rows none or all of which have the positive label. label_values: some values of the label."""
+    found = ", ".join(map(repr, sorted(set(label_values))[:MAX_LABEL_VALUES]))
+    return DataError(
+        f"{'every' if num_positives else 'no'} row has {positive!r} in the label column {label}",
+        field="data.schema.positive",
+        valid=f"a value that some rows have and others lack; found {found}",
+    )
 
 
 def explain_missing_label(value: pa.Scalar) -> tuple[str, str]:

@@ -13,11 +13,11 @@ from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.stores import StoreError, open_store
 
 
-def find_remote_files(pattern: str, field: str, roots: Sequence[str] | None) -> list[DataFile]:
+def find_remote_files(pattern: str, field: str | None, roots: Sequence[str] | None) -> list[DataFile]:
     """Find the objects that `pattern` names, in natural order; a prefix names all objects below it, like a directory.
 
-    field: field of the job document, for messages. roots: prefixes, one of which must contain every object; None allows
-    all objects. Raises DataError where no object is found, or where one is empty or outside the roots.
+    field: field of the job document or argument, for messages. roots: prefixes, one of which must contain every object;
+    None allows all objects. Raises DataError where no object is found, or where one is empty or outside the roots.
     """
     base, shown = _get_fixed_part(pattern), hide_credentials(pattern)
     if roots is not None and not any(f"{base}/".startswith(f"{root.rstrip('/')}/") for root in roots):

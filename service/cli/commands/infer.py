@@ -15,7 +15,7 @@ from service.cli.child_program import ProgramStopped, run_program
 from service.cli.documents import read_job
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.render.inferred_document import format_job_document, is_left_out
-from service.cli.render.text_format import escape_unprintable
+from service.cli.render.text_format import print_warnings
 from service.cli.sources import resolve_files
 from service.cli.trainer import require_trainer
 
@@ -42,25 +42,41 @@ def infer_job(sources: Sequence[str], output: Path | None, inference: Inference)
         raise BadInputError(
             f"--output {output}: not a job document (valid with --infer: a file name that ends in .toml)"
         )
-    infer_document(sources, output, inference)
+    if output.exists():
+        raise BadInputError(f"--output {output}: already exists, and may contain edits (valid: a new file name)")
+    infer_document(sources, output, inference).write(output)
     _print_next_steps(output)
 
 
-def infer_document(sources: Sequence[str], output: Path, inference: Inference) -> None:
-    """Infer the schema of data files, write a job document with it to the new file `output`, and say what it has.
+@dataclass(frozen=True)
+class InferredDocument:
+    """A job document with an inferred schema, which is not written yet."""
+
+    text: str
+    result: Mapping[str, Any]
+    """Result of `python -m dlrm.programs.inspect infer`."""
+
+    def write(self, output: Path) -> None:
+        """Write the document to the new file `output`, and say what it has. Raises BadInputError."""
+        _write_new(output, self.text)
+        _print_uses(output, self.result)
+
+
+def infer_document(sources: Sequence[str], output: Path, inference: Inference) -> InferredDocument:
+    """Infer the schema of data files, for a job document that will be at `output`; nothing is written.
 
     Raises BadInputError and CommandError.
     """
-    if output.exists():
-        raise BadInputError(f"--output {output}: already exists, and may contain edits (valid: a new file name)")
-    text, result = _infer_text(sources, output.absolute().parent, inference)
+    return InferredDocument(*_infer_text(sources, output.absolute().parent, inference))
+
+
+def _write_new(output: Path, text: str) -> None:
     try:
         # Mode "x" does not overwrite a file that another process has created in the meantime.
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise BadInputError(f"--output {output}: {error.strerror}") from None
-    _print_uses(output, result.get("choices", []), result.get("leaks", {}))
 
 
 def _infer_text(sources: Sequence[str], base: Path, inference: Inference) -> tuple[str, dict[str, Any]]:
@@ -104,7 +120,10 @@ def shorten_path(file: str, base: Path) -> str:
     return file if relative.startswith("../..") else relative
 
 
-def _print_uses(output: Path, choices: Sequence[Mapping[str, Any]], leaks: Mapping[str, float]) -> None:
+def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
+    choices: Sequence[Mapping[str, Any]] = result.get("choices", [])
+    leaks: Mapping[str, float] = result.get("leaks", {})
+    unshared: Mapping[str, str] = result.get("unshared", {})
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     uses = {
         "dense": sum(choice["dense"] is not None for choice in choices),
@@ -113,10 +132,11 @@ def _print_uses(output: Path, choices: Sequence[Mapping[str, Any]], leaks: Mappi
     }
     counts = ", ".join(f"{number} {use}" for use, number in uses.items()) if choices else "the columns of the format"
     console.print(f"wrote {output}: {counts}", markup=False)
-    for column, auc in leaks.items():
-        known = "is it known before the label?"
-        message = f"warning: {escape_unprintable(column)} alone predicts the label with an AUC of {auc:.4f}: {known}"
-        console.print(message, markup=False)
+    known = "is it known before the label?"
+    print_warnings(console, [f"{name} is left out: {reason}" for name, reason in unshared.items()])
+    print_warnings(
+        console, [f"{name} alone predicts the label with an AUC of {auc:.4f}: {known}" for name, auc in leaks.items()]
+    )
 
 
 def _print_next_steps(output: Path) -> None:

@@ -13,6 +13,7 @@ from dlrm.record import (
     EXIT_DONE,
     EXIT_STOPPED,
     EndReason,
+    EvaluationSource,
     Outcome,
     ProfileDirectory,
     RunDirectory,
@@ -22,6 +23,7 @@ from dlrm.record import (
 from service.cli import errors
 from service.cli.attempt_run import run_attempt
 from service.cli.commands.infer import Inference, derive_job_name, infer_document
+from service.cli.data_files import check_data_files
 from service.cli.render.advice import print_advice
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_derived_table, make_result_table
@@ -35,6 +37,7 @@ from service.cli.run_directory import (
     create_next_attempt,
     create_run,
     make_run_path,
+    read_resolved_job,
     require_new_directory,
 )
 from service.cli.set_option import SetOption
@@ -142,7 +145,9 @@ def train(
     except SucceededError as succeeded:
         message = f"{succeeded}{'; no profile, because no step is run' if profile else ''}"
         console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
-        warnings = [warning.message for warning in list_quality_warnings(succeeded.outcome.metrics)]
+        data = read_resolved_job(succeeded.directory, succeeded.directory.path).job.data
+        source = EvaluationSource.of_job(data.format, data.eval)
+        warnings = [warning.message for warning in list_quality_warnings(succeeded.outcome.metrics, source)]
         _print_result(make_result(succeeded.directory, succeeded.outcome, warnings), as_json=as_json)
         if not as_json:
             print_warnings(console_on(stderr=True), warnings)
@@ -198,6 +203,7 @@ def _create_attempt(
         job = _infer_document(sources, run_directory, inference)
     else:
         job = Path(sources[0])
+    check_data_files(job, settings)
     return create_run(job, run_directory, settings)
 
 
@@ -208,11 +214,12 @@ def _infer_document(sources: list[str], run_directory: Path, inference: Inferenc
     if document.exists():
         message = "already exists, and may contain edits (valid: another --run-directory, or the document as the JOB)"
         raise errors.BadInputError(f"{document}: {message}")
+    inferred = infer_document(sources, document, inference)
     try:
         document.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise errors.BadInputError(f"{document.parent}: {error.strerror} (valid: another --run-directory)") from None
-    infer_document(sources, document, inference)
+    inferred.write(document)
     message = f"it is yours to edit: dlrm train {shlex.quote(str(document))} trains it again"
     console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
     return document

@@ -11,6 +11,7 @@ import typer
 from dlrm.config import resolve
 from dlrm.record import EXIT_STOPPED, write_atomically
 from service.cli.commands.infer import shorten_path
+from service.cli.data_files import check_data_files
 from service.cli.documents import make_paths_absolute, read_job, require_data_files
 from service.cli.errors import BadInputError
 from service.cli.render.console import console_on, print_heading
@@ -71,6 +72,7 @@ def tune(
     if not list_parameters(document, resolve(spec).job, is_all=is_all):
         raise BadInputError(f"{job}: sets every field that is tuned (valid: --all, which tunes those too)")
     require_trainer()
+    check_data_files(job)
     source = read_source(job)
     paths: dict[str, Any] = {
         "data.train": spec.data.train,

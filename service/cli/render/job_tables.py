@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from dlrm.config import ResolvedJob
 from dlrm.record import format_auc
 from service.cli.render.progress import describe_progress, format_duration
 from service.cli.render.text_format import escape_unprintable, format_number
@@ -21,6 +22,7 @@ CHECKPOINT_SAVED = "checkpoint_saved"
 STATE_STYLES = {"SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "yellow", "PAUSED": "yellow", "RUNNING": "cyan"}
 
 RESULT_NAMES = {
+    "message": "end",
     "num_rows": "evaluation rows",
     "num_steps": "steps",
     "auc": "AUC",
@@ -61,6 +63,26 @@ def make_derived_table(numbers: Sequence[Derived]) -> Table:
             number.name, f"{format_number(number.value)} {number.unit}".rstrip(), Text(number.reason, style="dim")
         )
     return table
+
+
+def make_decisions_table(resolved: ResolvedJob) -> Table:
+    """Return a table of the values of the fields that the document leaves open, then of the derived numbers, each with
+    its reason."""
+    decided = {decision.field for decision in resolved.decisions}
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for decision in resolved.decisions:
+        table.add_row(decision.field, _format_decision(decision.value), Text(decision.reason, style="dim"))
+    for number in resolved.derived:
+        if number.name not in decided:
+            value = f"{format_number(number.value)} {number.unit}".rstrip()
+            table.add_row(number.name, value, Text(number.reason, style="dim"))
+    return table
+
+
+def _format_decision(value: object) -> str:
+    if isinstance(value, int | float):
+        return format_number(value)
+    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value or "none")
 
 
 def make_result_table(result: Mapping[str, Any]) -> Table:
@@ -205,7 +227,7 @@ def _add_results(table: Table, result: Mapping[str, Any]) -> None:
     is_measured = result.get("log_loss") is not None
     for name, words in RESULT_NAMES.items():
         value = result.get(name)
-        if value is not None:
+        if value not in (None, ""):
             text = _format_result(name, value, result)
             table.add_row(words, Text(text))
         elif is_measured and name in result and name in NEED_BOTH_LABELS:

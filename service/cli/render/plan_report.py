@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dlrm.config import ResolvedJob
 from dlrm.record import PART_DESCRIPTIONS
+from service.cli.render.job_tables import make_decisions_table
 from service.cli.render.text_format import UNKNOWN, escape_unprintable
 from service.sizes import format_size, guess_size_base
 
@@ -42,6 +43,9 @@ FIGURES = {
 SOURCES = {"measured": "measured", "default": "assumed", "job": "from the job"}
 WITHOUT_REST = "excluding the time between steps: fetching the next batch, reports, copies for a checkpoint"
 WITHOUT_DENSE = "excluding the dense part, whose speed on this machine is unknown without torch"
+OPEN_FIELDS = (
+    "fields that the document leaves open are assumed: the training rows, whose number is unknown, decide them"
+)
 
 TABLE_BYTES_FIELDS = {"weights": "weight_bytes", "state": "optimizer_bytes", "buffers": "buffer_bytes"}
 """Columns with the bytes of a table, and the fields of its report that they show."""
@@ -51,6 +55,8 @@ TABLE_BYTES_NOTE = "weights, optimizer state and buffers: on the rank that holds
 def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any]) -> None:
     plan: Plan = result["plan"]
     console.print(_make_facts_table(resolved, result))
+    open_fields = [] if resolved.asked is None else [Text(OPEN_FIELDS, style="dim")]
+    _print(console, "decided, and derived", make_decisions_table(resolved), *open_fields)
     if plan["tables"]:
         _print(console, "tables", _make_list_of_tables(plan), Text(TABLE_BYTES_NOTE, style="dim"))
     _print(console, "memory", *_make_memory_section(plan))
@@ -77,7 +83,7 @@ def _print(console: Console, heading: str, *content: Table | Text) -> None:
 
 def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:
     plan: Plan = result["plan"]
-    topology, tables = plan["topology"], plan["tables"]
+    topology, tables, model = plan["topology"], plan["tables"], resolved.job.model
     kind = "GPU" if topology["device"] == "cuda" else "CPU"
     weights = sum(sum(table["weight_bytes"]) for table in tables)
     size = _make_size_formatter(plan)
@@ -90,7 +96,8 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
         f"weights; sizes from {escape_unprintable(result['sizes_from'])}",
         "batch": f"{plan['global_size']:,} samples, {resolved.share_size:,} per rank, "
         f"in chunks of {resolved.chunk_size:,}",
-        "numbers": f"embedding dimension {resolved.job.model.embedding_dim}, dense part in {resolved.job.precision}",
+        "model": f"{model.architecture}, embedding dimension {model.embedding_dim}, dense part in "
+        f"{resolved.job.precision}",
         "optimizer": plan["optimizer"],
         "exchange": _describe_exchange(plan),
         "imbalance": f"{plan['imbalance']:.2f} in time, {plan['imbalance_of_bytes']:.2f} in bytes (1 is perfect)",

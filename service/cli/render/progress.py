@@ -14,6 +14,8 @@ NUM_PLAIN_LINES = 10
 """Number of progress lines during training where stderr is not a terminal, in addition to one line per phase."""
 PREPARING = "preparing"
 """Name of the phase whose message contains its progress, in rows."""
+EVALUATING = "evaluating"
+"""Name of the phase at whose end the AUC is known."""
 
 
 class ProgressLine:
@@ -45,10 +47,15 @@ class ProgressLine:
 
     def show(self, label: str, progress: Progress, *, has_ended: bool = False) -> None:
         """Show the current progress. label: phase or state of the job, a word or two."""
+        if progress.phase == EVALUATING and not has_ended:
+            # The known AUC is not that of this step.
+            progress = progress.model_copy(update={"auc": None})
         fraction, figures = progress.done_fraction, describe_progress(progress, has_ended=has_ended)
         self._bar.update(self._task, description=f"{label:<10}", completed=fraction or 0.0, figures=figures)
         current = (label, int((fraction or 0.0) * NUM_PLAIN_LINES))
-        if not self._console.is_terminal and current != self._last_line:
+        # An evaluation within the run is followed by a line that has its result.
+        is_awaited = label == EVALUATING and (fraction or 0.0) < 1.0
+        if not self._console.is_terminal and current != self._last_line and not is_awaited:
             self._last_line = current
             done = "" if fraction is None else f"{fraction:4.0%}"
             self._console.print(f"{label:<10} {done} {figures}".rstrip(), highlight=False, soft_wrap=True, markup=False)

@@ -256,7 +256,7 @@ def test_the_error_about_a_file_of_another_format_names_the_option(
 
 def test_predict_files_calls_its_arguments_by_their_names(made: Made, tmp_path: Path):
     model = load_saved_model(made.path)
-    with pytest.raises(DataError, match=r"nothere.csv, patterns\.0: "):
+    with pytest.raises(DataError, match=r"nothere.csv, patterns: "):
         list(model.predict_files(str(tmp_path / "nothere.csv")))
     with pytest.raises(DataError, match=r"^file_format: criteo_tsv has"):
         list(model.predict_files(str(made.rows), "criteo_tsv"))
@@ -289,7 +289,7 @@ def test_a_bad_file_is_one_error_naming_file_line_and_field_and_nothing_is_writt
 def test_other_bad_input_is_one_error(made: Made, criteo: Path, predict: Predict, tmp_path: Path):
     output = ("--output", tmp_path / "scores.csv")
     for arguments, message in [
-        ((made.path, tmp_path / "nowhere.csv", *output), "nowhere.csv, DATA.0: no such file"),
+        ((made.path, tmp_path / "nowhere.csv", *output), "nowhere.csv, DATA: no such file"),
         ((tmp_path, made.rows, *output), "manifest.json: is missing"),
         ((made.path, made.rows, "--output", tmp_path / "scores.txt"), "valid: a name that ends in .parquet or .csv"),
         ((made.path, made.rows, "--output", tmp_path / "no" / "scores.csv"), "cannot be created: No such file"),

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 import dlrm
 from dlrm.config import DataConfig
@@ -66,7 +67,7 @@ def test_none_and_nan_are_missing_values(model: SavedModel, missing: float | Non
 
 
 def test_unseen_values_score_as_each_other(model: SavedModel):
-    scores = model.predict(columns_of({**ROW, "site": "never"}, {**ROW, "site": ""}, {**ROW, "user": 10**15}))
+    scores = model.predict(columns_of({**ROW, "site": "never"}, {**ROW, "site": "ever"}, {**ROW, "user": 10**15}))
     assert scores[0] == scores[1]
     assert np.isfinite(scores).all()
 
@@ -120,6 +121,39 @@ def test_a_fault_names_its_column(model: SavedModel, changed: dict[str, Any], me
     with pytest.raises(DataError) as caught:
         model.predict({**columns_of(ROW), **changed})
     assert message in str(caught.value)
+
+
+WORDS = ["?", "NA", "", "s3", "never seen", None]
+"""Texts of a column; the first three are blank or listed as missing in the schema of `made_with_words`."""
+
+
+def made_with_words(directory: Path) -> SavedModel:
+    """A model that was trained on CSV in which some words stand for missing values."""
+    rows = [f"{row % 2},{['?', 'NA', '', 's3', 's4'][row % 5]},{row % 9}" for row in range(200)]
+    (directory / "rows.csv").write_text("\n".join(["label,site,price", *rows]) + "\n")
+    schema = {"dense": [{"name": "price"}], "categorical": [{"name": "site"}], "missing": ["?", "NA"]}
+    data = DataConfig.model_validate({"train": [str(directory / "rows.csv")], "format": "csv", "schema": schema})
+    packed = find_or_prepare(
+        data, None, directory / "cache", base_directory=directory, num_threads=1, on_event=lambda _: None
+    )
+    made_model(directory / "model", data, packed)
+    return load_saved_model(directory / "model")
+
+
+def test_words_for_missing_values_score_in_python_as_they_do_in_csv(tmp_path: Path):
+    model = made_with_words(tmp_path)
+    prices = [1.0] * len(WORDS)
+    lines = [f"{'' if word is None else word},1.0" for word in WORDS]
+    (tmp_path / "new.csv").write_text("\n".join(["site,price", *lines]) + "\n")
+    expected = np.concatenate([*model.predict_files(str(tmp_path / "new.csv"))])
+    assert len(set(expected[[0, 1, 2, 5]])) == 1
+    assert len({expected[0], expected[3], expected[4]}) == 3
+    np.testing.assert_array_equal(model.predict({"site": WORDS, "price": prices}), expected)
+    np.testing.assert_array_equal([model.predict({"site": word, "price": 1.0})[0] for word in WORDS], expected)
+    table = pa.table({"site": pa.array(WORDS).dictionary_encode(), "price": prices})
+    np.testing.assert_array_equal(model.predict_table(table), expected)
+    parquet.write_table(table, tmp_path / "new.parquet")
+    np.testing.assert_array_equal(np.concatenate([*model.predict_files(str(tmp_path / "new.parquet"))]), expected)
 
 
 def test_a_missing_column_is_named(model: SavedModel):

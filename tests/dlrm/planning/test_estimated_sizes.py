@@ -72,7 +72,7 @@ def test_tables_are_estimated_from_a_twentieth_of_the_rows(
     name: str, min_count: int, rows: pl.DataFrame, directory: Path
 ):
     sizes = estimate(make_data(directory / name, min_count))
-    assert sizes.is_estimate
+    assert sizes.estimated_from is not None
     assert sizes.source.startswith("an estimate: ")
     # One more dense feature marks where the price is missing.
     assert sizes.num_dense == 2
@@ -101,7 +101,12 @@ def test_all_rows_of_few_are_counted(tmp_path: Path):
     sizes = estimate(make_data(tmp_path / "rows.csv"))
     assert [table.num_rows for table in sizes.tables] == [4] * len(COLUMNS)
     assert sizes.num_dense == 1
-    assert "100 of 100 raw rows" in sizes.source
+    assert "an estimate: all 100 raw rows" in sizes.source
+    assert sizes.estimated_from == "all rows, those held out for evaluation included"
+    rows.write_csv(tmp_path / "later.csv")
+    exact = estimate(make_data(tmp_path / "rows.csv", eval=[str(tmp_path / "later.csv")]))
+    assert exact.estimated_from is None
+    assert exact.source.startswith("all 100 raw rows")
 
 
 def test_what_the_document_says_of_a_table_is_not_estimated(directory: Path):

@@ -50,7 +50,16 @@ def test_few_evaluation_rows_are_said_with_the_standard_error_of_an_auc() -> Non
     assert warning.name == "few_evaluation_rows"
     assert "only 1,000 evaluation rows, about 500 of them positive" in warning.message
     assert "standard error of about 0.016" in warning.message or "standard error of about 0.015" in warning.message
+    assert "set a larger data.eval_fraction" in warning.message
     assert list_shortages(job, RowCounts(100_000, 4000, 0.5)) == []
+
+
+def test_a_job_with_evaluation_files_is_not_advised_to_hold_more_training_rows_out() -> None:
+    data = {"format": "criteo_tsv", "train": ["day_*"], "eval": ["later"]}
+    job = JobConfig.model_validate({"data": data, "batch": {"global_size": 100}, "run": {"epochs": 1}})
+    [warning] = list_shortages(job, RowCounts(100_000, 1000, 0.5))
+    assert "name files with more evaluation rows in data.eval" in warning.message
+    assert "eval_fraction" not in warning.message
 
 
 def test_evaluation_rows_of_one_label_or_of_an_unknown_rate_are_not_judged() -> None:

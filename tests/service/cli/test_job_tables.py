@@ -1,4 +1,5 @@
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +16,7 @@ from service.client import Attempt, Event, Job, JobDetails, Progress, QueuePlace
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def shown(result: dict[str, float | None]) -> str:
+def shown(result: dict[str, Any]) -> str:
     return printed(make_result_table(result))
 
 
@@ -45,6 +46,13 @@ def test_metrics_of_rows_that_all_have_one_label_are_called_undefined() -> None:
 
 def test_metrics_that_were_not_measured_are_left_out() -> None:
     assert shown({"auc": None, "log_loss": None, "num_steps": 7}).split() == ["steps", "7"]
+
+
+def test_an_early_end_is_a_sentence_of_the_result() -> None:
+    assert "end the run ended early, after step 60" in " ".join(
+        shown({"message": "the run ended early, after step 60 of 200", "num_steps": 60}).split()
+    )
+    assert shown({"message": "", "num_steps": 7}).split() == ["steps", "7"]
 
 
 def test_an_auc_is_shown_with_its_standard_error() -> None:

@@ -98,11 +98,27 @@ def test_rows_that_are_not_prepared_are_planned_by_an_estimate(tmp_path: Path, d
     ended = dlrm("plan", job_in(tmp_path, {"data": {"train": ["a.tsv"]}}))
     assert ended.code == 0, ended.err
     assert "26, 78 rows" in ended.out
-    assert "sizes from an estimate: 10 of 10 raw rows" in ended.out
-    assert "the sizes of tables are estimated from a sample of the rows; `dlrm prepare` counts them" in ended.out
+    assert "sizes from an estimate: all 10 raw rows" in ended.out
+    assert "estimated from all rows, those held out for evaluation included; `dlrm prepare` counts them" in ended.out
     refused = dlrm("plan", job_in(tmp_path, {"data": {"train": ["a.tsv"]}, "resources": {"memory": "300MiB"}}))
     assert refused.code == 2
-    assert "table sizes are an estimate: 10 of 10 raw rows" in refused.err
+    assert "table sizes are an estimate: all 10 raw rows" in refused.err
+
+
+def test_the_plan_of_rows_that_are_not_prepared_has_every_decision_with_its_reason(
+    tmp_path: Path, dlrm: Callable[..., Any]
+) -> None:
+    (tmp_path / "a.tsv").write_text(("0\t" + "\t".join(["1"] * 39) + "\n") * 10)
+    ended = dlrm("plan", job_in(tmp_path, {"data": {"train": ["a.tsv"]}}))
+    words = " ".join(ended.out.split())
+    for decided in (
+        "model.architecture dcn_v2 predicts better from up to",
+        "model.bottom_mlp 512, 256, 16 the last width is model.embedding_dim",
+        "run.patience 5 run.epochs is auto",
+        "share_size 128 samples global_size / world_size",
+        "model dcn_v2, embedding dimension 16, dense part in fp32",
+    ):
+        assert decided in words
 
 
 def test_unknown_sizes_are_an_error_with_the_way_out(tmp_path: Path, dlrm: Callable[..., Any]) -> None:

@@ -295,6 +295,7 @@ def test_evaluation_files_are_named_and_their_columns_checked(here: Path, dlrm: 
     assert "eval_fraction" not in document["data"]
     assert job.data.raw_schema.positive == "yes"
     assert '"b": not in' in (here / "job.toml").read_text()
+    assert f"warning: b is left out: not in {here / 'test.csv'}" in ended.err
     prepared = dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1", "--json")
     assert prepared.code == 0, prepared.err
     result = json.loads(prepared.out.splitlines()[-1])

@@ -12,7 +12,7 @@ from dlrm.record import (
     StartReport,
     StepReport,
 )
-from service.cli.render.progress import describe_progress
+from service.cli.render.progress import ProgressLine, describe_progress
 from service.cli.render.text_format import MAX_WARNINGS
 from service.cli.spool import SpoolProgress
 
@@ -43,19 +43,49 @@ def test_progress_is_what_rank_0_has_reported_so_far(tmp_path: Path) -> None:
         seen = progress.read()
         assert (seen.phase, seen.step, seen.done_fraction) == ("training", 2, 0.2)
         assert seen.eta_seconds == pytest.approx(8.0)
-        metrics.write(
-            EvaluationReport(
-                step=2,
-                num_rows=10,
-                auc=0.75,
-                log_loss=0.5,
-                normalized_entropy=0.9,
-                calibration=1.0,
-                constant_log_loss=0.55,
-                seconds=1.0,
-            )
-        )
+        metrics.write(evaluation(2, 0.75))
         assert describe_progress(progress.read()) == "step 2/10 · loss 0.5000 · AUC 0.7500 · 100 samples/s · 8 s left"
+
+
+def evaluation(number: int, auc: float) -> EvaluationReport:
+    return EvaluationReport(
+        step=number,
+        num_rows=10,
+        auc=auc,
+        log_loss=0.5,
+        normalized_entropy=0.9,
+        calibration=1.0,
+        constant_log_loss=0.55,
+        seconds=1.0,
+    )
+
+
+def test_every_line_has_the_auc_of_the_newest_evaluation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    attempt = AttemptDirectory(tmp_path)
+    progress = SpoolProgress(attempt, print)
+    with (
+        closing(SpoolWriter(attempt.spool_file(0, "events"))) as events,
+        closing(SpoolWriter(attempt.spool_file(0, "metrics"))) as metrics,
+        ProgressLine() as line,
+    ):
+
+        def show() -> None:
+            seen = progress.read()
+            line.show(seen.phase or "", seen)
+
+        events.write(ProgressReport(phase="training"))
+        for number in (1, 2):
+            metrics.write(step(5 * number, 100.0))
+            events.write(ProgressReport(phase="evaluating", message=f"after step {5 * number}"))
+            show()
+            metrics.write(evaluation(5 * number, 0.6 + 0.1 * number))
+            show()
+    lines = [line.split(" · ") for line in capsys.readouterr().err.splitlines()]
+    aucs = [(figures[0].split()[-1], [figure for figure in figures if "AUC" in figure]) for figures in lines]
+    assert aucs == [("5/10", ["AUC 0.7000"]), ("10/10", []), ("10/10", ["AUC 0.8000"])]
 
 
 def test_a_preparation_says_how_far_it_is_and_training_starts_anew(tmp_path: Path) -> None:
@@ -124,6 +154,15 @@ def test_of_many_warnings_of_one_kind_the_first_are_told_and_the_rest_counted(tm
     assert said[MAX_WARNINGS - 1 :] == [f"warning: step {MAX_WARNINGS - 1} is dropped", "warning: no space left"]
     assert progress.omitted_warnings == ["and 3 more warnings of this kind: step_dropped"]
     assert len(progress.warnings) == MAX_WARNINGS + 4
+
+
+def test_an_early_end_is_told_when_it_happens(tmp_path: Path) -> None:
+    attempt, said = AttemptDirectory(tmp_path), list[str]()
+    progress = SpoolProgress(attempt, said.append)
+    with closing(SpoolWriter(attempt.spool_file(0, "events"))) as events:
+        events.write(EventReport(name="ended_early", message="the run ended early, after step 60 of 200"))
+    progress.read()
+    assert (said, progress.warnings) == (["the run ended early, after step 60 of 200"], [])
 
 
 def test_the_advice_of_a_run_is_kept_for_its_end_and_is_no_warning(tmp_path: Path) -> None:

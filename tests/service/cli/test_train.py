@@ -249,6 +249,14 @@ def test_data_files_are_trained_with_a_document_beside_the_run_that_can_be_edite
         (["clicks.csv", "--resume", "runs/a"], "clicks.csv: not valid with --resume"),
         (["clicks.csv", "--run-directory", "edited"], "edited.toml: already exists"),
         (["clicks.csv", "--label", "nothing"], "nothing"),
+        (["clicks.csv", "--eval", "clicks.csv"], "clicks.csv, --eval: is also a training file"),
+        (["c*.csv", "--eval", "sub/../clicks.csv"], "clicks.csv, --eval: is also a training file"),
+        (["clicks.csv", "--eval", "empty.csv"], "empty.csv, --eval: the file is empty"),
+        (["empty.csv"], "empty.csv: the file is empty"),
+        (["same.toml"], "clicks.csv, data.eval: is also in data.train"),
+        (["column.toml"], "clicks.csv, line 1, cityy: there is no such column"),
+        (["later.toml"], "later.csv, line 1, city: there is no such column"),
+        (["positive.toml"], "data.schema.positive: no row has 'yes' in the label column click"),
     ],
 )
 def test_data_files_that_cannot_be_trained_give_one_line_and_leave_no_run(
@@ -258,10 +266,21 @@ def test_data_files_that_cannot_be_trained_give_one_line_and_leave_no_run(
     write_clicks(tmp_path / "clicks.csv")
     (tmp_path / "edited.toml").write_text("# mine\n")
     (tmp_path / "job.yaml").write_text("name: a\n")
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "later.csv").write_text("click,place\n1,a\n0,b\n")
+    schemas = {"same": "", "column": "", "later": "", "positive": 'positive = "yes"'}
+    for name, positive in schemas.items():
+        evaluation = {"same": 'eval = ["clicks.csv"]', "later": 'eval = ["later.csv"]'}.get(name, "")
+        city = "cityy" if name == "column" else "city"
+        (tmp_path / f"{name}.toml").write_text(
+            f'[data]\ntrain = ["clicks.csv"]\n{evaluation}\nformat = "csv"\n[data.schema]\nlabel = "click"\n'
+            f'{positive}\ncategorical = [{{ name = "{city}", type = "string" }}]\n'
+        )
     (tmp_path / "packed").mkdir()
     (tmp_path / "packed" / "meta.json").write_text("{}")
     ended = dlrm("train", *arguments)
     assert (ended.code, message in ended.err) == (2, True), ended.err
     assert ended.err.count("error:") == 1
-    assert not list((tmp_path / "runs").glob("*"))
+    assert not (tmp_path / "runs").exists()
     assert (tmp_path / "edited.toml").read_text() == "# mine\n"

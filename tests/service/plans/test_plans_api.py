@@ -129,7 +129,7 @@ def test_tables_that_nobody_has_counted_are_estimated(planning_api: Api) -> None
     answer = request_plan(planning_api, {**SYNTHETIC, "data": {"train": ["day_*.tsv"]}})
     assert len(answer["plan"]["tables"]) == 26
     assert answer["sizes_from"].startswith("an estimate: ")
-    assert any("estimated from a sample" in note for note in answer["notes"])
+    assert any("estimated from all rows, those held out for evaluation included" in note for note in answer["notes"])
     assert answer["fits"]["now"] is True
 
 

@@ -33,6 +33,14 @@ def write(path: Path, columns: dict[str, object]) -> Path:
     return path
 
 
+def write_as(kind: str, path: Path, columns: dict[str, object]) -> Path:
+    path = path.with_suffix(f".{kind}")
+    if kind == "parquet":
+        return write(path, columns)
+    pl.DataFrame(columns).write_csv(path)
+    return path
+
+
 @pytest.mark.parametrize(
     ("columns", "label"),
     [
@@ -142,9 +150,11 @@ def test_parquet_rows_are_sampled_everywhere_and_keep_their_types(tmp_path: Path
 def test_parquet_columns_that_differ_between_files_are_left_out_with_the_file(tmp_path: Path) -> None:
     first = write(tmp_path / "a.parquet", {**ROWS, "mixed": ["1", "2", "3", "4"], "old": [1, 2, 3, 4]})
     second = write(tmp_path / "b.parquet", {**ROWS, "mixed": [1, 2, 3, 4], "price": [1, 2, 3, 4]})
-    choices = {choice.name: choice for choice in infer(sample_parquet(files(first, second))).choices}
+    inferred = infer(sample_parquet(files(first, second)))
+    choices = {choice.name: choice for choice in inferred.choices}
     assert choices["old"].why == f"not in {second}"
     assert choices["mixed"].why == "not of one type: int64, string"
+    assert inferred.unshared == {"mixed": choices["mixed"].why, "old": choices["old"].why}
     assert choices["price"].dense is not None
 
 
@@ -230,6 +240,42 @@ def test_columns_that_the_evaluation_files_lack_are_left_out(tmp_path: Path) -> 
     (tmp_path / "c.csv").write_text("x,z\n1,2\n")
     with pytest.raises(DataError, match=r"the label cannot be read from all files: not in .*c\.csv"):
         infer(sample_csv(files(tmp_path / "a.csv"), files(tmp_path / "c.csv")))
+
+
+LOGS = {"click": [0, 1] * 30, "site_id": ["a", "b", "c"] * 20, "price": [1.5, 2.5, 3.5, 4.5] * 15}
+RENAMED = {"click": LOGS["click"], "siteId": LOGS["site_id"], "price": LOGS["price"], "later": [1, 2] * 30}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_under_another_name_in_the_evaluation_file_is_reported_once_with_both_names(
+    tmp_path: Path, kind: str
+) -> None:
+    first, second = (write_as(kind, tmp_path / name, rows) for name, rows in (("a", LOGS), ("b", RENAMED)))
+    sample = (sample_csv if kind == "csv" else sample_parquet)(files(first), files(second))
+    inferred = infer(sample)
+    assert inferred.unshared == {
+        "site_id": f"not in {second}, which has 'siteId': rename one of them if they are the same",
+        "later": f"not in {first}",
+    }
+    assert {choice.name for choice in inferred.choices if not choice.is_left_out} == {"price"}
+
+
+def test_an_evaluation_file_without_the_label_under_any_name_of_an_outcome_is_refused(tmp_path: Path) -> None:
+    first = write_as("csv", tmp_path / "a", {"x": [5, 6, 7, 8] * 15, "income": ["low", "high"] * 30})
+    second = write_as("csv", tmp_path / "b", {"x": [5, 6, 7, 8] * 15, "Income": ["low", "high"] * 30})
+    message = r"income: the label cannot be read from all files: not in .*b\.csv, which has 'Income'"
+    with pytest.raises(DataError, match=message):
+        infer(sample_csv(files(first), files(second)))
+
+
+def test_a_file_whose_only_column_has_another_name_in_the_evaluation_is_refused_with_both_names(
+    tmp_path: Path,
+) -> None:
+    first = write_as("csv", tmp_path / "a", {"click": [0, 1] * 30, "site": ["a", "b", "c"] * 20})
+    second = write_as("csv", tmp_path / "b", {"click": [0, 1] * 30, "Site": ["a", "b", "c"] * 20})
+    message = r"no column is left to learn from: site is not in .*b\.csv, which has 'Site'"
+    with pytest.raises(DataError, match=message):
+        infer(sample_csv(files(first), files(second)))
 
 
 @pytest.mark.parametrize("line", [b'1,"abc', b'1,"a', b"1,2,3", b"1", b"1,\xff", b"1,\0"])

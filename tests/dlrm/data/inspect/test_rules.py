@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -47,6 +48,12 @@ def test_integers_whose_neighbours_differ_are_ids_whatever_they_are_called(
     assert uses(choice) == (None, [IDS])
     assert "as ids 0." in choice.why
     assert "as a number 0." in choice.why
+
+
+def test_the_auc_of_a_column_of_booleans_is_named_once() -> None:
+    values = DRAW.integers(0, 2, N).astype(bool)
+    choice = choose(pl.Series("x", values), "bool", LabelledRows(labels_by(values * 1.0), N))
+    assert re.fullmatch(r"bool: AUC 0\.\d{3}", choice.why)
 
 
 def test_quantities_are_a_number_and_ranges_of_it() -> None:

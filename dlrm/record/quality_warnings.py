@@ -1,0 +1,133 @@
+"""Warnings of what the metrics of an outcome say against its model, with what to try, by how the run went."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from dlrm.record.course import Course
+from dlrm.record.event_names import FEW_EVALUATION_ROWS
+from dlrm.record.yardsticks import LOGISTIC_REGRESSION, find_yardsticks, format_auc
+
+MAX_STANDARD_ERROR = 0.01
+"""Standard error of the AUC above which models can hardly be told apart."""
+
+WORSE_THAN_CONSTANT = "worse_than_constant"
+WORSE_THAN_LOGISTIC_REGRESSION = "worse_than_logistic_regression"
+_LESS_CAPACITY = (
+    "a smaller model.embedding_dim or model.top_mlp, a larger data.vocabulary.min_count, or a "
+    "dense_optimizer.weight_decay"
+)
+
+
+class EvaluationSource(StrEnum):
+    """Source of the evaluation rows of a job; the value says how to get more of them."""
+
+    SHARE = "set a larger data.eval_fraction, or name files with more rows in data.eval"
+    FILES = "name files with more evaluation rows in data.eval"
+    PREPARED = "prepare the data with more evaluation rows"
+
+    @classmethod
+    def of_job(cls, data_format: str, eval_files: object) -> "EvaluationSource":
+        """Return the source for the fields `data.format` and `data.eval` of a job."""
+        if eval_files:
+            return cls.FILES
+        return cls.PREPARED if data_format == "packed" else cls.SHARE
+
+
+class QualityWarning(BaseModel):
+    """Warning about the quality of a model, as an event and a sentence."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    """Name of the event."""
+    message: str
+    """Sentence with the figures, and with what to try."""
+
+
+def list_quality_warnings(metrics: Mapping[str, float | None], source: EvaluationSource) -> list[QualityWarning]:
+    """List what the metrics of an outcome say against its model; nothing where the run was not evaluated.
+
+    No two of them, and no advice on the batch, ask for the opposite.
+    """
+    warnings = [
+        _compare_with_constant(metrics),
+        _compare_with_logistic_regression(metrics),
+        _check_error(metrics, source),
+    ]
+    return [warning for warning in warnings if warning is not None]
+
+
+def _is_worse_than_constant(metrics: Mapping[str, float | None]) -> bool:
+    log_loss, constant = metrics.get("log_loss"), metrics.get("constant_log_loss")
+    return log_loss is not None and constant is not None and log_loss > constant
+
+
+def _compare_with_constant(metrics: Mapping[str, float | None]) -> QualityWarning | None:
+    if not _is_worse_than_constant(metrics):
+        return None
+    course = Course.from_metrics(metrics)
+    if course is not None and course.has_overfitted:
+        remedy = _describe_overfitting(course)
+    else:
+        is_short = course is not None and course.is_short
+        remedy = f"set lower learning rates{', or a smaller batch.global_size for more steps' if is_short else ''}"
+    message = (
+        f"the model's log-loss of {metrics['log_loss']:.4f} is worse than the {metrics['constant_log_loss']:.4f} of "
+        f"the constant predictor, which gives every row the label rate of the training rows: {remedy}"
+    )
+    return QualityWarning(name=WORSE_THAN_CONSTANT, message=message)
+
+
+def _compare_with_logistic_regression(metrics: Mapping[str, float | None]) -> QualityWarning | None:
+    auc = metrics.get("auc")
+    found = [result for result in find_yardsticks(metrics) if result.name == LOGISTIC_REGRESSION]
+    if auc is None or not found or found[0].auc is None or auc >= found[0].auc - (found[0].auc_standard_error or 0.0):
+        return None
+    own = format_auc(auc, metrics.get("auc_standard_error"))
+    message = (
+        f"the model's AUC of {own} is below the {format_auc(found[0].auc, found[0].auc_standard_error)} of logistic "
+        "regression on the same columns"
+    )
+    # Where the model is worse than the constant predictor too, the warning about that says what to try.
+    remedy = "" if _is_worse_than_constant(metrics) else f": {_suggest_remedy(metrics)}"
+    return QualityWarning(name=WORSE_THAN_LOGISTIC_REGRESSION, message=message + remedy)
+
+
+def _suggest_remedy(metrics: Mapping[str, float | None]) -> str:
+    """Suggest what to try for a model that has learned less than a simple one, by how its run went."""
+    course = Course.from_metrics(metrics)
+    if course is None:
+        return "`dlrm data inspect` says whether columns are used as they should"
+    if course.has_overfitted:
+        return f"{_describe_overfitting(course)}, or use logistic regression, the better model of these rows"
+    ways = ["more run.epochs", *([] if _is_larger_batch_useful(metrics) else ["a smaller batch.global_size"])]
+    if course.num_evaluations_since_best == 0:
+        return f"it was still getting better at its end: set {', or '.join([*ways, 'higher learning rates'])}"
+    return f"it did not get worse towards its end: set {', or '.join(ways)}"
+
+
+def _describe_overfitting(course: Course) -> str:
+    """Describe how the model got worse, with what helps against it."""
+    # A short run has a warning that it needs more steps.
+    ways = _LESS_CAPACITY if course.is_short else f"fewer run.epochs, {_LESS_CAPACITY}"
+    return f"it learned its training rows by heart (it {course.describe_best()}): set {ways}"
+
+
+def _is_larger_batch_useful(metrics: Mapping[str, float | None]) -> bool:
+    """Whether the run's advice on the batch, by its noise scale, allows a batch larger than its own."""
+    num_samples, num_steps = metrics.get("num_samples"), metrics.get("last_step")
+    useful = max(metrics.get("largest_useful_batch") or 0.0, metrics.get("noise_scale_low") or 0.0)
+    return bool(num_samples and num_steps) and useful >= (num_samples or 0.0) / (num_steps or 1.0)
+
+
+def _check_error(metrics: Mapping[str, float | None], source: EvaluationSource) -> QualityWarning | None:
+    auc, error = metrics.get("auc"), metrics.get("auc_standard_error")
+    if auc is None or error is None or error <= MAX_STANDARD_ERROR:
+        return None
+    message = (
+        f"the AUC is {format_auc(auc, error)}, from only {metrics.get('num_rows') or 0:,.0f} evaluation rows: too few "
+        f"to tell models apart that differ by less than {2 * error:.2g}; {source.value}"
+    )
+    return QualityWarning(name=FEW_EVALUATION_ROWS, message=message)

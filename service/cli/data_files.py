@@ -1,0 +1,30 @@
+"""Check of the data files of a job, before a directory is made for its run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from dlrm.config.patterns import is_remote
+from service.cli.child_program import ProgramStopped, run_program
+from service.cli.errors import EXIT_INTERRUPTED
+from service.cli.run_directory import check_job, read_absolute_job
+from service.cli.trainer import require_trainer
+
+
+def check_data_files(job: Path, settings: Sequence[str] | None = None) -> None:
+    """Check that the raw files of the job document `job` exist, differ, and have its columns and both labels.
+
+    Remote files are not checked. settings: arguments of `--set`. Raises BadInputError and CommandError.
+    """
+    spec = read_absolute_job(job, settings)
+    check_job(spec, job)
+    data = spec.data
+    if not data.is_raw or any(map(is_remote, (*data.train, *(data.eval or [])))):
+        return
+    require_trainer("polars")
+    try:
+        request = {"data": data.model_dump(mode="json")}
+        run_program("dlrm.programs.inspect", ["check"], request, "checking", is_shown=False)
+    except ProgramStopped:
+        raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -1,0 +1,143 @@
+"""What the metrics of a run say against its model, and what they suggest."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from dlrm.record import Course, EvaluationSource, QualityWarning, YardstickResult, list_quality_warnings
+
+LOGISTIC = YardstickResult(
+    name="logistic_regression",
+    auc=0.80,
+    auc_standard_error=0.004,
+    log_loss=0.42,
+    calibration=1.01,
+    seconds=1.5,
+    num_train_rows=9000,
+    num_rows=1000,
+)
+GOOD: dict[str, float | None] = {
+    "auc": 0.81,
+    "auc_standard_error": 0.004,
+    "log_loss": 0.41,
+    "constant_log_loss": 0.55,
+    "num_rows": 1000,
+    **LOGISTIC.to_metrics(),
+}
+OVERFITTED = Course(
+    last_step=120,
+    num_planned_steps=400,
+    best_step=40,
+    best_log_loss=0.41,
+    last_log_loss=0.52,
+    num_evaluations_since_best=5,
+    rows="validation",
+)
+IMPROVING = OVERFITTED.model_copy(
+    update={"last_step": 400, "best_step": 400, "last_log_loss": 0.41, "num_evaluations_since_best": 0}
+)
+STEPS_OF_1000_SAMPLES = {"num_samples": 400_000.0, "last_step": 400.0}
+
+
+def list_warnings(metrics: Mapping[str, float | None]) -> list[QualityWarning]:
+    return list_quality_warnings(metrics, EvaluationSource.SHARE)
+
+
+def name_warnings(metrics: dict[str, float | None]) -> list[str]:
+    return [warning.name for warning in list_warnings(metrics)]
+
+
+def describe_worse(course: Course, **metrics: float) -> str:
+    """Return the warning of a run whose model is below logistic regression."""
+    own: dict[str, float | None] = {"validation_log_loss": 0.41} if course.rows == "validation" else {}
+    [warning] = list_warnings({**GOOD, "auc": 0.79, **own, **course.to_metrics(), **metrics})
+    return warning.message
+
+
+def test_metrics_of_earlier_versions_have_no_warnings() -> None:
+    metrics = {"auc": 0.7, "log_loss": 0.4, "constant_log_loss": 0.5, "samples_per_second": 10.0}
+    assert list_warnings(metrics) == []
+    assert list_warnings({}) == []
+
+
+def test_a_model_above_logistic_regression_has_no_warning() -> None:
+    assert list_warnings(GOOD) == []
+
+
+def test_a_model_below_logistic_regression_by_less_than_a_standard_error_has_no_warning() -> None:
+    assert list_warnings({**GOOD, "auc": 0.797}) == []
+
+
+def test_a_model_below_logistic_regression_has_a_warning_with_both_figures() -> None:
+    [warning] = list_warnings({**GOOD, "auc": 0.79})
+    assert warning.name == "worse_than_logistic_regression"
+    assert "0.7900 ± 0.0040" in warning.message
+    assert "0.8000 ± 0.0040" in warning.message
+
+
+def test_a_model_worse_than_the_constant_predictor_has_a_warning_with_both_figures() -> None:
+    [warning] = list_warnings({**GOOD, "log_loss": 0.56})
+    assert warning.name == "worse_than_constant"
+    assert "0.5600" in warning.message
+    assert "0.5500" in warning.message
+
+
+def test_a_large_standard_error_has_a_warning() -> None:
+    assert name_warnings({**GOOD, "auc_standard_error": 0.011}) == ["few_evaluation_rows"]
+
+
+def test_rows_of_one_label_have_no_warning_about_the_auc() -> None:
+    assert list_warnings({**GOOD, "auc": None, "auc_standard_error": None}) == []
+
+
+def test_a_run_that_got_worse_is_advised_to_learn_less_with_the_step_at_which_it_was_best() -> None:
+    message = describe_worse(OVERFITTED)
+    assert "best after step 40, with a log-loss of 0.4100 on the validation rows" in message
+    assert "at the end, after step 120, it was 0.5200" in message
+    assert "set fewer run.epochs, a smaller model.embedding_dim" in message
+    assert "or use logistic regression" in message
+    for opposite in ("more run.epochs", "smaller batch.global_size", "higher learning rates"):
+        assert opposite not in message
+
+
+def test_a_run_that_was_still_getting_better_is_advised_to_learn_more() -> None:
+    message = describe_worse(IMPROVING)
+    assert "set more run.epochs, or a smaller batch.global_size, or higher learning rates" in message
+    assert "fewer" not in message
+
+
+def test_no_smaller_batch_is_advised_where_the_noise_scale_allows_a_larger_one() -> None:
+    for larger in ({"largest_useful_batch": 1024.0}, {"noise_scale_low": 1000.0}):
+        assert "batch.global_size" not in describe_worse(IMPROVING, **STEPS_OF_1000_SAMPLES, **larger)
+    for smaller in ({"largest_useful_batch": 512.0}, {"noise_scale_low": 900.0}):
+        assert "a smaller batch.global_size" in describe_worse(IMPROVING, **STEPS_OF_1000_SAMPLES, **smaller)
+
+
+def test_a_short_run_that_has_a_warning_to_make_more_steps_is_not_advised_to_make_fewer() -> None:
+    assert "run.epochs" not in describe_worse(OVERFITTED.model_copy(update={"num_planned_steps": 20, "last_step": 20}))
+
+
+def test_a_model_worse_than_the_constant_predictor_too_is_advised_once() -> None:
+    metrics = {**GOOD, "auc": 0.79, "log_loss": 0.56, **IMPROVING.to_metrics()}
+    constant, logistic = list_warnings(metrics)
+    assert constant.message.endswith("set lower learning rates")
+    assert logistic.message.endswith("of logistic regression on the same columns")
+    constant, _ = list_warnings({**metrics, **OVERFITTED.to_metrics()})
+    assert "set fewer run.epochs" in constant.message
+
+
+@pytest.mark.parametrize(
+    ("data_format", "eval_files", "remedy"),
+    [
+        ("csv", ["later.csv"], "name files with more evaluation rows in data.eval"),
+        ("csv", None, "set a larger data.eval_fraction"),
+        ("packed", None, "prepare the data with more evaluation rows"),
+    ],
+)
+def test_more_evaluation_rows_are_asked_for_where_they_come_from(
+    data_format: str, eval_files: list[str] | None, remedy: str
+) -> None:
+    source = EvaluationSource.of_job(data_format, eval_files)
+    [warning] = list_quality_warnings({**GOOD, "auc_standard_error": 0.011}, source)
+    assert remedy in warning.message
+    assert ("eval_fraction" in warning.message) == (eval_files is None and data_format == "csv")
