@@ -279,7 +279,7 @@ def main() -> None:
             num_ranks = 1 + -(-arguments.streams // NUM_JOBS)
             jobs = start_jobs(service.client, num_ranks, arguments.points)
             keys = [
-                service.client.post("/v1/keys", json={"name": f"reader-{number}", "role": "viewer"}).json()["key"]
+                service.client.post("/v1/keys", json={"name": f"reader-{number}", "role": "admin"}).json()["key"]
                 for number in range(arguments.readers + 1)
             ]
             load = Load(service.url, arguments.seconds, arguments.points, arguments.lines)
