@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from service.database import Database
+from service.database.migrate import migrate
 from service.launchers.processes import find_marked, kill_all
 from service.settings import Settings
 from tests.service.api import Api, make_settings, serve_api, write_data, write_fake_python
@@ -33,6 +35,17 @@ def postgres_server() -> Iterator[PostgresServer]:
     with run_postgres() as server:
         server.create_template()
         yield server
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SQLite file with all tables, of which those of tests are copies."""
+    path = tmp_path_factory.mktemp("template") / "service.sqlite3"
+    database = Database(f"sqlite:///{path}")
+    migrate(database)
+    database.close()
+    path.chmod(0o600)
+    return path
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """The kinds of database that a service may have, and one of each for a test."""
 
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.database import Base, Database
+from service.state_directory import make_state_directory
 from tests.service.postgres import TEMPLATE, PostgresServer
 
 KINDS = ("sqlite", "postgresql")
@@ -18,17 +20,22 @@ on_postgresql = pytest.mark.parametrize("database_kind", ["postgresql"], indirec
 
 @contextmanager
 def lend_database(
-    kind: str, directory: Path, request: pytest.FixtureRequest, template: str = TEMPLATE
+    kind: str, directory: Path, request: pytest.FixtureRequest, *, is_empty: bool = False
 ) -> Generator[str]:
     """Lend a new database of this kind, by its URL.
 
-    directory: where an SQLite file will be. template: database of PostgreSQL that the new one is a copy of.
+    directory: where an SQLite file will be. is_empty: without tables; otherwise it is a copy of one that has them all,
+    which is quicker than a migration for each.
     """
     if kind == "sqlite":
-        yield f"sqlite:///{directory / 'service.sqlite3'}"
+        path = directory / "service.sqlite3"
+        if not is_empty:
+            make_state_directory(directory)
+            shutil.copy(request.getfixturevalue("sqlite_template"), path)
+        yield f"sqlite:///{path}"
         return
     server: PostgresServer = request.getfixturevalue("postgres_server")
-    name = server.create_database(template)
+    name = server.create_database("template0" if is_empty else TEMPLATE)
     try:
         yield server.make_url(name)
     finally:

@@ -12,7 +12,7 @@ from tests.service.databases import lend_database
 @pytest.fixture
 def database(database_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
     """Database without tables."""
-    with lend_database(database_kind, tmp_path, request, template="template0") as url:
+    with lend_database(database_kind, tmp_path, request, is_empty=True) as url:
         database = Database(url)
         yield database
         database.close()
