@@ -52,10 +52,10 @@ CONTROL = Threads("control", 8)
 """Threads of all endpoints that name no others."""
 SUBMISSIONS = Threads("submissions", 2)
 """Threads that check job documents, which may name many files."""
-CURVES = Threads("curves", 2)
-"""Threads that read curves and logs."""
-INGEST = Threads("ingest", 2)
-"""Threads that store the reports of ranks."""
+CURVES = Threads("curves", 1)
+"""Thread that reads curves and logs: a second one would take the second of two cores from all other requests."""
+INGEST = Threads("ingest", 1)
+"""Thread that stores the reports of ranks, which the interpreter runs one at a time anyway."""
 PLANS = Threads("plans", 8)
 """Threads that wait for plans: more than may wait, so that further requests are refused at once."""
 MONITORING = Threads("monitoring", 1)
