@@ -11,11 +11,11 @@ from service.control.verdict import ExitObservation, Verdict, decide
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.checkpoints import find_newest_step_saved_since
 from service.jobs.models import Attempt, Job
-from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository
 from service.jobs.states import AttemptState, JobState
 from service.launchers.protocol import LaunchStatus
 from service.leader.leadership import Leadership
+from service.reasons import Reason
 from service.times import now
 
 ACTOR = "reconciler"

@@ -12,12 +12,12 @@ from service.database import Database
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
-from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import WATCHED, JobState
 from service.launchers.log_files import read_last_line
 from service.launchers.protocol import Launch, Launcher, LaunchError, LaunchPhase, LaunchStatus
 from service.leader.leadership import Leadership
+from service.reasons import Reason
 from service.reports.spool_tail import SpoolTail
 from service.sizes import format_giga, guess_size_base
 from service.times import now

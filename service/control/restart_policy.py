@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from service.jobs.models import Attempt
-from service.jobs.reasons import Reason
+from service.reasons import Reason
 
 UNCOUNTED = frozenset({Reason.STOP_REQUESTED, Reason.USER_PAUSED})
 """Reasons for an end that do not count against a job: a user paused it, or it was stopped from outside the service (for

@@ -7,7 +7,6 @@ from service.control.round_errors import Faults
 from service.control.starter import Starter
 from service.jobs.demand import list_misfits
 from service.jobs.models import Job
-from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import JobState
 from service.launchers.protocol import Capacity, Launcher, LaunchError
@@ -15,6 +14,7 @@ from service.leader.leadership import Leadership, LeadershipLostError
 from service.queue.repository import QueueRepository
 from service.queue.state import QueueState, get_demand
 from service.quotas.rules import list_full
+from service.reasons import Reason
 from service.times import now
 
 log = structlog.get_logger(__name__)

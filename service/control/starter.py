@@ -8,12 +8,12 @@ from service.ids import new_id
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
-from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import AttemptState, JobState
 from service.keys.secret import hash_secret, new_secret
 from service.launchers.protocol import Launcher, LaunchError
 from service.leader.leadership import Leadership
+from service.reasons import Reason
 from service.reports.progress import ReportedProgress
 from service.times import now
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
 from service.control.restart_policy import UNCOUNTED
-from service.jobs.reasons import Reason
 from service.jobs.states import AttemptState, JobState
+from service.reasons import Reason
 
 RETRIED = (
     {Reason(reason.value) for reason in EndReason if reason.is_retried}

@@ -2,10 +2,10 @@
 
 from service.http.problems import conflict
 from service.jobs.models import Job
-from service.jobs.reasons import Reason
 from service.jobs.repository import Change, JobRepository
 from service.jobs.states import TRANSITIONS, JobState
 from service.keys.principal import Principal
+from service.reasons import Reason
 
 
 def describe_sender(principal: Principal) -> str:

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from dlrm.record import RankEnd
 from service.jobs.models import Attempt, Job
-from service.jobs.reasons import Reason
 from service.jobs.states import ENDED, AttemptState
+from service.reasons import Reason
 
 ACTIVE_STATES = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
 

@@ -1,8 +1,8 @@
 """Resources that a job needs, and the check whether a machine has them."""
 
 from dlrm.config import FieldError, JobSpec
-from service.jobs.reasons import Reason
 from service.launchers.protocol import Capacity
+from service.reasons import Reason
 from service.sizes import format_giga, format_giga_limit, guess_size_base
 
 

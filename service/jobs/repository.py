@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from service.jobs.filters import JobFilter
 from service.jobs.list_query import select_ids
 from service.jobs.models import Event, Job
-from service.jobs.reasons import Reason
 from service.jobs.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
+from service.reasons import Reason
 from service.times import now
 
 

@@ -17,8 +17,8 @@ from dlrm.record import (
 )
 from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
-from service.jobs.reasons import Reason
 from service.jobs.states import HOLDING, AttemptState, JobState
+from service.reasons import Reason
 
 Wait = tuple[Reason, str]
 """Reason for which a job waits, and a sentence about it."""

@@ -26,7 +26,6 @@ from service.jobs.filters import JobFilter
 from service.jobs.idempotency_repository import IdempotencyRepository
 from service.jobs.models import Job, JobLabel
 from service.jobs.paths import resolve_paths, resolve_roots
-from service.jobs.reasons import Reason
 from service.jobs.repository import JobRepository, StateChangedError
 from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
 from service.jobs.states import JobState
@@ -38,6 +37,7 @@ from service.queue.place import find_place
 from service.queue.state import get_demand
 from service.queue.waits import explain_waits
 from service.quotas.service import check_submission
+from service.reasons import Reason
 from service.settings import Settings
 from service.times import now
 

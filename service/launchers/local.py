@@ -16,7 +16,6 @@ from dlrm.record import AttemptDirectory, RunDirectory, read_rank_ends, write_at
 from hostinfo.file_lock import try_lock
 from hostinfo.process_memory import get_tree_memory_bytes
 from hostinfo.stop_signals import defer_stop_signals
-from service.jobs.reasons import Reason
 from service.launchers.exit_watch import ExitWatch
 from service.launchers.log_files import read_log
 from service.launchers.processes import find_marked, find_same, kill_all, list_attempt_directories, make_marks
@@ -33,6 +32,7 @@ from service.launchers.protocol import (
     LogSource,
 )
 from service.launchers.worker_environment import make_worker_environment
+from service.reasons import Reason
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import Literal, Protocol
 
 from dlrm.record import RankEnd, RunDirectory
-from service.jobs.reasons import Reason
+from service.reasons import Reason
 
 LogSource = int | Literal["launch"]
 """Source of a log: a rank, or the launch process, which is the parent of the ranks."""

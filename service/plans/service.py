@@ -9,13 +9,13 @@ from service.database import Database
 from service.http.problems import FieldProblem
 from service.jobs.demand import compute_demand, list_faults
 from service.jobs.paths import resolve_paths, resolve_roots
-from service.jobs.reasons import Reason
 from service.jobs.warm_start import resolve_warm_start
 from service.keys.principal import Principal
 from service.launchers.protocol import Capacity
 from service.plans.plan_process import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
 from service.queue.state import QueueState
+from service.reasons import Reason
 from service.settings import Settings
 from service.times import now
 

@@ -8,13 +8,13 @@ from sqlalchemy.orm import Session
 
 from service.jobs.demand import find_first_lack
 from service.jobs.models import Job
-from service.jobs.reasons import Reason
 from service.jobs.repository import JobRepository
 from service.launchers.protocol import Capacity
 from service.queue.repository import QueueRepository
 from service.quotas.models import Quota
 from service.quotas.repository import QuotaRepository, Usage
 from service.quotas.rules import NOTHING, find_quota, find_quota_lack, list_full
+from service.reasons import Reason
 
 RESERVED_AFTER = timedelta(minutes=10)
 """Time for which smaller jobs pass the first one of the queue. Then its room is reserved."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from service.jobs.models import Job
-from service.jobs.reasons import Reason
 from service.jobs.states import JobState
 from service.launchers.protocol import Capacity
 from service.queue.state import QueueState, get_demand
+from service.reasons import Reason
 from service.times import now
 
 

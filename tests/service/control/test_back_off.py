@@ -1,7 +1,7 @@
 from service.control.back_off import BackOff
 from service.control.restart_policy import count_restarts_left
 from service.jobs.models import Attempt
-from service.jobs.reasons import Reason
+from service.reasons import Reason
 
 BACK_OFF = BackOff(delay_seconds=10.0, max_delay_seconds=300.0)
 

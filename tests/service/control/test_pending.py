@@ -7,10 +7,10 @@ import pytest
 
 from service.app import create_services
 from service.jobs.models import Job
-from service.jobs.reasons import Reason
 from service.jobs.service import Submission
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launch, LaunchName, LaunchPhase, LaunchStatus
+from service.reasons import Reason
 from service.services import Services
 from service.settings import Settings
 from service.times import now

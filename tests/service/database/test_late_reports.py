@@ -15,12 +15,12 @@ from service.http.problems import ProblemError
 from service.ids import new_id
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Job
-from service.jobs.reasons import Reason
 from service.jobs.repository import JobRepository
 from service.jobs.states import AttemptState
 from service.keys.secret import hash_secret
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Capacity
+from service.reasons import Reason
 from service.reports.ingest import Stream
 from service.reports.models import Metric
 from service.reports.repository import ReportRepository

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from service.control.verdict import RETRIED
-from service.jobs.reasons import Reason
+from service.reasons import Reason
 from tests.service.api import Api, make_document
 
 

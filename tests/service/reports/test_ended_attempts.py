@@ -11,8 +11,8 @@ from dlrm.record import SpoolWriter
 from service.control.starter import make_launch
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Job
-from service.jobs.reasons import Reason
 from service.jobs.states import ENDED, AttemptState
+from service.reasons import Reason
 from service.reports.spool_tail import SpoolTail
 from service.times import now
 from tests.service.api import Api
