@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from dlrm.record import Outcome
+from service.actors import RECONCILER
 from service.control.back_off import BackOff
 from service.control.restart_policy import UNCOUNTED, count_restarts_left
 from service.control.verdict import ExitObservation, Verdict, decide
@@ -17,8 +18,6 @@ from service.launchers.protocol import LaunchStatus
 from service.leader.leadership import Leadership
 from service.reasons import Reason
 from service.times import now
-
-ACTOR = "reconciler"
 
 
 class AttemptFinalizer:
@@ -70,18 +69,20 @@ class AttemptFinalizer:
             all_attempts = attempts.list_by_job(job_id)
             reason, attempt = Reason.LAUNCH_FAILED, all_attempts[-1]
             attempts.finish(attempt.id, AttemptState.FAILED, reason, message, None, now())
-            change = Change(JobState.FAILED, reason, actor=ACTOR, message=message, attempt=attempt.number)
+            change = Change(JobState.FAILED, reason, actor=RECONCILER, message=message, attempt=attempt.number)
             if count_restarts_left(all_attempts, job.spec["max_restarts"]) > 0:
                 change = self._with_restart(replace(change, to_state=JobState.QUEUED), job, all_attempts)
             jobs.change_state(job, change)
 
     def _apply_verdict(self, jobs: JobRepository, job: Job, attempts: Sequence[Attempt], verdict: Verdict) -> None:
         number = attempts[-1].number
-        change = Change(verdict.job_state, verdict.reason, actor=ACTOR, message=verdict.message, attempt=number)
+        change = Change(verdict.job_state, verdict.reason, actor=RECONCILER, message=verdict.message, attempt=number)
         if verdict.job_state is JobState.RECOVERING:
             if job.state == JobState.STARTING:
                 # The attempt ran so briefly that no round saw it running.
-                jobs.change_state(job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=ACTOR, attempt=number))
+                jobs.change_state(
+                    job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=RECONCILER, attempt=number)
+                )
             change = self._with_restart(change, job, attempts)
         jobs.change_state(job, change)
 

@@ -5,7 +5,8 @@ import time
 import structlog
 
 from dlrm.record import Outcome
-from service.control.attempt_finalizer import ACTOR, AttemptFinalizer
+from service.actors import RECONCILER
+from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.starter import Starter
 from service.control.time_limits import has_to_wait, is_late
 from service.database import Database
@@ -88,7 +89,7 @@ class Reconciler:
             attempt = AttemptRepository(session).get_by_number(job.id, job.num_attempts)
         if attempt is None or attempt.finished_at is not None:
             # The job was cancelled between two attempts.
-            self._change(job, Change(JobState.CANCELLED, Reason.USER_CANCELLED, actor=ACTOR, message=job.message))
+            self._change(job, Change(JobState.CANCELLED, Reason.USER_CANCELLED, actor=RECONCILER, message=job.message))
             return
         if not self._leadership.has_lease(attempt):
             return
@@ -110,10 +111,10 @@ class Reconciler:
         number = job.num_attempts + 1
         if is_late(job):
             message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before attempt {number} could start"
-            self._change(job, Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=ACTOR, message=message))
+            self._change(job, Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=RECONCILER, message=message))
         elif not has_to_wait(job):
             self._change(
-                job, Change(JobState.QUEUED, Reason.RESTARTING, actor=ACTOR, message=f"attempt {number} is due")
+                job, Change(JobState.QUEUED, Reason.RESTARTING, actor=RECONCILER, message=f"attempt {number} is due")
             )
 
     def _start_again(self, job: Job, attempt: Attempt) -> None:
@@ -137,7 +138,9 @@ class Reconciler:
 
     def _handle_alive(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
         if job.state == JobState.STARTING:
-            self._change(job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=ACTOR, attempt=attempt.number))
+            self._change(
+                job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=RECONCILER, attempt=attempt.number)
+            )
         elif job.reason == Reason.UNSEEN:
             self._explain(job, attempt, LaunchStatus(status.phase, Reason.PROCESS_STARTED, "is seen again"))
         if attempt.stop_reason is not None:

@@ -2,6 +2,7 @@
 
 import structlog
 
+from service.actors import SCHEDULER
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.round_errors import Faults
 from service.control.starter import Starter
@@ -19,7 +20,6 @@ from service.times import now
 
 log = structlog.get_logger(__name__)
 
-ACTOR = "scheduler"
 MAX_LATE = 100
 """Number of jobs that one round fails at most because of their deadline."""
 
@@ -79,7 +79,7 @@ class Scheduler:
         with self._leadership.write() as session:
             for job in QueueRepository(session).list_too_large(total):
                 message = "; ".join(str(error) for error in list_misfits(get_demand(job), total))
-                change = Change(JobState.FAILED, Reason.CANNOT_FIT, actor=ACTOR, message=message)
+                change = Change(JobState.FAILED, Reason.CANNOT_FIT, actor=SCHEDULER, message=message)
                 JobRepository(session).change_state(job, change)
         self._checked_capacity = total
 
@@ -88,7 +88,7 @@ class Scheduler:
         with self._leadership.write() as session:
             for job in QueueRepository(session).list_late(now(), MAX_LATE):
                 message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job waited"
-                change = Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=ACTOR, message=message)
+                change = Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=SCHEDULER, message=message)
                 JobRepository(session).change_state(job, change)
 
     def _start(self, job: Job) -> None:

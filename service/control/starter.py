@@ -4,6 +4,7 @@ import json
 
 from dlrm.config import ResolvedJob
 from dlrm.record import write_atomically
+from service.actors import SCHEDULER
 from service.ids import new_id
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.launches import make_launch
@@ -33,7 +34,7 @@ class Starter:
         with self._leadership.write() as session:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
             number = job.num_attempts + 1
-            change = Change(JobState.STARTING, Reason.SCHEDULED, actor="scheduler", attempt=number)
+            change = Change(JobState.STARTING, Reason.SCHEDULED, actor=SCHEDULER, attempt=number)
             current = jobs.expect(job.id, JobState.QUEUED)
             gpus = self._choose_gpus(attempts, job.num_gpus)
             jobs.change_state(current, change)

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, select, union_all, update
 from sqlalchemy.orm import Session
 
+from service.actors import RECONCILER
 from service.jobs.filters import JobFilter
 from service.jobs.list_query import select_ids
 from service.jobs.models import Event, Job
@@ -225,7 +226,7 @@ class JobRepository:
                 job_id=job_id,
                 attempt=attempt,
                 time=now(),
-                actor="reconciler",
+                actor=RECONCILER,
                 kind="repair",
                 message=message,
                 details={},

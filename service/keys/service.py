@@ -6,6 +6,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
+from service.actors import PARTS
 from service.audit.actions import AuditAction
 from service.audit.actor import SERVICE, Actor
 from service.audit.log import AuditLog
@@ -55,7 +56,14 @@ class KeyService:
             raise conflict(detail) from None
 
     def create_requested(self, new_key: NewKey, principal: Principal) -> CreatedKey:
-        """Create the key of a request. Raises ProblemError where its expiry is invalid or its name is taken."""
+        """Create the key of a request.
+
+        Raises ProblemError where its expiry is invalid, its name is taken, or its owner is a part of the service.
+        """
+        owner = new_key.owner or new_key.name
+        if owner in PARTS:
+            fault = FieldError("owner", f"{owner} is a part of the service, which acts under this name", "another name")
+            raise invalid_request([fault])
         expires_at = _find_expiry(new_key, now())
         return self.create(new_key.name, new_key.role, new_key.owner, expires_at, principal.actor)
 

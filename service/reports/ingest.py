@@ -21,6 +21,7 @@ from dlrm.record import (
     StepReport,
     parse_report,
 )
+from service.actors import TRAINER
 from service.http.paging import MAX_SERIAL
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Event, Job
@@ -150,7 +151,7 @@ def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> E
         job_id=job.id,
         attempt=attempt.number,
         time=datetime.fromtimestamp(report.time, UTC),
-        actor="trainer",
+        actor=TRAINER,
         kind="report",
         message=_replace_nul(report.message),
         name=_replace_nul(report.name),

@@ -159,6 +159,7 @@ def test_the_time_of_an_expiry_may_be_given_in_any_zone(shared_api: Api) -> None
         ({"expires_at": "2030-01-31T12:00:00"}, "expires_at"),
         ({"expires_at": "9999-12-31T23:59:59-14:00"}, "expires_at"),
         ({"expires_at": "tomorrow"}, "expires_at"),
+        ({"owner": "reconciler"}, "owner"),
         ({"expires_at": 4_000_000_000}, "expires_at"),
         ({"expires_at": "2030-01-31T12:00:00Z", "expires_in_days": 7}, "expires_at"),
         ({"name": ""}, "name"),
