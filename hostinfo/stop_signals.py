@@ -41,3 +41,11 @@ def ignore_stop_signals() -> None:
     """Ignore both signals from now on. Main thread only."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def name_signal(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL; real-time signals have a number alone."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -178,7 +178,9 @@ def create_services(settings: Settings) -> Services:
 
 def make_local_options(settings: Settings, service_id: str) -> LocalOptions:
     capacity = Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
-    return LocalOptions(settings.trainer_python, capacity, service_id, settings.worker_environment)
+    return LocalOptions(
+        settings.trainer_python, capacity, service_id, settings.node, environment=settings.worker_environment
+    )
 
 
 def _count_jobs_by_state(database: Database) -> dict[str, int]:

@@ -17,4 +17,4 @@ def identify(request: Request) -> Identity:
         services.reports.check_token(attempt_id, get_bearer_token(request))
         return Identity(attempt_id, attempt_id, attempt_id)
     principal = find_principal(request, services)
-    return Identity(principal, principal.key_id, principal.name)
+    return Identity(principal, principal.sender_id, principal.name)

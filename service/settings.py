@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import sys
 from ipaddress import ip_network
 from pathlib import Path
@@ -91,6 +92,9 @@ class Settings(StateSettings):
     """Bytes of memory that all jobs together may occupy."""
     num_gpus: int = Field(default_factory=limits.count_gpus, ge=0)
     """GPUs that all jobs together may occupy."""
+    node: str = Field(default_factory=socket.gethostname, min_length=1, max_length=255)
+    """Name of this machine, by which a later process of the service knows the attempts that were started here; a
+    container, whose host name changes, needs one that stays."""
     trainer_python: AbsolutePath = Path(sys.executable)
     """Python interpreter that has the trainer installed."""
     worker_environment: Annotated[list[str], NoDecode, BeforeValidator(_split_names)] = Field(default=[])

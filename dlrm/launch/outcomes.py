@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dlrm.record import AttemptDirectory, EndReason, Outcome, RankEnd
+from hostinfo.stop_signals import name_signal
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -41,7 +42,7 @@ def describe_exit(exit_code: int) -> str:
     if exit_code >= 0:
         return f"ended with exit code {exit_code}; see its log"
     hint = "; often the kernel's out-of-memory killer" if -exit_code == signal.SIGKILL else ""
-    return f"was killed by {signal.Signals(-exit_code).name}{hint}"
+    return f"was killed by {name_signal(-exit_code)}{hint}"
 
 
 def _find_first_failed(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]") -> int:

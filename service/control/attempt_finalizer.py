@@ -52,6 +52,8 @@ class AttemptFinalizer:
                     num_restarts_left=count_restarts_left(attempts.list_by_job(job.id), current.spec["max_restarts"]),
                 )
             )
+            # A rank's error may hold NUL, which PostgreSQL refuses: its end would never be recorded.
+            verdict = replace(verdict, message=verdict.message.replace("\0", ""))
             attempts.finish(attempt.id, verdict.attempt_state, verdict.reason, verdict.message, exit_code, now())
             if outcome is not None:
                 jobs.set_metrics(job.id, outcome.metrics)

@@ -78,6 +78,7 @@ class ControlLoop:
         if self._run_guarded("renew leases", self.leadership.renew, concerns_all=True) is None:
             return
         for job in self._run_guarded("look for jobs", self.reconciler.list_watched, concerns_all=True) or []:
+            self._run_guarded("renew leases", self.leadership.renew_if_due, concerns_all=True)
             self._run_guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
         self._run_guarded("look for orphans", self.reconciler.kill_orphans, concerns_all=True)
         self._run_guarded("delete jobs", self.deletions.finish_deletions, concerns_all=True)

@@ -96,7 +96,7 @@ class Reconciler:
         launch = make_launch(job, attempt)
         status = self._launcher.describe(launch)
         if status.phase is LaunchPhase.UNSEEN:
-            self._explain(job, attempt, status)
+            self._handle_unseen(job, attempt, launch, status)
         elif status.phase is LaunchPhase.PENDING:
             self._handle_pending(job, attempt, launch, status)
         elif status.phase is LaunchPhase.ALIVE:
@@ -126,6 +126,19 @@ class Reconciler:
         except LaunchError as error:
             self._finalizer.record_failed_launch(job.id, str(error))
 
+    def _handle_unseen(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
+        """Explain why nothing is known of an attempt, or end it where it should end: its machine may be gone for good.
+
+        Nothing starts in its place. Processes that are left are killed as orphans once the machine is seen again.
+        """
+        if is_late(job) and attempt.stop_reason is None:
+            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while nothing was known of the attempt"
+            self._record_stop(attempt, Reason.DEADLINE_EXCEEDED, message)
+        if job.state == JobState.CANCELLING or is_late(job):
+            self._handle_gone(job, attempt, launch, status)
+        else:
+            self._explain(job, attempt, status)
+
     def _handle_pending(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
         """Explain why the attempt has no process yet, or take it back where it should not get one any more."""
         if job.state == JobState.CANCELLING:
@@ -141,7 +154,10 @@ class Reconciler:
             self._change(
                 job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=RECONCILER, attempt=attempt.number)
             )
-        elif job.reason == Reason.UNSEEN:
+        if attempt.node != status.node:
+            with self._leadership.write() as session:
+                AttemptRepository(session).set_node(attempt.id, status.node)
+        if job.reason == Reason.UNSEEN:
             self._explain(job, attempt, LaunchStatus(status.phase, Reason.PROCESS_STARTED, "is seen again"))
         if attempt.stop_reason is not None:
             self._kill_if_overdue(attempt, launch)
@@ -165,10 +181,13 @@ class Reconciler:
     def _explain(self, job: Job, attempt: Attempt, status: LaunchStatus) -> None:
         """Record once what the launcher says about an attempt that it has not started, cannot see, or sees again."""
         reason = status.reason or Reason(job.reason)
+        if job.state in (JobState.CANCELLING, JobState.PAUSING):
+            # Who asked for that stands there.
+            return
         if (job.reason, job.message) != (reason, status.message):
             with self._leadership.write() as session:
                 jobs = JobRepository(session)
-                jobs.set_reason(job.id, reason, status.message)
+                jobs.set_reason(job, reason, status.message)
                 jobs.add_repair(job.id, attempt.number, status.message)
 
     def _stop(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:

@@ -67,15 +67,16 @@ class Starter:
         token = new_secret()
         with self._leadership.write() as session:
             JobRepository(session).expect(job.id, JobState.STARTING)
-            AttemptRepository(session).set_token(attempt.id, hash_secret(token))
+            attempts = AttemptRepository(session)
+            attempts.set_token(attempt.id, hash_secret(token))
+            # Before the start: otherwise a leader on another machine might look for the process there, and miss it.
+            attempts.set_node(attempt.id, self._launcher.node)
         try:
             self._write_files(job, attempt, token)
         except (OSError, ValueError) as error:
             raise LaunchError(f"cannot write the run directory: {error}") from error
         self._leadership.check_lease()
-        node = self._launcher.start(make_launch(job, attempt))
-        with self._leadership.write() as session:
-            AttemptRepository(session).set_node(attempt.id, node)
+        self._launcher.start(make_launch(job, attempt))
 
     def _choose_gpus(self, attempts: AttemptRepository, num_gpus: int) -> list[int]:
         """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError where they are few."""

@@ -1,9 +1,9 @@
 """Decision about a job after the end of an attempt: a pure function of the observed facts."""
 
-import signal
 from dataclasses import dataclass
 
 from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
+from hostinfo.stop_signals import name_signal
 from service.control.restart_policy import UNCOUNTED
 from service.jobs.states import AttemptState, JobState
 from service.reasons import Reason
@@ -89,5 +89,5 @@ def _describe_exit(exit_code: int | None) -> str:
     if exit_code is None:
         return "ended with an exit code that the service could not see"
     if exit_code < 0:
-        return f"was killed by {signal.Signals(-exit_code).name}"
+        return f"was killed by {name_signal(-exit_code)}"
     return f"ended with exit code {exit_code}"

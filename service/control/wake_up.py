@@ -3,8 +3,13 @@
 import threading
 from collections.abc import Callable
 
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
 from service.database import Database
 from service.leader.lock import CHANNEL
+
+log = structlog.get_logger(__name__)
 
 
 class WakeUp:
@@ -26,6 +31,10 @@ def make_wake_leader(wake_up: WakeUp, database: Database) -> Callable[[], None]:
 
     def wake_leader() -> None:
         wake_up()
-        database.notify(CHANNEL)
+        try:
+            database.notify(CHANNEL)
+        except SQLAlchemyError as error:
+            # What was done is stored, and the leader finds it in its next round.
+            log.warning("leader_not_woken", error=str(error).partition("\n")[0])
 
     return wake_leader

@@ -44,7 +44,7 @@ class AttemptRepository:
     def set_token(self, attempt_id: str, token_hash: str) -> None:
         self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(token_hash=token_hash))
 
-    def set_node(self, attempt_id: str, node: str) -> None:
+    def set_node(self, attempt_id: str, node: str | None) -> None:
         """Record the machine on which an attempt was started."""
         self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(node=node))
 

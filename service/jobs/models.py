@@ -94,7 +94,7 @@ class IdempotencyKey(Base):
     )
 
     owner: Mapped[str] = mapped_column(String(40), primary_key=True)
-    """Id of the API key that submitted the job."""
+    """Id of the sender, see `Principal.sender_id`."""
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     body_hash: Mapped[str] = mapped_column(String(64))
     """SHA-256 hex digest of the job document."""

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, select, union_all, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from service.actors import RECONCILER
 from service.jobs.filters import JobFilter
@@ -97,7 +97,9 @@ class JobRepository:
         elif chosen.states:
             query = query.where(Job.state == chosen.states[0])
         ids = self._session.scalars(query).all()
-        return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).order_by(Job.id.desc())))
+        # Documents may be large, and no list shows them.
+        small = (defer(Job.spec, raiseload=True), defer(Job.resolved, raiseload=True))
+        return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).options(*small).order_by(Job.id.desc())))
 
     def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
@@ -216,8 +218,10 @@ class JobRepository:
         query = select(Event).where(Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
         return list(self._session.scalars(query))
 
-    def set_reason(self, job_id: str, reason: Reason, message: str) -> None:
-        self._session.execute(update(Job).where(Job.id == job_id).values(reason=reason.value, message=message))
+    def set_reason(self, job: Job, reason: Reason, message: str) -> None:
+        """Set the reason of a job's state, unless that has changed since `job` was read."""
+        unchanged = (Job.id == job.id, Job.state == job.state)
+        self._session.execute(update(Job).where(*unchanged).values(reason=reason.value, message=message))
 
     def add_repair(self, job_id: str, attempt: int, message: str) -> None:
         """Add an event about something that the control loop found otherwise than expected, and put right."""

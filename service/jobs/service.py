@@ -132,8 +132,8 @@ class JobService:
                 actor, earlier_id = submission.principal.actor, submission.restarted.id
                 self._audit.record_foreign(session, actor, AuditAction.JOB_RESTARTED, earlier_id, job.owner)
             if submission.idempotency_key is not None:
-                key_id = submission.principal.key_id
-                IdempotencyRepository(session).add(key_id, submission.idempotency_key, submission.request_hash, job.id)
+                sender_id, request_hash = submission.principal.sender_id, submission.request_hash
+                IdempotencyRepository(session).add(sender_id, submission.idempotency_key, request_hash, job.id)
             return JobView.from_job(job), True
 
     def restart(self, job_id: str, principal: Principal, idempotency_key: str | None = None) -> tuple[JobView, bool]:
@@ -284,7 +284,7 @@ def _find_earlier_job(session: Session, submission: Submission) -> JobView | Non
     """
     if submission.idempotency_key is None:
         return None
-    earlier = IdempotencyRepository(session).get(submission.principal.key_id, submission.idempotency_key)
+    earlier = IdempotencyRepository(session).get(submission.principal.sender_id, submission.idempotency_key)
     if earlier is None:
         return None
     if earlier.body_hash != submission.request_hash:

@@ -1,5 +1,6 @@
 """Identity of the sender of a request."""
 
+import hashlib
 from dataclasses import dataclass
 
 from service.audit.actor import Actor
@@ -24,6 +25,13 @@ class Principal:
     def actor(self) -> Actor:
         """Actor in the audit log."""
         return Actor(self.owner, self.key_id, self.origin)
+
+    @property
+    def sender_id(self) -> str:
+        """Id of the sender: that of the key; in a browser one of key and owner, since a key makes links for others."""
+        if not self.is_browser:
+            return self.key_id
+        return "own_" + hashlib.sha256(f"{self.key_id}\n{self.owner}".encode()).hexdigest()[:36]
 
     def may_see(self, owner: str) -> bool:
         """Whether the sender may know of what belongs to `owner`."""

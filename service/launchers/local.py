@@ -2,10 +2,9 @@
 
 import contextlib
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -57,9 +56,10 @@ class LocalOptions:
     """All that jobs may occupy on this machine."""
     service_id: str
     """Identity of the service, by which it recognises its processes."""
+    node: str
+    """Name of this machine."""
     environment: Sequence[str] = ()
     """Names of further environment variables that workers inherit."""
-    node: str = field(default_factory=socket.gethostname)
 
 
 class LocalLauncher:
@@ -74,14 +74,17 @@ class LocalLauncher:
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
         self._exits = ExitWatch(on_change)
 
-    def start(self, launch: Launch) -> str:
+    @property
+    def node(self) -> str:
+        return self._options.node
+
+    def start(self, launch: Launch) -> None:
         attempt = _get_attempt_directory(launch)
         attempt.create()
         with (attempt.path / "start.lock").open("a") as file:
             # Where another process of the service holds the lock, it is starting this very attempt.
             if try_lock(file.fileno()) and self._find_process(launch) is None:
                 self._start_recorded(launch, attempt)
-        return self._options.node
 
     def describe(self, launch: Launch) -> LaunchStatus:
         node = self._options.node

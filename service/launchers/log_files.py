@@ -31,7 +31,9 @@ def read_log(path: Path, part: LogRange) -> LogPart:
 def read_last_line(path: Path) -> str:
     """Return the last line that is not blank, of the last 20 lines; empty where there is none."""
     text = read_log(path, LogRange(tail_lines=20)).text
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    # NUL is what a crash of the machine leaves at the end of a file, and no database stores it.
+    lines = (line.replace("\0", "").strip() for line in reversed(text.splitlines()))
+    return next(filter(None, lines), "")
 
 
 def _find_tail_start(file: BinaryIO, size: int, part: LogRange) -> int:

@@ -138,8 +138,13 @@ class Launcher(Protocol):
     call. A launcher calls `on_change`, which it gets at its creation, when the end of a process should be looked at.
     """
 
-    def start(self, launch: Launch) -> str:
-        """Start an attempt whose run directory holds `spec.json`. Return its machine. Raises LaunchError."""
+    @property
+    def node(self) -> str | None:
+        """Machine on which this process starts attempts; None where the launcher finds one for each."""
+        ...
+
+    def start(self, launch: Launch) -> None:
+        """Start an attempt whose run directory holds `spec.json`. Raises LaunchError."""
         ...
 
     def describe(self, launch: Launch) -> LaunchStatus: ...

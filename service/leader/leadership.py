@@ -94,6 +94,14 @@ class Leadership:
         self._safe_until = begun + self._lease_seconds - MARGIN_SECONDS
         return adopted
 
+    def renew_if_due(self) -> None:
+        """Renew the leases where half of their time is over: a round over many jobs may last longer than they do.
+
+        Raises LeadershipLostError.
+        """
+        if time.monotonic() > self._safe_until - self._lease_seconds / 2:
+            self.renew()
+
     def make_lease(self) -> Lease:
         """Make a lease that begins now. Raises LeadershipLostError."""
         return Lease(self.owner, self._get_token(), now() + timedelta(seconds=self._lease_seconds))

@@ -5,9 +5,11 @@ Every submitter may request a plan of any job, so the time, memory and answer si
 
 import hashlib
 import json
+import os
 import subprocess
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from dlrm.config import ResolvedJob
 from dlrm.config.patterns import PACKED_META
 from dlrm.record import EXIT_BAD_INPUT
 from service.http.problems import ProblemError
+from service.launchers.worker_environment import select_inherited
 
 MAX_SECONDS = 30.0
 MAX_AT_ONCE = 2
@@ -36,11 +39,13 @@ log = structlog.get_logger(__name__)
 class Planner:
     """Client of `python -m dlrm.programs.plan`, with a cache of results. Safe to use from many threads."""
 
-    def __init__(self, python: Path, max_seconds: float = MAX_SECONDS) -> None:
+    def __init__(self, python: Path, environment: Sequence[str] = (), max_seconds: float = MAX_SECONDS) -> None:
         """Run the program with `python`, an interpreter that has the trainer installed.
 
-        max_seconds: limit for one plan, and for the wait for a free slot.
+        environment: names of further environment variables that it inherits. max_seconds: limit for one plan, and for
+        the wait for a free slot.
         """
+        self._environment = environment
         self._command = [str(python), "-m", "dlrm.programs.plan"]
         self._max_seconds = max_seconds
         self._slots = threading.Semaphore(MAX_AT_ONCE)
@@ -97,6 +102,7 @@ class Planner:
                 timeout=self._max_seconds,
                 check=False,
                 start_new_session=True,
+                env=select_inherited(os.environ, self._environment),
             )
         except subprocess.TimeoutExpired:
             raise _too_slow("the plan was not finished", self._max_seconds) from None

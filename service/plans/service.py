@@ -27,7 +27,7 @@ class PlanService:
         self._database = database
         self._settings = settings
         self._capacity = capacity
-        self._planner = Planner(settings.trainer_python)
+        self._planner = Planner(settings.trainer_python, settings.worker_environment)
 
     def plan(self, document: Mapping[str, Any], principal: Principal) -> PlanView:
         """Plan the job of a document without storing it, as if `principal` submitted it.

@@ -4,11 +4,14 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select, tuple_, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from service.jobs.models import Job
 from service.jobs.states import HOLDING, JobState
 from service.launchers.protocol import Capacity
+
+_WITHOUT_DOCUMENTS = (defer(Job.spec, raiseload=True), defer(Job.resolved, raiseload=True))
+"""Options of a query for jobs whose documents, which may be large, are not needed."""
 
 
 class QueueRepository:
@@ -56,12 +59,13 @@ class QueueRepository:
 
     def list_ahead(self, job: Job, at: datetime, limit: int) -> list[Job]:
         """List at most `limit` of the jobs that `count_ahead` counts, in their order."""
-        query = _select_ready(at).where(_is_ahead(job))
+        query = _select_ready(at).where(_is_ahead(job)).options(*_WITHOUT_DOCUMENTS)
         return list(self._session.scalars(query.order_by(Job.priority.desc(), Job.created_at, Job.id).limit(limit)))
 
     def list_holding(self) -> list[Job]:
         """List the jobs that hold resources."""
-        return list(self._session.scalars(select(Job).where(Job.state.in_(HOLDING))))
+        query = select(Job).where(Job.state.in_(HOLDING)).options(*_WITHOUT_DOCUMENTS)
+        return list(self._session.scalars(query))
 
     def list_run_seconds(self, owner: str, name: str, limit: int) -> list[float]:
         """List how long the last `limit` jobs of this name ran that have succeeded."""

@@ -67,7 +67,9 @@ class QueueState:
             return lack
         if self.free.has_room_for(get_demand(self.head)) or self.room_of_others.has_room_for(demand):
             return None
-        return Reason.BEHIND_RESERVATION, f"the free room is reserved for {self.head.id}, which has waited longest"
+        # Nobody learns the ids of other owners' jobs.
+        head = self.head.id if self.head.owner == owner else "a job of another owner"
+        return Reason.BEHIND_RESERVATION, f"the free room is reserved for {head}, which has waited longest"
 
 
 def get_demand(job: Job) -> Capacity:

@@ -41,6 +41,10 @@ class QuotaRepository:
         removed = self._session.execute(delete(Quota).where(Quota.owner == owner).returning(Quota.owner))
         return removed.scalar_one_or_none() is not None
 
+    def lock(self, quota: Quota) -> None:
+        """Let other submissions under this quota wait until this transaction ends, so that each counts the others."""
+        self._session.execute(select(Quota.owner).where(Quota.owner == quota.owner).with_for_update())
+
     def count_queued(self, owner: str) -> int:
         """Count the waiting jobs of an owner."""
         query = select(func.count()).where(Job.owner == owner, Job.state == JobState.QUEUED)

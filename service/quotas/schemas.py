@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_NUMBER = 2**31 - 1
-Limit = Annotated[int | None, Field(ge=0, le=MAX_NUMBER)]
+Limit = Annotated[int | None, Field(ge=0, le=MAX_NUMBER, strict=True)]
 
 
 class NewQuota(BaseModel):
@@ -15,7 +15,7 @@ class NewQuota(BaseModel):
 
     num_cores: Limit = None
     """Cores that running jobs occupy together."""
-    memory_bytes: Annotated[int | None, Field(ge=0, le=2**63 - 1)] = None
+    memory_bytes: Annotated[int | None, Field(ge=0, le=2**63 - 1, strict=True)] = None
     """Bytes of memory that running jobs occupy together."""
     num_gpus: Limit = None
     """GPUs that running jobs occupy together."""

@@ -1,5 +1,6 @@
 """Progress of a job, computed from its reports."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,7 +31,11 @@ class ReportedProgress(Progress):
                 "message": report.message or None,
                 "done_fraction": self._compute_done_fraction(report),
             }
-        return self.model_copy(update=changes)
+        # JSON has no infinite numbers: PostgreSQL would refuse the whole progress.
+        finite = {
+            name: value for name, value in changes.items() if not isinstance(value, float) or math.isfinite(value)
+        }
+        return self.model_copy(update=finite)
 
     def carry_over(self) -> "ReportedProgress":
         """Return the part of the progress that is shown for a new attempt until it reports its start."""

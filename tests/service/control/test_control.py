@@ -14,6 +14,9 @@ from service.app import create_services
 from service.control.starter import Starter
 from service.jobs.models import Job
 from service.jobs.service import Submission
+from service.keys.principal import Principal
+from service.keys.roles import Role
+from service.launchers.protocol import Launch
 from service.queue.state import RESERVED_AFTER
 from service.services import Services
 from service.settings import Settings
@@ -293,6 +296,37 @@ def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(se
     restarted.control.run_once()
     assert restarted.jobs.get(job_id, USER).state == "RUNNING"
     assert len(restarted.jobs.list_attempts(job_id, USER)) == 1
+
+
+def test_the_machine_of_an_attempt_is_recorded_before_its_process_starts(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = create_services(settings)
+    job_id = submit(services)
+
+    def end_the_service(_: Launch) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(services.launcher, "start", end_the_service)
+    with pytest.raises(SystemExit):
+        services.control.run_once()
+    (attempt,) = services.jobs.list_attempts(job_id, USER)
+    assert attempt.node == services.launcher.node
+    services.control.stop()
+
+
+def test_nobody_learns_the_id_of_another_owners_job_from_what_his_own_waits_for(settings: Settings) -> None:
+    services = create_services(settings)
+    submit(services, resources=make_resources(3))
+    large = submit(services, resources=make_resources(2))
+    services.control.run_once()
+    with services.database.write() as session:
+        session.get_one(Job, large).at_head_since = datetime.now(UTC) - RESERVED_AFTER
+    other = Principal("key_1", "bob", "bob", Role.SUBMITTER)
+    document = make_document(resources=make_resources(1))
+    small = services.jobs.submit(Submission(document, other))[0].id
+    services.control.run_once()
+    assert "reserved for a job of another owner" in services.jobs.get(small, other).message
 
 
 @pytest.mark.parametrize("state", ["STARTING", "RECOVERING"])

@@ -84,6 +84,23 @@ def test_an_attempt_of_another_machine_is_left_alone_and_the_job_tells(settings:
     assert is_running(pid)
 
 
+def test_a_job_whose_machine_is_gone_is_cancelled_and_what_was_left_is_killed_when_it_is_back(
+    settings: Settings,
+) -> None:
+    services = create_services(settings)
+    job_id, pid = start_job(services)
+    with services.database.write() as session:
+        attempt = session.query(Attempt).filter_by(job_id=job_id).one()
+        here, attempt.node = attempt.node, "elsewhere"
+    services.control.run_once()
+    services.jobs.cancel(job_id, USER)
+    job = run_until(services, job_id, "CANCELLED")
+    assert (job.reason, job.num_attempts) == ("user_cancelled", 1)
+    with services.database.write() as session:
+        session.query(Attempt).filter_by(job_id=job_id).one().node = here
+    run_until_ended(services, pid)
+
+
 def test_an_attempt_that_is_seen_again_runs_as_before(settings: Settings) -> None:
     services = create_services(settings)
     job_id, _ = start_job(services)

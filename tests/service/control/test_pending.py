@@ -28,9 +28,8 @@ class LauncherWithQueue(LocalLauncher):
         self.has_room = False
         self._accepted: set[LaunchName] = set()
 
-    def start(self, launch: Launch) -> str:
+    def start(self, launch: Launch) -> None:
         self._accepted.add(launch.name)
-        return self._options.node
 
     def describe(self, launch: Launch) -> LaunchStatus:
         if launch.name in self._accepted and not self.has_room:

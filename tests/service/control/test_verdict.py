@@ -77,6 +77,8 @@ def test_the_message_names_the_rank_or_what_was_said_last() -> None:
     assert "exit code 3" in decide(CRASHED).message
     assert "KeyError: 'day'" in decide(CRASHED).message
     assert "was killed by SIGKILL and left no outcome" in decide(replace(CRASHED, exit_code=-9)).message
+    # A real-time signal has no name.
+    assert "was killed by signal 35 and left" in decide(replace(CRASHED, exit_code=-35)).message
     assert "exit code that the service could not see" in decide(replace(CRASHED, exit_code=None)).message
 
 

@@ -7,6 +7,9 @@ from sqlalchemy import func, select, update
 
 from service.jobs.idempotency_repository import MAX_REMOVED
 from service.jobs.models import IdempotencyKey
+from service.jobs.service import Submission
+from service.keys.principal import Principal
+from service.keys.roles import Role
 from service.times import now
 from tests.service.api import Api, make_document
 
@@ -49,3 +52,13 @@ def test_old_keys_are_removed_when_new_ones_are_written_a_bounded_number_at_once
     submit(api, "third")
     assert count_keys(api) == 2
     assert submit(api, "second").status_code == 200
+
+
+def test_a_key_of_one_owner_says_nothing_to_another_one_whose_session_the_same_admin_has_linked(api: Api) -> None:
+    ann, bob = (Principal("key_1", owner, owner, Role.SUBMITTER, is_browser=True) for owner in ("ann", "bob"))
+    document = make_document()
+    first, _ = api.services.jobs.submit(Submission(document, ann, "k"))
+    second, is_new = api.services.jobs.submit(Submission(document, bob, "k"))
+    assert is_new
+    assert second.id != first.id
+    assert api.services.jobs.submit(Submission(document, ann, "k"))[0].id == first.id

@@ -46,6 +46,11 @@ def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     assert read_last_line(tmp_path / "log") == ""
 
 
+def test_the_last_line_is_not_what_a_power_cut_has_left(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"half a l\0\0ine\n" + bytes(4096))
+    assert read_last_line(tmp_path / "log") == "half a line"
+
+
 def test_the_last_line_that_says_anything(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("one\nKeyError: 'two'\n\n  \n")

@@ -248,3 +248,16 @@ def test_when_many_wait_for_plans_more_are_refused_at_once(
         go_on.touch()
         assert [answer.result()["unknown_sizes"] for answer in answers] == ["no table was counted"] * len(documents)
     assert request_plan(planning_api, SYNTHETIC)["unknown_sizes"] == "no table was counted"
+
+
+def test_the_planner_inherits_no_secret_of_the_service(
+    planning_api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, seen = tmp_path / "program", tmp_path / "environment"
+    program.write_text(f"#!/bin/sh\nenv > {seen}\necho '{NO_PLAN}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("DLRM_DATABASE_URL", "postgresql://service:secret@host/dlrm")
+    monkeypatch.setattr(planning_api.services.plans, "_planner", Planner(program))
+    request_plan(planning_api, {**SYNTHETIC, "run": {"seed": 77}})
+    assert "PATH=" in seen.read_text()
+    assert "secret" not in seen.read_text()

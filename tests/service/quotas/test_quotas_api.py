@@ -88,6 +88,8 @@ def test_no_more_jobs_than_the_quota_wait(api: Api) -> None:
     assert response.headers["Retry-After"] == "30"
 
 
-def test_a_negative_limit_is_refused(api: Api) -> None:
+def test_a_limit_that_is_no_number_or_negative_is_refused(api: Api) -> None:
+    assert api.admin.put(f"/v1/quotas/{TEAM}", json={"num_queued": False}).status_code == 422
+    assert api.admin.put(f"/v1/quotas/{TEAM}", json={"memory_bytes": "1"}).status_code == 422
     assert api.admin.put(f"/v1/quotas/{TEAM}", json={"num_cores": -1}).status_code == 422
     assert api.admin.put("/v1/quotas/a%20b", json={}).status_code == 422

@@ -59,3 +59,9 @@ def test_an_attempt_that_goes_back_has_the_noise_scale_of_the_last_step_that_sta
     assert progress.apply_start(start, {"num_steps": 4, "loss": 0.6, "noise_scale": 500.0}, None).noise_scale == 500.0
     # A trainer that does not measure the noise scale omits it.
     assert progress.apply_start(start, {"num_steps": 4, "loss": 0.6}, None).noise_scale is None
+
+
+def test_a_number_that_json_does_not_have_changes_nothing() -> None:
+    endless = STEP.model_copy(update={"step": 4, "samples_per_second": float("inf"), "loss": float("nan")})
+    progress = ReportedProgress().apply(STEP).apply(endless)
+    assert (progress.step, progress.samples_per_second, progress.loss) == (4, 50.0, 0.5)
