@@ -97,9 +97,9 @@ class JobRepository:
         elif chosen.states:
             query = query.where(Job.state == chosen.states[0])
         ids = self._session.scalars(query).all()
-        # Documents may be large, and no list shows them.
-        small = (defer(Job.spec, raiseload=True), defer(Job.resolved, raiseload=True))
-        return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).options(*small).order_by(Job.id.desc())))
+        # Documents may be large, and lists do not show them.
+        query = select(Job).where(Job.id.in_(ids)).options(defer(Job.spec), defer(Job.resolved))
+        return list(self._session.scalars(query.order_by(Job.id.desc())))
 
     def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))

@@ -195,6 +195,9 @@ class CheckpointList(BaseModel):
 
 
 def _list_warnings(job: Job) -> list[str]:
+    if not list_quality_warnings(job.metrics, EvaluationSource.SHARE):
+        # Without the document, which a list of jobs does not read: it only decides on the words.
+        return []
     data = job.spec["data"]
     source = EvaluationSource.of_job(data["format"], data["eval"])
     return [warning.message for warning in list_quality_warnings(job.metrics, source)]
