@@ -18,6 +18,7 @@ from dlrm.model import FirstOrder, PlainModel, encode_table_name
 from dlrm.yardsticks.logistic import LogisticRegression, fit_logistic_regression
 from dlrm.yardsticks.rows import ScoredRows, compute_max_bytes, score_rows
 
+UNBLENDED = "the model is left as it was trained"
 SHARES = [tenths / 10 for tenths in range(11)]
 """Shares of logistic regression that are tried. Finer ones would follow the chance of the validation rows."""
 
@@ -39,12 +40,29 @@ class Blend:
     """Logistic regression, fitted again on all training rows; None where its share is 0."""
 
 
+def try_blend(model: PlainModel, dataset: Dataset, job: JobConfig, tell: Callable[[str], None]) -> Blend | None:
+    """Blend a trained model as `fit_blend` does, where the job asks for it.
+
+    Returns None where the model is left as it was trained. tell: takes the reason, where the job asks for a blend.
+    """
+    if job.run.blend == "none":
+        return None
+    try:
+        blend = fit_blend(model, dataset, job)
+    except ValueError as error:
+        tell(f"{UNBLENDED}, since it could not be blended: {error}")
+        return None
+    if blend is None:
+        tell(f"{UNBLENDED}: there are no validation rows to choose a blend by")
+    return blend
+
+
 def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | None:
     """Blend a trained model with logistic regression.
 
     model: without a first-order part. dataset: as opened, with validation rows among the training rows, as `job` holds
     them out. Returns None where the job asks for no blend, or has no validation rows to choose by. Raises ValueError
-    where the weights of the rows to fit on are all 0.
+    where the weights of the rows to fit on are all 0, or those of the validation rows, and where a logit is NaN.
     """
     run = job.run
     held_out = hold_out_validation(dataset, run.validation_fraction, job.data.split, run.seed)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dlrm.data.dataset import Dataset
-from dlrm.exported_model.blend import Blend, fit_blend, score_source
+from dlrm.exported_model.blend import UNBLENDED, Blend, score_source, try_blend
 from dlrm.exported_model.export import read_model
 from dlrm.metrics.binary import compute_binary_metrics
 from dlrm.model import FirstOrder
@@ -36,22 +36,20 @@ def blend_chosen_model(context: RunContext, dataset: Dataset, checkpoint: Path) 
     reporter.progress("evaluating", "blending the model with logistic regression")
     try:
         model = read_model(checkpoint, job.model, dataset.schema)
-        blend = fit_blend(model, dataset, job)
+        blend = try_blend(model, dataset, job, lambda message: reporter.event(BLEND_FAILED, message))
         if blend is None:
-            message = "the model is left as it was trained: there are no validation rows to choose a blend by"
-            reporter.event(BLEND_FAILED, message)
             return None
         reporter.event(BLENDED, _describe(blend), share=blend.share)
         if blend.first_order is None:
             return None
         model.first_order = blend.first_order
         scored = score_source(model, dataset.evaluation)
+        metrics = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
     except Exception as error:
         # Whatever it is, the model is trained and must be written.
         log.exception("the model could not be blended")
-        reporter.event(BLEND_FAILED, f"the model is left as it was trained, since it could not be blended: {error}")
+        reporter.event(BLEND_FAILED, f"{UNBLENDED}, since it could not be blended: {error}")
         return None
-    metrics = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
     return BlendedModel(blend.first_order, {**asdict(metrics), "validation_log_loss": blend.log_loss})
 
 
