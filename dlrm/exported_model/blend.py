@@ -37,7 +37,9 @@ class Blend:
     logistic_log_loss: float
     """Log-loss of logistic regression on the validation rows, fitted on the others."""
     first_order: FirstOrder | None
-    """Logistic regression, fitted again on all training rows; None where its share is 0."""
+    """Logistic regression, fitted again on the training rows with the validation rows; None where its share is 0."""
+    num_train_rows: int
+    """Number of rows that logistic regression was fitted on last: up to MAX_ROWS that fit the memory."""
 
 
 def try_blend(model: PlainModel, dataset: Dataset, job: JobConfig, tell: Callable[[str], None]) -> Blend | None:
@@ -79,9 +81,10 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
     losses = {share: _compute_blended_loss(by_model, by_logistic, share) for share in SHARES}
     share = min(losses, key=losses.__getitem__)
     # The validation rows have chosen the weights: what is fitted with so few parameters may learn from them too.
-    first_order = _make_first_order(fit(dataset.train), dataset, job, share) if share > 0.0 else None
+    kept = fit(dataset.train) if share > 0.0 else logistic
+    first_order = _make_first_order(kept, dataset, job, share) if share > 0.0 else None
     num_rows = held_out.validation.num_rows
-    return Blend(share, num_rows, losses[share], losses[0.0], losses[1.0], first_order)
+    return Blend(share, num_rows, losses[share], losses[0.0], losses[1.0], first_order, kept.num_rows)
 
 
 def score_source(model: PlainModel, rows: RowSource) -> ScoredRows:

@@ -99,7 +99,7 @@ def test_the_share_is_the_best_one_on_validation_rows_and_the_logit_the_weighted
 
     assert blend is not None
     assert blend.share == SHARES[int(np.argmin(losses))] > 0
-    assert blend.num_rows == len(validation)
+    assert (blend.num_rows, blend.num_train_rows) == (len(validation), train.num_rows)
     found = [blend.model_log_loss, blend.logistic_log_loss, blend.log_loss]
     assert found == pytest.approx([losses[0], losses[-1], min(losses)], rel=1e-6)
 
