@@ -42,7 +42,7 @@ def blend_chosen_model(context: RunContext, dataset: Dataset, checkpoint: Path) 
         if blend is None:
             return None
         reporter.event(BLENDED, _describe(blend), share=blend.share, num_train_rows=blend.num_train_rows)
-        share = {BLEND_SHARE: blend.share}
+        share: dict[str, float | None] = {BLEND_SHARE: blend.share}
         if blend.first_order is None:
             return BlendedModel(None, share)
         model.first_order = blend.first_order
