@@ -30,7 +30,7 @@ def _check_pattern(pattern: str) -> str:
 
 
 MAX_PATTERN_LENGTH = 4096
-MAX_PATTERNS = 1_000
+MAX_PATTERNS = 10_000
 """Largest number of files, directories and patterns of the training rows, and of the evaluation rows."""
 MAX_MATCHES = 1_000_000
 """Largest number of pairs of a pattern and a column name to match; a service accepts these documents from any user."""

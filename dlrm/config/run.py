@@ -34,8 +34,8 @@ class RunSpec(Config):
     blend: Blend | Auto = "auto"
     """Simple model that the trained one is blended with at the end of the run: the logit becomes a weighted mean of
     both, with the weights that predict the validation rows best. logistic: logistic regression; none: the model stays
-    as it was trained. auto: logistic where epochs and validation_fraction leave validation rows to choose by, and there
-    are up to 300,000 training rows."""
+    as it was trained. auto: logistic where there are validation rows to choose by and up to 300,000 training rows;
+    none where epochs or target_auc is set."""
     eval_every_fraction: float = Field(default=0.1, ge=0.001, le=1.0)
     """Share of the run from one evaluation to the next; the end is always evaluated."""
     target_auc: float | None = Field(default=None, gt=0.5, le=1.0)

@@ -18,6 +18,7 @@ from dlrm.model import FirstOrder, PlainModel, encode_table_name
 from dlrm.yardsticks.logistic import LogisticRegression, fit_logistic_regression
 from dlrm.yardsticks.rows import ScoredRows, compute_max_bytes, score_rows
 
+UNBLENDED = "the model is left as it was trained"
 SHARES = [tenths / 10 for tenths in range(11)]
 """Shares of logistic regression that are tried. Finer ones would follow the chance of the validation rows."""
 
@@ -36,7 +37,26 @@ class Blend:
     logistic_log_loss: float
     """Log-loss of logistic regression on the validation rows, fitted on the others."""
     first_order: FirstOrder | None
-    """Logistic regression, fitted again on all training rows; None where its share is 0."""
+    """Logistic regression, fitted again on the training rows with the validation rows; None where its share is 0."""
+    num_train_rows: int
+    """Number of rows that logistic regression was fitted on last: up to MAX_ROWS that fit the memory."""
+
+
+def try_blend(model: PlainModel, dataset: Dataset, job: JobConfig, tell: Callable[[str], None]) -> Blend | None:
+    """Blend a trained model as `fit_blend` does, where the job asks for it.
+
+    Returns None where the model is left as it was trained. tell: takes the reason, where the job asks for a blend.
+    """
+    if job.run.blend == "none":
+        return None
+    try:
+        blend = fit_blend(model, dataset, job)
+    except ValueError as error:
+        tell(f"{UNBLENDED}, since it could not be blended: {error}")
+        return None
+    if blend is None:
+        tell(f"{UNBLENDED}: there are no validation rows to choose a blend by")
+    return blend
 
 
 def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | None:
@@ -44,7 +64,7 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
 
     model: without a first-order part. dataset: as opened, with validation rows among the training rows, as `job` holds
     them out. Returns None where the job asks for no blend, or has no validation rows to choose by. Raises ValueError
-    where the weights of the rows to fit on are all 0.
+    where the weights of the rows to fit on are all 0, or those of the validation rows, and where a logit is NaN.
     """
     run = job.run
     held_out = hold_out_validation(dataset, run.validation_fraction, job.data.split, run.seed)
@@ -61,9 +81,10 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
     losses = {share: _compute_blended_loss(by_model, by_logistic, share) for share in SHARES}
     share = min(losses, key=losses.__getitem__)
     # The validation rows have chosen the weights: what is fitted with so few parameters may learn from them too.
-    first_order = _make_first_order(fit(dataset.train), dataset, job, share) if share > 0.0 else None
+    kept = fit(dataset.train) if share > 0.0 else logistic
+    first_order = _make_first_order(kept, dataset, job, share) if share > 0.0 else None
     num_rows = held_out.validation.num_rows
-    return Blend(share, num_rows, losses[share], losses[0.0], losses[1.0], first_order)
+    return Blend(share, num_rows, losses[share], losses[0.0], losses[1.0], first_order, kept.num_rows)
 
 
 def score_source(model: PlainModel, rows: RowSource) -> ScoredRows:

@@ -1,5 +1,6 @@
 """A checkpoint of a run as a model: opened with the rows of its run, scored or exported."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from dlrm.config import ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
-from dlrm.exported_model.blend import Blend, fit_blend
+from dlrm.exported_model.blend import Blend, try_blend
 from dlrm.exported_model.export import make_saved_config, read_model
 from dlrm.exported_model.model import SavedModel
 from dlrm.model import FirstOrder, PlainModel
@@ -27,6 +28,8 @@ class RunCheckpoint:
     resolved: ResolvedJob
     dataset: Dataset
     progress: Progress
+    tell: Callable[[str], None]
+    """Takes a sentence that says why its model is not blended, though its job asks for it."""
 
     @cached_property
     def blend(self) -> Blend | None:
@@ -34,7 +37,7 @@ class RunCheckpoint:
 
         Raises CheckpointError where the checkpoint cannot be read.
         """
-        return fit_blend(self._read_model(), self.dataset, self.resolved.job)
+        return try_blend(self._read_model(), self.dataset, self.resolved.job, self.tell)
 
     @property
     def first_order(self) -> FirstOrder | None:
@@ -54,12 +57,12 @@ class RunCheckpoint:
         return read_model(self.path, self.resolved.job.model, self.dataset.schema)
 
 
-def open_run_checkpoint(run: RunDirectory, name: str) -> RunCheckpoint:
+def open_run_checkpoint(run: RunDirectory, name: str, tell: Callable[[str], None]) -> RunCheckpoint:
     """Open a checkpoint of a run, after a check of its files against their checksums.
 
-    name: as in `dlrm.record.find_checkpoint`. Reading a checkpoint can run any code that its author put into it. Raises
-    DataError where it is missing, damaged or of another run, or where the rows of the run no longer exist;
-    CheckpointError and OSError where it cannot be read.
+    name: as in `dlrm.record.find_checkpoint`. tell: as in RunCheckpoint. Reading a checkpoint can run any code that its
+    author put into it. Raises DataError where it is missing, damaged or of another run, or where the rows of the run no
+    longer exist; CheckpointError and OSError where it cannot be read.
     """
     resolved = ResolvedJob.model_validate_json(run.spec.read_bytes())
     prepared = PreparedData.read(run.data)
@@ -72,7 +75,7 @@ def open_run_checkpoint(run: RunDirectory, name: str) -> RunCheckpoint:
     except CheckpointFaultError as fault:
         raise DataError(str(fault), field="--checkpoint") from None
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
-    return RunCheckpoint(checkpoint.path, resolved, dataset, _read_progress(checkpoint.path))
+    return RunCheckpoint(checkpoint.path, resolved, dataset, _read_progress(checkpoint.path), tell)
 
 
 def _read_progress(path: Path) -> Progress:

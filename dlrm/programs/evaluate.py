@@ -74,7 +74,12 @@ def measure(model: SavedModel, patterns: list[str], file_format: str | None = No
 def _load_model(path: Path, checkpoint: str | None) -> SavedModel:
     if checkpoint is None:
         return load_saved_model(path)
-    return open_run_checkpoint(RunDirectory(path), checkpoint).load_model()
+    return open_run_checkpoint(RunDirectory(path), checkpoint, tell).load_model()
+
+
+def tell(message: str) -> None:
+    """Print a note on stderr."""
+    print(message, file=sys.stderr)  # noqa: T201
 
 
 def gather_scores(pieces: Iterable[ScoredPiece]) -> ScoredRows:
@@ -117,7 +122,7 @@ def _check_bad_rows(model: SavedModel, pieces: Iterable[ScoredPiece]) -> Iterato
     """Yield `pieces`. Raises DataError at the end where the share of bad rows exceeds that allowed in the model's own
     data."""
     max_bad_fraction = model.config.data.max_bad_fraction
-    bad_rows = BadRowCount(max_bad_fraction, lambda fault: print(f"left out: {fault}", file=sys.stderr))  # noqa: T201
+    bad_rows = BadRowCount(max_bad_fraction, lambda fault: tell(f"left out: {fault}"))
     for piece in pieces:
         bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
         yield piece

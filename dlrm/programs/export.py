@@ -16,8 +16,8 @@ from dlrm.data.errors import DataError
 from dlrm.exported_model.export import ExportError, export_model
 from dlrm.exported_model.layout import METRICS
 from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoint
-from dlrm.programs.evaluate import measure
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory, find_yardsticks
+from dlrm.programs.evaluate import measure, tell
+from dlrm.record import BLEND_SHARE, EXIT_BAD_INPUT, EXIT_DONE, RunDirectory, find_yardsticks
 from dlrm.train.final_metrics import make_final_metrics
 
 
@@ -31,7 +31,7 @@ def main() -> int:
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
     try:
         run = RunDirectory(arguments.run_directory)
-        checkpoint = open_run_checkpoint(run, arguments.checkpoint)
+        checkpoint = open_run_checkpoint(run, arguments.checkpoint, tell)
         metrics = _find_metrics(checkpoint) | _read_yardsticks(run)
         resolved, dataset = checkpoint.resolved, checkpoint.dataset
         export_model(checkpoint.path, arguments.output, resolved, dataset, metrics, checkpoint.first_order)
@@ -48,7 +48,7 @@ def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
     progress, blend = checkpoint.progress, checkpoint.blend
     metrics = make_final_metrics(progress, progress.last_evaluation)
     if blend is not None:
-        metrics["validation_log_loss"] = blend.log_loss
+        metrics |= {"validation_log_loss": blend.log_loss, BLEND_SHARE: blend.share}
     is_measured = progress.evaluated_step == progress.step and checkpoint.first_order is None
     return metrics if is_measured else metrics | measure(checkpoint.load_model(), [])
 

@@ -35,6 +35,7 @@ from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STO
 from dlrm.record.prepared import PreparedData
 from dlrm.record.profile import OperatorTime, ProfileDirectory, StepProfile
 from dlrm.record.quality_warnings import (
+    BLEND_SHARE,
     MAX_STANDARD_ERROR,
     EvaluationSource,
     QualityWarning,
@@ -69,6 +70,7 @@ __all__ = [
     "BEST_MODEL_LOST",
     "BLENDED",
     "BLEND_FAILED",
+    "BLEND_SHARE",
     "COMPLETE",
     "DECIDED",
     "ENDED_EARLY",

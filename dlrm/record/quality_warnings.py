@@ -12,6 +12,9 @@ from dlrm.record.yardsticks import LOGISTIC_REGRESSION, find_yardsticks, format_
 MAX_STANDARD_ERROR = 0.01
 """Standard error of the AUC above which models can hardly be told apart."""
 
+BLEND_SHARE = "blend_share"
+"""Name of the metric that is the share of logistic regression in the model: 0 where the model was best alone, absent
+where no blend was tried."""
 WORSE_THAN_CONSTANT = "worse_than_constant"
 WORSE_THAN_LOGISTIC_REGRESSION = "worse_than_logistic_regression"
 _LESS_CAPACITY = (
@@ -97,6 +100,15 @@ def _compare_with_logistic_regression(metrics: Mapping[str, float | None]) -> Qu
 
 def _suggest_remedy(metrics: Mapping[str, float | None]) -> str:
     """Suggest what to try for a model that has learned less than a simple one, by how its run went."""
+    ways = _suggest_training(metrics)
+    if metrics.get(BLEND_SHARE) is not None:
+        return ways
+    blend = 'set run.blend = "logistic", which needs a run.validation_fraction above 0'
+    return f"{ways}; or blend it with logistic regression: {blend}"
+
+
+def _suggest_training(metrics: Mapping[str, float | None]) -> str:
+    """Suggest how to train a better model, by how the run went."""
     course = Course.from_metrics(metrics)
     if course is None:
         return "`dlrm data inspect` says whether columns are used as they should"

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dlrm.data.dataset import Dataset
-from dlrm.exported_model.blend import Blend, fit_blend, score_source
+from dlrm.exported_model.blend import UNBLENDED, Blend, score_source, try_blend
 from dlrm.exported_model.export import read_model
 from dlrm.metrics.binary import compute_binary_metrics
 from dlrm.model import FirstOrder
-from dlrm.record import BLEND_FAILED, BLENDED
+from dlrm.record import BLEND_FAILED, BLEND_SHARE, BLENDED
 from dlrm.train.context import RunContext
 
 log = logging.getLogger(__name__)
@@ -19,15 +19,17 @@ log = logging.getLogger(__name__)
 class BlendedModel:
     """A first-order part for a model, and how good both are together."""
 
-    first_order: FirstOrder
+    first_order: FirstOrder | None
+    """Part that the model is kept with; None where it is best alone."""
     metrics: dict[str, float | None]
-    """Metrics of the blend, by name: on the evaluation rows, and its log-loss on the validation rows."""
+    """Share of logistic regression; where it is above 0, metrics of the blend too, by name: on the evaluation rows, and
+    its log-loss on the validation rows."""
 
 
 def blend_chosen_model(context: RunContext, dataset: Dataset, checkpoint: Path) -> BlendedModel | None:
     """Blend the model of a checkpoint, where the job asks for it. Not collective.
 
-    dataset: as opened, before validation rows are held out. Returns None where the model is left as it was trained. A
+    dataset: as opened, before validation rows are held out. Returns None where no blend was tried, or it failed. A
     failure is reported, and never raised.
     """
     job, reporter = context.resolved.job, context.reporter
@@ -36,23 +38,22 @@ def blend_chosen_model(context: RunContext, dataset: Dataset, checkpoint: Path) 
     reporter.progress("evaluating", "blending the model with logistic regression")
     try:
         model = read_model(checkpoint, job.model, dataset.schema)
-        blend = fit_blend(model, dataset, job)
+        blend = try_blend(model, dataset, job, lambda message: reporter.event(BLEND_FAILED, message))
         if blend is None:
-            message = "the model is left as it was trained: there are no validation rows to choose a blend by"
-            reporter.event(BLEND_FAILED, message)
             return None
-        reporter.event(BLENDED, _describe(blend), share=blend.share)
+        reporter.event(BLENDED, _describe(blend), share=blend.share, num_train_rows=blend.num_train_rows)
+        share: dict[str, float | None] = {BLEND_SHARE: blend.share}
         if blend.first_order is None:
-            return None
+            return BlendedModel(None, share)
         model.first_order = blend.first_order
         scored = score_source(model, dataset.evaluation)
+        metrics = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
     except Exception as error:
         # Whatever it is, the model is trained and must be written.
         log.exception("the model could not be blended")
-        reporter.event(BLEND_FAILED, f"the model is left as it was trained, since it could not be blended: {error}")
+        reporter.event(BLEND_FAILED, f"{UNBLENDED}, since it could not be blended: {error}")
         return None
-    metrics = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
-    return BlendedModel(blend.first_order, {**asdict(metrics), "validation_log_loss": blend.log_loss})
+    return BlendedModel(blend.first_order, {**share, **asdict(metrics), "validation_log_loss": blend.log_loss})
 
 
 def _describe(blend: Blend) -> str:
@@ -64,5 +65,6 @@ def _describe(blend: Blend) -> str:
         return f"the model is not blended with logistic regression, since it is best alone: {figures}"
     return (
         f"the logit of the model that is kept is {1 - blend.share:.1f} times that of the trained model plus "
-        f"{blend.share:.1f} times that of logistic regression: {figures}, of both {blend.log_loss:.4f}"
+        f"{blend.share:.1f} times that of logistic regression, fitted on {blend.num_train_rows:,} training rows: "
+        f"{figures}, of both {blend.log_loss:.4f}"
     )

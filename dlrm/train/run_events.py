@@ -177,6 +177,17 @@ def _has_overfitted(progress: Progress) -> bool:
     return progress.course is not None and progress.course.has_overfitted
 
 
+def _suggest_remedy(resolved: ResolvedJob, progress: Progress) -> str:
+    """Suggest what to do about a model that is no better than the constant predictor at the end of its run."""
+    if not _has_overfitted(progress):
+        return "set lower learning rates"
+    assert progress.best_evaluation is not None, "the model was better then"
+    best = f"the model of step {progress.best_evaluation.step:,} was better"
+    if resolved.job.run.keep_model == "best":
+        return f"{best}, and is the one that is kept; set fewer run.epochs for advice about it"
+    return f'{best}: set run.keep_model = "best", which keeps that one, or fewer run.epochs'
+
+
 def _suggest_next(resolved: ResolvedJob, progress: Progress, lowest_noise_scale: float) -> str:
     if lowest_noise_scale > resolved.job.batch.global_size:
         return f"A larger batch.global_size is useful, up to {find_largest_useful_batch(lowest_noise_scale):,} at least"
@@ -198,7 +209,7 @@ def _explain_missing_advice(resolved: ResolvedJob, progress: Progress) -> str:
             f"{MIN_MEASUREMENTS} times, with {_suggest_measurements(resolved, progress)}"
         )
     elif last is not None and last.is_no_better_than_constant:
-        remedy = "it was better earlier" if _has_overfitted(progress) else "set lower learning rates"
+        remedy = _suggest_remedy(resolved, progress)
         why = (
             f"the model's log-loss of {last.log_loss:.4f} is no better than the {last.constant_log_loss:.4f} of the "
             f"constant predictor, and the noise of such a model says nothing about one that learns: {remedy}"

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from dlrm.config import FieldError, JobSpec, parse_job, resolve
+from dlrm.config import FieldError, JobSpec, resolve
 from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
 from service.database import Database
@@ -21,6 +21,7 @@ from service.jobs import actions
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.checkpoints import list_job_checkpoints
 from service.jobs.demand import compute_demand, list_faults
+from service.jobs.document import parse_document
 from service.jobs.ended import require_end
 from service.jobs.filters import JobFilter
 from service.jobs.idempotency_repository import IdempotencyRepository
@@ -105,7 +106,7 @@ class JobService:
             earlier = _find_earlier_job(session, submission)
             if earlier:
                 return earlier, False
-        spec = parse_job(submission.document)
+        spec = parse_document(submission.document)
         job = self._make_job(spec, submission)
         try:
             view, is_new = self._add(job, spec, submission)

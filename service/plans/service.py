@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dlrm.config import ConfigError, FieldError, JobConfig, JobSpec, ResolvedJob, parse_job, resolve
+from dlrm.config import ConfigError, FieldError, JobConfig, JobSpec, ResolvedJob, resolve
 from service.database import Database
 from service.http.problems import FieldProblem
 from service.jobs.demand import compute_demand, list_faults
+from service.jobs.document import parse_document
 from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.warm_start import resolve_warm_start
 from service.keys.principal import Principal
@@ -34,7 +35,7 @@ class PlanService:
 
         Raises ConfigError where the document itself is invalid, and ProblemError where the planner fails or is busy.
         """
-        spec = parse_job(document)
+        spec = parse_document(document)
         resolved, faults = self._resolve(spec, principal)
         result = dict.fromkeys(("resolved", "plan", "warnings", "notes", "sizes_from", "refusal", "unknown_sizes"))
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.

@@ -59,7 +59,10 @@ def test_the_metrics_of_a_blended_run_are_those_of_the_model_that_it_leaves(blen
     path, outcome = blended
     model = load_saved_model(RunDirectory(path).model)
     assert model.config.first_order_share == read_events(path)["blended"].details["share"] > 0
-    rows = open_data(resolve_blending_job().job.data, None, None).evaluation
+    assert outcome.metrics["blend_share"] == model.config.first_order_share
+    dataset = open_data(resolve_blending_job().job.data, None, None)
+    assert read_events(path)["blended"].details["num_train_rows"] == dataset.train.num_rows
+    rows = dataset.evaluation
     read = rows.read(np.arange(rows.num_rows, dtype=np.int64))
     ids = (torch.from_numpy(read.ids.values), torch.from_numpy(read.ids.lengths))
     with torch.no_grad():
@@ -107,7 +110,7 @@ def test_an_exported_checkpoint_of_a_blended_run_is_its_model(
     export.main()
     result = json.loads(capsys.readouterr().out)
     assert (output / "model.safetensors").read_bytes() == (RunDirectory(path).model / "model.safetensors").read_bytes()
-    for figure in ("auc", "log_loss", "calibration", "validation_log_loss"):
+    for figure in ("auc", "log_loss", "calibration", "validation_log_loss", "blend_share"):
         assert result[figure] == pytest.approx(outcome.metrics[figure], rel=1e-6)
     monkeypatch.setattr(sys, "argv", ["evaluate", str(path), "--checkpoint", name])
     evaluate.main()

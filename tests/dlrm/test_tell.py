@@ -125,7 +125,9 @@ def test_a_run_that_got_worse_is_not_advised_to_train_longer_for_more_measuremen
     assert "a smaller batch.global_size" in event.message
     assert "run.epochs" not in event.message
     event = told(tmp_path / "wrecked", measured(50.0, 1.0), log_loss=0.5, **worse)
-    assert event.message.endswith("it was better earlier")
+    assert event.message.endswith("the one that is kept; set fewer run.epochs for advice about it")
+    event = told(tmp_path / "last", measured(50.0, 1.0), log_loss=0.5, run={"keep_model": "last"}, **worse)
+    assert event.message.endswith('set run.keep_model = "best", which keeps that one, or fewer run.epochs')
 
 
 def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_path: Path):

@@ -1,11 +1,14 @@
 """Columns that only some of the files have, and the one under which another file may have the same values."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 _MIN_SIMILARITY = 0.6
 """Least similarity of two names, by difflib, from which they may name the same column."""
+MAX_COMPARISONS = 4000
+"""Largest number of pairs of names that are compared by difflib, which takes about 50 microseconds for each."""
 
 
 @dataclass(frozen=True)
@@ -22,23 +25,49 @@ class UnsharedColumn:
         return f"not in {self.file}{twin}"
 
 
-def find_unshared_columns(names_by_file: Mapping[str, Sequence[str]]) -> dict[str, UnsharedColumn]:
+def find_unshared_columns(names_by_file: Mapping[str, Collection[str]]) -> dict[str, UnsharedColumn]:
     """Find the columns that some of the files lack, by name. names_by_file: names of the columns of each file."""
-    names = dict.fromkeys(name for found in names_by_file.values() for name in found)
+    sets = {file: frozenset(names) for file, names in names_by_file.items()}
+    twins = _TwinSearch()
     found: dict[str, UnsharedColumn] = {}
-    for name in names:
-        lacking = next((file for file, others in names_by_file.items() if name not in others), None)
+    for name in dict.fromkeys(chain.from_iterable(names_by_file.values())):
+        lacking = next((file for file, others in sets.items() if name not in others), None)
         if lacking is not None:
-            having = next(others for others in names_by_file.values() if name in others)
-            candidates = [other for other in names_by_file[lacking] if other not in having]
-            found[name] = UnsharedColumn(lacking, _find_twin(name, candidates))
+            having = next(file for file, others in sets.items() if name in others)
+            candidates = twins.list_candidates(names_by_file, lacking, having)
+            found[name] = UnsharedColumn(lacking, twins.find(name, candidates))
     return found
 
 
-def _find_twin(name: str, candidates: Sequence[str]) -> str | None:
-    by_letters = {_normalise(candidate): candidate for candidate in reversed(candidates)}
-    close = difflib.get_close_matches(_normalise(name), by_letters, n=1, cutoff=_MIN_SIMILARITY)
-    return by_letters[close[0]] if close else None
+class _TwinSearch:
+    """Search for columns of similar names. Beyond MAX_COMPARISONS it finds only names of the same letters and digits:
+    where so many columns differ, the files do not belong together, and similar names are chance."""
+
+    def __init__(self) -> None:
+        self._candidates: dict[tuple[str, str], dict[str, str]] = {}
+        self._num_comparisons = 0
+
+    def list_candidates(
+        self, names_by_file: Mapping[str, Collection[str]], lacking: str, having: str
+    ) -> dict[str, str]:
+        """List the columns that the file `lacking` has and the file `having` lacks, by their letters and digits."""
+        pair = (lacking, having)
+        if pair not in self._candidates:
+            others = frozenset(names_by_file[having])
+            names = [name for name in names_by_file[lacking] if name not in others]
+            self._candidates[pair] = {_normalise(name): name for name in reversed(names)}
+        return self._candidates[pair]
+
+    def find(self, name: str, candidates: Mapping[str, str]) -> str | None:
+        """Find the column whose name is most like `name`; None where none is like it."""
+        letters = _normalise(name)
+        if letters in candidates:
+            return candidates[letters]
+        self._num_comparisons += len(candidates)
+        if self._num_comparisons > MAX_COMPARISONS:
+            return None
+        close = difflib.get_close_matches(letters, candidates, n=1, cutoff=_MIN_SIMILARITY)
+        return candidates[close[0]] if close else None
 
 
 def _normalise(name: str) -> str:

@@ -10,6 +10,7 @@ from dlrm.data.inspect.sample import spread_evenly
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_splits
 from dlrm.data.raw.open import cut_blocks
+from dlrm.data.raw.parquet import check_parquet_columns
 from dlrm.data.raw.positive_labels import make_positive_error
 
 _MAX_FILES = 64
@@ -29,10 +30,18 @@ def check_files(config: DataConfig) -> None:
         return
     for files in (train, evaluation):
         for number in spread_evenly(len(files), _MAX_FILES):
-            # The columns are checked before the first block is cut.
-            next(cut_blocks(config, [files[number]]), None)
+            _check_columns(config, files[number])
     if config.raw_schema.positive is not None:
         _check_positive(config, config.raw_schema.positive, [*train, *evaluation])
+
+
+def _check_columns(config: DataConfig, file: DataFile) -> None:
+    """Raise DataError where a file lacks a column of the job."""
+    if config.format == "parquet":
+        check_parquet_columns(file, config.raw_schema)
+    else:
+        # The header is checked before the first block is cut.
+        next(cut_blocks(config, [file]), None)
 
 
 def _check_positive(config: DataConfig, positive: str, files: Sequence[DataFile]) -> None:

@@ -49,7 +49,9 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     for file in chain(files[1:], others):
         names_by_file[file.name] = _read_names(file, names, delimiter, has_header)
     unshared = find_unshared_columns(names_by_file)
-    readable = [name for name in names if all(name in names_by_file[file.name] for file in files)]
+    # The file that a column names is the first one that lacks it, and `others` come last.
+    own = {file.name for file in files}
+    readable = [name for name in names if name not in unshared or unshared[name].file not in own]
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, has_header=has_header)
     rows, bad_share = _parse_pieces(pieces, names_by_file, readable, delimiter)
     rows = rows[spread_evenly(rows.height, MAX_ROWS)]

@@ -1,6 +1,7 @@
 """Sampling of the rows of Parquet files."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.file_columns import find_unshared_columns
+from dlrm.data.inspect.file_columns import UnsharedColumn, find_unshared_columns
 from dlrm.data.inspect.sample import MAX_ROWS, SEVERAL_TYPES, FileSample, is_usable, replace_nan, spread_evenly
 from dlrm.data.raw.data_file import DataFile
 
@@ -52,9 +53,14 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     for file in others:
         with _open(file) as opened:
             other_schemas[file.name] = opened.schema_arrow
-    usable = [name for name, kind in _find_types(schemas).items() if is_usable(kind)]
-    schemas |= other_schemas
-    types = _find_types(schemas)
+    all_schemas = schemas | other_schemas
+    for file, schema in all_schemas.items():
+        _refuse_repeated(file, schema)
+    unshared = find_unshared_columns({file: schema.names for file, schema in all_schemas.items()})
+    # The file that a column names is the first one that lacks it, and `others` come last.
+    unshared_here = {name: column for name, column in unshared.items() if column.file in schemas}
+    usable = [name for name, kind in _find_types(schemas, unshared_here).items() if is_usable(kind)]
+    types = _find_types(all_schemas, unshared)
     chosen = [groups[index] for index in spread_evenly(len(groups), _MAX_DECODED_ROWS * len(groups) // num_rows)]
     max_rows = max(1, min(MAX_ROWS, _MAX_BYTES // row_bytes))
     step = -(-sum(size for *_, size in chosen) // max_rows)
@@ -71,7 +77,6 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     # Text columns without any value have type Null; concatenation with text columns of other parts makes them text.
     rows = pl.concat([part.select(usable) for part in parts], how="vertical_relaxed")
     missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
-    unshared = find_unshared_columns({file: schema.names for file, schema in schemas.items()})
     return FileSample(replace_nan(rows.with_columns(missing)).select(list(types)), num_rows, types, unshared=unshared)
 
 
@@ -82,30 +87,34 @@ def _estimate_row_bytes(group: parquet.RowGroupMetaData) -> int:
     return num_bytes // group.num_rows
 
 
-def _find_types(schemas: dict[str, pa.Schema]) -> dict[str, str]:
+def _refuse_repeated(file: str, schema: pa.Schema) -> None:
+    """Raise DataError where a file has two columns of one name."""
+    repeated = [name for name, number in Counter(schema.names).items() if number > 1]
+    if repeated:
+        raise DataError("two columns have this name", file, field=repeated[0], valid="a different name for each column")
+
+
+def _find_types(schemas: Mapping[str, pa.Schema], unshared: Mapping[str, UnsharedColumn]) -> dict[str, str]:
     """Return the type of every column of any file, by name.
 
-    Where a column cannot be read from all files, the type is a reason such as `not in b.parquet`. Raises DataError
-    where a file has two columns of one name.
+    unshared: columns that one of the files lacks. Where a column cannot be read from all files, the type is a reason
+    such as `not in b.parquet`.
     """
+    # Distinct types in the order of the files. Files mostly have the same ones, which are looked at once.
+    kinds_by_name: dict[str, dict[pa.DataType, None]] = {}
+    for schema in schemas.values():
+        for name, kind in zip(schema.names, schema.types, strict=True):
+            kinds_by_name.setdefault(name, {})[kind] = None
     types: dict[str, str] = {}
-    for file, schema in schemas.items():
-        repeated = [name for name in schema.names if schema.names.count(name) > 1]
-        if repeated:
-            raise DataError(
-                "two columns have this name", file, field=repeated[0], valid="a different name for each column"
-            )
-        for field in schema:
-            types.setdefault(field.name, str(field.type))
-    unshared = find_unshared_columns({file: schema.names for file, schema in schemas.items()})
-    for name in types:
-        kinds = {file: schema.field(name).type for file, schema in schemas.items() if name in schema.names}
+    for name, kinds in kinds_by_name.items():
         if name in unshared:
             types[name] = str(unshared[name])
-        elif len({_get_family(kind) for kind in kinds.values()}) > 1:
-            types[name] = SEVERAL_TYPES + ", ".join(sorted({str(kind) for kind in kinds.values()}))
-        elif any(_get_read_type(kind) is None for kind in kinds.values()):
-            types[name] = f"not a number, a text or a list of them: {types[name]}"
+        elif len({_get_family(kind) for kind in kinds}) > 1:
+            types[name] = SEVERAL_TYPES + ", ".join(sorted({str(kind) for kind in kinds}))
+        elif any(_get_read_type(kind) is None for kind in kinds):
+            types[name] = f"not a number, a text or a list of them: {next(iter(kinds))}"
+        else:
+            types[name] = str(next(iter(kinds)))
     return types
 
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
 from typing import BinaryIO
@@ -40,14 +41,39 @@ def cut_parquet_blocks(
     Where it is cut depends on the file's bytes alone. Errors give a row's number as its line. Raises DataError where
     the file is not Parquet, or does not have the columns of the schema.
     """
+    with _open(file) as raw:
+        yield from _cut_blocks(_remove_buffer(raw), file, schema, block_rows, block_bytes, with_labels)
+
+
+def check_parquet_columns(file: DataFile, schema: SchemaConfig) -> None:
+    """Check by the footer of `file` alone that it has the columns of the schema, label and weight included.
+
+    Raises DataError where it does not, or where the footer cannot be read.
+    """
+    with _open(file) as raw:
+        _read_footer(raw, file, schema, with_labels=True)
+
+
+@contextmanager
+def _open(file: DataFile) -> Iterator[BinaryIO]:
+    """Open a file. Raises DataError where Arrow finds inside the `with` that it is not Parquet."""
     with file.open() as raw:
         try:
-            yield from _cut_blocks(_remove_buffer(raw), file, schema, block_rows, block_bytes, with_labels)
+            yield raw
         # A damaged footer may hold names that are not UTF-8.
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and file.is_remote:
                 raise OSError(f"{file.name}: reading failed: {error}") from error
             raise _make_not_readable_error(file.name, error) from None
+
+
+def _read_footer(
+    raw: BinaryIO | io.RawIOBase, file: DataFile, schema: SchemaConfig, *, with_labels: bool
+) -> parquet.FileMetaData:
+    """Read the footer of a file. Raises DataError where the file does not have the columns of the schema."""
+    metadata = parquet.read_metadata(raw)
+    check_columns(metadata.schema.to_arrow_schema(), schema, file.name, with_labels)
+    return metadata
 
 
 def _remove_buffer(raw: BinaryIO) -> BinaryIO | io.RawIOBase:
@@ -64,8 +90,7 @@ def _cut_blocks(
     with_labels: bool,
 ) -> Iterator[Block]:
     columns = list_columns_to_read(schema, with_labels)
-    metadata = parquet.read_metadata(raw)
-    check_columns(metadata.schema.to_arrow_schema(), schema, file.name, with_labels)
+    metadata = _read_footer(raw, file, schema, with_labels=with_labels)
     stored_columns = _find_stored_columns(metadata, columns)
     buffer_bytes = min(max(_BUFFERS_BYTES // len(stored_columns), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
     _probe_groups(raw, metadata, columns)

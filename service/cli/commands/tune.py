@@ -72,7 +72,7 @@ def tune(
     if not list_parameters(document, resolve(spec).job, is_all=is_all):
         raise BadInputError(f"{job}: sets every field that is tuned (valid: --all, which tunes those too)")
     require_trainer()
-    check_data_files(job)
+    check_data_files(job, settings)
     source = read_source(job)
     paths: dict[str, Any] = {
         "data.train": spec.data.train,

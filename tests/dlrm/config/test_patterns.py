@@ -3,7 +3,9 @@ import itertools
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from dlrm.config import DataConfig
 from dlrm.config.patterns import (
     MAX_FILES,
     PatternError,
@@ -147,3 +149,11 @@ def test_a_key_with_the_same_beginning_does_not_lie_under_a_root() -> None:
     assert is_under("s3://b/logs", "s3://b/logs")
     assert not is_under("s3://b/logs_of_others", "s3://b/logs")
     assert not is_under("s3://bucket2/x", "s3://bucket")
+
+
+def test_a_run_of_one_machine_may_name_ten_thousand_files() -> None:
+    names = [f"day_{number}.tsv" for number in range(10_000)]
+    data = DataConfig.model_validate({"train": names, "eval": names})
+    assert DataConfig.model_validate_json(data.model_dump_json()) == data
+    with pytest.raises(ValidationError, match="at most"):
+        DataConfig.model_validate({"train": [*names, "one_more.tsv"]})

@@ -10,14 +10,17 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from dlrm.checkpoint.progress import Progress
 from dlrm.config import DataConfig, JobConfig, ModelConfig, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.data.rows import Feature
-from dlrm.exported_model.blend import SHARES, fit_blend, score_source
+from dlrm.exported_model.blend import SHARES, fit_blend, score_source, try_blend
 from dlrm.exported_model.export import export_model
 from dlrm.exported_model.load import load_saved_model
+from dlrm.exported_model.run_checkpoint import RunCheckpoint
 from dlrm.model import PlainModel
+from dlrm.yardsticks import rows as yardsticks
 from dlrm.yardsticks.logistic import fit_logistic_regression
 from tests.dlrm.exported_model.model_factory import METRICS, SIZES, job_of, save_weights
 from tests.dlrm.yardsticks.memory_rows import COUNTRY, SITE, TAGS, MemoryRows, draw_rows, make_columns
@@ -96,7 +99,7 @@ def test_the_share_is_the_best_one_on_validation_rows_and_the_logit_the_weighted
 
     assert blend is not None
     assert blend.share == SHARES[int(np.argmin(losses))] > 0
-    assert blend.num_rows == len(validation)
+    assert (blend.num_rows, blend.num_train_rows) == (len(validation), train.num_rows)
     found = [blend.model_log_loss, blend.logistic_log_loss, blend.log_loss]
     assert found == pytest.approx([losses[0], losses[-1], min(losses)], rel=1e-6)
 
@@ -160,3 +163,32 @@ def test_a_blended_model_is_loaded_as_it_was_saved_and_its_card_says_what_it_is(
     np.testing.assert_array_equal(read, written)
     card = (tmp_path / "model" / "MODEL_CARD.md").read_text()
     assert f"{blend.share:.1f} times that of a logistic regression" in card
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_a_checkpoint_that_cannot_be_blended_is_the_trained_model_with_a_note(tmp_path: Path) -> None:
+    drawn, job = draw_data(ALL, 3, weighted=True), make_job({})
+    assert isinstance(drawn.train, MemoryRows)
+    weights = np.ones(drawn.train.num_rows, np.float32)
+    weights[:1000] = 0
+    # The memory suffices for a sample of the rows only: the first of them.
+    rows = MemoryRows(drawn.schema, replace(drawn.train.rows, weights=weights), row_bytes=yardsticks.MAX_BYTES // 100)
+    dataset = replace(drawn, train=rows)
+    trained = save_weights(tmp_path / "step-7", job, dataset, seed=0)
+    notes: list[str] = []
+    checkpoint = RunCheckpoint(tmp_path / "step-7", resolve(job), dataset, Progress(step=7, num_steps=9), notes.append)
+    saved = checkpoint.load_model()
+    assert (saved.module.first_order, saved.config.first_order_share) == (None, None)
+    assert len(notes) == 1
+    assert notes[0].startswith("the model is left as it was trained, since it could not be blended: the weights of")
+    read, written = (score_source(model, dataset.evaluation).logits for model in (saved.module, trained))
+    np.testing.assert_array_equal(read, written)
+
+
+def test_a_model_that_overflows_is_not_blended() -> None:
+    dataset, job = draw_data(ALL, 3), make_job({})
+    model = draw_model(job.model, dataset, scale=0.3)
+    model.load_state_dict({name: tensor * np.nan for name, tensor in model.state_dict().items()}, assign=True)
+    notes: list[str] = []
+    assert try_blend(model, dataset, job, notes.append) is None
+    assert "NaN" in notes[0]

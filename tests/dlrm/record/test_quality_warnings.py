@@ -113,6 +113,15 @@ def test_no_smaller_batch_is_advised_where_the_noise_scale_allows_a_larger_one()
         assert "a smaller batch.global_size" in describe_worse(IMPROVING, **STEPS_OF_1000_SAMPLES, **smaller)
 
 
+@pytest.mark.parametrize("course", [OVERFITTED, IMPROVING])
+def test_a_model_that_was_not_blended_is_advised_to_be_and_one_that_was_is_not(course: Course) -> None:
+    message = describe_worse(course)
+    assert 'run.blend = "logistic"' in message
+    assert "run.validation_fraction above 0" in message
+    for share in (0.0, 0.3):
+        assert "run.blend" not in describe_worse(course, blend_share=share)
+
+
 def test_a_short_run_that_has_a_warning_to_make_more_steps_is_not_advised_to_make_fewer() -> None:
     assert "run.epochs" not in describe_worse(OVERFITTED.model_copy(update={"num_planned_steps": 20, "last_step": 20}))
 

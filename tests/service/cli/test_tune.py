@@ -141,3 +141,14 @@ def test_a_document_without_its_data_fails_before_anything_is_trained(job: Path,
     ended = dlrm("tune", str(job), "--set", "data={train = ['missing.tsv']}")
     assert (ended.code, "missing.tsv" in ended.err) == (2, True)
     assert not Path("runs").exists()
+
+
+def test_the_data_are_checked_as_the_settings_change_them(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    (tmp_path / "rows.csv").write_text("click,age\n" + "1,30\n0,40\n" * 100)
+    document = tmp_path / "csv.toml"
+    schema = '{ label = "click", dense = [{ name = "age" }] }'
+    document.write_text(f'[data]\ntrain = ["rows.csv"]\nformat = "csv"\nschema = {schema}\n')
+    output = tmp_path / "tuned"
+    ended = dlrm("tune", str(document), "--set", "data.schema.label='bought'", "-o", str(output))
+    assert (ended.code, "there is no such column" in ended.err, "bought" in ended.err) == (2, True, True)
+    assert not output.exists()

@@ -272,3 +272,11 @@ def test_a_job_without_attempts_has_an_empty_log_that_is_not_complete(shared_api
 
 def test_bad_input_and_divergence_are_not_retried() -> None:
     assert {Reason.BAD_INPUT, Reason.DIVERGED, Reason.DEADLINE_EXCEEDED, Reason.CANNOT_FIT}.isdisjoint(RETRIED)
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/plans"])
+def test_more_files_than_the_service_looks_for_are_refused_by_field(shared_api: Api, path: str) -> None:
+    document = {"data": {"train": ["day_0.tsv"] * 1001, "eval": ["day_1.tsv"] * 1000}}
+    body = check_problem(shared_api.submitter.post(path, json=document), 422, "invalid-job")
+    assert [error["field"] for error in body["errors"]] == ["data.train"]
+    assert "at most 1,000" in body["errors"][0]["valid"]

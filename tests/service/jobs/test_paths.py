@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from dlrm.config import ConfigError, JobSpec, parse_job
+from dlrm.config import ConfigError, JobSpec
 from service.jobs import paths
+from service.jobs.document import parse_document
 from service.jobs.paths import resolve_roots
 
 
@@ -14,7 +15,7 @@ def resolve_paths(job: JobSpec, roots: list[str], private: Sequence[Path] = ()) 
 
 
 def make_job(*patterns: str, **data: object) -> JobSpec:
-    return parse_job({"data": {"train": list(patterns), **data}})
+    return parse_document({"data": {"train": list(patterns), **data}})
 
 
 def test_a_relative_pattern_counts_from_the_root_that_has_its_files(data_root: Path, tmp_path: Path) -> None:

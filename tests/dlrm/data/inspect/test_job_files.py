@@ -1,0 +1,27 @@
+"""The check of the files of a job before its run begins."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from dlrm.config import DataConfig
+from dlrm.data.errors import DataError
+from dlrm.data.inspect.job_files import check_files
+
+
+def test_of_parquet_files_only_the_footer_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table({"label": [0, 1] * 500, "x": [0.5, 1.5] * 500}), path, row_group_size=100)
+    content = path.read_bytes()
+    num_footer_bytes = 8 + int.from_bytes(content[-8:-4], "little")
+    path.write_bytes(content[:4] + bytes(len(content) - 4 - num_footer_bytes) + content[-num_footer_bytes:])
+    config = {"train": [str(path)], "format": "parquet", "schema": {"dense": [{"name": "x"}]}}
+    check_files(DataConfig.model_validate(config))
+    with pytest.raises(DataError, match="there is no such column") as caught:
+        check_files(DataConfig.model_validate({**config, "schema": {"dense": [{"name": "y"}]}}))
+    assert (caught.value.file, caught.value.field) == (str(path), "y")
+    path.write_bytes(content[:-4])
+    with pytest.raises(DataError, match="not readable as Parquet"):
+        check_files(DataConfig.model_validate(config))
