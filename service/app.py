@@ -179,7 +179,12 @@ def create_services(settings: Settings) -> Services:
 def make_local_options(settings: Settings, service_id: str) -> LocalOptions:
     capacity = Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
     return LocalOptions(
-        settings.trainer_python, capacity, service_id, settings.node, environment=settings.worker_environment
+        settings.trainer_python,
+        capacity,
+        service_id,
+        settings.node,
+        settings.runs_directory,
+        environment=settings.worker_environment,
     )
 
 

@@ -58,6 +58,8 @@ class LocalOptions:
     """Identity of the service, by which it recognises its processes."""
     node: str
     """Name of this machine."""
+    runs_directory: Path
+    """Parent of the run directories of this service; a copy of its database elsewhere has the same identity."""
     environment: Sequence[str] = ()
     """Names of further environment variables that workers inherit."""
 
@@ -108,7 +110,8 @@ class LocalLauncher:
         )
 
     def list(self) -> list[Launch]:
-        return [_make_launch(path) for path in list_attempt_directories(self._options.service_id)]
+        own, service_id = self._options.runs_directory, self._options.service_id
+        return [_make_launch(path) for path in list_attempt_directories(service_id) if path.is_relative_to(own)]
 
     def stop(self, launch: Launch) -> None:
         process = self._find_process(launch)

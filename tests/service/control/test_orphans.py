@@ -69,6 +69,21 @@ def test_processes_of_another_service_are_left_alone(settings: Settings, tmp_pat
     assert is_running(pid)
 
 
+def test_processes_of_the_original_are_left_alone_by_a_copy_of_its_database(settings: Settings, tmp_path: Path) -> None:
+    services = create_services(settings)
+    job_id, pid = start_job(services)
+    with services.database.write() as session:
+        session.execute(delete(Job).where(Job.id == job_id))
+    services.control.stop()
+    copy = create_services(settings.model_copy(update={"runs_directory": tmp_path / "runs of the copy"}))
+    for _ in range(2):
+        copy.control.run_once()
+    assert is_running(pid)
+    copy.control.stop()
+    # It is the runs directory that counts.
+    run_until_ended(create_services(settings), pid)
+
+
 def test_an_attempt_of_another_machine_is_left_alone_and_the_job_tells(settings: Settings) -> None:
     services = create_services(settings)
     job_id, pid = start_job(services)

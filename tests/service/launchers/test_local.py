@@ -26,7 +26,7 @@ MakeLaunch = Callable[[str], Launch]
 
 
 def make_launcher(python: Path, on_change: Callable[[], None] = lambda: None) -> LocalLauncher:
-    return LocalLauncher(LocalOptions(python, TOTAL, SERVICE, "here"), on_change)
+    return LocalLauncher(LocalOptions(python, TOTAL, SERVICE, "here", python.parent), on_change)
 
 
 @pytest.fixture
