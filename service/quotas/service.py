@@ -55,8 +55,9 @@ def check_submission(session: Session, owner: str, demand: Capacity) -> None:
     if errors:
         detail = "; ".join(str(error) for error in errors)
         raise ProblemError("cannot-fit", 422, "The job can never run within its owner's quota", detail, errors=errors)
-    if quota.num_queued is not None:
-        quotas.lock(quota)
-    if quota.num_queued is not None and quotas.count_queued(owner) >= quota.num_queued:
+    if quota.num_queued is None:
+        return
+    quotas.lock(quota)
+    if quotas.count_queued(owner) >= quota.num_queued:
         detail = f"{quota.num_queued} jobs of {owner} wait already; submit again once one has started"
         raise ProblemError("quota-exceeded", 429, "Too many jobs wait", detail, headers={"Retry-After": "30"})

@@ -4,18 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from dlrm.record import Course, EvaluationSource, QualityWarning, YardstickResult, list_quality_warnings
+from dlrm.record import Course, EvaluationSource, QualityWarning, list_quality_warnings
+from tests.dlrm.record.test_yardsticks import LOGISTIC
 
-LOGISTIC = YardstickResult(
-    name="logistic_regression",
-    auc=0.80,
-    auc_standard_error=0.004,
-    log_loss=0.42,
-    calibration=1.01,
-    seconds=1.5,
-    num_train_rows=9000,
-    num_rows=1000,
-)
 GOOD: dict[str, float | None] = {
     "auc": 0.81,
     "auc_standard_error": 0.004,
