@@ -31,7 +31,6 @@ from dlrm.launch.nodes.meeting import (
     make_announcement,
     meet_as_first,
 )
-from dlrm.launch.nodes.place import NodePlace, find_place
 from dlrm.launch.nodes.state import Account, NodeState
 from dlrm.launch.outcomes import make_stopped_outcome
 from dlrm.launch.stopper import Stopper
@@ -46,6 +45,7 @@ from dlrm.record import (
     RunInUseError,
     hold_run_lock,
 )
+from hostinfo.node_place import NodePlace, NodePlaceError, find_place
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def main() -> int:
     directory = RunDirectory(arguments.run_directory.resolve())
     try:
         place = find_place(arguments.node_rank, arguments.rendezvous, os.environ)
-    except ConfigError as error:
+    except NodePlaceError as error:
         log.error("%s", error)
         return EXIT_BAD_INPUT
     if not directory.path.is_dir():

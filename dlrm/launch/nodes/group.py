@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from dlrm.launch.nodes.interface import find_interface, find_own_address
-from dlrm.launch.nodes.place import NodePlace
 from dlrm.launch.nodes.state import NodeState
+from hostinfo.node_place import NodePlace
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name
 from dlrm.launch.nodes.interface import find_own_address
-from dlrm.launch.nodes.place import NodePlace
 from dlrm.launch.nodes.state import Announcement, NodeState
 from dlrm.record import RunDirectory, write_atomically
+from hostinfo.node_place import NodePlace
 
 log = logging.getLogger(__name__)
 

@@ -1,13 +1,15 @@
-"""Place of this machine among the nodes of an attempt: its number, and the address at which the nodes meet."""
+"""Place of this machine among the nodes of a job: its number, and the address at which the nodes meet."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dlrm.config import ConfigError, FieldError
-
 FIRST_PORT, NUM_PORTS = 20_000, 10_000
 """Range of the ports that are derived from a Slurm job's number."""
+
+
+class NodePlaceError(ValueError):
+    """Error of a place that cannot be; the message names the option or variable at fault, and what would be valid."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +21,17 @@ class NodePlace:
     host: str
     port: int
 
+    @property
+    def options(self) -> list[str]:
+        """Options of the launch process that name this place."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return ["--node-rank", str(self.node), "--rendezvous", f"{host}:{self.port}"]
+
 
 def find_place(node_rank: int | None, rendezvous: str | None, environment: Mapping[str, str]) -> NodePlace | None:
     """Return the place that the options name, or else Slurm's variables; None where both name none: one node.
 
-    Raises ConfigError, which names the option or the variable at fault.
+    Raises NodePlaceError.
     """
     if node_rank is None and rendezvous is None:
         return _find_slurm_place(environment)
@@ -68,5 +76,5 @@ def read_first_host(nodes: str) -> str:
     return re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", first.group())
 
 
-def _make_error(field: str, message: str, valid: str) -> ConfigError:
-    return ConfigError([FieldError(field, message, valid)])
+def _make_error(field: str, message: str, valid: str) -> NodePlaceError:
+    return NodePlaceError(f"{field}: {message} (valid: {valid})")
