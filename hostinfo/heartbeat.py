@@ -87,7 +87,9 @@ class RankMonitor:
         """
         # What is waiting counts first: this process may have been stopped itself.
         self._receive()
-        silent = [self._look_at(rank) for rank in self.ranks if self._count_silent_seconds(rank) > timeout_seconds]
+        now = time.monotonic()
+        silent_seconds = {rank: now - seen_at for rank, seen_at in self._last_seen.items()}
+        silent = [self._look_at(rank, seconds) for rank, seconds in silent_seconds.items() if seconds > timeout_seconds]
         living = [rank for rank in silent if rank is not None]
         return max(living, key=lambda rank: rank.silent_seconds, default=None)
 
@@ -100,10 +102,7 @@ class RankMonitor:
                 rank, pid = map(int, self._socket.recv(64).split())
                 self._last_seen[rank], self._pids[rank] = time.monotonic(), pid
 
-    def _count_silent_seconds(self, rank: int) -> float:
-        return time.monotonic() - self._last_seen[rank]
-
-    def _look_at(self, rank: int) -> SilentRank | None:
+    def _look_at(self, rank: int, silent_seconds: float) -> SilentRank | None:
         """Describe a rank that sends nothing; None where its process has ended."""
         pid = self._pids.get(rank)
         state = ""
@@ -115,4 +114,4 @@ class RankMonitor:
             if status == psutil.STATUS_ZOMBIE:
                 return None
             state = STATES.get(status, "")
-        return SilentRank(rank, pid, self._count_silent_seconds(rank), state)
+        return SilentRank(rank, pid, silent_seconds, state)
