@@ -1,7 +1,7 @@
 """Blends a trained model with logistic regression: the logit becomes the weighted mean of both."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
@@ -12,8 +12,9 @@ from dlrm.config import JobConfig
 from dlrm.data.dataset import Dataset
 from dlrm.data.rows import Rows, RowSource
 from dlrm.data.validation import hold_out_validation
+from dlrm.exported_model.blend_file import BlendOutput, BlendReport
 from dlrm.exported_model.score import score
-from dlrm.metrics.binary import log_loss
+from dlrm.metrics.binary import compute_binary_metrics, log_loss
 from dlrm.model import FirstOrder, PlainModel, encode_table_name
 from dlrm.yardsticks.logistic import LogisticRegression, fit_logistic_regression
 from dlrm.yardsticks.rows import ScoredRows, compute_max_bytes, score_rows
@@ -40,6 +41,44 @@ class Blend:
     """Logistic regression, fitted again on the training rows with the validation rows; None where its share is 0."""
     num_train_rows: int
     """Number of rows that logistic regression was fitted on last: up to MAX_ROWS that fit the memory."""
+
+    def describe(self) -> str:
+        """Describe what the model is blended with, and why, in one sentence."""
+        figures = (
+            f"log-loss on the {self.num_rows:,} validation rows {self.model_log_loss:.4f}, of logistic regression "
+            f"{self.logistic_log_loss:.4f}"
+        )
+        if self.first_order is None:
+            return f"the model is not blended with logistic regression, since it is best alone: {figures}"
+        return (
+            f"the logit of the model that is kept is {1 - self.share:.1f} times that of the trained model plus "
+            f"{self.share:.1f} times that of logistic regression, fitted on {self.num_train_rows:,} training rows: "
+            f"{figures}, of both {self.log_loss:.4f}"
+        )
+
+
+def blend_and_measure(model: PlainModel, dataset: Dataset, job: JobConfig) -> BlendOutput:
+    """Blend a trained model as `fit_blend` does, and measure the blend on all evaluation rows.
+
+    model: gets the first-order part. The report says where no blend could be chosen or measured, and why.
+    """
+    reasons: list[str] = []
+    blend = try_blend(model, dataset, job, reasons.append)
+    if blend is None:
+        return BlendOutput(BlendReport(message=reasons[0]), None)
+    metrics: dict[str, float | None] = {}
+    if blend.first_order is not None:
+        model.first_order = blend.first_order
+        scored = score_source(model, dataset.evaluation)
+        try:
+            measured = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
+        except ValueError as error:
+            return BlendOutput(BlendReport(message=f"{UNBLENDED}, since the blend cannot be measured: {error}"), None)
+        metrics = {**asdict(measured), "validation_log_loss": blend.log_loss}
+    report = BlendReport(
+        message=blend.describe(), share=blend.share, num_train_rows=blend.num_train_rows, metrics=metrics
+    )
+    return BlendOutput(report, blend.first_order)
 
 
 def try_blend(model: PlainModel, dataset: Dataset, job: JobConfig, tell: Callable[[str], None]) -> Blend | None:
