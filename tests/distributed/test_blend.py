@@ -200,7 +200,7 @@ def test_an_exported_checkpoint_of_a_blended_run_is_its_model(
 
 
 @pytest.mark.parametrize("optimizer_state", [False, True])
-def test_a_run_that_starts_from_a_blended_model_begins_with_its_trained_part(
+def test_a_run_that_starts_from_a_blended_model_begins_with_its_trained_part_and_says_so(
     rank_pools: RankPools, blended: tuple[Path, Outcome], tmp_path: Path, optimizer_state: bool
 ):
     warm_start = {"from": str(blended[0]), "optimizer_state": optimizer_state}
@@ -214,6 +214,9 @@ def test_a_run_that_starts_from_a_blended_model_begins_with_its_trained_part(
     assert train(rank_pools, tmp_path, job).state == "succeeded"
     trained, weights = read_weights(tmp_path), read_weights(blended[0])
     assert all(weight.equal(weights[name]) for name, weight in trained.items())
+    event = read_events(tmp_path)["blend_left_out"]
+    assert event.details["share"] == blended[1].metrics["blend_share"]
+    assert 'its own model is not blended (run.blend is "none")' in event.message
 
 
 def test_a_run_without_validation_rows_says_that_it_is_not_blended(rank_pools: RankPools, tmp_path: Path):
