@@ -5,6 +5,7 @@
     spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl
   data.json  prepared/  base/
   checkpoints/step-00001200/…  COMPLETE
+  blend.safetensors
   model/
 """
 
@@ -124,6 +125,11 @@ class RunDirectory:
     def lock(self) -> Path:
         """Lock file, held by the launch process that works in this directory."""
         return self.path / "lock"
+
+    @property
+    def blend(self) -> Path:
+        """File in which the program that blends the model tells rank 0 what it has made, absent before and after."""
+        return self.path / "blend.safetensors"
 
     @property
     def model(self) -> Path:
