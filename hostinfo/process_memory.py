@@ -1,10 +1,12 @@
 """Memory of processes."""
 
+import sys
 from pathlib import Path
 
 import psutil
 
 _STATUS, _CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_OOM_SCORE, _MAX_OOM_SCORE = Path("/proc/self/oom_score_adj"), "1000"
 
 
 def get_tree_memory_bytes(process: psutil.Process) -> int:
@@ -30,6 +32,12 @@ def get_bytes_below_peak() -> int:
         return max(0, _read_status_bytes("VmHWM") - _read_status_bytes("VmRSS"))
     except (OSError, KeyError):
         return 0
+
+
+def end_first_when_memory_is_short() -> None:
+    """Have the kernel end this process before others where memory is short; no effect on systems other than Linux."""
+    if sys.platform == "linux":
+        _OOM_SCORE.write_text(_MAX_OOM_SCORE)
 
 
 def reset_peak() -> None:

@@ -33,7 +33,7 @@ class RunSpec(Config):
     """Model that the run leaves: that of the evaluation with the lowest log-loss, or that of the last step."""
     blend: Blend | Auto = "auto"
     """Simple model that the trained one is blended with at the end of the run: the logit becomes a weighted mean of
-    both, with the weights that predict the validation rows best. logistic: logistic regression; none: the model stays
+    both, with the weights that suit the validation rows. logistic: logistic regression; none: the model stays
     as it was trained. auto: logistic where there are validation rows to choose by and up to 300,000 training rows;
     none where epochs or target_auc is set."""
     eval_every_fraction: float = Field(default=0.1, ge=0.001, le=1.0)

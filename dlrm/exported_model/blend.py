@@ -1,7 +1,7 @@
 """Blends a trained model with logistic regression: the logit becomes the weighted mean of both."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
@@ -12,8 +12,9 @@ from dlrm.config import JobConfig
 from dlrm.data.dataset import Dataset
 from dlrm.data.rows import Rows, RowSource
 from dlrm.data.validation import hold_out_validation
+from dlrm.exported_model.blend_file import BlendOutput, BlendReport
 from dlrm.exported_model.score import score
-from dlrm.metrics.binary import log_loss
+from dlrm.metrics.binary import compute_binary_metrics, log_loss
 from dlrm.model import FirstOrder, PlainModel, encode_table_name
 from dlrm.yardsticks.logistic import LogisticRegression, fit_logistic_regression
 from dlrm.yardsticks.rows import ScoredRows, compute_max_bytes, score_rows
@@ -21,11 +22,14 @@ from dlrm.yardsticks.rows import ScoredRows, compute_max_bytes, score_rows
 UNBLENDED = "the model is left as it was trained"
 SHARES = [tenths / 10 for tenths in range(11)]
 """Shares of logistic regression that are tried. Finer ones would follow the chance of the validation rows."""
+PRIOR_SHARE, PRIOR_DEVIATION = 0.5, 0.25
+"""Mean and standard deviation of the normal prior of the share: 0 and 1 are two deviations away. A few validation rows
+say little, and equal shares were better than no blend in the mean of every size of data (docs/experiments.md)."""
 
 
 @dataclass(frozen=True)
 class Blend:
-    """The best weighted mean of a model and logistic regression on the validation rows."""
+    """The weighted mean of a model and logistic regression that suits the validation rows."""
 
     share: float
     """Weight of logistic regression; that of the model is 1 - share."""
@@ -40,6 +44,44 @@ class Blend:
     """Logistic regression, fitted again on the training rows with the validation rows; None where its share is 0."""
     num_train_rows: int
     """Number of rows that logistic regression was fitted on last: up to MAX_ROWS that fit the memory."""
+
+    def describe(self) -> str:
+        """Describe what the model is blended with, and why, in one sentence."""
+        figures = (
+            f"log-loss on the {self.num_rows:,} validation rows {self.model_log_loss:.4f}, of logistic regression "
+            f"{self.logistic_log_loss:.4f}"
+        )
+        if self.first_order is None:
+            return f"the model is not blended with logistic regression, since it is best alone: {figures}"
+        return (
+            f"the logit of the model that is kept is {1 - self.share:.1f} times that of the trained model plus "
+            f"{self.share:.1f} times that of logistic regression, fitted on {self.num_train_rows:,} training rows: "
+            f"{figures}, of both {self.log_loss:.4f}"
+        )
+
+
+def blend_and_measure(model: PlainModel, dataset: Dataset, job: JobConfig) -> BlendOutput:
+    """Blend a trained model as `fit_blend` does, and measure the blend on all evaluation rows.
+
+    model: gets the first-order part. The report says where no blend could be chosen or measured, and why.
+    """
+    reasons: list[str] = []
+    blend = try_blend(model, dataset, job, reasons.append)
+    if blend is None:
+        return BlendOutput(BlendReport(message=reasons[0]), None)
+    metrics: dict[str, float | None] = {}
+    if blend.first_order is not None:
+        model.first_order = blend.first_order
+        scored = score_source(model, dataset.evaluation)
+        try:
+            measured = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
+        except ValueError as error:
+            return BlendOutput(BlendReport(message=f"{UNBLENDED}, since the blend cannot be measured: {error}"), None)
+        metrics = {**asdict(measured), "validation_log_loss": blend.log_loss}
+    report = BlendReport(
+        message=blend.describe(), share=blend.share, num_train_rows=blend.num_train_rows, metrics=metrics
+    )
+    return BlendOutput(report, blend.first_order)
 
 
 def try_blend(model: PlainModel, dataset: Dataset, job: JobConfig, tell: Callable[[str], None]) -> Blend | None:
@@ -79,7 +121,7 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
     by_logistic = _score_all(held_out.validation, logistic.predict)
     by_model = score_source(model, held_out.validation)
     losses = {share: _compute_blended_loss(by_model, by_logistic, share) for share in SHARES}
-    share = min(losses, key=losses.__getitem__)
+    share = _choose_share(losses, _count_effective_rows(by_model))
     # The validation rows have chosen the weights: what is fitted with so few parameters may learn from them too.
     kept = fit(dataset.train) if share > 0.0 else logistic
     first_order = _make_first_order(kept, dataset, job, share) if share > 0.0 else None
@@ -99,6 +141,24 @@ def _score_all(rows: RowSource, predict: Callable[[Rows], NDArray[np.float64]]) 
 def _compute_blended_loss(by_model: ScoredRows, by_logistic: ScoredRows, share: float) -> float:
     logits = (1.0 - share) * by_model.logits + share * by_logistic.logits
     return log_loss(by_model.labels, logits, by_model.weights)
+
+
+def _choose_share(losses: Mapping[float, float], num_rows: float) -> float:
+    """Choose the share with the greatest posterior density, given its prior and the labels of the validation rows.
+
+    losses: mean log-loss of the validation rows, by share. num_rows: their effective number.
+    """
+    return min(
+        losses, key=lambda share: num_rows * losses[share] + 0.5 * ((share - PRIOR_SHARE) / PRIOR_DEVIATION) ** 2
+    )
+
+
+def _count_effective_rows(scored: ScoredRows) -> float:
+    """Count rows by their weights, as Kish (1965) does: n equal weights are n rows, whatever their scale."""
+    if scored.weights is None:
+        return len(scored.labels)
+    weights = scored.weights.astype(np.float64)
+    return float(weights.sum() ** 2 / np.square(weights).sum())
 
 
 def _make_first_order(logistic: LogisticRegression, dataset: Dataset, job: JobConfig, share: float) -> FirstOrder:

@@ -4,8 +4,7 @@ import resource
 import sys
 from pathlib import Path
 
-MAX_OOM_SCORE = "1000"
-"""Score of the process that the kernel ends first when memory is short."""
+from hostinfo.process_memory import end_first_when_memory_is_short
 
 
 def limit_planning_memory(num_bytes: int) -> None:
@@ -22,4 +21,4 @@ def limit_planning_memory(num_bytes: int) -> None:
     resource.setrlimit(
         resource.RLIMIT_AS, (max_bytes if hard == resource.RLIM_INFINITY else min(max_bytes, hard), hard)
     )
-    Path("/proc/self/oom_score_adj").write_text(MAX_OOM_SCORE)
+    end_first_when_memory_is_short()

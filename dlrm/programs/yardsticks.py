@@ -1,7 +1,8 @@
 """Measures simple models on the rows of a run: `python -m dlrm.programs.yardsticks RUN_DIRECTORY`.
 
 Prints one line of JSON for each model once it is measured, a `dlrm.record.YardstickResult`. Which ones is a setting of
-the run, `run.yardsticks`. A run starts this program at its end; a stop signal ends it at once.
+the run, `run.yardsticks`. A run starts this program at its end; a stop signal ends it at once, and so does the kernel
+where memory is short, before it ends the run.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from dlrm.data.open import open_data
 from dlrm.programs.json_lines import print_line
 from dlrm.record import EXIT_DONE, PreparedData, RunDirectory
 from dlrm.yardsticks.measure import measure_yardsticks
+from hostinfo.process_memory import end_first_when_memory_is_short
 from hostinfo.stop_signals import end_on_stop_signals
 
 
@@ -27,6 +29,7 @@ def main() -> int:
     parser.add_argument("run_directory", type=Path)
     directory = RunDirectory(parser.parse_args().run_directory)
     end_on_stop_signals()
+    end_first_when_memory_is_short()
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))

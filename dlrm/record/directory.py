@@ -5,6 +5,7 @@
     spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl
   data.json  prepared/  base/
   checkpoints/step-00001200/…  COMPLETE
+  blend.safetensors
   model/
 """
 
@@ -128,6 +129,11 @@ class RunDirectory:
     def lock(self, node: int) -> Path:
         """Return the lock file that the launch process of a node holds while it works in this directory."""
         return self.path / ("lock" if node == 0 else f"lock-node-{node}")
+
+    @property
+    def blend(self) -> Path:
+        """File in which the program that blends the model tells rank 0 what it has made, absent before and after."""
+        return self.path / "blend.safetensors"
 
     @property
     def model(self) -> Path:

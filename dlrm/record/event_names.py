@@ -8,6 +8,8 @@ BEST_MODEL_LOST = "best_model_lost"
 """Name of the warning that a run leaves its last model, since the checkpoint of the best one is missing or damaged."""
 BLEND_FAILED = "blend_failed"
 """Name of the warning that a run leaves its model as it was trained, since it could not be blended."""
+BLEND_LEFT_OUT = "blend_left_out"
+"""Name of the warning that a run starts from the trained part of a blended model alone."""
 
 FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "one_label", "large_batch"
 """Names of warnings: the run is too short to learn in, an epoch is shorter than a batch, all training rows have one
@@ -22,6 +24,7 @@ WARNINGS = frozenset(
         *BANNERS,
         BEST_MODEL_LOST,
         BLEND_FAILED,
+        BLEND_LEFT_OUT,
         "bad_row",
         "bad_rows",
         "checkpoint_failed",

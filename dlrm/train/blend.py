@@ -1,18 +1,22 @@
-"""Blends the model that a run leaves with logistic regression, and says what came of it."""
+"""Blends the model that a run leaves with logistic regression, in a process of its own, and says what came of it."""
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from dlrm.data.dataset import Dataset
-from dlrm.exported_model.blend import UNBLENDED, Blend, score_source, try_blend
-from dlrm.exported_model.export import read_model
-from dlrm.metrics.binary import compute_binary_metrics
+from dlrm.data.rows import DataSchema
+from dlrm.exported_model.blend import UNBLENDED
+from dlrm.exported_model.blend_file import BlendOutput, read_blend
 from dlrm.model import FirstOrder
 from dlrm.record import BLEND_FAILED, BLEND_SHARE, BLENDED
+from dlrm.train.child_program import run_program
 from dlrm.train.context import RunContext
 
 log = logging.getLogger(__name__)
+
+
+class BlendStoppedError(Exception):
+    """Exception for a stop request before the model was blended: the next attempt blends it."""
 
 
 @dataclass(frozen=True)
@@ -26,45 +30,47 @@ class BlendedModel:
     its log-loss on the validation rows."""
 
 
-def blend_chosen_model(context: RunContext, dataset: Dataset, checkpoint: Path) -> BlendedModel | None:
+def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path) -> BlendedModel | None:
     """Blend the model of a checkpoint, where the job asks for it. Not collective.
 
-    dataset: as opened, before validation rows are held out. Returns None where no blend was tried, or it failed. A
-    failure is reported, and never raised.
+    Returns None where no blend could be chosen, or it failed. A failure is reported, and never raised. Raises
+    BlendStoppedError at once where a stop is requested: a model that depended on that moment could not be made again.
+    For the same reason there is no limit of time.
     """
-    job, reporter = context.resolved.job, context.reporter
-    if job.run.blend == "none":
+    reporter = context.reporter
+    if context.resolved.job.run.blend == "none":
         return None
     reporter.progress("evaluating", "blending the model with logistic regression")
     try:
-        model = read_model(checkpoint, job.model, dataset.schema)
-        blend = try_blend(model, dataset, job, lambda message: reporter.event(BLEND_FAILED, message))
-        if blend is None:
-            return None
-        reporter.event(BLENDED, _describe(blend), share=blend.share, num_train_rows=blend.num_train_rows)
-        share: dict[str, float | None] = {BLEND_SHARE: blend.share}
-        if blend.first_order is None:
-            return BlendedModel(None, share)
-        model.first_order = blend.first_order
-        scored = score_source(model, dataset.evaluation)
-        metrics = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
+        output = _run_program(context, schema, checkpoint)
+    except BlendStoppedError:
+        reporter.event("stop_requested", "stops before the model is blended with logistic regression")
+        raise
     except Exception as error:
         # Whatever it is, the model is trained and must be written.
         log.exception("the model could not be blended")
         reporter.event(BLEND_FAILED, f"{UNBLENDED}, since it could not be blended: {error}")
         return None
-    return BlendedModel(blend.first_order, {**share, **asdict(metrics), "validation_log_loss": blend.log_loss})
+    report = output.report
+    if report.share is None:
+        reporter.event(BLEND_FAILED, report.message)
+        return None
+    reporter.event(BLENDED, report.message, share=report.share, num_train_rows=report.num_train_rows)
+    return BlendedModel(output.first_order, {BLEND_SHARE: report.share, **report.metrics})
 
 
-def _describe(blend: Blend) -> str:
-    figures = (
-        f"log-loss on the {blend.num_rows:,} validation rows {blend.model_log_loss:.4f}, of logistic regression "
-        f"{blend.logistic_log_loss:.4f}"
-    )
-    if blend.first_order is None:
-        return f"the model is not blended with logistic regression, since it is best alone: {figures}"
-    return (
-        f"the logit of the model that is kept is {1 - blend.share:.1f} times that of the trained model plus "
-        f"{blend.share:.1f} times that of logistic regression, fitted on {blend.num_train_rows:,} training rows: "
-        f"{figures}, of both {blend.log_loss:.4f}"
-    )
+def _run_program(context: RunContext, schema: DataSchema, checkpoint: Path) -> BlendOutput:
+    """Run the program that blends, and read what it has made.
+
+    Raises BlendStoppedError, RuntimeError where the program fails, and whatever starting it and reading its file raise.
+    """
+    path = context.directory.blend
+    try:
+        end = run_program("dlrm.programs.blend", [str(context.directory.path), str(checkpoint)], context.stop)
+        if end.is_stopped:
+            raise BlendStoppedError
+        if end.failure is not None:
+            raise RuntimeError(f"the program that blends it {end.failure}")
+        return read_blend(path, context.resolved.job.model, schema)
+    finally:
+        path.unlink(missing_ok=True)

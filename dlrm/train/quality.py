@@ -2,16 +2,10 @@
 
 import logging
 import os
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Mapping
-from typing import IO
 
-from dlrm.launch.child import make_child_command
 from dlrm.record import (
-    EXIT_DONE,
     FEW_EVALUATION_ROWS,
     YARDSTICKS,
     EvaluationSource,
@@ -19,13 +13,13 @@ from dlrm.record import (
     format_auc,
     list_quality_warnings,
 )
+from dlrm.train.child_program import run_program
 from dlrm.train.context import RunContext
 
 log = logging.getLogger(__name__)
 
 MAX_SECONDS = 300.0
 """Seconds that simple models may take in all; what is measured by then counts."""
-POLL_SECONDS = 0.05
 YARDSTICK, YARDSTICKS_FAILED = "yardstick", "yardsticks_failed"
 """Names of the events."""
 
@@ -59,42 +53,24 @@ def compare_with_yardsticks(context: RunContext, metrics: Mapping[str, float | N
 def _measure(context: RunContext) -> list[YardstickResult]:
     """Run the program that measures simple models, and return what it has measured by its end.
 
-    It is a process of its own, so that neither its memory nor a crash of a library is this process's. Raises OSError
-    where it cannot be started, and ValueError where it prints what is no result.
+    Raises OSError where it cannot be started, and ValueError where it prints what is no result.
     """
-    command = [sys.executable, *make_child_command("dlrm.programs.yardsticks", [str(context.directory.path)])]
+    # elastic sets the threads of a rank; the other ranks are idle by now.
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     with tempfile.TemporaryFile() as output:
-        failure = _run_until_end(context, command, output)
+        end = run_program(
+            "dlrm.programs.yardsticks",
+            [str(context.directory.path)],
+            context.stop,
+            output=output,
+            environment=environment,
+            max_seconds=MAX_SECONDS,
+        )
         output.seek(0)
         results = [YardstickResult.model_validate_json(line) for line in output if line.endswith(b"\n")]
-    if failure:
-        context.reporter.event(YARDSTICKS_FAILED, f"the comparison of the model with simple ones {failure}")
+    if end.failure is not None:
+        context.reporter.event(YARDSTICKS_FAILED, f"the comparison of the model with simple ones {end.failure}")
     return results
-
-
-def _run_until_end(context: RunContext, command: list[str], output: IO[bytes]) -> str | None:
-    """Run `command` with its output to `output`; kill it once a stop is requested, or after MAX_SECONDS.
-
-    Returns why it is incomplete, as the rest of a sentence; None where it is complete.
-    """
-    deadline = time.monotonic() + MAX_SECONDS
-    # elastic sets one thread for each rank; the other ranks are idle by now.
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    process = subprocess.Popen(command, stdout=output, env=environment)
-    try:
-        while True:
-            try:
-                code = process.wait(POLL_SECONDS)
-            except subprocess.TimeoutExpired:
-                if context.stop.is_requested:
-                    return "was stopped on request"
-                if time.monotonic() > deadline:
-                    return f"was ended after {MAX_SECONDS:.0f} seconds"
-            else:
-                return None if code == EXIT_DONE else f"ended with exit code {code}; see the log of rank 0"
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _describe(result: YardstickResult) -> str:

@@ -10,7 +10,7 @@ from dlrm.exported_model.export import export_model
 from dlrm.record import ENDED_EARLY, EndReason, Outcome, PreparedData
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
-from dlrm.train.blend import blend_chosen_model
+from dlrm.train.blend import BlendStoppedError, blend_chosen_model
 from dlrm.train.context import RunContext
 from dlrm.train.final_metrics import make_final_metrics
 from dlrm.train.quality import compare_with_yardsticks
@@ -25,7 +25,8 @@ def run(context: RunContext) -> Outcome:
     """Train the job to its end, or to a stop; leave a checkpoint and, at the end, a model.
 
     Resumes from the newest sound checkpoint in the run directory, where there is one. Collective; the outcome is
-    rank 0's to write. Raises DataError, DivergedError, CheckpointError.
+    rank 0's to write, which alone knows of a stop while the model is blended. Raises DataError, DivergedError,
+    CheckpointError.
     """
     resolved, directory, reporter = context.resolved, context.directory, context.reporter
     reporter.progress("loading", "reading the data")
@@ -48,19 +49,26 @@ def run(context: RunContext) -> Outcome:
     # This frees shards, optimizer state and buffers: the export needs their memory for the whole model.
     del trainer
     if reason is EndReason.STOP_REQUESTED:
-        message = _describe_stop(progress, checkpoint)
-        metrics = make_final_metrics(progress, progress.last_evaluation)
-        return Outcome(state="stopped", reason=reason, message=message, step=progress.step, metrics=metrics)
+        return _make_stopped_outcome(progress, _describe_stop(progress, checkpoint))
     assert checkpoint is not None, "a completed run has made a step"
     chosen = choose_model(context, progress, checkpoint, reason)
     metrics = make_final_metrics(progress, chosen.evaluation)
     if context.ranks.rank == 0:
-        blended = blend_chosen_model(context, opened, chosen.checkpoint)
+        try:
+            blended = blend_chosen_model(context, dataset.schema, chosen.checkpoint)
+        except BlendStoppedError:
+            return _make_stopped_outcome(progress, f"stopped before the model was blended; checkpoint: {checkpoint}")
         metrics = compare_with_yardsticks(context, metrics if blended is None else metrics | blended.metrics)
         reporter.progress("saving", "writing the model")
         first_order = None if blended is None else blended.first_order
         export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics, first_order)
     return Outcome(state="succeeded", reason=reason, message=message, step=progress.step, metrics=metrics)
+
+
+def _make_stopped_outcome(progress: Progress, message: str) -> Outcome:
+    metrics = make_final_metrics(progress, progress.last_evaluation)
+    reason = EndReason.STOP_REQUESTED
+    return Outcome(state="stopped", reason=reason, message=message, step=progress.step, metrics=metrics)
 
 
 def _report_early_end(reporter: Reporter, progress: Progress) -> str:

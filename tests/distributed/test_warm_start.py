@@ -213,15 +213,13 @@ def test_the_sums_of_adagrad_are_brought_to_the_scale_of_another_batch(
 def test_the_start_is_an_event_that_lists_the_grown_tables(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
     rank_pools.of(2).run(start_run, make_job(2, NEW_IDS, **make_warm_start(old.path)), tmp_path)
     path = RunDirectory(tmp_path).attempt(1).spool_file(0, "events")
-    (event,) = [
-        report
-        for report in map(parse_report, SpoolReader(path).read())
-        if isinstance(report, EventReport) and report.name == "warm_started"
-    ]
+    events = [report for report in map(parse_report, SpoolReader(path).read()) if isinstance(report, EventReport)]
+    (event,) = [report for report in events if report.name == "warm_started"]
     assert event.details["from"] == str(old.path)
     assert event.details["optimizer_state"] is False
     assert event.details["tables"]["C3"] == {"rows_before": OLD_IDS, "rows_after": NEW_IDS}
     assert "C9" not in event.details["tables"], "it has 4 rows in both"
+    assert "blend_left_out" not in {report.name for report in events}, "the model is not blended"
 
 
 def test_a_warm_run_that_learns_nothing_scores_like_its_model(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):

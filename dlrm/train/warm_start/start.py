@@ -7,7 +7,8 @@ from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.base import check_extends, open_base
 from dlrm.exported_model.load import ModelError, check_files
-from dlrm.record import TrainedModel
+from dlrm.record import BLEND_LEFT_OUT, TrainedModel
+from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import Parts
 from dlrm.train.context import RunContext
 from dlrm.train.warm_start.source import FIELD, find_source, read_record
@@ -48,6 +49,22 @@ def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
         optimizer_state=warm_start.optimizer_state,
         tables={name: {"rows_before": before, "rows_after": after} for name, (before, after) in grown.items()},
         **{"from": warm_start.source},
+    )
+    _report_blend(source, resolved, reporter)
+
+
+def _report_blend(source: TrainedModel, resolved: ResolvedJob, reporter: Reporter) -> None:
+    """Report that the run does without the logistic regression of its source, where that is blended with one."""
+    share = read_record(source).first_order_share
+    if share is None:
+        return
+    blend = resolved.job.run.blend
+    own = "not blended" if blend == "none" else "blended with a new one"
+    reporter.event(
+        BLEND_LEFT_OUT,
+        f"the logistic regression in the model in {source.path}, {share:.1f} of its logit, is left out: this run "
+        f'starts from the trained part alone, and its own model is {own} (run.blend is "{blend}")',
+        share=share,
     )
 
 

@@ -117,6 +117,8 @@ class Tuner:
         is_held_out = spec.run.validation_fraction or 0.0
         if is_held_out == 0.0 or (is_held_out == "auto" and spec.run.epochs != "auto"):
             settings["run.validation_fraction"] = VALIDATION_FRACTION
+            # A run of the document itself is not blended, as it has no validation rows to choose a blend by.
+            settings["run.blend"] = "none"
         directory = self._directory.run(UNTUNED, 1.0)
         if not directory.spec.exists():
             # Deleted by the user: it is needed for what was decided.

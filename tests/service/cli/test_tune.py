@@ -129,6 +129,28 @@ def test_without_time_for_a_trial_the_document_stays_as_it_is_and_the_time_that_
     assert (other.returncode, "trials of another job document" in other.stderr) == (2, True)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "run_section",
+    ["validation_fraction = 0.0", 'validation_fraction = 0.0\nepochs = 1\nblend = "logistic"'],
+    ids=["epochs left open", "a blend that is asked for"],
+)
+def test_trials_of_a_document_without_validation_rows_are_blended_no_more_than_its_own_run(
+    job: Path, tmp_path: Path, run_section: str
+) -> None:
+    job.write_text(DOCUMENT.replace("epochs = 12", run_section).replace("20_000", "4_000"))
+    output = tmp_path / "tuned"
+    tuned = run("tune", job, "--minutes", 0.01, "-o", output, "--keep-runs")
+    assert tuned.returncode == 0, tuned.stderr
+    trained = run("train", output / "best.toml", "--run-directory", tmp_path / "trained")
+    assert trained.returncode == 0, trained.stderr
+    measured, left = (
+        json.loads((path / "model" / "config.json").read_text())["first_order_share"]
+        for path in (output / "runs" / "untuned", tmp_path / "trained")
+    )
+    assert measured == left
+
+
 def test_a_document_that_states_everything_says_what_would_tune_it(job: Path, dlrm: Callable[..., Any]) -> None:
     rates = ["--set", "dense_optimizer.learning_rate=0.1", "--set", "table_optimizer.learning_rate=0.1"]
     ended = dlrm("tune", str(job), *rates)

@@ -1,0 +1,63 @@
+"""The file in which the program that blends a model tells the run what it has made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from dlrm.config import ModelConfig
+from dlrm.data.rows import DataSchema
+from dlrm.model import FirstOrder
+
+_REPORT = "report"
+"""Key of the report in the metadata of the file."""
+
+
+class BlendReport(BaseModel):
+    """Report on the blend of a trained model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    message: str
+    """Sentence that says how the model is blended, or why it is left as it was trained."""
+    share: float | None = None
+    """Share of logistic regression in the logit; 0 where the model is best alone, null where none could be chosen."""
+    num_train_rows: int | None = None
+    """Number of rows that logistic regression was fitted on last; null without a share."""
+    metrics: dict[str, float | None] = {}
+    """Metrics of the blend by name, on the evaluation rows, and its log-loss on the validation rows; empty where the
+    share is 0 or null."""
+
+
+@dataclass(frozen=True)
+class BlendOutput:
+    """All that the program has made."""
+
+    report: BlendReport
+    first_order: FirstOrder | None
+    """Part that the model is blended with; None where it is left as it was trained."""
+
+
+def write_blend(path: Path, output: BlendOutput) -> None:
+    """Write `output` to a file. Raises OSError and SafetensorError, such as on a full disk."""
+    weights = {} if output.first_order is None else output.first_order.state_dict()
+    save_file(weights, path, {_REPORT: output.report.model_dump_json()})
+
+
+def read_blend(path: Path, config: ModelConfig, schema: DataSchema) -> BlendOutput:
+    """Read what `write_blend` has written for a model of `config` on rows of `schema`.
+
+    Raises OSError, SafetensorError, and ValueError where it is no such file.
+    """
+    with safe_open(path, framework="pt") as file:
+        report = BlendReport.model_validate_json((file.metadata() or {}).get(_REPORT, ""))
+        weights: dict[str, torch.Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if not report.share:
+        return BlendOutput(report, None)
+    table_rows = {feature.name: feature.num_ids for feature in schema.features}
+    first_order = FirstOrder(schema.num_dense, table_rows, config.pooling, report.share)
+    first_order.load_state_dict(weights, assign=True)
+    return BlendOutput(report, first_order)
