@@ -57,4 +57,4 @@ class ResourcesConfig(Config):
         if self.nodes == 1:
             return []
         message = f"asks for {self.nodes} machines, but the launcher {self.launcher} starts jobs on one"
-        return [FieldError("resources.nodes", message, "1; `dlrm train --node-rank` runs on more, `dlrm plan` plans for them")]
+        return [FieldError("resources.nodes", message, "1; `dlrm train --node-rank` runs on more, `dlrm plan` plans")]

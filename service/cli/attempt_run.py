@@ -20,8 +20,8 @@ def run_attempt(
     """Run the attempt to its end. SIGINT and SIGTERM stop it after a checkpoint.
 
     on_line: called with each line that the user should see. on_progress: called with the progress, several times a
-    second. place: of this machine
-    among several that run the job; None where it is the only one. Returns the exit code of the launch process, the outcome, and everything that was reported.
+    second. place: of this machine among several that run the job; None where it is the only one. Returns the exit code
+    of the launch process, the outcome, and everything that was reported.
     """
     attempt = started.attempt
     options = [] if place is None else place.options

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import psutil
 from dlrm.config import JobConfig, resolve
 from dlrm.record import Outcome, RunDirectory, SpoolReader, parse_report
 from hostinfo.stop_signals import defer_stop_signals
+from tests.e2e.machines import Machines
 from tests.patience import PATIENCE_SECONDS
 
 TINY = {
@@ -33,26 +35,46 @@ def start(path: Path, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[by
     return directory, start_attempt(directory, 1)
 
 
-def start_attempt(directory: RunDirectory, number: int, *options: str) -> subprocess.Popen[bytes]:
+def start_attempt(
+    directory: RunDirectory, number: int, *options: str, prefix: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     with (directory.path / "output").open("ab") as output, defer_stop_signals():
-        command = [sys.executable, "-m", "dlrm.launch", str(directory.path), "--attempt", str(number), *options]
+        command = [
+            *prefix,
+            sys.executable,
+            "-m",
+            "dlrm.launch",
+            str(directory.path),
+            "--attempt",
+            str(number),
+            *options,
+        ]
         return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
 
 
-def start_nodes(path: Path, num_nodes: int, workers: int, **changes: Any) -> "Nodes":
-    """Begin the first attempt of a tiny job on several nodes, which are all this machine."""
+def start_nodes(path: Path, num_nodes: int, workers: int, machines: Machines | None = None, **changes: Any) -> "Nodes":
+    """Begin the first attempt of a tiny job on several nodes, which are all this machine.
+
+    machines: network namespaces with addresses of their own; None for the loopback of this machine.
+    """
     resources = {**changes.pop("resources", {}), "nodes": num_nodes, "workers_per_node": workers}
     directory = RunDirectory(path)
     directory.path.mkdir(exist_ok=True)
     job = JobConfig.model_validate({**TINY, **changes, "resources": resources})
     directory.spec.write_text(resolve(job).model_dump_json())
-    return start_node_attempt(directory, num_nodes, 1)
+    return start_node_attempt(directory, num_nodes, 1, machines)
 
 
-def start_node_attempt(directory: RunDirectory, num_nodes: int, number: int) -> "Nodes":
-    address = f"127.0.0.1:{find_free_port()}"
-    options = [["--node-rank", str(node), "--rendezvous", address] for node in range(num_nodes)]
-    return Nodes(directory, [start_attempt(directory, number, *own) for own in options])
+def start_node_attempt(
+    directory: RunDirectory, num_nodes: int, number: int, machines: Machines | None = None
+) -> "Nodes":
+    address = f"{machines.addresses[0] if machines else '127.0.0.1'}:{find_free_port()}"
+    processes: list[subprocess.Popen[bytes]] = []
+    for node in range(num_nodes):
+        prefix = machines.make_prefix(node) if machines else []
+        options = ["--node-rank", str(node), "--rendezvous", address]
+        processes.append(start_attempt(directory, number, *options, prefix=prefix))
+    return Nodes(directory, processes)
 
 
 @dataclass(frozen=True)
