@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pytest
 
-
 _numbers = itertools.count()
 
 
