@@ -1,4 +1,4 @@
-"""Resources that jobs may occupy: those of the leader, which starts them, as every process of the service knows them."""
+"""Resources that jobs may occupy, as every process of the service knows them: those of the leader, which starts jobs."""
 
 from collections.abc import Callable
 

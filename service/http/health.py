@@ -29,7 +29,7 @@ async def is_alive() -> Health:
 @may_answer("not-ready")
 @runs_in(MONITORING)
 def is_ready(services: ServicesDependency) -> Health:
-    """Answer 200 where the database answers and the control loop runs, makes progress and does not fail; 503 otherwise."""
+    """Answer 200 where the database answers and the control loop gets on without failing; 503 otherwise."""
     try:
         with services.database.read() as session:
             session.execute(text("SELECT 1"))

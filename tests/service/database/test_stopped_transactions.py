@@ -18,10 +18,12 @@ def test_what_a_stopped_transaction_has_locked_is_free_after_some_time(
     with database.write() as session:
         session.execute(text("CREATE TABLE held (number integer)"))
     stopped = Database(database.engine.url.render_as_string(hide_password=False))
-    with pytest.raises(DBAPIError) as raised, stopped.write() as session:
-        session.execute(text("LOCK TABLE held"))
+    lock = text("LOCK TABLE held")
+    with stopped.read() as session:
+        session.execute(lock)
         with database.write() as other:
-            other.execute(text("LOCK TABLE held"))
-        session.execute(text("SELECT 1"))
+            other.execute(lock)
+        with pytest.raises(DBAPIError) as raised:
+            session.execute(lock)
     assert is_database_away(raised.value)
     stopped.close()

@@ -222,7 +222,7 @@ def test_a_leader_that_renews_its_leases_keeps_its_lock(database: Database) -> N
 class StoppedLock(AdvisoryLock):
     """Lock of a process whose threads are all stopped."""
 
-    def _listen(self, connection: psycopg.Connection, is_stuck: Callable[[], bool]) -> None:
+    def _listen(self, connection: psycopg.Connection, _: Callable[[], bool]) -> None:
         self._is_released.wait()
         connection.close()
 
