@@ -1,4 +1,4 @@
-"""Resources that jobs may occupy, as every process of the service knows them: those of the leader, which starts jobs."""
+"""Resources for jobs, as every process of the service knows them: those of the leader, which starts them."""
 
 from collections.abc import Callable
 

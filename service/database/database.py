@@ -18,8 +18,8 @@ CONNECT_TIMEOUT_SECONDS = 5
 """Seconds that PostgreSQL has to accept a connection, so that no request waits long for a machine that is gone."""
 BUSY_PAUSE_SECONDS = 0.02
 IDLE_TRANSACTION_SECONDS = 20.0
-"""Seconds after which PostgreSQL ends a transaction whose process sends nothing: it is stopped, and its locks would hold
-up all others. Transactions here make one statement after the other."""
+"""Seconds after which PostgreSQL ends a transaction whose process sends nothing: it is stopped, and its locks would
+hold up all others. Transactions here make one statement after the other."""
 SQLITE_BEGIN = "sqlite_begin"
 
 

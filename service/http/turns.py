@@ -31,7 +31,7 @@ class Turns:
     """
 
     def __init__(self, work: str, number: int, *, share: int, max_waiting: int, waiting_share: int) -> None:
-        """Let `max_waiting` calls wait. One sender may have `share` of the threads and `waiting_share` of these calls."""
+        """Let `max_waiting` calls wait. One sender may have `share` of the threads and `waiting_share` of them."""
         self._work = work
         self._number = number
         self._share = share
