@@ -13,6 +13,7 @@ from service.audit.endpoints import router as audit_router
 from service.audit.log import AuditLog
 from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
+from service.capacity.known import KnownCapacity
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
 from service.control.loop import ControlLoop
@@ -143,7 +144,8 @@ def create_services(settings: Settings) -> Services:
     wake_leader = make_wake_leader(wake_up, database)
     launcher = LocalLauncher(make_local_options(settings, find_service_id(database)), on_change=wake_up)
     lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
-    leadership = Leadership(database, make_lock(database, wake_up), lease_seconds)
+    leadership = Leadership(database, make_lock(database, wake_up), lease_seconds, launcher.capacity)
+    capacity = KnownCapacity(database, launcher.capacity)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
     deletions = DeletionService(database, settings.runs_directory, audit, on_change=wake_leader)
@@ -156,10 +158,11 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, launcher.capacity(), audit, on_change=wake_leader),
+        jobs=JobService(database, settings, capacity, audit, on_change=wake_leader),
         deletions=deletions,
+        capacity=capacity,
         quotas=QuotaService(database, audit),
-        plans=PlanService(database, settings, launcher.capacity()),
+        plans=PlanService(database, settings, capacity),
         reports=ReportService(database, launcher),
         launcher=launcher,
         control=ControlLoop(

@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 
 if TYPE_CHECKING:
     from service.audit.log import AuditLog
+    from service.capacity.known import KnownCapacity
     from service.control.loop import ControlLoop
     from service.database import Database
     from service.jobs.deletion import DeletionService
@@ -34,6 +35,7 @@ class Services:
     sessions: "SessionService"
     jobs: "JobService"
     deletions: "DeletionService"
+    capacity: "KnownCapacity"
     plans: "PlanService"
     quotas: "QuotaService"
     reports: "ReportService"

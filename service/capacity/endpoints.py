@@ -24,7 +24,7 @@ class CapacityView(BaseModel):
 
 @router.get("/capacity")
 def get_capacity(services: ServicesDependency, _: Viewer) -> CapacityView:
-    total = services.launcher.capacity()
+    total = services.capacity.read()
     free = compute_free_capacity(services.database, total)
     return CapacityView(
         num_cores=total.num_cores,

@@ -17,6 +17,9 @@ BUSY_TIMEOUT_SECONDS = 15
 CONNECT_TIMEOUT_SECONDS = 5
 """Seconds that PostgreSQL has to accept a connection, so that no request waits long for a machine that is gone."""
 BUSY_PAUSE_SECONDS = 0.02
+IDLE_TRANSACTION_SECONDS = 20.0
+"""Seconds after which PostgreSQL ends a transaction whose process sends nothing: it is stopped, and its locks would
+hold up all others. Transactions here make one statement after the other."""
 SQLITE_BEGIN = "sqlite_begin"
 
 
@@ -66,13 +69,21 @@ def _create_engine(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         patience = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
-        return create_engine(url, pool_pre_ping=True, connect_args=patience)
+        engine = create_engine(url, pool_pre_ping=True, connect_args=patience)
+        event.listen(engine, "connect", _prepare_postgresql)
+        return engine
     engine = create_engine(
         url, pool_size=20, max_overflow=30, connect_args={"timeout": BUSY_TIMEOUT_SECONDS, "isolation_level": None}
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _prepare_postgresql(connection: Any, _: object) -> None:
+    milliseconds = int(IDLE_TRANSACTION_SECONDS * 1000)
+    connection.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
+    connection.commit()
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:

@@ -29,7 +29,7 @@ async def is_alive() -> Health:
 @may_answer("not-ready")
 @runs_in(MONITORING)
 def is_ready(services: ServicesDependency) -> Health:
-    """Answer 200 where the database answers and the control loop runs without failing; 503 otherwise."""
+    """Answer 200 where the database answers and the control loop gets on without failing; 503 otherwise."""
     try:
         with services.database.read() as session:
             session.execute(text("SELECT 1"))
@@ -39,6 +39,9 @@ def is_ready(services: ServicesDependency) -> Health:
         raise _not_ready("the control loop is not running")
     if services.control.faults.last_round_error:
         raise _not_ready(f"the last round of the control loop failed: {services.control.faults.last_round_error}")
+    leadership = services.control.leadership
+    if leadership.is_stuck:
+        raise _not_ready(f"the control loop has made no progress for more than {leadership.stuck_seconds:g} s")
     return Health()
 
 
@@ -46,7 +49,7 @@ def is_ready(services: ServicesDependency) -> Health:
 @runs_in(MONITORING)
 def get_figures(services: ServicesDependency) -> Response:
     """Return the metrics of the service in the text format of Prometheus."""
-    free = compute_free_capacity(services.database, services.launcher.capacity())
+    free = compute_free_capacity(services.database, services.capacity.read())
     services.telemetry.num_cores_free.set(free.num_cores)
     services.telemetry.memory_bytes_free.set(free.memory_bytes)
     return Response(services.telemetry.render(), media_type="text/plain; version=0.0.4; charset=utf-8")

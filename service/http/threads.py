@@ -50,8 +50,6 @@ SUSPICIONS = Threads("authentication of suspects", 1, max_waiting=20)
 """Thread that does so for addresses from which many wrong ones came."""
 CONTROL = Threads("control", 8)
 """Threads of all endpoints that name no others."""
-SUBMISSIONS = Threads("submissions", 2)
-"""Threads that check job documents, which may name many files."""
 CURVES = Threads("curves", 1)
 """Thread that reads curves and logs: a second one would take the second of two cores from all other requests."""
 INGEST = Threads("ingest", 1)

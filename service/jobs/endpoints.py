@@ -9,8 +9,8 @@ from service.http.entity_tag import NOT_MODIFIED, answer_with_tag
 from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.problems import invalid_request
-from service.http.route import ApiRoute, runs_in
-from service.http.threads import SUBMISSIONS
+from service.http.route import ApiRoute
+from service.http.turns import Turns
 from service.http.utc_time import FilterTime
 from service.jobs.filters import JobFilter
 from service.jobs.schemas import AttemptList, CheckpointList, EventView, JobDetail, JobView
@@ -21,6 +21,8 @@ from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 
+SUBMISSIONS = Turns("submissions", 2, share=1, max_waiting=200, waiting_share=50)
+"""Threads that check job documents, which may name many files."""
 IdempotencyKey = Annotated[
     str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
 ]
@@ -39,15 +41,15 @@ CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
 
 @router.post("", status_code=201, openapi_extra=JOB_DOCUMENT, responses=CREATED_BEFORE)
 @may_answer("invalid-job", "cannot-fit", "idempotency-mismatch", "quota-exceeded")
-@runs_in(SUBMISSIONS)
-def submit_job(
+async def submit_job(
     document: Annotated[dict[str, Any], Body()],
     services: ServicesDependency,
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobView:
-    return _announce(response, *services.jobs.submit(Submission(document, principal, idempotency_key)))
+    submission = Submission(document, principal, idempotency_key)
+    return _announce(response, *await SUBMISSIONS.run(principal.owner, services.jobs.submit, submission))
 
 
 @router.get("")
@@ -117,15 +119,15 @@ def release_job(job_id: str, services: ServicesDependency, principal: Submitter)
 
 @router.post("/{job_id}/restart", status_code=201, responses=CREATED_BEFORE)
 @may_answer("invalid-job", "cannot-fit", "conflict", "idempotency-mismatch", "quota-exceeded")
-@runs_in(SUBMISSIONS)
-def restart_job(
+async def restart_job(
     job_id: str,
     services: ServicesDependency,
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobView:
-    return _announce(response, *services.jobs.restart(job_id, principal, idempotency_key))
+    restart = services.jobs.restart
+    return _announce(response, *await SUBMISSIONS.run(principal.owner, restart, job_id, principal, idempotency_key))
 
 
 @router.delete("/{job_id}", status_code=202)

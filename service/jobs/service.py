@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from dlrm.config import FieldError, JobSpec, resolve
 from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
+from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.paging import Page
 from service.http.problems import ProblemError, not_found
@@ -33,7 +34,6 @@ from service.jobs.states import JobState
 from service.jobs.visibility import get_visible_job, get_visible_owner
 from service.jobs.warm_start import hold_source, resolve_warm_start
 from service.keys.principal import Principal
-from service.launchers.protocol import Capacity
 from service.queue.place import find_place
 from service.queue.state import get_demand
 from service.queue.waits import explain_waits
@@ -85,7 +85,7 @@ class JobService:
         self,
         database: Database,
         settings: Settings,
-        capacity: Capacity,
+        capacity: KnownCapacity,
         audit: AuditLog,
         on_change: Callable[[], None],
     ) -> None:
@@ -154,7 +154,7 @@ class JobService:
         absolute = resolve_paths(spec, roots, self._settings.private_directories)
         absolute = resolve_warm_start(absolute, submission.principal, self._database, self._settings)
         demand = compute_demand(spec)
-        if errors := list_faults(spec, self._capacity):
+        if errors := list_faults(spec, self._capacity.read()):
             raise _cannot_fit(errors)
         job_id = new_id("job")
         created_at = now()
@@ -212,7 +212,7 @@ class JobService:
             rows = JobRepository(session).list_page(
                 chosen, visible_owner=get_visible_owner(principal), before=cursor, limit=limit + 1
             )
-            waits = explain_waits(session, rows[:limit], self._capacity)
+            waits = explain_waits(session, rows[:limit], self._capacity.read())
             views = [JobView.from_job(job, waits.get(job.id)) for job in rows[:limit]]
         return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 
@@ -220,8 +220,9 @@ class JobService:
         """Return a job with its document."""
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-            wait = explain_waits(session, [job], self._capacity).get(job.id)
-            return JobDetail.from_job(job, wait, find_place(session, job, wait, self._capacity))
+            total = self._capacity.read()
+            wait = explain_waits(session, [job], total).get(job.id)
+            return JobDetail.from_job(job, wait, find_place(session, job, wait, total))
 
     def cancel(self, job_id: str, principal: Principal) -> JobView:
         """Cancel a job: at once where it waits, else after its attempt was stopped.

@@ -84,8 +84,9 @@ class LocalLauncher:
         attempt = _get_attempt_directory(launch)
         attempt.create()
         with (attempt.path / "start.lock").open("a") as file:
-            # Where another process of the service holds the lock, it is starting this very attempt.
-            if try_lock(file.fileno()) and self._find_process(launch) is None:
+            # Where another process of the service holds the lock, it is starting this very attempt. It may also have
+            # done so, and the attempt have ended, while this process was stopped.
+            if try_lock(file.fileno()) and self.describe(launch).phase is LaunchPhase.ABSENT:
                 self._start_recorded(launch, attempt)
 
     def describe(self, launch: Launch) -> LaunchStatus:

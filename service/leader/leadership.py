@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 from service.database import Database
 from service.ids import new_id
 from service.jobs.models import Attempt
-from service.leader.lock import LeaderLock
+from service.launchers.protocol import Capacity
+from service.leader.lock import LOCK_KEY, LeaderLock
 from service.leader.repository import LeaderRepository, Lease
 from service.times import follow_clock, now
 
@@ -28,6 +29,9 @@ LEASE_ROUNDS = 5
 """Number of rounds of the control loop that a lease lasts at least."""
 MARGIN_SECONDS = 3.0
 """Seconds before the end of a lease from which on its holder starts nothing any more."""
+STUCK_LEASES = 2
+"""Number of leases after which a process that has renewed none counts as stuck. Leases are renewed in every round, and
+where half of their time is over in the middle of one; a single job holds a round up for seconds at most."""
 
 
 class LeadershipLostError(Exception):
@@ -41,10 +45,16 @@ class Leadership:
     what it writes is refused by its token, and it starts nothing beyond the time of its leases.
     """
 
-    def __init__(self, database: Database, lock: LeaderLock, lease_seconds: float) -> None:
+    def __init__(
+        self, database: Database, lock: LeaderLock, lease_seconds: float, get_capacity: Callable[[], Capacity]
+    ) -> None:
+        """Tell all processes what `get_capacity` returns: resources that jobs may occupy while this process leads."""
         self._database = database
         self._lock = lock
         self._lease_seconds = lease_seconds
+        self._get_capacity = get_capacity
+        self.stuck_seconds = STUCK_LEASES * lease_seconds
+        self._progress_at: float | None = None
         self._token: int | None = None
         self._ended_owner: str | None = None
         self._safe_until = 0.0
@@ -54,16 +64,23 @@ class Leadership:
     def is_held(self) -> bool:
         return self._token is not None and self._lock.is_held
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the control loop runs and has made no progress for too long: no renewal, no try to lead."""
+        return self._progress_at is not None and time.monotonic() - self._progress_at > self.stuck_seconds
+
     def acquire(self) -> bool:
         """Make this process the leader, unless another one is. Return whether this process leads."""
         if self.is_held:
             return True
         self._token = None
-        if not self._lock.try_acquire():
+        self._progress_at = time.monotonic()
+        if not self._lock.try_acquire(lambda: self.is_stuck):
+            self._follow()
             return False
         with self._database.write() as session:
             follow_clock(self._database.read_time(session))
-            self._token, before = LeaderRepository(session).begin_term(self.owner, now())
+            self._token, before = LeaderRepository(session).begin_term(self.owner, self._get_capacity(), now())
         self._ended_owner = before if self._database.is_sqlite or _has_ended(before) else None
         log.info("leader_elected", owner=self.owner, token=self._token)
         return True
@@ -89,9 +106,10 @@ class Leadership:
             follow_clock(self._database.read_time(session))
             lease = self.make_lease()
             leaders = LeaderRepository(session)
-            leaders.renew(lease)
+            leaders.renew(lease, self._get_capacity(), now())
             adopted = leaders.adopt(lease, now(), ended_owner=self._ended_owner)
         self._safe_until = begun + self._lease_seconds - MARGIN_SECONDS
+        self._progress_at = time.monotonic()
         return adopted
 
     def renew_if_due(self) -> None:
@@ -127,6 +145,23 @@ class Leadership:
                 self._token = None
                 raise LeadershipLostError("another process has become the leader")
             yield session
+
+    def _follow(self) -> None:
+        """Follow the clock of the database, and end the hold of a leader that is stopped as a whole.
+
+        Its lock would never be free: the kernel answers for it as long as its machine runs.
+        """
+        with self._database.read() as session:
+            follow_clock(self._database.read_time(session))
+            leader = LeaderRepository(session).get()
+        if leader is None or leader.renewed_at is None:
+            return
+        if (now() - leader.renewed_at).total_seconds() <= self.stuck_seconds:
+            return
+        with self._database.write() as session:
+            ended = LeaderRepository(session).end_stopped_holders(LOCK_KEY, self.stuck_seconds)
+        for backend in ended:
+            log.warning("stopped_leader_ended", owner=leader.owner, renewed_at=str(leader.renewed_at), backend=backend)
 
     def _get_token(self) -> int:
         if self._token is None:

@@ -32,8 +32,11 @@ class LeaderLock(Protocol):
     @property
     def is_held(self) -> bool: ...
 
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free. Return whether this process holds it."""
+    def try_acquire(self, is_stuck: Callable[[], bool]) -> bool:
+        """Acquire the lock if it is free. Return whether this process holds it.
+
+        It is given up once `is_stuck`, called in another thread, finds that the holder makes no progress.
+        """
         ...
 
     def release(self) -> None: ...
@@ -49,7 +52,7 @@ class SoleProcessLock:
     def is_held(self) -> bool:
         return self._is_held
 
-    def try_acquire(self) -> bool:
+    def try_acquire(self, is_stuck: Callable[[], bool]) -> bool:  # noqa: ARG002
         self._is_held = True
         return True
 
@@ -72,7 +75,7 @@ class AdvisoryLock:
     def is_held(self) -> bool:
         return self._connection is not None
 
-    def try_acquire(self) -> bool:
+    def try_acquire(self, is_stuck: Callable[[], bool]) -> bool:
         if self._connection is not None:
             return True
         connection = psycopg.connect(
@@ -88,7 +91,8 @@ class AdvisoryLock:
         connection.execute(f"LISTEN {CHANNEL}".encode())
         self._connection = connection
         self._is_released.clear()
-        self._listener = threading.Thread(target=self._listen, args=(connection,), name="leader-lock", daemon=True)
+        arguments = (connection, is_stuck)
+        self._listener = threading.Thread(target=self._listen, args=arguments, name="leader-lock", daemon=True)
         self._listener.start()
         return True
 
@@ -97,9 +101,12 @@ class AdvisoryLock:
         if self._listener is not None:
             self._listener.join()
 
-    def _listen(self, connection: psycopg.Connection) -> None:
+    def _listen(self, connection: psycopg.Connection, is_stuck: Callable[[], bool]) -> None:
         try:
             while not self._is_released.is_set():
+                if is_stuck():
+                    log.error("leader_lock_given_up", reason="the control loop makes no progress")
+                    return
                 for _ in connection.notifies(timeout=POLL_SECONDS, stop_after=1):
                     self._on_notify()
                 connection.execute("SELECT 1")

@@ -1,6 +1,7 @@
 """Database table of the leader."""
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import BigInteger, String
 from sqlalchemy.orm import Mapped, mapped_column
@@ -21,3 +22,7 @@ class Leadership(Base):
     service_id: Mapped[str] = mapped_column(String(40))
     """Identity of the service, by which it recognises the processes of its attempts."""
     since: Mapped[datetime]
+    renewed_at: Mapped[datetime | None]
+    """Time at which the leader last renewed its leases, by the clock of the database; None before the first time."""
+    capacity: Mapped[dict[str, Any] | None]
+    """Resources that jobs may occupy where the leader starts them; None before a leader has told."""

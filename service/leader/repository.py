@@ -1,17 +1,32 @@
 """SQL statements on the leader and on the leases of attempts."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.jobs.attempt_repository import ACTIVE_STATES
 from service.jobs.models import Attempt
+from service.launchers.protocol import Capacity
 from service.leader.models import Leadership
 
 ROW = 1
 """Id of the only row."""
+END_STOPPED_HOLDERS = text(
+    """
+    SELECT activity.pid, pg_terminate_backend(activity.pid) FROM pg_locks
+    JOIN pg_stat_activity AS activity ON activity.pid = pg_locks.pid
+    JOIN leadership ON leadership.renewed_at < clock_timestamp() - make_interval(secs => :seconds)
+    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+    AND (classid::bigint << 32 | objid::bigint) = :key
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND activity.backend_start < clock_timestamp() - make_interval(secs => :seconds)
+    """
+)
+"""End of the connections that hold an advisory lock while the leader has renewed nothing; only PostgreSQL has them.
+
+A connection that is new is left alone: its process has just become the leader, and has yet to write that down."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +51,11 @@ class LeaderRepository:
             self._session.flush()
         return row
 
-    def begin_term(self, owner: str, at: datetime) -> tuple[int, str | None]:
+    def get(self) -> Leadership | None:
+        """Return the row; None where there is none yet."""
+        return self._session.get(Leadership, ROW)
+
+    def begin_term(self, owner: str, capacity: Capacity, at: datetime) -> tuple[int, str | None]:
         """Record a new leader, with a token above all earlier ones.
 
         Returns the token, and the owner of the term before; None where there was none.
@@ -44,6 +63,7 @@ class LeaderRepository:
         row = self._session.get_one(Leadership, ROW, with_for_update=True, populate_existing=True)
         before = row.owner or None
         row.token, row.owner, row.since = row.token + 1, owner, at
+        row.renewed_at, row.capacity = at, asdict(capacity)
         self._session.flush()
         return row.token, before
 
@@ -51,8 +71,11 @@ class LeaderRepository:
         """Return the token of the leader; no other process becomes leader until the transaction ends."""
         return self._session.scalar(select(Leadership.token).where(Leadership.id == ROW).with_for_update(read=True))
 
-    def renew(self, lease: Lease) -> None:
-        """Renew the lease of all active attempts that have it."""
+    def renew(self, lease: Lease, capacity: Capacity, at: datetime) -> None:
+        """Renew the lease of all active attempts that have it, and record that its holder leads, with `capacity`."""
+        self._session.execute(
+            update(Leadership).where(Leadership.id == ROW).values(renewed_at=at, capacity=asdict(capacity))
+        )
         self._session.execute(
             update(Attempt)
             .where(Attempt.state.in_(ACTIVE_STATES), Attempt.lease_token == lease.token)
@@ -76,6 +99,13 @@ class LeaderRepository:
             attempt.lease_expires_at = lease.expires_at
         self._session.flush()
         return attempts
+
+    def end_stopped_holders(self, key: int, seconds: float) -> list[int]:
+        """End the connections that hold the advisory lock `key` where the leader has renewed nothing for `seconds`.
+
+        Returns their numbers; needs PostgreSQL, whose clock decides.
+        """
+        return list(self._session.scalars(END_STOPPED_HOLDERS, {"key": key, "seconds": seconds}))
 
     def expire(self, token: int, at: datetime) -> None:
         """End all leases of a leader that stops, so that the next one need not wait."""

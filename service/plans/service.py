@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlrm.config import ConfigError, FieldError, JobConfig, JobSpec, ResolvedJob, resolve
+from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.problems import FieldProblem
 from service.jobs.demand import compute_demand, list_faults
@@ -12,7 +13,6 @@ from service.jobs.document import parse_document
 from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.warm_start import resolve_warm_start
 from service.keys.principal import Principal
-from service.launchers.protocol import Capacity
 from service.plans.plan_process import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
 from service.queue.state import QueueState
@@ -24,7 +24,7 @@ NUM_POINTS = 100
 
 
 class PlanService:
-    def __init__(self, database: Database, settings: Settings, capacity: Capacity) -> None:
+    def __init__(self, database: Database, settings: Settings, capacity: KnownCapacity) -> None:
         self._database = database
         self._settings = settings
         self._capacity = capacity
@@ -80,12 +80,13 @@ class PlanService:
         return resolve(absolute, resolve_roots(roots), str(self._settings.prepared_directory)), []
 
     def _check_fit(self, spec: JobSpec, faults: list[FieldError]) -> Fit:
-        never = [*faults, *list_faults(spec, self._capacity)]
+        total = self._capacity.read()
+        never = [*faults, *list_faults(spec, total)]
         if never:
             why = [FieldProblem(**fault.as_dict()) for fault in never]
             return Fit(now=False, ever=False, reason=Reason.CANNOT_FIT, why=why)
         with self._database.read() as session:
-            wait = QueueState.read(session, self._capacity, now()).find_wait("", compute_demand(spec))
+            wait = QueueState.read(session, total, now()).find_wait("", compute_demand(spec))
         if wait is None:
             return Fit(now=True, ever=True, reason=None, why=[])
         why = [FieldProblem(field="resources", message=wait[1], valid="")]

@@ -25,6 +25,8 @@ class ServiceProcess:
     """Directory for its ready files and its log."""
     environment: dict[str, str]
     clock_offset_seconds: float = 0.0
+    module: str = "tests.service.chaos.shifted_service"
+    """Module that runs the service."""
     port: int = field(default_factory=find_free_port)
     num_starts: int = 0
     _process: subprocess.Popen[bytes] | None = None
@@ -53,7 +55,7 @@ class ServiceProcess:
     def start(self) -> None:
         self.num_starts += 1
         own = {"DLRM_PORT": str(self.port), "DLRM_TEST_CLOCK_OFFSET_SECONDS": str(self.clock_offset_seconds)}
-        command = [sys.executable, "-m", "tests.service.chaos.shifted_service", str(self._ready_file)]
+        command = [sys.executable, "-m", self.module, str(self._ready_file)]
         with self.directory.joinpath("log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -79,6 +81,16 @@ class ServiceProcess:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
+
+    def pause(self) -> None:
+        """Stop the process as a whole, as a debugger does, or a machine that swaps; its connections stay open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def unpause(self) -> None:
+        """Let a paused process go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     @property
     def _ready_file(self) -> Path:

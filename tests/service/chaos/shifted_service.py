@@ -17,7 +17,7 @@ _true_time, _true_time_ns = time.time, time.time_ns
 
 def shift_clock() -> None:
     """Shift all clocks that tell the time of day. Must come before the imports of what uses them."""
-    service.times.now = lambda: datetime.now(UTC) + timedelta(seconds=OFFSET_SECONDS)
+    service.times.read_clock = lambda: datetime.now(UTC) + timedelta(seconds=OFFSET_SECONDS)
     time.time = lambda: _true_time() + OFFSET_SECONDS
     time.time_ns = lambda: _true_time_ns() + int(OFFSET_SECONDS * 1e9)
 

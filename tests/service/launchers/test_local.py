@@ -86,6 +86,18 @@ def test_starting_twice_starts_one_process(trainer_python: Path, make_launch: Ma
     assert len(find_marked(get_attempt_path(launch))) == 1
 
 
+def test_an_attempt_that_has_ended_is_not_started_again(trainer_python: Path, make_launch: MakeLaunch) -> None:
+    """As by a process of the service that was stopped just before it started an attempt, while another one did."""
+    launcher, late = make_launcher(trainer_python), make_launcher(trainer_python)
+    launch = make_launch("succeed")
+    launcher.start(launch)
+    pid = read_pid(launch)
+    wait_for_phase(launcher, launch, LaunchPhase.ENDED)
+    late.start(launch)
+    assert read_pid(launch) == pid
+    assert not find_marked(get_attempt_path(launch))
+
+
 def test_another_launcher_finds_the_process_again(trainer_python: Path, make_launch: MakeLaunch) -> None:
     first, second = (make_launcher(trainer_python) for _ in range(2))
     launch = make_launch("wait")

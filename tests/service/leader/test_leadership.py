@@ -1,21 +1,26 @@
 """Leadership: who has it, who gets it, and what its loss forbids. Each test uses a real database of each kind."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import text
 
+from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.jobs.models import Attempt, Job
+from service.launchers.protocol import Capacity
 from service.leader.leadership import Leadership, LeadershipLostError
-from service.leader.lock import LOCK_KEY, make_lock
+from service.leader.lock import LOCK_KEY, AdvisoryLock, make_lock
 from service.times import now
 from tests.patience import wait_until
 
 MakeLeadership = Callable[[], Leadership]
+TOTAL = Capacity(4, 4 * 2**30, 0)
 
 
 @pytest.fixture
@@ -24,7 +29,7 @@ def make_leadership(database: Database) -> Iterator[MakeLeadership]:
     made: list[Leadership] = []
 
     def make() -> Leadership:
-        leadership = Leadership(database, make_lock(database, lambda: None), lease_seconds=60.0)
+        leadership = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: TOTAL)
         # Another process, of another machine.
         leadership.owner = f"machine-{len(made)}"
         made.append(leadership)
@@ -181,8 +186,96 @@ def test_a_notification_wakes_the_leader(database: Database) -> None:
     if database.is_sqlite:
         pytest.skip("SQLite has one process")
     is_woken = threading.Event()
-    leadership = Leadership(database, make_lock(database, is_woken.set), lease_seconds=60.0)
+    leadership = Leadership(database, make_lock(database, is_woken.set), 60.0, lambda: TOTAL)
     assert leadership.acquire()
     database.notify("dlrm_control")
     assert is_woken.wait(10)
     leadership.resign()
+
+
+def test_a_leader_that_makes_no_progress_gives_its_lock_up(database: Database) -> None:
+    if database.is_sqlite:
+        pytest.skip("SQLite has one process")
+    stuck, other = (Leadership(database, make_lock(database, lambda: None), 0.2, lambda: TOTAL) for _ in range(2))
+    assert stuck.acquire()
+    assert not stuck.is_stuck
+    wait_until(lambda: not stuck.is_held)
+    assert stuck.is_stuck
+    assert other.acquire()
+    with pytest.raises(LeadershipLostError):
+        stuck.renew()
+    assert not stuck.acquire()
+    assert not stuck.is_stuck
+    other.resign()
+
+
+def test_a_leader_that_renews_its_leases_keeps_its_lock(database: Database) -> None:
+    leadership = Leadership(database, make_lock(database, lambda: None), 1.0, lambda: TOTAL)
+    assert leadership.acquire()
+    end = time.monotonic() + 3.0
+    while time.monotonic() < end:
+        leadership.renew()
+    assert leadership.is_held
+    leadership.resign()
+
+
+class StoppedLock(AdvisoryLock):
+    """Lock of a process whose threads are all stopped."""
+
+    def _listen(self, connection: psycopg.Connection, _: Callable[[], bool]) -> None:
+        self._is_released.wait()
+        connection.close()
+
+
+def test_a_follower_ends_the_hold_of_a_leader_that_is_stopped(database: Database) -> None:
+    if database.is_sqlite:
+        pytest.skip("SQLite has one process")
+    stopped = Leadership(database, StoppedLock(database, lambda: None), 1.0, lambda: TOTAL)
+    follower = Leadership(database, make_lock(database, lambda: None), 1.0, lambda: TOTAL)
+    assert stopped.acquire()
+    wait_until(follower.acquire)
+    with pytest.raises(LeadershipLostError), stopped.write():
+        pytest.fail("a process that does not lead got a transaction")
+    stopped.resign()
+    follower.resign()
+
+
+def test_a_process_that_has_just_become_the_leader_is_left_alone(database: Database) -> None:
+    """The row of the leader still says when the one before renewed its leases."""
+    if database.is_sqlite:
+        pytest.skip("SQLite has one process")
+    new, follower = (Leadership(database, make_lock(database, lambda: None), 60.0, lambda: TOTAL) for _ in range(2))
+    assert new.acquire()
+    with database.write() as session:
+        session.execute(text("UPDATE leadership SET renewed_at = renewed_at - interval '1 hour'"))
+    assert not follower.acquire()
+    new.renew()
+    assert new.is_held
+    assert not follower.acquire()
+    new.resign()
+
+
+def test_every_process_follows_the_clock_of_the_database(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    if database.is_sqlite:
+        pytest.skip("the clock of SQLite is that of the machine")
+    leader, follower = (Leadership(database, make_lock(database, lambda: None), 60.0, lambda: TOTAL) for _ in range(2))
+    assert leader.acquire()
+    monkeypatch.setattr("service.times._offset", timedelta(0))
+    monkeypatch.setattr("service.times.read_clock", lambda: datetime.now(UTC) + timedelta(hours=1))
+    assert not follower.acquire()
+    assert abs(now() - datetime.now(UTC)) < timedelta(minutes=10)
+    leader.resign()
+
+
+def test_a_leader_tells_its_capacity_and_whether_it_has_changed(database: Database) -> None:
+    capacity = TOTAL
+    leadership = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: capacity)
+    known = KnownCapacity(database, lambda: Capacity(64, 2**40, 8))
+    assert known.read() == Capacity(64, 2**40, 8)
+    assert leadership.acquire()
+    assert known.read() == TOTAL
+    capacity = Capacity(2, 2**30, 1)
+    leadership.renew()
+    assert known.read() == capacity
+    leadership.resign()
+    assert known.read() == capacity

@@ -1,0 +1,124 @@
+"""Threads that senders share by turns."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from service.http.problems import ProblemError
+from service.http.turns import Turns
+
+
+class Work:
+    """Calls that stay in their thread until they are let go, in the order in which they began."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.begun: list[str] = []
+        self._gates: dict[str, threading.Event] = {}
+
+    def start(self, name: str) -> "asyncio.Task[None]":
+        """Start a call of the sender that is the first letter of its name."""
+        self._gates[name] = threading.Event()
+        return asyncio.create_task(self.turns.run(name[0], self._work, name))
+
+    async def wait_for(self, *names: str) -> None:
+        """Wait until these calls have begun, and check that no others have."""
+        while len(self.begun) < len(names):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        assert self.begun == list(names)
+
+    def finish(self, *names: str) -> None:
+        for name in names:
+            self._gates[name].set()
+
+    def _work(self, name: str) -> None:
+        self.begun.append(name)
+        self._gates[name].wait()
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+def test_one_sender_leaves_a_thread_to_the_others() -> None:
+    async def submit() -> None:
+        work = Work(Turns("work", 2, share=1, max_waiting=10, waiting_share=5))
+        tasks = [work.start("a1"), work.start("a2")]
+        await work.wait_for("a1")
+        tasks.append(work.start("b1"))
+        await work.wait_for("a1", "b1")
+        work.finish("a1", "a2", "b1")
+        await asyncio.gather(*tasks)
+        assert work.begun == ["a1", "b1", "a2"]
+
+    run(submit())
+
+
+def test_who_has_had_no_turn_comes_before_those_who_have() -> None:
+    async def submit() -> None:
+        work = Work(Turns("work", 2, share=1, max_waiting=10, waiting_share=5))
+        tasks = [work.start(name) for name in ("a1", "b1", "a2", "b2")]
+        await work.wait_for("a1", "b1")
+        tasks.append(work.start("c1"))
+        await asyncio.sleep(0)
+        work.finish("a1")
+        await work.wait_for("a1", "b1", "c1")
+        work.finish("b1")
+        await work.wait_for("a1", "b1", "c1", "a2")
+        work.finish("c1")
+        await work.wait_for("a1", "b1", "c1", "a2", "b2")
+        work.finish("a2", "b2")
+        await asyncio.gather(*tasks)
+
+    run(submit())
+
+
+def test_neither_one_sender_nor_all_together_may_wait_without_end() -> None:
+    async def submit() -> None:
+        work = Work(Turns("work", 1, share=1, max_waiting=3, waiting_share=2))
+        tasks = [work.start("a1")]
+        await work.wait_for("a1")
+        tasks += [work.start("a2"), work.start("a3")]
+        await asyncio.sleep(0)
+        with pytest.raises(ProblemError, match="2 of your requests wait for work already") as raised:
+            await work.start("a4")
+        assert raised.value.status == 503
+        tasks.append(work.start("b1"))
+        await asyncio.sleep(0)
+        with pytest.raises(ProblemError, match="3 requests wait for work already") as raised:
+            await work.start("c1")
+        assert raised.value.status == 503
+        work.finish("a1", "a2", "a3", "b1")
+        await asyncio.gather(*tasks)
+        assert work.begun == ["a1", "b1", "a2", "a3"]
+
+    run(submit())
+
+
+def test_who_leaves_the_queue_holds_nobody_up() -> None:
+    async def submit() -> None:
+        work = Work(Turns("work", 1, share=1, max_waiting=3, waiting_share=3))
+        first, leaving, last = work.start("a1"), work.start("b1"), work.start("c1")
+        await work.wait_for("a1")
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        work.finish("a1", "c1")
+        await asyncio.gather(first, last)
+        both = work.start("a2"), work.start("b2")
+        await work.wait_for("a1", "c1", "a2")
+        work.finish("a2")
+        # Its turn comes and it leaves at the same time.
+        await both[0]
+        both[1].cancel()
+        work.finish("b2")
+        await asyncio.gather(both[1], return_exceptions=True)
+        third = work.start("c2")
+        work.finish("c2")
+        await third
+
+    run(submit())
