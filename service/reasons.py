@@ -29,6 +29,7 @@ class Reason(StrEnum):
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
     WORKER_CRASHED = "worker_crashed"
+    PEER_SILENT = "peer_silent"
     USER_PAUSED = "user_paused"
     USER_CANCELLED = "user_cancelled"
     DEADLINE_EXCEEDED = "deadline_exceeded"

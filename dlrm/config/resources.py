@@ -31,7 +31,7 @@ class ResourcesConfig(Config):
     launcher: Literal["local"] = "local"
     """Launcher of the job. local: starts processes on the machine of the service."""
     nodes: int = Field(default=1, ge=1, le=1024)
-    """Number of machines. Jobs run on one; `dlrm plan` plans for more."""
+    """Number of machines. The service's launcher starts jobs on one; `dlrm train` runs on more, started on each."""
     workers_per_node: int = Field(default=2, ge=1, le=1024)
     """Number of ranks on each machine; one for each GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
@@ -57,4 +57,4 @@ class ResourcesConfig(Config):
         if self.nodes == 1:
             return []
         message = f"asks for {self.nodes} machines, but the launcher {self.launcher} starts jobs on one"
-        return [FieldError("resources.nodes", message, "1; `dlrm plan` plans for more")]
+        return [FieldError("resources.nodes", message, "1; `dlrm train --node-rank` runs on more, `dlrm plan` plans")]

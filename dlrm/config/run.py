@@ -45,6 +45,9 @@ class RunSpec(Config):
     a checkpoint."""
     keep_checkpoints: int = Field(default=3, ge=1, le=1000)
     """Number of newest checkpoints that are kept."""
+    peer_timeout_seconds: float = Field(default=45.0, ge=5.0, le=3600.0)
+    """Seconds without a sign of life after which a rank or a machine counts as lost: the attempt ends everywhere. One
+    that works is never lost, however long a checkpoint or the preparation of rows takes it."""
     warm_start: WarmStartConfig | None = None
     """Trained model from which the run starts; null: random initial weights."""
     yardsticks: Literal["all", "logistic", "none"] = "all"

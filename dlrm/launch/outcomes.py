@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dlrm.record import AttemptDirectory, EndReason, Outcome, RankEnd
+from hostinfo.heartbeat import SilentRank
 from hostinfo.stop_signals import name_signal
 
 if TYPE_CHECKING:
@@ -19,14 +20,19 @@ def make_stopped_outcome(message: str) -> Outcome:
     return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message=message)
 
 
-def make_failed_outcome(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]") -> Outcome:
-    """Return the outcome where ranks died without writing one, or where none failed and none wrote one."""
-    if not failures:
-        message = "all ranks ended with exit code 0, but none wrote an outcome"
-        return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
+def make_failed_outcome(
+    attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]", silent: SilentRank | None = None
+) -> Outcome:
+    """Return the outcome where ranks died without writing one.
+
+    silent: the rank that was killed because it gave no sign of life.
+    """
+    if silent is not None:
+        message = f"rank {silent.rank}{silent.describe()}"
+        return Outcome(state="failed", reason=EndReason.PEER_SILENT, message=message, rank=silent.rank)
     rank = _find_first_failed(attempt, failures)
     message = f"rank {rank} {_describe_failure(attempt, rank, failures[rank].exitcode)}"
-    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
+    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message, rank=rank)
 
 
 def list_rank_ends(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]") -> list[RankEnd]:
@@ -35,6 +41,19 @@ def list_rank_ends(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFai
         RankEnd(rank=rank, exit_code=code, message=_describe_failure(attempt, rank, code))
         for rank, code in sorted((rank, failure.exitcode) for rank, failure in failures.items())
     ]
+
+
+def has_own_failure(
+    attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]", *, ignore_killed: bool
+) -> bool:
+    """Whether some rank failed by itself, and not because it lost the other ranks.
+
+    ignore_killed: leaves out ranks that were killed, as the launch process does once the attempt cannot go on.
+    """
+    return any(
+        not attempt.rank_error(rank).exists() and not (ignore_killed and failure.exitcode == -signal.SIGKILL)
+        for rank, failure in failures.items()
+    )
 
 
 def describe_exit(exit_code: int) -> str:

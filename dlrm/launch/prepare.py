@@ -11,10 +11,14 @@ from hostinfo.stop_signals import STOP_SIGNALS
 STOPPED_CODES = frozenset({EXIT_STOPPED, *(-number for number in STOP_SIGNALS)})
 
 
-def prepare_data(directory: RunDirectory, number: int) -> Outcome | None:
-    """Prepare the rows for attempt `number`; return the outcome where that ends the attempt, else None."""
-    command = [sys.executable, *make_attempt_command("dlrm.programs.prepare_run", directory, number)]
-    with directory.attempt(number).rank_log(0).open("ab") as output:
+def prepare_data(directory: RunDirectory, number: int, rank: int) -> Outcome | None:
+    """Prepare the rows for attempt `number`; return the outcome where that ends the attempt, else None.
+
+    rank: the first one of this node, in whose log and reports the preparation is told.
+    """
+    arguments = make_attempt_command("dlrm.programs.prepare_run", directory, number)
+    command = [sys.executable, *arguments, "--rank", str(rank)]
+    with directory.attempt(number).rank_log(rank).open("ab") as output:
         code = subprocess.Popen(command, stdout=output, stderr=output).wait()
     if code in STOPPED_CODES:
         return make_stopped_outcome("stopped while preparing the data")

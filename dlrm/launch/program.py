@@ -5,36 +5,47 @@ failure; this process exits with the code of `outcome.json` instead: 0 done, 75 
 64 bad configuration or data, 1 a failure that another attempt may avoid. SIGTERM or SIGINT, at any moment and any
 number of times, stops the run after a checkpoint of one step that the ranks agree on. One launch process at a time
 works in a run directory: a second one ends at once with code 1, and leaves no outcome.
+
+A job on several machines (resources.nodes) has one such process on each, with the same RUN_DIRECTORY on a file system
+that they share: `--node-rank I --rendezvous HOST:PORT`, where HOST is the machine of node 0 and PORT a free port there.
+Under Slurm both options follow from its variables. The other nodes learn the number of the attempt from node 0. A
+signal to one node stops all; a node that is lost ends the attempt on all.
 """
 
 import argparse
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from dlrm.config import ConfigError, ResolvedJob, translate_errors
-from dlrm.launch.decide import decide_open_fields
-from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
-from dlrm.launch.outcomes import list_rank_ends, make_failed_outcome, make_stopped_outcome
-from dlrm.launch.prepare import prepare_data
-from dlrm.launch.ranks import run_ranks, start_import
+from dlrm.config import ConfigError, FieldError, ResolvedJob
+from dlrm.launch.attempt import make_account, read_spec, run_part
+from dlrm.launch.nodes.accounts import decide_outcome
+from dlrm.launch.nodes.conclusion import conclude, settle
+from dlrm.launch.nodes.group import find_host_name
+from dlrm.launch.nodes.meeting import (
+    MeetingError,
+    StoppedMeetingError,
+    check_shared_directory,
+    get_announcement,
+    join_first,
+    make_announcement,
+    meet_as_first,
+)
+from dlrm.launch.nodes.state import Account, NodeState
+from dlrm.launch.outcomes import make_stopped_outcome
 from dlrm.launch.stopper import Stopper
+from dlrm.launch.watch import Watch
 from dlrm.record import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
-    AttemptDirectory,
+    EXIT_STOPPED,
     EndReason,
     Outcome,
     RunDirectory,
     RunInUseError,
     hold_run_lock,
-    sync_directory,
-    write_rank_ends,
 )
-from dlrm.reporting.push import Pusher
+from hostinfo.node_place import NodePlace, NodePlaceError, find_place
 
 log = logging.getLogger(__name__)
 
@@ -45,25 +56,39 @@ def main() -> int:
     )
     parser.add_argument("run_directory", type=Path)
     parser.add_argument("--attempt", type=int, default=1, help="number of this attempt, counted from 1")
+    parser.add_argument("--node-rank", type=int, metavar="I", help="number of this machine, 0 on the first one")
+    parser.add_argument("--rendezvous", metavar="HOST:PORT", help="address of the first machine, where all nodes meet")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s launch %(message)s")
     # Otherwise httpx logs every push.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     directory = RunDirectory(arguments.run_directory.resolve())
+    try:
+        place = find_place(arguments.node_rank, arguments.rendezvous, os.environ)
+    except NodePlaceError as error:
+        log.error("%s", error)
+        return EXIT_BAD_INPUT
     if not directory.path.is_dir():
         log.error("%s: no such run directory", directory.path)
         return EXIT_BAD_INPUT
+    stopper = Stopper()
+    stopper.listen()
     try:
-        with hold_run_lock(directory):
-            return _run_attempt(directory, arguments.attempt)
+        with hold_run_lock(directory, place.node if place else 0):
+            if place is None or place.node == 0:
+                return _run_first(directory, arguments.attempt, place, stopper)
+            return _run_other(directory, place, stopper)
     except RunInUseError as error:
         # No outcome is written: the running process may be at this same attempt.
         log.error("%s", error)
         return EXIT_FAILED
 
 
-def _run_attempt(directory: RunDirectory, number: int) -> int:
-    """Run the attempt, unless it has already ended, and return the exit code of its outcome."""
+def _run_first(directory: RunDirectory, number: int, place: NodePlace | None, stopper: Stopper) -> int:
+    """Run the attempt as node 0, or as the only node, and return the exit code of its outcome.
+
+    An attempt that has already ended is not run again.
+    """
     attempt = directory.attempt(number)
     if earlier := Outcome.read(attempt.outcome):
         log.error("attempt %d has already ended, %s: %s", number, earlier.state, earlier.message)
@@ -73,80 +98,71 @@ def _run_attempt(directory: RunDirectory, number: int) -> int:
     except OSError as error:
         log.error("attempt %d cannot start: %s", number, error)
         return EXIT_FAILED
-    stopper = Stopper(attempt)
-    stopper.listen()
+    stopper.enter_attempt(attempt)
     try:
-        outcome = _prepare_and_train(directory, number, stopper)
-    except Exception as error:
-        log.exception("the launch process failed")
-        outcome = Outcome(
-            state="failed",
-            reason=EndReason.WORKER_CRASHED,
-            message=f"the launch process failed: {type(error).__name__}: {' '.join(str(error).split())}"[:2000],
-        )
+        resolved = read_spec(directory, number)
+        _check_number_of_nodes(resolved, place)
+    except (OSError, ConfigError) as error:
+        return _finish(settle(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)), []))
+    timeout_seconds = resolved.job.run.peer_timeout_seconds
+    if place is None:
+        account = _run_watched(directory, number, stopper, Watch(timeout_seconds, None))
+        states = {0: NodeState(host=find_host_name(), account=account)}
+        return _finish(settle(attempt, decide_outcome(states, None), account.rank_ends))
     try:
-        # Keeps the outcome of a rank that wrote its own.
-        outcome.write_first(attempt.outcome)
-    except OSError:
-        log.exception("the outcome cannot be written; only the exit code reports it")
-    final = Outcome.read(attempt.outcome) or outcome
-    log.info("%s: %s %s", final.state, final.reason, final.message)
-    return final.exit_code
+        announcement = make_announcement(directory, number, resolved.job.resources.nodes, timeout_seconds)
+        group = meet_as_first(place, announcement, lambda: stopper.is_requested)
+    except StoppedMeetingError:
+        return _finish(settle(attempt, make_stopped_outcome("stopped before all nodes had joined"), []))
+    except (MeetingError, OSError) as error:
+        return _finish(settle(attempt, Outcome(state="failed", reason=EndReason.PEER_SILENT, message=str(error)), []))
+    account = _run_watched(directory, number, stopper, Watch(timeout_seconds, group))
+    return _finish(conclude(group, attempt, account, timeout_seconds))
 
 
-def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper) -> Outcome:
-    """Run the attempt, and return the outcome that counts where neither a rank nor the preparation has written one."""
-    attempt = directory.attempt(number)
+def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper) -> int:
+    """Run this node's part of the attempt that node 0 announces, and return the exit code of its outcome."""
     try:
-        check_environment()
-        resolved = _read_spec(directory.find_spec(number))
-        check_devices(resolved.job.resources.gpus_per_worker * resolved.job.resources.workers_per_node)
-    except (MixedInstallError, NoDeviceError, OSError, ConfigError) as error:
-        return Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error))
-    start_import()
-    with _push_reports(attempt, resolved.job.resources.world_size):
-        if resolved.job.data.synthetic is None and (outcome := prepare_data(directory, number)):
-            return outcome
-        _take_over_spec(directory, attempt)
-        resolved = decide_open_fields(directory, resolved)
-        failures = run_ranks(directory, resolved, number, stopper)
-    if failures is None:
-        return make_stopped_outcome("stopped before the ranks were started")
-    if failures:
-        try:
-            write_rank_ends(attempt.rank_ends, list_rank_ends(attempt, failures))
-        except OSError:
-            log.exception("the ends of the ranks cannot be written; the outcome names the first one")
-    return make_failed_outcome(attempt, failures)
-
-
-def _take_over_spec(directory: RunDirectory, attempt: AttemptDirectory) -> None:
-    """Replace the run's document by the attempt's own, where it has one.
-
-    Called once the run directory is locked and the rows are found: an attempt that is too late, or has other rows,
-    changes nothing for later attempts.
-    """
-    if attempt.spec.exists():
-        attempt.spec.replace(directory.spec)
-        sync_directory(directory.path)
-
-
-def _read_spec(spec: Path) -> ResolvedJob:
+        group = join_first(place, lambda: stopper.is_requested)
+    except StoppedMeetingError:
+        log.info("stopped before all nodes had joined")
+        return EXIT_STOPPED
+    except MeetingError as error:
+        log.error("%s", error)
+        return EXIT_FAILED
+    announcement = get_announcement(group)
+    attempt, timeout_seconds = directory.attempt(announcement.attempt), announcement.peer_timeout_seconds
     try:
-        return ResolvedJob.model_validate_json(spec.read_bytes())
-    except ValidationError as error:
-        raise ConfigError(translate_errors(error, ResolvedJob)) from None
+        check_shared_directory(directory, announcement)
+    except MeetingError as error:
+        account = make_account(Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
+    else:
+        stopper.enter_attempt(attempt)
+        account = _run_watched(directory, announcement.attempt, stopper, Watch(timeout_seconds, group))
+    return _finish(conclude(group, attempt, account, timeout_seconds))
 
 
-@contextmanager
-def _push_reports(attempt: AttemptDirectory, world_size: int) -> Iterator[None]:
-    """Push the ranks' reports to the service during the block, where a service receives them."""
-    if not attempt.push_target.exists():
-        yield
-        return
-    pusher = Pusher(attempt, world_size)
-    pusher.start()
+def _run_watched(directory: RunDirectory, number: int, stopper: Stopper, watch: Watch) -> Account:
+    """Run this node's part of the attempt, while a thread watches its ranks and the other nodes."""
+    watch.start()
     try:
-        yield
+        return run_part(directory, number, stopper, watch)
     finally:
-        pusher.close()
+        watch.close()
+
+
+def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> None:
+    """Raise ConfigError where a job of several nodes is started on one, or a job of one node on several."""
+    num_nodes = resolved.job.resources.nodes
+    if place is None and num_nodes > 1:
+        message = f"asks for {num_nodes} machines, but this is one, without a way to the others"
+        valid = "start it on each machine with --node-rank I --rendezvous HOST:PORT, or 1"
+        raise ConfigError([FieldError("resources.nodes", message, valid)])
+    if place is not None and num_nodes == 1:
+        message = "is 1, but this is a node of several: --node-rank and --rendezvous, or Slurm's variables, say so"
+        raise ConfigError([FieldError("resources.nodes", message, "the number of machines")])
+
+
+def _finish(outcome: Outcome) -> int:
+    log.info("%s: %s %s", outcome.state, outcome.reason, outcome.message)
+    return outcome.exit_code

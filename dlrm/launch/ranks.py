@@ -5,18 +5,26 @@ import os
 import sys
 import threading
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrm.config import ResolvedJob
 from dlrm.launch.child import make_attempt_command
+from dlrm.launch.nodes.group import NodeGroup
+from dlrm.launch.nodes.meeting import get_announcement
 from dlrm.launch.stopper import Stopper
+from dlrm.launch.watch import Watch
 from dlrm.record import RunDirectory
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+    from torch.distributed.launcher.api import LaunchConfig
 
 SHUTDOWN_TIMEOUT_SECONDS = 300
 """Seconds that ranks may take to end once the launch has given up; then they are killed."""
+
+RENDEZVOUS_TIMEOUT_SECONDS = 120
+"""Seconds in which the ranks of all nodes must have started: their launch processes have agreed to start them."""
 
 
 def start_import() -> None:
@@ -34,39 +42,71 @@ def _import_elastic() -> None:
 
 
 def run_ranks(
-    directory: RunDirectory, resolved: ResolvedJob, attempt: int, stopper: Stopper
+    directory: RunDirectory, resolved: ResolvedJob, attempt: int, stopper: Stopper, watch: Watch
 ) -> "dict[int, ProcessFailure] | None":
-    """Run all ranks to their end, and return the failures by rank; None where a stop was requested before they
-    started."""
+    """Run the ranks of this node to their end, and return the failures by rank; None where a stop was requested before
+    they started."""
     if stopper.is_requested:
         return None
     # Imported late: importing torch takes seconds, and an error in the document is reported before that.
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+    from torch.distributed.launcher.api import elastic_launch
 
     resources = resolved.job.resources
     os.environ["OMP_NUM_THREADS"] = str(resources.threads_per_worker)
-    # The ranks of one node need neither a network nor a host name that resolves.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=resources.workers_per_node,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="127.0.0.1",
+    config = _make_config(resources.workers_per_node, watch.group)
+    if stopper.is_requested:
+        return None
+    with watch.watch_ranks(list_node_ranks(resources.workers_per_node, watch.group)):
+        try:
+            elastic_launch(config, sys.executable)(*make_attempt_command("dlrm.train.worker", directory, attempt))
+        except ChildFailedError as error:
+            return error.failures
+    return {}
+
+
+def list_node_ranks(workers_per_node: int, group: NodeGroup | None) -> range:
+    """List the ranks of this node: those of node 0 come first."""
+    node = 0 if group is None else group.place.node
+    return range(node * workers_per_node, (node + 1) * workers_per_node)
+
+
+def _make_config(workers_per_node: int, group: NodeGroup | None) -> "LaunchConfig":
+    """Make the configuration of torch's elastic launch, and choose the network interface of the ranks."""
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.launcher.api import LaunchConfig
+
+    make = partial(
+        LaunchConfig,
+        nproc_per_node=workers_per_node,
         max_restarts=0,
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
         # The stopper handles SIGTERM and SIGINT: the ranks stop after a checkpoint instead of being torn down.
         signals_to_handle="SIGQUIT",
         shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS,
     )
-    if stopper.is_requested:
-        return None
-    try:
-        elastic_launch(config, sys.executable)(*make_attempt_command("dlrm.train.worker", directory, attempt))
-    except ChildFailedError as error:
-        return error.failures
-    return {}
+    if group is None:
+        # The ranks of one node need neither a network nor a host name that resolves.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        return make(
+            min_nodes=1,
+            max_nodes=1,
+            run_id=uuid.uuid4().hex,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            local_addr="127.0.0.1",
+        )
+    interface = group.find_interface()
+    if interface is not None:
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(variable, interface)
+    num_nodes = len(group.states)
+    # Static: the launch processes have met already and know their numbers. It shares the store's server and port.
+    return make(
+        min_nodes=num_nodes,
+        max_nodes=num_nodes,
+        run_id=get_announcement(group).token,
+        rdzv_backend="static",
+        rdzv_endpoint=f"{group.place.host}:{group.place.port}",
+        rdzv_configs={"rank": group.place.node, "timeout": RENDEZVOUS_TIMEOUT_SECONDS},
+    )

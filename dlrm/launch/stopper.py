@@ -20,17 +20,25 @@ class Stopper:
     ranks agree among themselves on the step at which they stop.
     """
 
-    def __init__(self, attempt: AttemptDirectory) -> None:
-        self._attempt = attempt
+    def __init__(self) -> None:
+        self._attempt: AttemptDirectory | None = None
         self._is_requested = threading.Event()
+        self._lock = threading.Lock()
 
     @property
     def is_requested(self) -> bool:
-        return self._is_requested.is_set() or self._attempt.stop_request.exists()
+        return self._is_requested.is_set() or (self._attempt is not None and self._attempt.stop_request.exists())
 
     def listen(self) -> None:
         """Start to pass on signals, also those that are pending already."""
         threading.Thread(target=self._wait, name="stop", daemon=True).start()
+
+    def enter_attempt(self, attempt: AttemptDirectory) -> None:
+        """Leave requests in the directory of an attempt from now on, also one that has come already."""
+        with self._lock:
+            self._attempt = attempt
+            if self._is_requested.is_set():
+                self._leave_request()
 
     def _wait(self) -> None:
         while True:
@@ -39,14 +47,20 @@ class Stopper:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        self._is_requested.set()
-        try:
-            # The file comes first: a process that starts from here on finds it, every other one is among the children.
-            self._attempt.stop_request.touch()
-        except OSError:
-            log.exception("the stop request could not be written to disk")
+        # The file comes first: a process that starts from here on finds it, every other one is among the children.
+        with self._lock:
+            self._is_requested.set()
+            self._leave_request()
         # A child may have ended since it was listed.
         with contextlib.suppress(psutil.Error):
             for child in psutil.Process().children():
                 with contextlib.suppress(psutil.Error):
                     child.send_signal(signal.SIGTERM)
+
+    def _leave_request(self) -> None:
+        if self._attempt is None:
+            return
+        try:
+            self._attempt.stop_request.touch()
+        except OSError:
+            log.exception("the stop request could not be written to disk")

@@ -55,6 +55,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_directory", type=Path)
     parser.add_argument("--attempt", type=int, required=True)
+    parser.add_argument(
+        "--rank", type=int, default=0, help="first rank of this node, which goes on in the same reports"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s preparation %(message)s")
     directory = RunDirectory(arguments.run_directory)
@@ -63,14 +66,14 @@ def main() -> int:
     # The request came before this process was started.
     if attempt.stop_request.exists():
         return EXIT_STOPPED
-    reporter = Reporter(attempt, rank=0)
+    reporter = Reporter(attempt, arguments.rank)
     code = EXIT_DONE
     try:
         prepare(directory, arguments.attempt, reporter)
     except Exception as error:
         log.exception("the data could not be prepared")
         code = _write_outcome(_make_outcome(error), attempt)
-    # Rank 0 continues in the same files, with the next sequence numbers.
+    # The rank continues in the same files, with the next sequence numbers.
     reporter.close()
     return code
 

@@ -37,6 +37,11 @@ class AttemptDirectory:
         return self.path / "rank_ends.json"
 
     @property
+    def nodes_token(self) -> Path:
+        """File with a random text by which other nodes know that they share this directory; absent on one node."""
+        return self.path / "nodes-token"
+
+    @property
     def push_target(self) -> Path:
         """File with the address and the token to push reports with; mode 0600, absent where no service receives
         them."""
@@ -121,10 +126,9 @@ class RunDirectory:
         """Return the directory of a checkpoint. step: number of batches consumed."""
         return self.checkpoints / f"step-{step:08d}"
 
-    @property
-    def lock(self) -> Path:
-        """Lock file, held by the launch process that works in this directory."""
-        return self.path / "lock"
+    def lock(self, node: int) -> Path:
+        """Return the lock file that the launch process of a node holds while it works in this directory."""
+        return self.path / ("lock" if node == 0 else f"lock-node-{node}")
 
     @property
     def blend(self) -> Path:

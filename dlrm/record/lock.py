@@ -25,12 +25,14 @@ class RunInUseError(Exception):
 
 
 @contextmanager
-def hold_run_lock(directory: RunDirectory) -> Generator[None]:
-    """Hold the lock of the run directory. The kernel releases it however this process ends; no child process holds it.
+def hold_run_lock(directory: RunDirectory, node: int = 0) -> Generator[None]:
+    """Hold the lock of the run directory for one node; that of node 0 stands for the run.
+
+    The kernel releases it however this process ends; no child process holds it.
 
     Raises RunInUseError where another process holds the lock, and OSError where the directory cannot be written.
     """
-    with directory.lock.open("a+") as file:
+    with directory.lock(node).open("a+") as file:
         _lock(file, directory)
         file.truncate(0)
         file.write(str(os.getpid()))

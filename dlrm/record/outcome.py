@@ -31,11 +31,13 @@ class EndReason(StrEnum):
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
     WORKER_CRASHED = "worker_crashed"
+    PEER_SILENT = "peer_silent"
+    """A rank or a node gave no sign of life, or has gone without a word."""
 
     @property
     def is_retried(self) -> bool:
         """Whether a new attempt may end differently; a lack of memory or a divergence would recur."""
-        return self is EndReason.WORKER_CRASHED
+        return self in (EndReason.WORKER_CRASHED, EndReason.PEER_SILENT)
 
 
 class Outcome(BaseModel):

@@ -43,15 +43,16 @@ class Pusher:
     resumes after that line.
     """
 
-    def __init__(self, attempt: AttemptDirectory, world_size: int) -> None:
-        """Read the push target of `attempt`. Raises FileNotFoundError where no service receives reports."""
+    def __init__(self, attempt: AttemptDirectory, ranks: range) -> None:
+        """Read the push target of `attempt`. ranks: those whose lines are sent.
+
+        Raises FileNotFoundError where no service receives reports.
+        """
         target = json.loads(attempt.push_target.read_text())
         self._url: str = target["url"]
         self._headers = {"Authorization": f"Bearer {target['token']}"}
         self._streams = [
-            _Stream(rank, name, attempt.spool_file(rank, name))
-            for rank in range(world_size)
-            for name in ("metrics", "events")
+            _Stream(rank, name, attempt.spool_file(rank, name)) for rank in ranks for name in ("metrics", "events")
         ]
         self._was_reachable = True
         self._is_closing = threading.Event()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dlrm.record import EXIT_DONE, EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.stop_request import StopRequest
+from hostinfo.heartbeat import start_heartbeats
 from hostinfo.stop_signals import ignore_stop_signals
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def main() -> int:
     directory = RunDirectory(arguments.run_directory)
     attempt = directory.attempt(arguments.attempt)
     rank = int(os.environ["RANK"])
+    start_heartbeats(rank)
     _redirect_output(attempt.rank_log(rank))
     stop = StopRequest()
     stop.listen()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from dlrm.record import AttemptDirectory, EndReason, Outcome
+from hostinfo.node_place import NodePlace
 from service.cli.run_directory import NewAttempt
 from service.cli.spool import SpoolProgress
 from service.cli.trainer import make_module_command, run_and_watch
@@ -11,15 +12,22 @@ from service.launchers.log_files import read_last_line
 
 
 def run_attempt(
-    started: NewAttempt, on_line: Callable[[str], None], on_progress: Callable[[Progress], None]
+    started: NewAttempt,
+    on_line: Callable[[str], None],
+    on_progress: Callable[[Progress], None],
+    place: NodePlace | None = None,
 ) -> tuple[int, Outcome, SpoolProgress]:
     """Run the attempt to its end. SIGINT and SIGTERM stop it after a checkpoint.
 
     on_line: called with each line that the user should see. on_progress: called with the progress, several times a
-    second. Returns the exit code of the launch process, the outcome, and everything that was reported.
+    second. place: of this machine among several that run the job; None where it is the only one. Returns the exit code
+    of the launch process, the outcome, and everything that was reported.
     """
     attempt = started.attempt
-    command = make_module_command("dlrm.launch", [str(started.directory.path), "--attempt", str(started.number)])
+    options = [] if place is None else place.options
+    command = make_module_command(
+        "dlrm.launch", [str(started.directory.path), "--attempt", str(started.number), *options]
+    )
     progress = SpoolProgress(attempt, on_line, started.checkpoint and started.checkpoint.num_steps)
     code = run_and_watch(command, attempt.launch_log, lambda: on_progress(progress.read()))
     for count in progress.omitted_warnings:

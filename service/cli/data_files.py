@@ -6,19 +6,21 @@ from pathlib import Path
 import typer
 
 from dlrm.config.patterns import is_remote
+from hostinfo.node_place import NodePlace
 from service.cli.child_program import ProgramStopped, run_program
 from service.cli.errors import EXIT_INTERRUPTED
 from service.cli.run_directory import check_job, read_absolute_job
 from service.cli.trainer import require_trainer
 
 
-def check_data_files(job: Path, settings: Sequence[str] | None = None) -> None:
+def check_data_files(job: Path, settings: Sequence[str] | None = None, place: NodePlace | None = None) -> None:
     """Check that the raw files of the job document `job` exist, differ, and have its columns and both labels.
 
-    Remote files are not checked. settings: arguments of `--set`. Raises BadInputError and CommandError.
+    Remote files are not checked. settings: arguments of `--set`. place: as for `create_run`. Raises
+    BadInputError and CommandError.
     """
     spec = read_absolute_job(job, settings)
-    check_job(spec, job)
+    check_job(spec, job, place)
     data = spec.data
     if not data.is_raw or any(map(is_remote, (*data.train, *(data.eval or [])))):
         return

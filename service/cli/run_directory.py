@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dlrm.config import (
     ConfigError,
+    FieldError,
     JobSpec,
     ResolvedJob,
     keep_decisions,
@@ -29,6 +30,7 @@ from dlrm.record import (
     hold_run_lock,
     write_atomically,
 )
+from hostinfo.node_place import NodePlace
 from service.cli.documents import (
     make_paths_absolute,
     parse_with_settings,
@@ -68,13 +70,16 @@ class SucceededError(Exception):
         super().__init__(f"{directory.path}: the run has already succeeded; nothing is left to do")
 
 
-def create_run(job: Path, run_directory: Path | None, settings: Sequence[str] | None = None) -> NewAttempt:
+def create_run(
+    job: Path, run_directory: Path | None, settings: Sequence[str] | None = None, place: NodePlace | None = None
+) -> NewAttempt:
     """Create a new run directory for the job document `job`, with its first attempt.
 
-    run_directory: must not exist yet; None for runs/NAME-TIME. settings: arguments of `--set`. Raises CommandError.
+    run_directory: must not exist yet; None for runs/NAME-TIME. settings: arguments of `--set`. place: of this machine
+    among several that run the job; None where it is the only one. Raises CommandError.
     """
     spec = read_absolute_job(job, settings)
-    check_job(spec, job)
+    check_job(spec, job, place)
     require_warm_start_model(spec, job)
     require_trainer()
     resolved = resolve(spec, data_cache=_make_data_cache() if spec.data.is_raw else None)
@@ -109,8 +114,10 @@ def require_new_directory(path: Path) -> None:
     raise BadInputError(f"{path} already exists: {remedy}")
 
 
-def create_next_attempt(path: Path, job: Path | None, settings: Sequence[str] | None = None) -> NewAttempt:
-    """Create the next attempt of the run in `path`.
+def create_next_attempt(
+    path: Path, job: Path | None, settings: Sequence[str] | None = None, place: NodePlace | None = None
+) -> NewAttempt:
+    """Create the next attempt of the run in `path`. place: as for `create_run`.
 
     job: changed job document, or None to resume with the document of the run. settings: arguments of `--set`, which
     change that document. Both may change only settings that change the result by no more than rounding, such as the
@@ -126,7 +133,7 @@ def create_next_attempt(path: Path, job: Path | None, settings: Sequence[str] | 
             if job is None
             else read_absolute_job(job, settings)
         )
-        check_job(spec, job or path)
+        check_job(spec, job or path, place)
         spec = _keep_decisions(spec, resolved, job or path)
         now = resolve(spec, resolved.data_roots, resolved.data_cache)
         if differences := list_differences(make_identity(now.job), make_identity(resolved.job)):
@@ -209,11 +216,22 @@ def read_absolute_job(job: Path, settings: Sequence[str] | None) -> JobSpec:
     return make_paths_absolute(spec, job)
 
 
-def check_job(spec: JobSpec, path: Path) -> None:
-    """Check that this machine can run a job. path: its document, for error messages. Raises BadInputError."""
+def check_job(spec: JobSpec, path: Path, place: NodePlace | None = None) -> None:
+    """Check that this machine can run a job. path: its document, for error messages. Raises BadInputError.
+
+    place: of this machine among several that run it; None where it is the only one.
+    """
     require_data_files(spec, path)
-    if faults := spec.resources.find_launcher_faults():
-        raise BadInputError(*(f"{path}: {fault}" for fault in faults))
+    num_nodes = spec.resources.nodes
+    if (place is not None) == (num_nodes > 1):
+        return
+    if place is not None:
+        message = "is 1, but this machine is one of several"
+        fault = FieldError("resources.nodes", message, "the number of machines, in the document or by --set")
+    else:
+        message = f"asks for {num_nodes} machines, but this is one"
+        fault = FieldError("resources.nodes", message, "1, or the command on each of them: --node-rank, --rendezvous")
+    raise BadInputError(f"{path}: {fault}")
 
 
 def _make_data_cache() -> str:

@@ -1,8 +1,12 @@
 """Starting a launch process, and waiting for what it does."""
 
 import contextlib
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import psutil
 from dlrm.config import JobConfig, resolve
 from dlrm.record import Outcome, RunDirectory, SpoolReader, parse_report
 from hostinfo.stop_signals import defer_stop_signals
+from tests.e2e.machines import Machines
 from tests.patience import PATIENCE_SECONDS
 
 TINY = {
@@ -30,10 +35,74 @@ def start(path: Path, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[by
     return directory, start_attempt(directory, 1)
 
 
-def start_attempt(directory: RunDirectory, number: int) -> subprocess.Popen[bytes]:
+def start_attempt(
+    directory: RunDirectory, number: int, *options: str, prefix: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     with (directory.path / "output").open("ab") as output, defer_stop_signals():
-        command = [sys.executable, "-m", "dlrm.launch", str(directory.path), "--attempt", str(number)]
+        command = [
+            *prefix,
+            sys.executable,
+            "-m",
+            "dlrm.launch",
+            str(directory.path),
+            "--attempt",
+            str(number),
+            *options,
+        ]
         return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+
+
+def start_nodes(path: Path, num_nodes: int, workers: int, machines: Machines | None = None, **changes: Any) -> "Nodes":
+    """Begin the first attempt of a tiny job on several nodes, which are all this machine.
+
+    machines: network namespaces with addresses of their own; None for the loopback of this machine.
+    """
+    resources = {**changes.pop("resources", {}), "nodes": num_nodes, "workers_per_node": workers}
+    directory = RunDirectory(path)
+    directory.path.mkdir(exist_ok=True)
+    job = JobConfig.model_validate({**TINY, **changes, "resources": resources})
+    directory.spec.write_text(resolve(job).model_dump_json())
+    return start_node_attempt(directory, num_nodes, 1, machines)
+
+
+def start_node_attempt(
+    directory: RunDirectory, num_nodes: int, number: int, machines: Machines | None = None
+) -> "Nodes":
+    address = f"{machines.addresses[0] if machines else '127.0.0.1'}:{find_free_port()}"
+    processes: list[subprocess.Popen[bytes]] = []
+    for node in range(num_nodes):
+        prefix = machines.make_prefix(node) if machines else []
+        options = ["--node-rank", str(node), "--rendezvous", address]
+        processes.append(start_attempt(directory, number, *options, prefix=prefix))
+    return Nodes(directory, processes)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The launch processes of one attempt, by node."""
+
+    directory: RunDirectory
+    processes: list[subprocess.Popen[bytes]]
+
+    def signal(self, node: int, number: signal.Signals) -> None:
+        """Send a signal to every process of a node, as if its machine had been struck."""
+        launch = psutil.Process(self.processes[node].pid)
+        for process in [launch, *launch.children(recursive=True)]:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(number)
+
+    def wait(self, attempt: int = 1) -> tuple[list[int], Outcome]:
+        """Wait for all nodes; return their exit codes and the outcome."""
+        codes = [process.wait(timeout=PATIENCE_SECONDS) for process in self.processes]
+        outcome = Outcome.read(self.directory.attempt(attempt).outcome)
+        assert outcome is not None, (self.directory.path / "output").read_text()
+        return codes, outcome
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def ended(directory: RunDirectory, process: subprocess.Popen[bytes], attempt: int = 1) -> tuple[int, Outcome]:

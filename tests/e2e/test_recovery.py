@@ -1,4 +1,4 @@
-"""A rank of a job is killed under a real service: it goes on from a checkpoint, and its figures tell nothing of it."""
+"""A rank of a job is killed or frozen under a real service: it goes on from a checkpoint, and no figure tells of it."""
 
 import os
 import signal
@@ -21,7 +21,12 @@ DOCUMENT: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 160_000, "num_ids": 500}},
     "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
     "batch": {"global_size": 1024},
-    "run": {"eval_every_fraction": 0.25, "checkpoint_every_seconds": 0.5, "yardsticks": "none"},
+    "run": {
+        "eval_every_fraction": 0.25,
+        "checkpoint_every_seconds": 0.5,
+        "yardsticks": "none",
+        "peer_timeout_seconds": 5,
+    },
     "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
 }
 
@@ -33,6 +38,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def undisturbed(client: Client) -> Job:
+    return end_of(client, client.submit(DOCUMENT))
+
+
 def end_of(client: Client, job: Job) -> Job:
     for seen in client.follow(job.id):
         job = seen
@@ -40,8 +50,8 @@ def end_of(client: Client, job: Job) -> Job:
     return job
 
 
-def kill_a_rank_after_a_checkpoint(client: Client, job: Job) -> int:
-    """Kill one of the ranks once steps have followed a checkpoint; that checkpoint's step."""
+def strike_a_rank_after_a_checkpoint(client: Client, job: Job, blow: signal.Signals) -> int:
+    """Send a signal to one of the ranks once steps have followed a checkpoint; that checkpoint's step."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         assert time.monotonic() < deadline
@@ -53,7 +63,7 @@ def kill_a_rank_after_a_checkpoint(client: Client, job: Job) -> int:
         time.sleep(0.05)
     ranks = [process for process in find_marked(Path(seen.run_directory or "", "attempt-1")) if is_rank(process)]
     assert len(ranks) == seen.world_size
-    os.kill(ranks[-1].pid, signal.SIGKILL)
+    os.kill(ranks[-1].pid, blow)
     return saved.step
 
 
@@ -72,14 +82,17 @@ def evaluations(client: Client, job: Job) -> dict[int, float | None]:
     return {metric.step: metric.auc for metric in metrics if metric.kind == "evaluation"}
 
 
-def test_a_job_whose_rank_was_killed_ends_as_if_nothing_had_happened(client: Client) -> None:
-    undisturbed = end_of(client, client.submit(DOCUMENT))
+@pytest.mark.parametrize(("blow", "reason"), [(signal.SIGKILL, "worker_crashed"), (signal.SIGSTOP, "peer_silent")])
+def test_a_job_whose_rank_was_killed_or_frozen_ends_as_if_nothing_had_happened(
+    client: Client, undisturbed: Job, blow: signal.Signals, reason: str
+) -> None:
     job = client.submit(DOCUMENT)
-    saved_step = kill_a_rank_after_a_checkpoint(client, job)
+    saved_step = strike_a_rank_after_a_checkpoint(client, job, blow)
     job = end_of(client, job)
     assert job.num_attempts == 2
     first, second = client.attempts(job.id)
-    assert (first.reason, second.reason) == ("worker_crashed", "completed")
+    assert (first.reason, second.reason) == (reason, "completed")
+    assert f"rank {job.world_size - 1} " in (first.message or "")
     assert second.start_step == first.saved_step
     assert (second.start_step or 0) >= saved_step
     assert losses(client, job) == losses(client, undisturbed)

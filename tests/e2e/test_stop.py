@@ -31,7 +31,7 @@ def has_ranks(_: RunDirectory, process: Process) -> bool:
 
 
 def has_lock(directory: RunDirectory, _: Process) -> bool:
-    return directory.lock.exists()
+    return directory.lock(0).exists()
 
 
 def assert_stopped(directory: RunDirectory, process: Process, attempt: int = 1) -> None:

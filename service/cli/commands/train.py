@@ -20,10 +20,12 @@ from dlrm.record import (
     find_newest_checkpoint,
     list_quality_warnings,
 )
+from hostinfo.node_place import NodePlace
 from service.cli import errors
 from service.cli.attempt_run import run_attempt
 from service.cli.commands.infer import Inference, derive_job_name, infer_document
 from service.cli.data_files import check_data_files
+from service.cli.nodes import find_own_place, require_shared_directory, run_other_node
 from service.cli.render.advice import print_advice
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_derived_table, make_result_table
@@ -96,9 +98,17 @@ def train(
     profile: Annotated[
         bool, typer.Option("--profile", help="Trace a few steps on every rank, and show how their time is spent.")
     ] = False,
+    node_rank: Annotated[
+        int | None,
+        typer.Option(metavar="I", help="Number of this machine among several, from 0. [dim]Default: Slurm's[/dim]"),
+    ] = None,
+    rendezvous: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Address of machine 0, where all meet. [dim]Default: Slurm's[/dim]"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
-    """Train a job on this machine, without a service.
+    """Train a job on this machine, or on several, without a service.
 
     Relative data paths are relative to the job file. Ctrl-C saves a checkpoint
     and stops. Raw data is prepared first, into .dlrm/prepared or the directory in
@@ -137,11 +147,23 @@ def train(
 
         dlrm train job.toml --profile
 
+    On several machines (resources.nodes) the same command runs on each, with the
+    run directory on a file system that they share; machine 0 shows the progress:
+
+        dlrm train job.toml --run-directory /shared/run --node-rank 0 --rendezvous node0:29500
+
+        srun --ntasks-per-node=1 dlrm train job.toml --run-directory /shared/run
+
     Exit code: 0 trained, now or earlier, 2 bad document or data, 75 stopped on
     request, 1 any other failure.
     """
+    place = find_own_place(node_rank, rendezvous)
+    if place is not None:
+        directory = require_shared_directory(resume or run_directory)
+        if place.node != 0:
+            raise typer.Exit(EXIT_CODES.get(run_other_node(directory, place), errors.EXIT_FAILED))
     try:
-        started = _create_attempt(sources, resume, run_directory, settings, Inference(label, evaluation or None))
+        started = _create_attempt(sources, resume, run_directory, settings, Inference(label, evaluation or None), place)
     except SucceededError as succeeded:
         message = f"{succeeded}{'; no profile, because no step is run' if profile else ''}"
         console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
@@ -158,7 +180,7 @@ def train(
         console.print(_describe_checkpoint(started), markup=False, highlight=False, soft_wrap=True)
     if profile:
         started.attempt.profile.path.mkdir()
-    code, outcome, reported = _run_attempt(started)
+    code, outcome, reported = _run_attempt(started, place)
     if as_json or code == EXIT_DONE:
         result = make_result(started.directory, outcome, reported.warnings, started.attempt.profile)
         _print_result(result, as_json=as_json)
@@ -177,6 +199,7 @@ def _create_attempt(
     run_directory: Path | None,
     settings: list[str] | None,
     inference: Inference,
+    place: NodePlace | None,
 ) -> NewAttempt:
     sources = sources or []
     is_data = bool(sources) and Path(sources[0]).suffix not in DOCUMENTS
@@ -193,7 +216,7 @@ def _create_attempt(
         )
         if is_data:
             raise errors.BadInputError(f"{sources[0]}: not valid with --resume (valid: a job document, .toml or .json)")
-        return create_next_attempt(resume, Path(sources[0]) if sources else None, settings)
+        return create_next_attempt(resume, Path(sources[0]) if sources else None, settings, place)
     if not sources:
         raise errors.BadInputError(
             "nothing to train (valid: a JOB, data files, or --resume with the directory of a run)"
@@ -203,8 +226,8 @@ def _create_attempt(
         job = _infer_document(sources, run_directory, inference)
     else:
         job = Path(sources[0])
-    check_data_files(job, settings)
-    return create_run(job, run_directory, settings)
+    check_data_files(job, settings, place)
+    return create_run(job, run_directory, settings, place)
 
 
 def _infer_document(sources: list[str], run_directory: Path, inference: Inference) -> Path:
@@ -234,10 +257,12 @@ def _describe_checkpoint(started: NewAttempt) -> str:
     return f"attempt {started.number}: the newest checkpoint is from {step}"
 
 
-def _run_attempt(started: NewAttempt) -> tuple[int, Outcome, SpoolProgress]:
+def _run_attempt(started: NewAttempt, place: NodePlace | None) -> tuple[int, Outcome, SpoolProgress]:
     """Run the attempt to its end, with a live display of its progress and warnings."""
     with ProgressLine() as line:
-        return run_attempt(started, line.print_line, lambda progress: line.show(progress.phase or "starting", progress))
+        return run_attempt(
+            started, line.print_line, lambda progress: line.show(progress.phase or "starting", progress), place
+        )
 
 
 def make_result(

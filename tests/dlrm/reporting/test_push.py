@@ -105,7 +105,7 @@ def write(writer: SpoolWriter, num_lines: int) -> None:
 def test_every_line_arrives_in_order_also_after_refusals(attempt: AttemptDirectory, receiver: Receiver):
     receiver.num_requests_to_refuse = 2
     writer = SpoolWriter(attempt.spool_file(0, "events"))
-    pusher = Pusher(attempt, NUM_RANKS)
+    pusher = Pusher(attempt, range(NUM_RANKS))
     pusher.start()
     for _ in range(5):
         write(writer, 700)
@@ -128,7 +128,7 @@ def test_lines_that_the_service_read_itself_meanwhile_are_not_sent_under_a_wrong
         write(writer, 5)
 
     receiver.before_answer = read_the_file_itself
-    pusher = Pusher(attempt, NUM_RANKS)
+    pusher = Pusher(attempt, range(NUM_RANKS))
     pusher.start()
     pusher.close()
     assert receiver.acknowledged["events"] == 20
@@ -141,7 +141,7 @@ def test_pushing_ends_calmly_once_the_service_has_closed_the_reports(
 ):
     caplog.set_level(logging.INFO)
     writer = SpoolWriter(attempt.spool_file(0, "events"))
-    pusher = Pusher(attempt, NUM_RANKS)
+    pusher = Pusher(attempt, range(NUM_RANKS))
     write(writer, num_lines_before)
     if num_lines_before == 0:
         receiver.is_closed = True

@@ -51,7 +51,7 @@ def main() -> int:
     fake.NUM_STEPS = NUM_STEPS
     attempt = directory.attempt(arguments.attempt)
     attempt.create()
-    pusher = Pusher(attempt, world_size=1)
+    pusher = Pusher(attempt, range(1))
     pusher.start()
     code = (
         leave_a_rank(directory, attempt, lock)

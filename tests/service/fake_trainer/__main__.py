@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def succeed(directory: RunDirectory, attempt: AttemptDirectory) -> int:
-    pusher = Pusher(attempt, world_size=1)
+    pusher = Pusher(attempt, range(1))
     pusher.start()
     write_events(attempt)
     code = finish(directory, attempt, Training(directory, attempt))

@@ -1,0 +1,167 @@
+"""One node's part of an attempt: prepares the rows, then runs the ranks of this node."""
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from dlrm.config import ConfigError, ResolvedJob, translate_errors
+from dlrm.launch.decide import decide_open_fields
+from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
+from dlrm.launch.nodes.accounts import make_lost_outcome
+from dlrm.launch.nodes.state import Account
+from dlrm.launch.outcomes import has_own_failure, list_rank_ends, make_failed_outcome, make_stopped_outcome
+from dlrm.launch.prepare import prepare_data
+from dlrm.launch.ranks import list_node_ranks, run_ranks, start_import
+from dlrm.launch.stopper import Stopper
+from dlrm.launch.watch import LOOK_SECONDS, Watch
+from dlrm.record import AttemptDirectory, EndReason, Outcome, RunDirectory, sync_directory
+from dlrm.reporting.push import Pusher
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+log = logging.getLogger(__name__)
+
+
+def read_spec(directory: RunDirectory, number: int) -> ResolvedJob:
+    """Read the document that attempt `number` starts with. Raises ConfigError and OSError."""
+    try:
+        return ResolvedJob.model_validate_json(directory.find_spec(number).read_bytes())
+    except ValidationError as error:
+        raise ConfigError(translate_errors(error, ResolvedJob)) from None
+
+
+def run_part(directory: RunDirectory, number: int, stopper: Stopper, watch: Watch) -> Account:
+    """Run this node's part of attempt `number`, and return how it ended; raises nothing."""
+    try:
+        return _prepare_and_train(directory, number, stopper, watch)
+    except (MixedInstallError, NoDeviceError, ConfigError) as error:
+        return make_account(Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
+    except Exception as error:
+        log.exception("the launch process failed")
+        if watch.has_given_up:
+            return make_account(make_given_up_outcome(watch), is_cause=False)
+        message = f"the launch process failed: {type(error).__name__}: {' '.join(str(error).split())}"[:2000]
+        return make_account(Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message))
+
+
+def make_account(outcome: Outcome | None, *, is_cause: bool = True) -> Account:
+    """Make the account of a node that ends now. is_cause: whether something went wrong on this node itself."""
+    return Account(outcome=outcome, is_cause=is_cause, ended_at=time.time())
+
+
+def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper, watch: Watch) -> Account:
+    check_environment()
+    resolved = read_spec(directory, number)
+    resources = resolved.job.resources
+    check_devices(resources.gpus_per_worker * resources.workers_per_node)
+    start_import()
+    ranks = list_node_ranks(resources.workers_per_node, watch.group)
+    with _push_reports(directory.attempt(number), ranks):
+        prepared = _prepare_in_turn(directory, number, resolved, ranks[0], stopper, watch)
+        if isinstance(prepared, Outcome):
+            return make_account(prepared, is_cause=not watch.has_given_up)
+        failures = None if watch.has_given_up else run_ranks(directory, prepared, number, stopper, watch)
+    return _make_part_account(directory.attempt(number), failures, watch)
+
+
+def _prepare_in_turn(
+    directory: RunDirectory, number: int, resolved: ResolvedJob, first_rank: int, stopper: Stopper, watch: Watch
+) -> ResolvedJob | Outcome:
+    """Prepare the rows and decide what the document left open, first on node 0, whose rows the others find.
+
+    Returns the document of the run once all nodes are ready, or the outcome that ends the attempt.
+    """
+    is_first = watch.group is None or watch.group.place.node == 0
+    if not is_first:
+        _wait_until_prepared(watch, stopper, [0])
+    if outcome := _find_early_end(stopper, watch):
+        return outcome
+    if resolved.job.data.synthetic is None and (outcome := prepare_data(directory, number, first_rank)):
+        return make_given_up_outcome(watch) if watch.has_given_up else outcome
+    if is_first:
+        _take_over_spec(directory, directory.attempt(number))
+        resolved = decide_open_fields(directory, resolved)
+    else:
+        resolved = read_spec(directory, number)
+    if watch.group is not None:
+        watch.group.update(phase="prepared")
+        _wait_until_prepared(watch, stopper, watch.group.states)
+    return _find_early_end(stopper, watch) or resolved
+
+
+def _wait_until_prepared(watch: Watch, stopper: Stopper, nodes: Collection[int]) -> None:
+    """Wait until `nodes` have prepared their rows, or the attempt cannot go on."""
+    assert watch.group is not None, "there are other nodes"
+    while not (watch.has_given_up or stopper.is_requested):
+        if watch.group.wait_for(lambda states: all(states[node].phase == "prepared" for node in nodes), LOOK_SECONDS):
+            return
+
+
+def _find_early_end(stopper: Stopper, watch: Watch) -> Outcome | None:
+    """Return the outcome of an attempt that ends before its ranks are started; None where it goes on."""
+    if watch.has_given_up:
+        return make_given_up_outcome(watch)
+    return make_stopped_outcome("stopped before the ranks were started") if stopper.is_requested else None
+
+
+def make_given_up_outcome(watch: Watch) -> Outcome:
+    """Return the outcome of a node that ends because another one was lost or has ended."""
+    if watch.lost_node is not None:
+        return make_lost_outcome(watch.lost_node)
+    message = f"node {watch.ended_node} has ended"
+    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
+
+
+def _make_part_account(
+    attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure] | None", watch: Watch
+) -> Account:
+    """Make the account of a node whose ranks have ended. failures: None where they were not started."""
+    if failures is None:
+        if watch.has_given_up:
+            return make_account(make_given_up_outcome(watch), is_cause=False)
+        return make_account(make_stopped_outcome("stopped before the ranks were started"))
+    if not failures:
+        return make_account(None)
+    is_silence_elsewhere = watch.has_given_up and watch.silent_rank is None
+    has_own = has_own_failure(attempt, failures, ignore_killed=is_silence_elsewhere)
+    outcome = (
+        make_given_up_outcome(watch)
+        if is_silence_elsewhere and not has_own
+        else make_failed_outcome(attempt, failures, watch.silent_rank)
+    )
+    return Account(
+        outcome=outcome,
+        is_cause=has_own or watch.silent_rank is not None,
+        ended_at=min(failure.timestamp for failure in failures.values()),
+        rank_ends=list_rank_ends(attempt, failures),
+    )
+
+
+def _take_over_spec(directory: RunDirectory, attempt: AttemptDirectory) -> None:
+    """Replace the run's document by the attempt's own, where it has one.
+
+    Called once the run directory is locked and the rows are found: an attempt that is too late, or has other rows,
+    changes nothing for later attempts.
+    """
+    if attempt.spec.exists():
+        attempt.spec.replace(directory.spec)
+        sync_directory(directory.path)
+
+
+@contextmanager
+def _push_reports(attempt: AttemptDirectory, ranks: range) -> Iterator[None]:
+    """Push the reports of this node's ranks to the service during the block, where a service receives them."""
+    if not attempt.push_target.exists():
+        yield
+        return
+    pusher = Pusher(attempt, ranks)
+    pusher.start()
+    try:
+        yield
+    finally:
+        pusher.close()

@@ -1,0 +1,192 @@
+"""The group of launch processes of one attempt: each sends its state to all others, several times a second.
+
+The states travel through torch's TCPStore, which node 0 serves at the address of the rendezvous. A call of the store
+may wait for ever where the network is cut, so one thread makes all of them, and nothing waits for that thread: whoever
+is not heard of any more counts as lost.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from dlrm.launch.nodes.interface import find_interface, find_own_address
+from dlrm.launch.nodes.state import NodeState
+from hostinfo.node_place import NodePlace
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
+
+BEAT_SECONDS = 0.3
+"""Seconds between two exchanges of states."""
+JOIN_TIMEOUT_SECONDS = 900.0
+"""Longest wait for all nodes to join: on a cluster they may be started minutes apart."""
+NODE_KEY = "dlrm/node"
+
+
+@dataclass(frozen=True)
+class LostNode:
+    """A node that has gone without a word, or cannot be reached."""
+
+    node: int
+    host: str
+    """Name of the machine; empty where it has never said it."""
+    message: str
+    """Description of what was noticed, to follow the name of the node."""
+
+    def describe(self) -> str:
+        return f"node {self.node}{self.host and f' ({self.host})'} {self.message}"
+
+
+@dataclass
+class _Seen:
+    """Last state of a node, and when its beat last grew."""
+
+    state: NodeState
+    at: float
+
+
+class NodeGroup:
+    """The nodes of one attempt, seen from one of them."""
+
+    def __init__(self, place: NodePlace, own: NodeState, num_nodes: int | None) -> None:
+        """Begin with this node's state. num_nodes: known on node 0; the others learn it from its announcement."""
+        self.place = place
+        self._own = own
+        self.num_nodes = num_nodes
+        """Number of nodes; None until node 0 has told it."""
+        self._seen: dict[int, _Seen] = {}
+        self._exchanged_at = time.monotonic()
+        self._broken: str | None = None
+        """Reason why there is no connection to node 0 any more; None while there is one."""
+        # Reentrant: conditions look at `states`.
+        self._changed = threading.Condition()
+        self._is_closing = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nodes", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def states(self) -> dict[int, NodeState]:
+        """Last known state by node; nodes that have not joined yet are missing."""
+        with self._changed:
+            return {node: seen.state for node, seen in self._seen.items()}
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every node has joined."""
+        return self.num_nodes is not None and len(self.states) == self.num_nodes
+
+    def update(self, **changes: Any) -> None:
+        """Change this node's state, and send it at once."""
+        with self._changed:
+            self._own = self._own.model_copy(update=changes)
+        self._wake.set()
+
+    def wait_for(self, condition: Callable[[dict[int, NodeState]], bool], timeout_seconds: float) -> bool:
+        """Wait until the states fulfil `condition`, or some time is over. Return whether they do."""
+        deadline = time.monotonic() + timeout_seconds
+        with self._changed:
+            while not condition({node: seen.state for node, seen in self._seen.items()}):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+        return True
+
+    def list_lost(self, timeout_seconds: float) -> list[LostNode]:
+        """List the nodes that have been silent for more than `timeout_seconds`, or have cut the connection.
+
+        Nodes that have left in order are not lost.
+        """
+        with self._changed:
+            now = time.monotonic()
+            zero = self._seen.get(0)
+            host = zero.state.host if zero is not None else self.place.host
+            # Everything travels over node 0: where it cannot be reached, nothing is known of the others.
+            if self._broken is not None:
+                return [LostNode(0, host, f"has gone: {self._broken}")]
+            if self.place.node != 0 and now - self._exchanged_at > timeout_seconds:
+                return [LostNode(0, host, _describe_silence(now - self._exchanged_at))]
+            return [
+                LostNode(node, seen.state.host, _describe_silence(now - seen.at))
+                for node, seen in self._seen.items()
+                if node != self.place.node and not seen.state.is_leaving and now - seen.at > timeout_seconds
+            ]
+
+    def find_interface(self) -> str | None:
+        """Return the network interface by which this node reaches the others; None where that is not known."""
+        # Node 0 may know itself by an address of its own loopback, as Debian's /etc/hosts has it.
+        peer = next((state.address for node, state in self.states.items() if node != 0), "")
+        host = self.place.host if self.place.node != 0 else peer
+        return find_interface(find_own_address(host, self.place.port)) if host else None
+
+    def leave(self) -> None:
+        """Tell the others that nothing more comes from here, and stop to exchange states."""
+        self.update(is_leaving=True)
+        self._is_closing.set()
+        # Not for ever: the call of the store may.
+        self._thread.join(timeout=5.0)
+
+    def _run(self) -> None:
+        try:
+            store = self._open_store()
+            self._exchanged_at = time.monotonic()
+            is_last = False
+            while not is_last:
+                is_last = self._is_closing.is_set()
+                self._exchange(store)
+                self._wake.wait(BEAT_SECONDS)
+                self._wake.clear()
+        except Exception as error:
+            with self._changed:
+                self._broken = " ".join(str(error).split())[:300] or type(error).__name__
+                self._changed.notify_all()
+
+    def _open_store(self) -> "TCPStore":
+        # Imported late: importing torch takes seconds.
+        from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
+
+        # The store that the ranks meet in is another one in the same server, which node 0 therefore shares.
+        return TCPStore(
+            self.place.host,
+            self.place.port,
+            is_master=self.place.node == 0,
+            timeout=timedelta(seconds=JOIN_TIMEOUT_SECONDS),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+
+    def _exchange(self, store: "TCPStore") -> None:
+        with self._changed:
+            self._own = self._own.model_copy(update={"beat": self._own.beat + 1})
+            own = self._own
+        store.set(f"{NODE_KEY}/{self.place.node}", own.model_dump_json())
+        # The store waits for keys that are missing: nodes that have not joined are left out.
+        keys = {node: f"{NODE_KEY}/{node}" for node in range(self.num_nodes or 1)}
+        nodes = [node for node, key in keys.items() if node in self._seen or store.check([key])]
+        texts = store.multi_get([keys[node] for node in nodes])
+        with self._changed:
+            self._exchanged_at = time.monotonic()
+            for node, text in zip(nodes, texts, strict=True):
+                state = NodeState.model_validate_json(text)
+                before = self._seen.get(node)
+                if before is None or before.state.beat != state.beat:
+                    self._seen[node] = _Seen(state, self._exchanged_at)
+            if (zero := self._seen.get(0)) is not None and zero.state.announcement is not None:
+                self.num_nodes = zero.state.announcement.num_nodes
+            self._changed.notify_all()
+
+
+def _describe_silence(seconds: float) -> str:
+    return f"gave no sign of life for {seconds:.0f} s: it has ended, is frozen, or the network is cut"
+
+
+def find_host_name() -> str:
+    """Return the name of this machine, for messages."""
+    return socket.gethostname()

@@ -1,0 +1,118 @@
+"""The beginning of an attempt on several nodes: their launch processes meet, and agree on the attempt they run."""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+
+from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name
+from dlrm.launch.nodes.interface import find_own_address
+from dlrm.launch.nodes.state import Announcement, NodeState
+from dlrm.record import RunDirectory, write_atomically
+from hostinfo.node_place import NodePlace
+
+log = logging.getLogger(__name__)
+
+SHARED_DIRECTORY_SECONDS = 60.0
+"""Longest wait for a file of node 0 to appear here: NFS keeps what it knows of a directory for so long."""
+
+
+class MeetingError(RuntimeError):
+    """Error of nodes that did not meet, or do not fit together; the message names the nodes."""
+
+
+class StoppedMeetingError(Exception):
+    """Exception for a stop that was requested while the nodes met."""
+
+
+def meet_as_first(place: NodePlace, announcement: Announcement, is_stopped: Callable[[], bool]) -> NodeGroup:
+    """Serve the rendezvous on node 0, and return once all nodes have joined.
+
+    Raises MeetingError, and StoppedMeetingError where `is_stopped` turns true before.
+    """
+    group = NodeGroup(place, NodeState(host=find_host_name(), announcement=announcement), announcement.num_nodes)
+    log.info("waiting for %d nodes at %s:%d", announcement.num_nodes, place.host, place.port)
+    _start(group, is_stopped, lambda: group.has_all)
+    return group
+
+
+def join_first(place: NodePlace, is_stopped: Callable[[], bool]) -> NodeGroup:
+    """Join the rendezvous of node 0, and return once it has announced the attempt and all nodes have joined.
+
+    Raises MeetingError, and StoppedMeetingError where `is_stopped` turns true before.
+    """
+    try:
+        address = find_own_address(place.host, place.port)
+    except OSError as error:
+        raise MeetingError(f"--rendezvous {place.host}:{place.port} cannot be reached: {error.strerror}") from None
+    group = NodeGroup(place, NodeState(host=find_host_name(), address=address), num_nodes=None)
+    log.info("joining node 0 at %s:%d as node %d", place.host, place.port, place.node)
+
+    def is_beyond() -> bool:
+        return group.num_nodes is not None and place.node >= group.num_nodes
+
+    _start(group, is_stopped, lambda: group.has_all or is_beyond())
+    if is_beyond():
+        message = f"this is node {place.node}, and the job has nodes 0 to {(group.num_nodes or 0) - 1}"
+        raise MeetingError(f"{message} (resources.nodes)")
+    return group
+
+
+def make_announcement(directory: RunDirectory, attempt: int, num_nodes: int, timeout_seconds: float) -> Announcement:
+    """Make the description of an attempt, and leave its token in the attempt's directory. Raises OSError."""
+    token = secrets.token_hex(16)
+    write_atomically(directory.attempt(attempt).nodes_token, token)
+    return Announcement(attempt=attempt, num_nodes=num_nodes, token=token, peer_timeout_seconds=timeout_seconds)
+
+
+def get_announcement(group: NodeGroup) -> Announcement:
+    """Return the description of the attempt, once the nodes have met."""
+    announcement = group.states[0].announcement
+    assert announcement is not None, "node 0 announces the attempt from its first beat on"
+    return announcement
+
+
+def check_shared_directory(directory: RunDirectory, announcement: Announcement) -> None:
+    """Wait until the token of node 0 can be read in this node's run directory. Raises MeetingError where it cannot."""
+    deadline = time.monotonic() + SHARED_DIRECTORY_SECONDS
+    while not _reads_token(directory, announcement):
+        if time.monotonic() > deadline:
+            raise MeetingError(
+                f"{directory.path} on {find_host_name()} is not the run directory of node 0: all nodes need the same "
+                "directory, on a file system that they share, such as NFS"
+            )
+        time.sleep(BEAT_SECONDS)
+
+
+def _reads_token(directory: RunDirectory, announcement: Announcement) -> bool:
+    try:
+        return directory.attempt(announcement.attempt).nodes_token.read_text() == announcement.token
+    except OSError:
+        return False
+
+
+def _start(group: NodeGroup, is_stopped: Callable[[], bool], is_done: Callable[[], bool]) -> None:
+    """Start to exchange states, and wait until the nodes have met."""
+    group.start()
+    deadline = time.monotonic() + JOIN_TIMEOUT_SECONDS
+    while not is_done():
+        if is_stopped():
+            group.leave()
+            raise StoppedMeetingError
+        if group.place.node != 0 and group.states:
+            # Node 0 is there: the wait is for the others, and node 0 ends it.
+            deadline = time.monotonic() + JOIN_TIMEOUT_SECONDS
+        lost = group.list_lost(JOIN_TIMEOUT_SECONDS)
+        if lost or time.monotonic() > deadline:
+            group.leave()
+            raise MeetingError(lost[0].describe() if lost else _describe_missing(group))
+        group.wait_for(lambda _: is_done(), BEAT_SECONDS)
+
+
+def _describe_missing(group: NodeGroup) -> str:
+    minutes = JOIN_TIMEOUT_SECONDS / 60
+    if group.num_nodes is None:
+        return f"node 0 was not there at {group.place.host}:{group.place.port} for {minutes:.0f} minutes"
+    missing = sorted(set(range(group.num_nodes)) - set(group.states))
+    names = ", ".join(map(str, missing))
+    return f"{len(missing)} of {group.num_nodes} nodes did not join within {minutes:.0f} minutes: node {names}"

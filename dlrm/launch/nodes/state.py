@@ -1,0 +1,60 @@
+"""State of a node, which its launch process sends to those of the other nodes, as JSON."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from dlrm.record import Outcome, RankEnd
+
+NodePhase = Literal["joined", "prepared", "ended"]
+"""Phase of a node. joined: it is there; prepared: its rows are ready and its ranks may start; ended: its ranks have
+ended, or will not start."""
+
+
+class Announcement(BaseModel):
+    """Description of the attempt, from node 0 to the others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    attempt: int
+    num_nodes: int
+    token: str
+    """Random text that node 0 has also written to the attempt's directory: who reads it there shares the directory."""
+    peer_timeout_seconds: float
+
+
+class Account(BaseModel):
+    """End of one node's part of an attempt, as its launch process saw it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    outcome: Outcome | None
+    """Outcome that counts where no rank has written one; None where all ranks of this node ended well."""
+    is_cause: bool
+    """Whether something went wrong on this node itself; False where it ended only because another node did."""
+    ended_at: float
+    """Time of the first failure, or of the end, in seconds since the epoch, by the clock of this node."""
+    rank_ends: list[RankEnd] = []
+    """Ends of the ranks of this node that failed."""
+
+
+class NodeState(BaseModel):
+    """State of one node, sent again with every beat."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str
+    """Name of the machine, for messages."""
+    address: str = ""
+    """Address from which this node reaches node 0; empty on node 0 itself."""
+    beat: int = 0
+    """Number of times that this state was sent: a node whose number does not grow is silent."""
+    phase: NodePhase = "joined"
+    announcement: Announcement | None = None
+    """Description of the attempt; None on all nodes but node 0."""
+    account: Account | None = None
+    """End of the node; None until then."""
+    final: Outcome | None = None
+    """Outcome of the attempt, once node 0 has decided it from all accounts; None on all other nodes."""
+    is_leaving: bool = False
+    """Whether the node has read the outcome and sends nothing any more."""

@@ -1,0 +1,100 @@
+"""A thread that ends this node's part of an attempt once a rank or another node has gone silent: nothing hangs."""
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+from dlrm.launch.nodes.accounts import has_failed
+from dlrm.launch.nodes.group import LostNode, NodeGroup
+from hostinfo.heartbeat import RankMonitor, SilentRank
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+GRACE_SECONDS = 10.0
+"""Seconds in which ranks notice by themselves that another one has gone, and say so in their logs; then they are
+killed."""
+
+
+class Watch:
+    """The silence that was noticed, if any; whoever waits for ranks or other nodes asks here whether to go on."""
+
+    def __init__(self, timeout_seconds: float, group: NodeGroup | None) -> None:
+        """Prepare to watch. timeout_seconds: silence from which on a rank or node counts as lost. group: the nodes of
+        the attempt; None where there is one."""
+        self.timeout_seconds = timeout_seconds
+        self.group = group
+        self._monitor: RankMonitor | None = None
+        self._is_closing = threading.Event()
+        self.silent_rank: SilentRank | None = None
+        self.lost_node: LostNode | None = None
+        self.ended_node: int | None = None
+        """Another node whose part has failed, so that this one cannot go on."""
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether this node's part of the attempt is being ended."""
+        return self.silent_rank is not None or self.lost_node is not None or self.ended_node is not None
+
+    @contextmanager
+    def watch_ranks(self, ranks: range) -> Iterator[None]:
+        """Expect heartbeats of the ranks that are started in the block."""
+        self._monitor = RankMonitor(ranks)
+        try:
+            yield
+        finally:
+            monitor, self._monitor = self._monitor, None
+            monitor.close()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="watch", daemon=True).start()
+
+    def close(self) -> None:
+        self._is_closing.set()
+
+    def _run(self) -> None:
+        while not self._is_closing.wait(LOOK_SECONDS):
+            try:
+                self._look()
+            except Exception:
+                # Whatever it is, the next look may find what this one has missed.
+                log.exception("a look for silent ranks and nodes has failed")
+            if self.has_given_up:
+                self._end_children()
+                return
+
+    def _look(self) -> None:
+        monitor, group = self._monitor, self.group
+        if monitor is not None and (silent := monitor.find_silent(self.timeout_seconds)) is not None:
+            log.error("rank %d%s", silent.rank, silent.describe())
+            self.silent_rank = silent
+        elif group is not None and (lost := group.list_lost(self.timeout_seconds)):
+            log.error("%s", lost[0].describe())
+            self.lost_node = lost[0]
+        elif group is not None and (node := _find_failed_node(group)) is not None:
+            log.error("node %d has ended", node)
+            self.ended_node = node
+
+    def _end_children(self) -> None:
+        """Kill the silent rank, and a little later every process that is still there."""
+        if self.silent_rank is not None and self.silent_rank.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.silent_rank.pid, signal.SIGKILL)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while psutil.Process().children() and time.monotonic() < deadline and not self._is_closing.is_set():
+            time.sleep(LOOK_SECONDS / 5)
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+
+
+def _find_failed_node(group: NodeGroup) -> int | None:
+    """Return another node whose part of the attempt has ended without success; None where there is none."""
+    return next((node for node, state in group.states.items() if node != group.place.node and has_failed(state)), None)

@@ -1,0 +1,76 @@
+"""One machine of several that train a job without a service."""
+
+import os
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from dlrm.record import EXIT_STOPPED, RunDirectory
+from hostinfo.node_place import NodePlace, NodePlaceError, find_place
+from hostinfo.stop_signals import defer_stop_signals
+from service.cli.errors import BadInputError, CommandError
+from service.cli.render.console import console_on
+from service.cli.trainer import forward_signals, make_module_command, require_trainer
+
+APPEAR_SECONDS = 900.0
+"""Longest wait for machine 0 to create the run directory: it infers a schema first, or is started later."""
+POLL_SECONDS = 0.5
+
+
+def find_own_place(node_rank: int | None, rendezvous: str | None) -> NodePlace | None:
+    """Return the place of this machine by the options, or else by Slurm; None where it is the only one.
+
+    Raises BadInputError.
+    """
+    try:
+        return find_place(node_rank, rendezvous, os.environ)
+    except NodePlaceError as error:
+        raise BadInputError(str(error)) from None
+
+
+def require_shared_directory(run_directory: Path | None) -> Path:
+    """Return the run directory, which has to be named where several machines share it. Raises BadInputError."""
+    if run_directory is None:
+        raise BadInputError(
+            "--run-directory: is missing; several machines must name the same one, on a file system that they share"
+        )
+    return run_directory
+
+
+def run_other_node(path: Path, place: NodePlace) -> int:
+    """Run the part of a machine other than machine 0, whose document it trains; return the launch process's exit code.
+
+    path: run directory, which machine 0 creates. The launch process says on stderr what it does. Raises CommandError.
+    """
+    require_trainer()
+    if not _wait_for(RunDirectory(path.resolve()), console_on(stderr=True)):
+        raise CommandError(
+            f"{path}: node 0 has not created it within {APPEAR_SECONDS / 60:.0f} minutes; "
+            "see what it says, and whether both machines see the same directory"
+        )
+    with ExitStack() as started:
+        with defer_stop_signals():
+            command = make_module_command("dlrm.launch", [str(path.resolve()), *place.options])
+            # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
+            child = started.enter_context(subprocess.Popen(command, start_new_session=True))
+            started.enter_context(forward_signals(child))
+        return child.wait()
+
+
+def _wait_for(directory: RunDirectory, console: Console) -> bool:
+    """Wait until node 0 has written the document of the run. Return whether it has."""
+    deadline = time.monotonic() + APPEAR_SECONDS
+    if not directory.spec.exists():
+        console.print(f"waiting for node 0 to create {directory.path}", markup=False, highlight=False, soft_wrap=True)
+    while not directory.spec.exists():
+        if time.monotonic() > deadline:
+            return False
+        try:
+            time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_STOPPED) from None
+    return True

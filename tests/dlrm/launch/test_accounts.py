@@ -1,0 +1,69 @@
+"""The outcome of an attempt on several nodes, by what each of them saw."""
+
+from dlrm.launch.nodes.accounts import decide_outcome, list_all_rank_ends
+from dlrm.launch.nodes.group import LostNode
+from dlrm.launch.nodes.state import Account, NodeState
+from dlrm.record import EndReason, Outcome, RankEnd
+
+CRASH = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="rank 1 was killed by SIGKILL", rank=1)
+LOST_PEER = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="rank 0 lost its peers", rank=0)
+BAD_INPUT = Outcome(state="failed", reason=EndReason.BAD_INPUT, message="no such file")
+STOPPED = Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message="stopped before the ranks were started")
+LOST = LostNode(1, "b", "gave no sign of life for 45 s")
+
+
+def make_state(host: str, outcome: Outcome | None, at: float = 0.0, *, is_cause: bool = True) -> NodeState:
+    return NodeState(host=host, account=Account(outcome=outcome, is_cause=is_cause, ended_at=at))
+
+
+def test_the_node_on_which_something_went_wrong_is_the_cause_though_others_noticed_first():
+    states = {0: make_state("a", LOST_PEER, 1.0, is_cause=False), 1: make_state("b", CRASH, 2.0)}
+    outcome = decide_outcome(states, None)
+    assert outcome.message == "node 1 (b): rank 1 was killed by SIGKILL"
+    assert (outcome.reason, outcome.rank) == (EndReason.WORKER_CRASHED, 1)
+
+
+def test_of_two_causes_the_first_one_counts():
+    states = {0: make_state("a", CRASH, 2.0), 1: make_state("b", BAD_INPUT, 1.0)}
+    assert decide_outcome(states, None).message == "node 1 (b): no such file"
+
+
+def test_a_lost_node_is_the_cause_of_ranks_that_lost_their_peers():
+    states = {0: make_state("a", LOST_PEER, is_cause=False), 1: NodeState(host="b")}
+    outcome = decide_outcome(states, LOST)
+    assert (outcome.reason, outcome.message) == (EndReason.PEER_SILENT, "node 1 (b) gave no sign of life for 45 s")
+
+
+def test_a_fault_of_a_node_counts_before_another_one_that_is_lost_after_it():
+    states = {0: make_state("a", CRASH), 1: NodeState(host="b")}
+    assert decide_outcome(states, LOST).message.startswith("node 0 (a): rank 1 was killed")
+
+
+def test_where_nobody_saw_a_cause_the_first_to_lose_its_peers_is_named():
+    states = {node: make_state("ab"[node], LOST_PEER, 2.0 - node, is_cause=False) for node in (0, 1)}
+    assert decide_outcome(states, None).message == "node 1 (b): rank 0 lost its peers"
+
+
+def test_a_stop_on_one_node_is_a_stop_of_the_attempt():
+    ended = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="node 1 has ended")
+    states = {0: make_state("a", ended, is_cause=False), 1: make_state("b", STOPPED)}
+    assert decide_outcome(states, None) == STOPPED
+
+
+def test_ranks_that_all_ended_well_without_an_outcome_are_a_failure():
+    outcome = decide_outcome({0: make_state("a", None), 1: make_state("b", None)}, None)
+    assert (outcome.state, outcome.message) == ("failed", "all ranks ended with exit code 0, but none wrote an outcome")
+
+
+def test_a_single_node_is_not_named():
+    assert decide_outcome({0: make_state("a", CRASH)}, None) == CRASH
+
+
+def test_ends_of_ranks_are_collected_from_all_nodes_in_their_order():
+    ends = [RankEnd(rank=rank, exit_code=1, message="") for rank in range(4)]
+    states = {
+        0: NodeState(host="a", account=Account(outcome=CRASH, is_cause=True, ended_at=0, rank_ends=ends[:2])),
+        1: NodeState(host="b", account=Account(outcome=CRASH, is_cause=True, ended_at=0, rank_ends=ends[2:])),
+        2: NodeState(host="c"),
+    }
+    assert list_all_rank_ends(states) == ends

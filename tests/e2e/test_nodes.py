@@ -1,0 +1,152 @@
+"""An attempt on several nodes: launch processes that meet over a real socket, and what they do when one is lost.
+
+All nodes are this machine, with one run directory; nothing but the options tells them apart.
+"""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from dlrm.record import EndReason, RunDirectory, SpoolReader, StepReport, parse_report, read_rank_ends
+from tests.e2e.launching import (
+    Nodes,
+    ended,
+    find_free_port,
+    ranks_of,
+    start,
+    start_attempt,
+    start_node_attempt,
+    start_nodes,
+)
+from tests.patience import wait_until
+
+ENDLESS = {"epochs": 1000, "eval_every_fraction": 1.0, "yardsticks": "none", "peer_timeout_seconds": 8.0}
+
+
+def read_losses(directory: RunDirectory, attempt: int = 1) -> list[float]:
+    lines = SpoolReader(directory.attempt(attempt).spool_file(0, "metrics")).read()
+    return [report.loss for report in map(parse_report, lines) if isinstance(report, StepReport)]
+
+
+def wait_for_steps(nodes: Nodes, num_steps: int) -> None:
+    wait_until(lambda: len(read_losses(nodes.directory)) >= num_steps, nodes.processes[0])
+
+
+def test_ranks_on_two_nodes_learn_what_ranks_on_one_learn(tmp_path: Path):
+    alone, process = start(tmp_path / "alone")
+    assert ended(alone, process)[0] == 0
+    nodes = start_nodes(tmp_path / "nodes", num_nodes=2, workers=1)
+    codes, outcome = nodes.wait()
+    assert (codes, outcome.state) == ([0, 0], "succeeded")
+    losses = read_losses(nodes.directory)
+    assert len(losses) >= 15
+    assert losses == pytest.approx(read_losses(alone), abs=1e-5)
+    assert (nodes.directory.model / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_a_stop_of_one_node_stops_all_at_one_step_and_the_run_goes_on_from_there(tmp_path: Path):
+    nodes = start_nodes(tmp_path / "run", num_nodes=2, workers=1, run={**ENDLESS, "epochs": 8})
+    wait_for_steps(nodes, 3)
+    nodes.processes[1].send_signal(signal.SIGTERM)
+    codes, outcome = nodes.wait()
+    assert (codes, outcome.state, outcome.reason) == ([75, 75], "stopped", EndReason.STOP_REQUESTED)
+    assert [path.name for path in nodes.directory.checkpoints.iterdir()] == [f"step-{outcome.step:08d}"]
+
+    codes, outcome = start_node_attempt(nodes.directory, 2, number=2).wait(attempt=2)
+    assert (codes, outcome.state) == ([0, 0], "succeeded")
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_stop_while_the_nodes_meet_ends_them_all_without_an_error(tmp_path: Path, node: int):
+    nodes = start_nodes(tmp_path / "run", num_nodes=2, workers=1, run=ENDLESS)
+    nodes.processes[node].send_signal(signal.SIGTERM)
+    if node == 1:
+        assert nodes.processes[1].wait() == 75
+        nodes.processes[0].send_signal(signal.SIGTERM)
+    else:
+        # Node 1 may still be looking for it.
+        assert nodes.processes[0].wait() == 75
+        nodes.processes[1].send_signal(signal.SIGTERM)
+    codes, outcome = nodes.wait()
+    assert codes[node] == 75
+    assert outcome.state == "stopped"
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_stopped_ends_the_attempt_and_is_named(tmp_path: Path):
+    directory, process = start(tmp_path / "run", run=ENDLESS)
+    wait_until(lambda: len(read_losses(directory)) >= 2, process)
+    victim = ranks_of(process)[1]
+    victim.send_signal(signal.SIGSTOP)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason, outcome.rank) == (1, EndReason.PEER_SILENT, 1)
+    assert f"rank 1 (process {victim.pid}) gave no sign of life for" in outcome.message
+    assert "it is stopped, by SIGSTOP" in outcome.message
+    assert outcome.reason.is_retried
+
+
+@pytest.mark.slow
+def test_a_stopped_rank_of_another_node_is_named_with_its_node(tmp_path: Path):
+    nodes = start_nodes(tmp_path / "run", num_nodes=2, workers=2, run=ENDLESS)
+    wait_for_steps(nodes, 2)
+    ranks_of(nodes.processes[1])[3].send_signal(signal.SIGSTOP)
+    codes, outcome = nodes.wait()
+    assert (codes, outcome.reason, outcome.rank) == ([1, 1], EndReason.PEER_SILENT, 3)
+    assert outcome.message.startswith("node 1 (")
+    assert "rank 3" in outcome.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_node_that_is_killed_ends_the_others_which_name_it(tmp_path: Path, node: int):
+    nodes = start_nodes(tmp_path / "run", num_nodes=2, workers=1, run=ENDLESS)
+    wait_for_steps(nodes, 2)
+    nodes.signal(node, signal.SIGKILL)
+    codes, outcome = nodes.wait()
+    assert codes[1 - node] == 1
+    assert outcome.reason is EndReason.PEER_SILENT
+    assert outcome.message.startswith(f"node {node} (")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_node_that_freezes_ends_the_others_and_itself_once_it_thaws(tmp_path: Path, node: int):
+    nodes = start_nodes(tmp_path / "run", num_nodes=2, workers=1, run=ENDLESS)
+    wait_for_steps(nodes, 2)
+    nodes.signal(node, signal.SIGSTOP)
+    assert nodes.processes[1 - node].wait() == 1
+    nodes.signal(node, signal.SIGCONT)
+    codes, outcome = nodes.wait()
+    assert codes == [1, 1]
+    assert outcome.reason is EndReason.PEER_SILENT
+    assert outcome.message.startswith(f"node {node} (")
+
+
+@pytest.mark.slow
+def test_a_killed_rank_of_another_node_is_the_cause_and_not_the_ranks_that_lost_it(tmp_path: Path):
+    nodes = start_nodes(tmp_path / "run", num_nodes=2, workers=1, run=ENDLESS)
+    wait_for_steps(nodes, 2)
+    ranks_of(nodes.processes[1])[1].kill()
+    codes, outcome = nodes.wait()
+    assert (codes, outcome.reason) == ([1, 1], EndReason.WORKER_CRASHED)
+    assert outcome.message.startswith("node 1 (")
+    assert "rank 1 was killed by SIGKILL" in outcome.message
+    assert 1 in [end.rank for end in read_rank_ends(nodes.directory.attempt(1).rank_ends)]
+
+
+def test_a_job_of_several_nodes_is_not_started_on_one_nor_the_reverse(tmp_path: Path):
+    directory, process = start(tmp_path / "several", resources={"nodes": 2, "workers_per_node": 1})
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
+    assert "resources.nodes: asks for 2 machines" in outcome.message
+    assert "--node-rank I --rendezvous HOST:PORT" in outcome.message
+
+    directory, process = start(tmp_path / "one")
+    assert ended(directory, process)[0] == 0
+    address = f"127.0.0.1:{find_free_port()}"
+    process = start_attempt(directory, 2, "--node-rank", "0", "--rendezvous", address)
+    code, outcome = ended(directory, process, attempt=2)
+    assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
+    assert "resources.nodes: is 1" in outcome.message
