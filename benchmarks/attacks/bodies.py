@@ -30,6 +30,7 @@ NUM_PUSHES = 5
 LONG_TEXT = "x" * 16_000
 NUM_HALF = 20
 HOLD_SECONDS = 3.0
+WAIT_SECONDS = 0.2
 PART = b" " * 2**16
 
 
@@ -48,6 +49,8 @@ def _send_halves(num_bytes: int, num_tokens: int) -> Callable[[Target], str]:
                     for _ in range(num_bytes // len(PART) - 1):
                         connection.sendall(PART)
             time.sleep(HOLD_SECONDS)
+            for connection in connections:
+                connection.settimeout(WAIT_SECONDS)
             return describe(read_status(connection) for connection in connections)
 
     return run

@@ -13,7 +13,7 @@ from benchmarks.attacks.target import HOST, Target
 SECONDS = 60.0
 """Longest wait for a part of an answer."""
 NO_ANSWER = 0
-"""Status of a request whose connection the service has closed without an answer."""
+"""Status of a request that the service has not answered, whether it has closed the connection or not."""
 MANY = 50
 """Threads of an attack that sends many requests at once."""
 
@@ -47,7 +47,7 @@ def make_json_head(path: str, key: str | None, num_bytes: int) -> bytes:
 
 
 def read_status(connection: socket.socket) -> int:
-    """Read one answer to its end, and return its status; NO_ANSWER where the connection ends before."""
+    """Read one answer to its end, and return its status; NO_ANSWER where the connection ends before or stays silent."""
     received = b""
     try:
         while b"\r\n\r\n" not in received:
@@ -99,4 +99,4 @@ def describe(statuses: Iterable[int]) -> str:
 
 
 def describe_status(status: int) -> str:
-    return "closed" if status == NO_ANSWER else str(status)
+    return "no answer" if status == NO_ANSWER else str(status)

@@ -13,7 +13,7 @@ MAX_DEPTH = 64
 MAX_ITEMS = 20_000
 """Largest number of values and names: each takes far more memory than its two or three bytes in the body."""
 _SEPARATORS = (b",", b":", b"[", b"{")
-"""What stands before every value and name but the first one."""
+"""Separators, one of which stands before every value and name but the first one."""
 
 
 def parse_json(body: bytes) -> Any:

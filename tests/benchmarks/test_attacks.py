@@ -42,4 +42,4 @@ def test_a_row_has_all_figures():
 
 def test_equal_answers_are_told_once():
     assert describe([401, 401]) == "401"
-    assert describe([429, 401, 401, 0]) == "1 x closed, 2 x 401, 1 x 429"
+    assert describe([429, 401, 401, 0]) == "1 x no answer, 2 x 401, 1 x 429"
