@@ -12,6 +12,7 @@ than a second, or lets one be refused.
 import argparse
 import json
 import multiprocessing
+import os
 import platform
 import resource
 import sys
@@ -51,6 +52,7 @@ def main() -> None:
         table = {
             "database": (arguments.database_url or "sqlite").partition(":")[0],
             "python": platform.python_version(),
+            "load_average": os.getloadavg()[1],
             "rows": [asdict(row) for row in rows],
         }
         arguments.results.write_text(json.dumps(table, indent=1) + "\n")
@@ -96,6 +98,8 @@ def observe(target: Target, attack: Attack) -> Observed:
         answer = attack.run(target)
         time.sleep(SETTLE_SECONDS)
         end = time.monotonic()
+    # Requests that began during the attack come to their end.
+    time.sleep(SETTLE_SECONDS)
     sys.stderr.write(f"{end - start:5.1f} s  {memory.grown_bytes / 1e6:6.1f} MB  {attack.what}: {answer}\n")
     return attack.what, answer, (memory.grown_bytes, memory.children_bytes), (start, end)
 

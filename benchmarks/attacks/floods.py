@@ -66,10 +66,10 @@ FLOODS = [
     Attack("2,000 wrong keys from the address of the other client", _guess_keys),
     Attack("2,000 wrong keys from as many addresses", _guess_from_everywhere),
     Attack("1,000 wrong sign-ins", _guess_at_sign_in),
-    Attack("2,000 requests of one key", _flood(2000, "GET", "/v1/jobs/{job}", "attacker")),
-    Attack("2,000 requests for /metrics without a key", _flood(2000, "GET", "/metrics", None)),
+    Attack("1,000 requests of one key", _flood(1000, "GET", "/v1/jobs/{job}", "attacker")),
+    Attack("200 requests for /metrics without a key", _flood(200, "GET", "/metrics", None)),
     Attack("1,000 requests for pages without a key", _flood(1000, "GET", "/", None)),
-    Attack("1,000 requests for the OpenAPI document without a key", _flood(1000, "GET", "/openapi.json", None)),
+    Attack("500 requests for the OpenAPI document without a key", _flood(500, "GET", "/openapi.json", None)),
     Attack(
         "100 queries of 3,200 names that are none, without a key", _flood(100, "GET", f"/healthz?{MANY_NAMES}", None)
     ),
@@ -77,12 +77,12 @@ FLOODS = [
         "100 queries of 1,200 names that are nearly right", _flood(100, "GET", f"/v1/jobs?{NEAR_NAMES}", "attacker")
     ),
     Attack("20 requests with 1,200 labels to look for", _flood(20, "GET", f"/v1/jobs?{MANY_LABELS}", "attacker")),
-    Attack("200 curves read at once", _flood(200, "GET", "/v1/jobs/{job}/metrics?limit=10000", "attacker")),
+    Attack("40 curves read at once", _flood(40, "GET", "/v1/jobs/{job}/metrics?limit=10000", "attacker")),
     Attack(
         "200 logs read at once",
         _flood(200, "GET", "/v1/jobs/{job}/logs?limit_bytes=1048576&tail_lines=100000", "attacker"),
     ),
     Attack("30 plans at once", _plan_at_once),
     Attack("500 jobs submitted at once", _submit_many),
-    Attack("500 lists of jobs at once", _flood(500, "GET", "/v1/jobs?limit=200&q=a", "attacker")),
+    Attack("200 lists of jobs at once", _flood(200, "GET", "/v1/jobs?limit=200&q=a", "attacker")),
 ]

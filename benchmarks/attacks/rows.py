@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.attacks.watch import Probe
+from benchmarks.attacks.watch import LOST, Probe
 
-MAX_BYTES = 50 * 10**6
+MAX_BYTES = 50 * 2**20
 """Memory that no attack may take."""
 MAX_SECONDS = 1.0
 """Time for which no attack may hold a request of somebody else."""
@@ -39,7 +39,12 @@ def make_row(
     memory: of the service and of its children. probes: all requests of the other client; those in `window` count.
     """
     start, end = window
-    during = [probe for probe in probes if probe.end > start and probe.start < end]
+    # A request that got no answer later is one of those that are cut off when the service is started anew.
+    during = [
+        probe
+        for probe in probes
+        if probe.end > start and probe.start < end and (probe.status != LOST or probe.end < end)
+    ]
     refused = Counter(str(probe.status) for probe in during if probe.status != GOOD)
     longest = max((probe.end - probe.start for probe in during), default=float("inf"))
     return Row(attack, answer, *memory, longest, len(during), dict(refused))

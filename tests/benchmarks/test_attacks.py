@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.attacks.rows import MAX_BYTES, Row, format_table, list_faults, make_row
+from benchmarks.attacks.rows import Row, format_table, list_faults, make_row
 from benchmarks.attacks.sending import describe
 from benchmarks.attacks.watch import LOST, Probe
 
@@ -15,6 +15,7 @@ def test_requests_count_that_were_in_progress_during_the_attack():
         Probe(9.0, 10.5, 200),
         Probe(11.0, 11.1, LOST),
         Probe(11.5, 13.5, 503),
+        Probe(11.9, 20.0, LOST),
         Probe(12.1, 20.0, 200),
     ]
     row = make_row("an attack", "401", (1, 2), (10.0, 12.0), probes)
@@ -27,9 +28,9 @@ def test_an_attack_during_which_no_request_was_made_has_held_all_of_them():
 
 def test_whatever_exceeds_a_limit_is_named():
     assert list_faults([ROW]) == []
-    large, long = replace(ROW, grown_bytes=MAX_BYTES + 10**6), replace(ROW, longest_seconds=1.25)
+    large, long = replace(ROW, grown_bytes=60 * 10**6), replace(ROW, longest_seconds=1.25)
     assert list_faults([large, long, replace(ROW, refused={"503": 2})]) == [
-        "an attack: takes 51 MB",
+        "an attack: takes 60 MB",
         "an attack: holds another request for 1.2 s",
         "an attack: others are refused (2 x 503)",
     ]

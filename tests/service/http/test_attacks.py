@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from service.settings import Settings
+from tests.patience import PATIENCE_SECONDS
 from tests.service.http.process import ServiceProcess, start_service
 from tests.service.http.raw import connect, make_head
 
@@ -73,3 +74,15 @@ def test_ten_thousand_connections_take_little_memory_and_keep_nobody_out(served:
             attack.join()
         assert served.measure_memory() - before < MAX_BYTES
         assert httpx.get(f"{served.url}/healthz", timeout=10).status_code == 200
+
+
+@pytest.mark.parametrize("number", [1, 100_000])
+def test_bodies_that_were_refused_are_not_kept(served: ServiceProcess, number: int) -> None:
+    body = b'{"name": [' + b",".join([b"[]"] * number) + b"]" + b" " * (2**20 - 20 - 3 * number) + b"}"
+    headers = {"Authorization": f"Bearer {served.admin_key}", "Content-Type": "application/json"}
+    with httpx.Client(base_url=served.url, headers=headers, timeout=PATIENCE_SECONDS) as client:
+        assert client.post("/v1/jobs", content=body).is_client_error
+        before = served.measure_memory()
+        for _ in range(100):
+            assert client.post("/v1/jobs", content=body).status_code in {413, 422}
+        assert served.measure_memory() - before < MAX_BYTES
