@@ -98,6 +98,13 @@ def _make_long_push(rank: int) -> bytes:
     return make_push(1 + rank % 7, 1, 5_000)
 
 
+def _make_full_push(rank: int) -> bytes:
+    """Make a push of as many lines as there may be, each of 3.5 kB."""
+    gsnr = {f"layer-{number:05}": 0.1 for number in range(130)}
+    lines = [json.dumps(json.loads(make_step_line(seq)) | {"gsnr": gsnr}) for seq in range(1, 1001)]
+    return json.dumps({"rank": 1 + rank % 7, "stream": "metrics", "first_seq": 1, "lines": lines}).encode()
+
+
 def _read_large_events(target: Target) -> str:
     """Push events that have 16 kB each, and read them at once."""
 
@@ -172,6 +179,7 @@ BODIES = [
     Attack("8 pushes of 4 MB of empty lists", _push_at_once(_make_lists, 8)),
     Attack("8 pushes of 4 MB of text with one wide character", _push_at_once(_make_wide_text, 8)),
     Attack("8 pushes of 5,000 lines", _push_at_once(_make_long_push, 8)),
+    Attack("8 pushes of 1,000 lines of 3.5 kB", _push_at_once(_make_full_push, 8)),
     Attack("events of 16 kB each, 1,000 of them read 20 times at once", _read_large_events),
     Attack("steps of 16 kB each, 1,000 of them read 6 times at once", _read_large_curve),
     Attack("100 documents of 350,000 empty lists", _submit_at_once(LISTS, 100)),

@@ -227,6 +227,14 @@ def test_large_events_come_in_shorter_pages_that_leave_none_out(api: Api, attemp
     assert reported == [*map(str, range(1, 14)), "y" * 10**6]
 
 
+def test_a_push_has_at_most_as_many_lines_as_a_run_sends_at_once(api: Api, attempt: Attempt) -> None:
+    lines = [make_step_line(seq) for seq in range(1, 1002)]
+    refused = push(api, attempt, 1, lines)
+    assert refused.status_code == 422
+    assert [fault["field"] for fault in refused.json()["errors"]] == ["lines"]
+    assert push(api, attempt, 1, lines[:1000]).json() == {"acknowledged_seq": 1000}
+
+
 def make_event_line(seq: int, **changes: Any) -> str:
     report = EventReport(seq=seq, time=1e9 + seq, name="note", message=str(seq))
     return report.model_copy(update=changes).model_dump_json()
