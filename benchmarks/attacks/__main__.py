@@ -40,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--database-url", help="an empty database (default: SQLite in a temporary directory)")
     parser.add_argument("--only", default="", help="part of the names of the attacks to make (default: all)")
-    parser.add_argument("--results", type=Path, help="file for the table as JSON")
+    parser.add_argument("--results", type=Path, help="file for the table as JSON; a table in Markdown is put beside it")
     arguments = parser.parse_args()
     _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
@@ -56,6 +56,7 @@ def main() -> None:
             "rows": [asdict(row) for row in rows],
         }
         arguments.results.write_text(json.dumps(table, indent=1) + "\n")
+        arguments.results.with_suffix(".md").write_text(format_table(rows) + "\n")
     sys.exit(bool(faults))
 
 
