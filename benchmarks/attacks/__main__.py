@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from benchmarks.attacks.attack import Attack
@@ -63,12 +64,13 @@ def main() -> None:
 def attack_all(target: Target, only: str) -> list[Row]:
     """Make all attacks whose name contains `only`, and return their rows."""
     light, heavy = ([attack for attack in group if only in attack.what] for group in (LIGHT, HEAVY))
-    target.create()
-    pipe, remote = multiprocessing.Pipe()
-    prober = multiprocessing.get_context("spawn").Process(
-        target=probe_until_told, args=(HOST, target.port, target.keys["victim"], target.victims_job, remote)
-    )
+    prober: BaseProcess | None = None
     try:
+        target.create()
+        pipe, remote = multiprocessing.Pipe()
+        prober = multiprocessing.get_context("spawn").Process(
+            target=probe_until_told, args=(HOST, target.port, target.keys["victim"], target.victims_job, remote)
+        )
         prober.start()
         target.warm_up()
         observed = [observe(target, attack) for attack in light]
@@ -81,7 +83,8 @@ def attack_all(target: Target, only: str) -> list[Row]:
     finally:
         target.kill()
         target.kill_jobs()
-        prober.kill()
+        if prober is not None:
+            prober.kill()
     return [make_row(*seen, probes) for seen in observed]
 
 
