@@ -83,6 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
         title="DLRM training service",
         version=version("dlrm-service"),
         lifespan=lifespan,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         # A redirect would lead to the host that the request names.

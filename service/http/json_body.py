@@ -10,14 +10,19 @@ from service.http.problems import ProblemError, invalid_request
 
 MAX_DEPTH = 64
 """Largest number of objects and arrays inside each other."""
+MAX_ITEMS = 20_000
+"""Largest number of values and names: each takes far more memory than its two or three bytes in the body."""
+_SEPARATORS = (b",", b":", b"[", b"{")
+"""Separators, one of which stands before every value and name but the first one."""
 
 
 def parse_json(body: bytes) -> Any:
     """Parse the JSON of a body.
 
-    Raises ProblemError where it is no JSON, has a name twice in one object, is nested too deeply, or contains a number
-    or text that cannot be stored.
+    Raises ProblemError where it is no JSON, has a name twice in one object, is nested too deeply, has too many values,
+    or contains a number or text that cannot be stored.
     """
+    _check_number_of_items(body)
     try:
         value = json.loads(
             body.decode(),
@@ -37,6 +42,24 @@ def parse_json(body: bytes) -> Any:
     if faults:
         raise invalid_request(faults)
     return value
+
+
+def _check_number_of_items(body: bytes) -> None:
+    """Raise ProblemError where there are too many values and names; before any of them takes memory.
+
+    Works on whole bodies at a time, since a search for one after the other would take longer than parsing.
+    """
+    if _count_separators(body) < MAX_ITEMS:
+        return
+    # Of what is within texts nothing separates.
+    parts = body.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"', 2 * MAX_ITEMS)
+    if len(parts) > 2 * MAX_ITEMS or _count_separators(b"".join(parts[::2])) >= MAX_ITEMS:
+        detail = f"the body has more than {MAX_ITEMS:,} values and names"
+        raise ProblemError("too-large", 413, "The body is too large", detail)
+
+
+def _count_separators(text: bytes) -> int:
+    return sum(text.count(separator) for separator in _SEPARATORS)
 
 
 def malformed_json(detail: str) -> ProblemError:

@@ -1,8 +1,10 @@
 """OpenAPI document of the service: FastAPI's own, extended by the schemas of job and problem documents."""
 
+import json
+from functools import cache
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 from dlrm.config import JobSpec
@@ -16,14 +18,25 @@ COMPONENT = "#/components/schemas/{model}"
 
 
 def document_openapi(app: FastAPI) -> None:
-    """Replace the OpenAPI document of `app` by the extended one, which is built once, on the first request for it."""
+    """Serve the extended OpenAPI document of `app`, which is built and rendered once, on the first request for it.
+
+    Anybody may ask for it, and rendering takes some hundredths of a second, in which nobody else is answered.
+    """
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = _add_components(get_openapi(title=app.title, version=app.version, routes=app.routes))
         return app.openapi_schema
 
+    @cache
+    def render() -> bytes:
+        return json.dumps(openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+
+    async def send_document(_: Request) -> Response:
+        return Response(render(), media_type="application/json")
+
     app.openapi = openapi
+    app.add_route("/openapi.json", send_document, include_in_schema=False)
 
 
 def _add_components(document: dict[str, Any]) -> dict[str, Any]:

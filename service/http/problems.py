@@ -2,7 +2,7 @@
 
 import math
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -143,12 +143,32 @@ def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
     state_directory: directory that the answer names where its disk is full.
     """
     on_storage_error = partial(_on_storage_error, state_directory=state_directory)
-    app.add_exception_handler(ProblemError, _on_problem)
-    app.add_exception_handler(ConfigError, _on_config_error)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
-    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(ProblemError, _forget_frames(_on_problem))
+    app.add_exception_handler(ConfigError, _forget_frames(_on_config_error))
+    app.add_exception_handler(RequestValidationError, _forget_frames(_on_validation_error))
+    app.add_exception_handler(HTTPException, _forget_frames(_on_http_exception))
     app.add_exception_handler(SQLAlchemyError, on_storage_error)
     app.add_exception_handler(OSError, on_storage_error)
+
+
+def _forget_frames(
+    handle: Callable[[Request, Exception], JSONResponse],
+) -> Callable[[Request, Exception], JSONResponse]:
+    """Return a handler that also removes the tracebacks of an error and of those that led to it.
+
+    The framework keeps errors in variables of the frames that they went through. Until a garbage collection, which may
+    be a hundred requests later, such a cycle would keep all that was in those frames: the body, and what became of it.
+    """
+
+    def handle_and_forget(request: Request, error: Exception) -> JSONResponse:
+        answer = handle(request, error)
+        cause: BaseException | None = error
+        while cause is not None:
+            cause.__traceback__ = None
+            cause = cause.__cause__ or cause.__context__
+        return answer
+
+    return handle_and_forget
 
 
 def _on_problem(_: Request, error: Exception) -> JSONResponse:

@@ -17,12 +17,13 @@ class BodyLimits:
     """Largest bodies, in bytes, and the time that they may take."""
 
     max_bytes: int = 2**20
-    max_ingest_bytes: int = 2**24
+    max_ingest_bytes: int = 2**22
     """Largest body of the ingest endpoints: workers send reports in batches of 1,000 lines."""
     max_session_bytes: int = 4096
     """Largest body of a sign-in, which needs no credentials."""
-    total_bytes: int = 2**26
-    """Bytes of the bodies of all requests in progress. One sender may take those of one body of the largest size."""
+    total_bytes: int = 2**24
+    """Bytes of the bodies of all requests in progress, each of which may take twice as much while it is parsed. One
+    sender may take those of one body of the largest size."""
     wait_seconds: float = 5.0
     """Longest wait until other requests have left enough of `total_bytes`."""
     start_seconds: float = 10.0
@@ -58,14 +59,14 @@ class BodyGuard:
         try:
             num_bytes = _check_headers(_get_headers(scope), max_bytes)
             async with self._memory.take(num_bytes, get_sender_id(scope)):
-                body = await self._read(receive, max_bytes)
-                if body is not None:
-                    await self._app(scope, _replay(body, receive), send)
+                pending = await self._read(receive, max_bytes)
+                if pending:
+                    await self._app(scope, _replay(pending, receive), send)
         except ProblemError as problem:
             await problem.to_response()(scope, receive, send)
 
-    async def _read(self, receive: Receive, max_bytes: int) -> bytes | None:
-        """Read the whole body; return None where the connection ends before it.
+    async def _read(self, receive: Receive, max_bytes: int) -> list[Message]:
+        """Read the whole body, and return the one message that has it; none where the connection ends before it.
 
         Raises ProblemError where it is too large or comes too slowly.
         """
@@ -79,12 +80,12 @@ class BodyGuard:
                     )
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        return None
+                        return []
                     body += message.get("body", b"")
                     if len(body) > max_bytes:
                         raise _too_large(max_bytes)
                     if not message.get("more_body", False):
-                        return bytes(body)
+                        return [{"type": "http.request", "body": bytes(body), "more_body": False}]
         except TimeoutError:
             raise _too_slow(len(body), self._limits) from None
 
@@ -121,9 +122,11 @@ def _check_headers(headers: dict[bytes, str], max_bytes: int) -> int:
     return length
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that yields `body` once, and afterwards the messages of the original `receive`."""
-    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+def _replay(pending: list[Message], receive: Receive) -> Receive:
+    """Return a `receive` that yields what is pending, and afterwards the messages of the original `receive`.
+
+    Each message is removed from the list, so that its body is kept by nobody who does not need it.
+    """
 
     async def receive_replayed() -> Message:
         return pending.pop() if pending else await receive()

@@ -10,6 +10,9 @@ from service.http.problems import ProblemError, invalid_request
 
 SINGLE_HEADERS = frozenset({b"authorization", b"content-type", b"idempotency-key", b"x-request-id"})
 """Headers that the service reads, of which two would contradict each other."""
+MAX_PARAMETERS = 100
+"""Largest number of query parameters: each one that is unknown is compared with all that are known, and each label that
+is looked for is a condition of its own."""
 
 
 class RequestGuard:
@@ -40,6 +43,8 @@ def _check_path(raw_path: bytes) -> None:
 
 
 def _check_query(query: bytes) -> None:
+    if query.count(b"&") >= MAX_PARAMETERS:
+        raise invalid_request([FieldError("query", "has too many parameters", f"up to {MAX_PARAMETERS}")])
     try:
         parameters = parse_qsl(query.decode(), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, select, union_all, update
+from sqlalchemy import ColumnElement, Text, cast, delete, func, select, union_all, update
 from sqlalchemy.orm import Session, defer
 
 from service.actors import RECONCILER
@@ -15,6 +15,9 @@ from service.jobs.models import Event, Job
 from service.jobs.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.reasons import Reason
 from service.times import now
+
+MAX_EVENTS_CHARACTERS = 2**19
+"""Characters of the messages and details of one page of events, as far as its last event begins before them."""
 
 
 class StateChangedError(Exception):
@@ -213,10 +216,22 @@ class JobRepository:
     def set_num_attempts(self, job_id: str, num_attempts: int) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(num_attempts=num_attempts))
 
-    def list_events(self, job_id: str, after: int, limit: int) -> list[Event]:
-        """List at most `limit` events of a job, oldest first, with ids above `after`."""
-        query = select(Event).where(Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
-        return list(self._session.scalars(query))
+    def list_events(self, job_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
+        """List events of a job, oldest first, with ids above `after`; and return whether there are more of them.
+
+        There are at most `limit`, and at least one but no more than begin within MAX_EVENTS_CHARACTERS: a trainer may
+        write any details, and whoever reads many of them at once should not take the memory of the service.
+        """
+        chosen = (Event.job_id == job_id, Event.id > after)
+        length = func.length(Event.message) + func.length(cast(Event.details, Text))
+        rows = select(Event.id, length.label("length")).where(*chosen).order_by(Event.id).limit(limit + 1).subquery()
+        end = func.sum(rows.c.length).over(order_by=rows.c.id)
+        ids = self._session.execute(select(rows.c.id, end - rows.c.length).order_by(rows.c.id)).all()
+        fitting = [event_id for event_id, start in ids[:limit] if start < MAX_EVENTS_CHARACTERS]
+        if not fitting:
+            return [], False
+        query = select(Event).where(*chosen, Event.id <= fitting[-1]).order_by(Event.id)
+        return list(self._session.scalars(query)), len(ids) > len(fitting)
 
     def set_reason(self, job: Job, reason: Reason, message: str) -> None:
         """Set the reason of a job's state, unless that has changed since `job` was read."""

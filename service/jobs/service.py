@@ -254,9 +254,9 @@ class JobService:
         """Return one page of a job's events with ids above `after`, oldest first."""
         with self._database.read() as session:
             get_visible_job(session, job_id, principal)
-            rows = JobRepository(session).list_events(job_id, after, limit + 1)
-        views = [EventView.from_event(event) for event in rows[:limit]]
-        return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
+            events, has_more = JobRepository(session).list_events(job_id, after, limit)
+        views = [EventView.from_event(event) for event in events]
+        return Page(items=views, next_cursor=views[-1].id if has_more else None)
 
     def list_attempts(self, job_id: str, principal: Principal) -> list[AttemptView]:
         """List the attempts of a job, oldest first."""

@@ -20,7 +20,7 @@ from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 
-LARGE_ANSWERS = Shares("slots for curves and logs", total=6, share=3, wait_seconds=30.0)
+LARGE_ANSWERS = Shares("slots for curves and logs", total=4, share=2, wait_seconds=30.0)
 """Curves and logs that are read, or are being sent: each may take some megabytes."""
 
 

@@ -9,6 +9,9 @@ from service.reports.ingest import Stream
 
 MetricKind = Literal["step", "evaluation"]
 MAX_INT32 = 2**31 - 1
+MAX_LINES = 1000
+"""Largest number of lines of one push: those that a run sends at once. Each takes ten times its size while it is
+stored."""
 
 
 class NewReports(BaseModel):
@@ -19,7 +22,7 @@ class NewReports(BaseModel):
     rank: Annotated[int, Field(ge=0, le=MAX_INT32)]
     stream: Stream
     first_seq: Annotated[int, Field(ge=1, le=MAX_INT32)]
-    lines: Annotated[list[str], Field(max_length=10_000)]
+    lines: Annotated[list[str], Field(max_length=MAX_LINES)]
 
 
 class Acknowledged(BaseModel):

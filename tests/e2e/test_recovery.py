@@ -22,6 +22,7 @@ DOCUMENT: dict[str, Any] = {
     "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
     "batch": {"global_size": 1024},
     "run": {
+        "epochs": 2,
         "eval_every_fraction": 0.25,
         "checkpoint_every_seconds": 0.5,
         "yardsticks": "none",

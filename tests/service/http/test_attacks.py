@@ -4,6 +4,7 @@ import resource
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from service.settings import Settings
+from tests.patience import PATIENCE_SECONDS
 from tests.service.http.process import ServiceProcess, start_service
 from tests.service.http.raw import connect, make_head
 
@@ -73,3 +75,18 @@ def test_ten_thousand_connections_take_little_memory_and_keep_nobody_out(served:
             attack.join()
         assert served.measure_memory() - before < MAX_BYTES
         assert httpx.get(f"{served.url}/healthz", timeout=10).status_code == 200
+
+
+def test_bodies_that_were_refused_are_not_kept(served: ServiceProcess) -> None:
+    body = b"[" * 2**19 + b"]" * 2**19
+    headers = {"Authorization": f"Bearer {served.admin_key}", "Content-Type": "application/json"}
+    with httpx.Client(base_url=served.url, headers=headers, timeout=PATIENCE_SECONDS) as client:
+
+        def post(_: int) -> int:
+            return client.post("/v1/jobs", content=body).status_code
+
+        assert post(0) == 413
+        before = served.measure_memory()
+        with ThreadPoolExecutor(50) as pool:
+            assert set(pool.map(post, range(100))) <= {413, 503}
+        assert served.measure_memory() - before < MAX_BYTES

@@ -80,6 +80,20 @@ def test_parameters_of_a_change_are_refused_too(shared_api: Api) -> None:
     assert shared_api.viewer.get(f"/v1/jobs/{job_id}").json()["state"] == "QUEUED"
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/v1/jobs"])
+@pytest.mark.parametrize("name", ["label=a:b", "x", ""])
+def test_a_query_of_very_many_parameters_is_refused_as_one_fault(shared_api: Api, path: str, name: str) -> None:
+    response = shared_api.viewer.get(f"{path}?{'&'.join([name] * 101)}")
+    (fault,) = check_problem(response, 422, "invalid-request")["errors"]
+    assert fault["field"] == "query"
+    assert "100" in fault["valid"]
+
+
+def test_a_hundred_labels_may_be_looked_for(shared_api: Api) -> None:
+    query = "&".join(f"label=a:{number}" for number in range(100))
+    assert shared_api.viewer.get(f"/v1/jobs?{query}").status_code == 200
+
+
 @pytest.mark.parametrize("path", ["/v1/jobs/%ff", "/jobs/%ed%a0%80", "/%c3"])
 def test_a_path_that_is_not_utf_8_is_refused(shared_api: Api, path: str) -> None:
     problem = check_problem(shared_api.viewer.get(path), 400, "malformed-request")
@@ -112,6 +126,19 @@ def test_json_with_two_meanings_or_none_is_refused(shared_api: Api, path: str, b
     response = shared_api.submitter.post(path, content=body, headers=JSON)
     problem = check_problem(response, 400, "malformed-json")
     assert wrong in problem["detail"]
+
+
+@pytest.mark.parametrize("item", [b"[]", b"{}", b'""', b"0", b'"\\"[,"', b"[0]", b'{"a":0}'])
+def test_a_body_of_very_many_values_is_refused_before_they_take_memory(shared_api: Api, item: bytes) -> None:
+    body = b'{"name": [' + b",".join([item] * 20_000) + b"]}"
+    problem = check_problem(shared_api.submitter.post("/v1/jobs", content=body, headers=JSON), 413, "too-large")
+    assert "20,000 values" in problem["detail"]
+
+
+@pytest.mark.parametrize("text", [b",[{:" * 10_000, rb"\"," * 20_000, rb"\\\"[" * 20_000])
+def test_what_looks_like_values_within_a_text_is_none(shared_api: Api, text: bytes) -> None:
+    response = shared_api.submitter.post("/v1/jobs", content=b'{"name": "' + text + b'"}', headers=JSON)
+    assert "name" in {fault["field"] for fault in check_problem(response, 422, "invalid-job")["errors"]}
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,34 @@ def test_metrics_come_in_pages_or_thinned_evenly_with_the_last_one(api: Api, att
     assert api.viewer.get(path, params={"attempt": 2}).json()["items"] == []
 
 
+def test_large_events_come_in_shorter_pages_that_leave_none_out(api: Api, attempt: Attempt) -> None:
+    details = {"text": "x" * 100_000}
+    lines = [make_event_line(seq, details=details) for seq in range(1, 14)] + [make_event_line(14, message="y" * 10**6)]
+    assert push(api, attempt, 1, lines, stream="events").status_code == 200
+    path, cursor, pages = f"/v1/jobs/{attempt.job_id}/events", "0", list[list[dict[str, Any]]]()
+    while cursor is not None:
+        page = api.viewer.get(path, params={"cursor": cursor, "limit": 1000}).json()
+        pages.append(page["items"])
+        cursor = page["next_cursor"]
+    assert len(pages) >= 3
+    assert max(len(json.dumps(page[:-1])) for page in pages) < 600_000
+    reported = [event["message"] for page in pages for event in page if event["name"] == "note"]
+    assert reported == [*map(str, range(1, 14)), "y" * 10**6]
+
+
+def test_a_push_has_at_most_as_many_lines_as_a_run_sends_at_once(api: Api, attempt: Attempt) -> None:
+    lines = [make_step_line(seq) for seq in range(1, 1002)]
+    refused = push(api, attempt, 1, lines)
+    assert refused.status_code == 422
+    assert [fault["field"] for fault in refused.json()["errors"]] == ["lines"]
+    assert push(api, attempt, 1, lines[:1000]).json() == {"acknowledged_seq": 1000}
+
+
+def make_event_line(seq: int, **changes: Any) -> str:
+    report = EventReport(seq=seq, time=1e9 + seq, name="note", message=str(seq))
+    return report.model_copy(update=changes).model_dump_json()
+
+
 @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pushes=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=1, max_size=8))
 def test_any_pushes_leave_every_line_up_to_the_acknowledged_one_once(api: Api, pushes: list[tuple[int, int]]) -> None:
@@ -275,17 +303,18 @@ def test_a_token_is_stored_as_a_hash_alone(api: Api, attempt: Attempt) -> None:
 
 def test_readers_of_curves_that_never_read_hold_up_themselves_alone(api: Api, attempt: Attempt) -> None:
     layers = {f"layer.{number}": 0.5 for number in range(500)}
-    for first in range(1, 1001, 500):
-        push(api, attempt, first, [make_step_line(seq, gsnr=layers) for seq in range(first, first + 500)])
+    for first in range(1, 1001, 250):
+        lines = [make_step_line(seq, gsnr=layers) for seq in range(first, first + 250)]
+        assert push(api, attempt, first, lines).status_code == 200
     path = f"/v1/jobs/{attempt.job_id}/metrics"
     whole = api.admin.get(path)
     with ExitStack() as stack:
-        for _ in range(3):
+        for _ in range(2):
             connection = stack.enter_context(connect(api.url))
             connection.send(make_head("GET", path, get_key(api.viewer.headers)))
             connection.wait_until_readable()
-        fourth = stack.enter_context(connect(api.url))
-        fourth.send(make_head("GET", path, get_key(api.viewer.headers)))
+        third = stack.enter_context(connect(api.url))
+        third.send(make_head("GET", path, get_key(api.viewer.headers)))
         assert api.admin.get(path).content == whole.content
-        assert not fourth.is_readable()
+        assert not third.is_readable()
     assert api.viewer.get(path).content == whole.content

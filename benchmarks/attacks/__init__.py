@@ -1,0 +1,1 @@
+"""Attacks on a running service: the answer, the memory and the delay that each causes."""
