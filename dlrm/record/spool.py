@@ -69,13 +69,17 @@ class SpoolReader:
         self._num_to_skip = after_seq
         self._offset = 0
 
-    def read(self, max_lines: int = 10_000) -> list[bytes]:
-        """Return the next whole lines, at most `max_lines`; empty where the file does not exist yet."""
+    def read(self, max_lines: int = 10_000, max_bytes: int | None = None) -> list[bytes]:
+        """Return the next whole lines, at most `max_lines`; empty where the file does not exist yet.
+
+        max_bytes: ends after the line that reaches so many bytes in all; None: any number.
+        """
         lines: list[bytes] = []
+        num_bytes = 0
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                while len(lines) < max_lines:
+                while len(lines) < max_lines and (max_bytes is None or num_bytes < max_bytes):
                     line = file.readline()
                     if not line.endswith(b"\n"):
                         break
@@ -84,6 +88,7 @@ class SpoolReader:
                         self._num_to_skip -= 1
                     else:
                         lines.append(line[:-1])
+                        num_bytes += len(line)
         except FileNotFoundError:
             pass
         return lines

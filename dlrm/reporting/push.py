@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 2.0
 RETRY_SECONDS = 0.2
-MAX_LINES = 1000
+MAX_LINES, MAX_BYTES = 1000, 2**20
+"""Lines and bytes of one push: the service takes as many lines, and four times as many bytes."""
 CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds that the end of a run waits for the service; lines not sent by then stay in the spool, where the service
 finds them."""
@@ -106,7 +107,7 @@ class Pusher:
             query = {"rank": str(stream.rank), "stream": stream.name}
             acknowledged = _read_acknowledged(client.get(self._url, params=query))
             stream.next_seq, stream.reader = acknowledged + 1, SpoolReader(stream.path, acknowledged)
-        while lines := stream.reader.read(MAX_LINES):
+        while lines := stream.reader.read(MAX_LINES, MAX_BYTES):
             body = {
                 "rank": stream.rank,
                 "stream": stream.name,

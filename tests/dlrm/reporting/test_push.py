@@ -13,6 +13,7 @@ import pytest
 from dlrm.record import AttemptDirectory, EventReport, SpoolReader, SpoolWriter
 from dlrm.reporting import push
 from dlrm.reporting.push import Pusher
+from service.http.request_body import BodyLimits
 from tests.patience import wait_until
 
 NUM_RANKS = 1
@@ -27,6 +28,8 @@ class Receiver(ThreadingHTTPServer):
         self.faults: list[str] = []
         self.num_requests_to_refuse = 0
         self.num_requests = 0
+        self.largest_body = 0
+        """Bytes of the largest body."""
         self.is_closed = False
         """Whether the attempt has ended for the service."""
         self.before_answer: Callable[[], None] = lambda: None
@@ -49,7 +52,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.server.num_requests += 1
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        num_bytes = int(self.headers["Content-Length"])
+        self.server.largest_body = max(self.server.largest_body, num_bytes)
+        body = json.loads(self.rfile.read(num_bytes))
         if self.server.is_closed:
             self.send_error(410)
             return
@@ -133,6 +138,19 @@ def test_lines_that_the_service_read_itself_meanwhile_are_not_sent_under_a_wrong
     pusher.close()
     assert receiver.acknowledged["events"] == 20
     assert receiver.faults == []
+
+
+def test_long_lines_are_sent_in_bodies_that_the_service_takes(attempt: AttemptDirectory, receiver: Receiver):
+    writer = SpoolWriter(attempt.spool_file(0, "events"))
+    for number in range(300):
+        # Quotes take two bytes in JSON, and four once the line is a text of the body.
+        writer.write(EventReport(name="n", message=f"{number} {chr(34) * 40_000}"))
+    pusher = Pusher(attempt, range(NUM_RANKS))
+    pusher.start()
+    pusher.close()
+    wait_until(lambda: receiver.acknowledged.get("events") == 300)
+    assert receiver.faults == []
+    assert receiver.largest_body <= BodyLimits().max_ingest_bytes
 
 
 @pytest.mark.parametrize("num_lines_before", [0, 3])
