@@ -92,7 +92,7 @@ def test_the_only_column_of_0_and_1_is_the_label_where_it_is_the_first_or_the_la
     columns["abc"[place]] = [0, 1, 1]
     assert infer(sample_of(columns)).label == "abc"[place]
     columns["ca"[place // 2]] = [1, 0, 1]
-    with pytest.raises(DataError, match="not clear which column .*: --label a or --label c"):
+    with pytest.raises(DataError, match=r"not clear which column .*: --label a or --label c"):
         infer(sample_of(columns))
 
 
