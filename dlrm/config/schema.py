@@ -14,14 +14,15 @@ MAX_NAME_LENGTH = 200
 MAX_RANGES = 4096
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
 MissingWord = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
-TimePart = Literal["hour", "weekday", "day", "month"]
+TimePart = Literal["hour", "weekday", "day", "month", "year"]
 TIME_PART_VALUES: dict[TimePart, range] = {
     "hour": range(24),
     "weekday": range(1, 8),
     "day": range(1, 32),
     "month": range(1, 13),
+    "year": range(1900, 2101),
 }
-"""Values of each part of a time, in UTC; weekday 1 is Monday."""
+"""Values of each part of a time, in UTC; weekday 1 is Monday, and years before or after these are the first or last."""
 
 
 class DenseColumn(Config):

@@ -139,9 +139,12 @@ def report_step_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> N
 def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress, num_rows: int) -> None:
     """Report at the end of a run which batch the model can use, or why that is unknown, and what to do about it.
 
-    num_rows: number of training rows.
+    Nothing is reported where that is unknown and the document left both the batch and the epochs open: its author did
+    not ask for advice. num_rows: number of training rows.
     """
     noise = get_settled_noise(progress.noise, progress.last_evaluation)
+    if noise is None and {"batch.global_size", "run.epochs"} <= {item.field for item in resolved.decisions}:
+        return
     advice = advise(compute_full_batch_rows(resolved.job.batch.global_size, num_rows), noise)
     if noise is None:
         message = _explain_missing_advice(resolved, progress)

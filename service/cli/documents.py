@@ -13,6 +13,9 @@ from dlrm.record import NoModelError, TrainedModel
 from service.cli.errors import BadInputError
 from service.cli.set_option import apply_settings, name_source, parse_settings
 
+_INFERRED_FIELDS = ("data.train", "data.eval", "data.format", "data.schema", "data.weight_column", "data.vocabulary")
+"""Fields of a job document whose valid values depend on the data files."""
+
 
 def read_job(path: Path, settings: Sequence[str] | None = None) -> tuple[dict[str, Any], JobSpec]:
     """Read the job document in `path`, and return it both as written and as a validated JobSpec.
@@ -37,6 +40,31 @@ def parse_with_settings(
         raise BadInputError(
             *(f"{name_source(field.field, parsed, source)}: {field}" for field in error.errors)
         ) from None
+
+
+def check_settings_early(settings: Sequence[str] | None) -> None:
+    """Check the arguments of `--set` for a job document that is inferred later, as far as they do not depend on it.
+
+    Raises BadInputError where one is no field, or has a value that no such document may have.
+    """
+    early = [
+        text
+        for text, setting in zip(settings or (), parse_settings(settings), strict=True)
+        if not any(f"{field}.".startswith(f"{setting.field}.") for field in _INFERRED_FIELDS)
+        and not setting.field.startswith(tuple(f"{field}." for field in _INFERRED_FIELDS))
+    ]
+    # What the document has besides is of no concern, so that every fault is one of the settings.
+    parse_with_settings({"data": {"train": ["rows"]}}, early, "--set")
+
+
+def check_settings(document: Mapping[str, Any], settings: Sequence[str] | None) -> None:
+    """Check that the arguments of `--set` leave a valid job document valid. Raises BadInputError where they do not."""
+    try:
+        parse_job(document)
+    except ConfigError:
+        # Its own faults are not those of the settings, which may even mend them.
+        return
+    parse_with_settings(document, settings, "--set")
 
 
 def make_paths_absolute(job: JobSpec, path: Path) -> JobSpec:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import JobConfig, resolve
+from dlrm.config import DataFacts, JobConfig, JobSpec, resolve
 from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.gradient_stats.noise import NoiseState, StepNoise
@@ -117,6 +117,21 @@ def test_where_there_is_no_advice_it_says_why_and_what_to_do(
     assert event.message.startswith("no advice on the batch: ")
     assert words in event.message
     assert BatchAdvice.model_validate(event.details).table == []
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_where_batch_and_epochs_were_left_open_nothing_is_said_of_missing_advice(tmp_path: Path, is_known: bool):
+    attempt = AttemptDirectory(tmp_path)
+    attempt.create()
+    reporter = Reporter(attempt, rank=0)
+    noise = measured(30_768.0, 1.0, num_measured=50 if is_known else 19)
+    progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
+    document = JobSpec.model_validate({"data": {"format": "synthetic"}})
+    resolved = resolve(document, facts=DataFacts(num_train_rows=10**6))
+    report_advice(reporter, resolved, progress, num_rows=10**6)
+    reporter.close()
+    messages = [parse_report(line).message for line in SpoolReader(attempt.spool_file(0, "events")).read()]
+    assert [message.startswith("the noise scale is 30,768 samples") for message in messages] == [True] * is_known
 
 
 def test_a_run_that_got_worse_is_not_advised_to_train_longer_for_more_measurements(tmp_path: Path):

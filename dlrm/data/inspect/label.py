@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 from dataclasses import dataclass
 
 import polars as pl
@@ -32,7 +33,7 @@ _NEGATIVE = ("no", "n", "false", "f", "0", "-1", "none", "neg", "negative", "nev
 _NEGATION = re.compile(r"^(no|not|non)([ _-]|$)|^[<≤]")
 _MAX_SHOWN = 10
 _MIN_ROWS_FOR_PLACE = 20
-"""Least number of rows from which the only column of two values is taken for the label."""
+"""Least number of rows from which a column of any two values is taken for the label by its place."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +85,20 @@ def _find_by_name(rows: pl.DataFrame, two_valued: list[str]) -> tuple[str, str] 
 
 
 def _find_by_place(rows: pl.DataFrame, two_valued: list[str]) -> tuple[str, str] | None:
-    """Find the only column of 0 and 1, or of any two values, where it is the first or the last."""
+    """Find the column of 0 and 1, or of any two values, that alone among them is the first or the last."""
+    if len(rows.columns) == 1:
+        return None
     binary = [name for name in two_valued if _is_binary(rows[name])]
     # In few rows any column may have two values by chance.
     others = two_valued if rows.height >= _MIN_ROWS_FOR_PLACE else []
     for candidates, what in ((binary, "0 and 1"), (others, "two values")):
-        if len(candidates) == 1 and candidates[0] in (rows.columns[0], rows.columns[-1]) and len(rows.columns) > 1:
-            place = "first" if candidates[0] == rows.columns[0] else "last"
-            return candidates[0], f"the {place} column, and the only one of {what}"
-        if candidates:
+        at_ends = [name for name in candidates if name in (rows.columns[0], rows.columns[-1])]
+        if len(at_ends) == 1:
+            place = "first" if at_ends[0] == rows.columns[0] else "last"
+            within = [name for name in candidates if name != at_ends[0]]
+            why = f"while others of {what} are neither first nor last: {_format_names(within)}"
+            return at_ends[0], f"the {place} column, {why if within else f'and the only one of {what}'}"
+        if at_ends:
             return None
     return None
 
@@ -116,9 +122,14 @@ def _make_unclear_error(rows: pl.DataFrame, two_valued: list[str]) -> DataError:
         valid = "files with a column of two values, such as 0 and 1"
         return DataError(f"{message}: no column has exactly two values", valid=valid)
     binary = [name for name in two_valued if _is_binary(rows[name])]
-    candidates, what = (binary, "of 0 and 1") if binary else (two_valued, "with two values")
-    shown = ", ".join(candidates[:_MAX_SHOWN]) + (", …" if len(candidates) > _MAX_SHOWN else "")
-    return DataError(f"{message}; the columns {what} are {shown}", valid=f"--label {candidates[0]}")
+    is_chance = rows.height < _MIN_ROWS_FOR_PLACE
+    candidates, what = (binary, "of 0 and 1") if binary and is_chance else (two_valued, "with two values")
+    options = " or ".join(f"--label {shlex.quote(name)}" for name in candidates)
+    return DataError(f"{message}; the columns {what} are {_format_names(candidates)}", valid=options)
+
+
+def _format_names(names: list[str]) -> str:
+    return ", ".join(names[:_MAX_SHOWN]) + (", …" if len(names) > _MAX_SHOWN else "")
 
 
 def _read_label(values: pl.Series, how: str) -> Label:

@@ -19,8 +19,9 @@ _TIME_NAME = re.compile(
     re.IGNORECASE,
 )
 _HOUR_SECONDS, _DAY_SECONDS = 3600, 86_400
-_PERIOD_DAYS: dict[TimePart, int] = {"hour": 1, "weekday": 7, "day": 31, "month": 365}
-"""Days that the times must cover for a part of them: in less than its period it only tells old rows from new ones."""
+_PERIOD_DAYS: dict[TimePart, int] = {"hour": 1, "weekday": 7, "day": 31, "month": 365, "year": 3653}
+"""Days that the times must cover for a part of them: in less than its period it only tells old rows from new ones. A
+year never comes again; ten of them are those of births and the like, rather than the times of the rows themselves."""
 
 
 def find_times(column: EncodedColumn) -> NDArray[np.int64] | None:

@@ -66,7 +66,8 @@ def parse_times(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]
 
 
 def get_time_part(seconds: NDArray[np.int64], part: TimePart) -> NDArray[np.int64]:
-    """Compute the part [n] of each time [n]: hour 0 to 23, weekday 1 (Monday) to 7, day 1 to 31 or month 1 to 12."""
+    """Compute the part [n] of each time [n]: hour 0 to 23, weekday 1 (Monday) to 7, day 1 to 31, month 1 to 12,
+    or the calendar year."""
     days, seconds_of_day = np.divmod(seconds, _DAY_SECONDS)
     if part == "hour":
         return seconds_of_day // 3600
@@ -74,6 +75,8 @@ def get_time_part(seconds: NDArray[np.int64], part: TimePart) -> NDArray[np.int6
         # 1 January 1970 was a Thursday.
         return (days + 3) % 7 + 1
     dates = days.astype("datetime64[D]")
+    if part == "year":
+        return dates.astype("datetime64[Y]").astype(np.int64) + 1970
     months = dates.astype("datetime64[M]")
     return months.astype(np.int64) % 12 + 1 if part == "month" else (dates - months).astype(np.int64) + 1
 

@@ -15,7 +15,7 @@ from service.cli.child_program import ProgramStopped, run_program
 from service.cli.documents import read_job
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.render.inferred_document import format_job_document, is_left_out
-from service.cli.render.text_format import print_warnings
+from service.cli.render.text_format import escape_unprintable, print_warnings
 from service.cli.sources import resolve_files
 from service.cli.trainer import require_trainer
 
@@ -132,6 +132,8 @@ def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
     }
     counts = ", ".join(f"{number} {use}" for use, number in uses.items()) if choices else "the columns of the format"
     console.print(f"wrote {output}: {counts}", markup=False)
+    if choices:
+        console.print(escape_unprintable(f"the label is {result['label']}: {result['label_why']}"), markup=False)
     known = "is it known before the label?"
     print_warnings(console, [f"{name} is left out: {reason}" for name, reason in unshared.items()])
     print_warnings(

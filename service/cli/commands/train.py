@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from service.cli import errors
 from service.cli.attempt_run import run_attempt
 from service.cli.commands.infer import Inference, derive_job_name, infer_document
 from service.cli.data_files import check_data_files
+from service.cli.documents import check_settings, check_settings_early
 from service.cli.nodes import find_own_place, require_shared_directory, run_other_node
 from service.cli.render.advice import print_advice
 from service.cli.render.console import console_on
@@ -223,21 +225,26 @@ def _create_attempt(
         )
     if is_data:
         run_directory = run_directory or make_run_path(derive_job_name(sources[0]))
-        job = _infer_document(sources, run_directory, inference)
+        check_settings_early(settings)
+        job = _infer_document(sources, run_directory, inference, settings)
     else:
         job = Path(sources[0])
     check_data_files(job, settings, place)
     return create_run(job, run_directory, settings, place)
 
 
-def _infer_document(sources: list[str], run_directory: Path, inference: Inference) -> Path:
-    """Infer the schema of data files, and write a job document beside the run directory; return its path."""
+def _infer_document(sources: list[str], run_directory: Path, inference: Inference, settings: list[str] | None) -> Path:
+    """Infer the schema of data files, and write a job document beside the run directory; return its path.
+
+    Nothing is written where `settings`, which the document itself does not get, do not fit it.
+    """
     require_new_directory(run_directory)
     document = run_directory.with_name(f"{run_directory.name}.toml")
     if document.exists():
         message = "already exists, and may contain edits (valid: another --run-directory, or the document as the JOB)"
         raise errors.BadInputError(f"{document}: {message}")
     inferred = infer_document(sources, document, inference)
+    check_settings(tomllib.loads(inferred.text), settings)
     try:
         document.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,6 +1,7 @@
 """Command `dlrm tune`: searches for better settings of a job by training it with many of them."""
 
 import json
+import shlex
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from service.cli.data_files import check_data_files
 from service.cli.documents import make_paths_absolute, read_job, require_data_files
 from service.cli.errors import BadInputError
 from service.cli.render.console import console_on, print_heading
-from service.cli.render.tuning import describe_verdict, format_trial, make_finals_table
+from service.cli.render.tuning import describe_next_step, describe_verdict, format_trial, make_finals_table
 from service.cli.set_option import SetOption
 from service.cli.trainer import require_trainer
 from service.cli.tuning.best_document import format_best_document, read_source
@@ -96,7 +97,8 @@ def tune(
             write_atomically(directory.best, text)
         except OSError as error:
             raise BadInputError(f"{directory.best}: {error.strerror}") from None
-    _print_result(tuning, directory, verdict, as_json=as_json)
+    untuned = ["dlrm", "train", str(job), *(part for setting in settings or () for part in ("--set", setting))]
+    _print_result(tuning, directory, verdict, untuned, as_json=as_json)
 
 
 def _print(line: str) -> None:
@@ -127,7 +129,10 @@ def _shorten_paths(document: Mapping[str, Any], base: Path) -> dict[str, Any]:
     return set_fields(document, changed)
 
 
-def _print_result(tuning: Tuning, directory: TuningDirectory, verdict: str, *, as_json: bool) -> None:
+def _print_result(
+    tuning: Tuning, directory: TuningDirectory, verdict: str, untuned: list[str], *, as_json: bool
+) -> None:
+    """Print the result of a tuning. untuned: command that trains the document as it is."""
     if as_json:
         result = {
             "best": tuning.best.model_dump(mode="json"),
@@ -143,5 +148,8 @@ def _print_result(tuning: Tuning, directory: TuningDirectory, verdict: str, *, a
     console = console_on()
     print_heading(console, "runs of the whole length, best first")
     console.print(make_finals_table(tuning))
-    for line in (verdict, f"to train with the best settings: dlrm train {directory.best}"):
+    for line in (
+        verdict,
+        describe_next_step(tuning, shlex.join(untuned), shlex.join(["dlrm", "train", str(directory.best)])),
+    ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -81,6 +81,13 @@ def describe_verdict(tuning: Tuning) -> str:
     return f"the AUC of trial {best.trial} is higher by {gain:.4f} {rows}"
 
 
+def describe_next_step(tuning: Tuning, train_untuned: str, train_best: str) -> str:
+    """Name the command that trains the better document, the untuned one where it is as good."""
+    if tuning.is_untuned_enough:
+        return f"to train the job as it is: {train_untuned}"
+    return f"to train with the best settings: {train_best}"
+
+
 def _name(record: TrialRecord) -> str:
     return "untuned" if record.trial == UNTUNED else f"trial {record.trial}"
 

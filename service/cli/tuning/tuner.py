@@ -64,6 +64,14 @@ class Tuning:
         """Whether a trial was better than the untuned job."""
         return self.best.trial != UNTUNED
 
+    @property
+    def is_untuned_enough(self) -> bool:
+        """Whether the untuned job is as good as the best trial, within the standard error of the AUC."""
+        best, untuned = self.best, self.untuned
+        if not self.is_better or best.auc is None or untuned.auc is None:
+            return not self.is_better
+        return best.auc - untuned.auc <= max(best.auc_standard_error or 0.0, untuned.auc_standard_error or 0.0)
+
 
 class Tuner:
     """Tuner of one job. What earlier commands have finished is taken from the record."""

@@ -220,6 +220,7 @@ def test_columns_of_one_kind_are_enough_to_train_from(
     ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
     assert ended.code == 0, ended.err
     assert f"wrote job.toml: {counts}" in ended.err
+    assert "the label is click: by its name; 0 or 1, 50.0% are 1" in ended.err
     assert "dlrm train job.toml" in ended.err
     assert f"{none} = []  # none found" in (here / "job.toml").read_text()
     inspected = dlrm("data", "inspect", "job.toml", "--json")

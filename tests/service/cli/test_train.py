@@ -226,7 +226,15 @@ def write_clicks(path: Path) -> Path:
 
 def test_data_files_are_trained_with_a_document_beside_the_run_that_can_be_edited(tmp_path: Path) -> None:
     clicks, directory = write_clicks(tmp_path / "clicks.csv"), tmp_path / "run"
-    small = ["--set", "run.epochs=1", "--set", "run.yardsticks=none"]
+    # A setting may name what only the inferred document has.
+    small = [
+        "--set",
+        "run.epochs=1",
+        "--set",
+        "run.yardsticks=none",
+        "--set",
+        "data.vocabulary.columns.city.min_count=1",
+    ]
     ended = run("train", clicks, "--label", "click", *small, "--run-directory", directory, "--json")
     assert ended.returncode == 0, ended.stderr
     document = tmp_path / "run.toml"
@@ -253,6 +261,12 @@ def test_data_files_are_trained_with_a_document_beside_the_run_that_can_be_edite
         (["c*.csv", "--eval", "sub/../clicks.csv"], "clicks.csv, --eval: is also a training file"),
         (["clicks.csv", "--eval", "empty.csv"], "empty.csv, --eval: the file is empty"),
         (["empty.csv"], "empty.csv: the file is empty"),
+        # Before the inference, which would find that the file is empty.
+        (["empty.csv", "--set", "run.epoch=2"], "--set: run.epoch: unknown field; did you mean 'epochs'?"),
+        (["empty.csv", "--set", "data.eval_fraction=2"], "--set: data.eval_fraction: should be less than 1"),
+        (["empty.csv", "--set", "resources.workers_per_node=3", "--set", "batch.global_size=4"], "not divisible by 3"),
+        (["clicks.csv", "--set", "data.schema.dense.7.transform=log"], "is a list without an entry '7'"),
+        (["clicks.csv", "--set", "data.vocabulary.columns.town.min_count=1"], "--set: data.vocabulary.columns: 'town'"),
         (["same.toml"], "clicks.csv, data.eval: is also in data.train"),
         (["column.toml"], "clicks.csv, line 1, cityy: there is no such column"),
         (["later.toml"], "later.csv, line 1, city: there is no such column"),

@@ -121,6 +121,7 @@ def test_without_time_for_a_trial_the_document_stays_as_it_is_and_the_time_that_
     ended = run("tune", job, "--minutes", 0.01, "--set", "run.epochs=0.2")
     assert ended.returncode == 0, ended.stderr
     assert "no trial fits the time" in ended.stdout
+    assert f"to train the job as it is: dlrm train {job} --set run.epochs=0.2" in ended.stdout
     output = Path("runs", "small-tune")
     assert [trial["trial"] for trial in read_trials(output)] == [0]
     document, _ = read_job(output / "best.toml")

@@ -62,9 +62,20 @@ def test_names_of_ranges_say_their_edges() -> None:
 
 @pytest.mark.parametrize(
     ("part", "values"),
-    [("hour", range(24)), ("weekday", range(1, 8)), ("day", range(1, 32)), ("month", range(1, 13))],
+    [
+        ("hour", range(24)),
+        ("weekday", range(1, 8)),
+        ("day", range(1, 32)),
+        ("month", range(1, 13)),
+        ("year", range(1900, 2101)),
+    ],
 )
 def test_every_value_of_a_part_of_a_time_has_a_row(part: TimePart, values: range) -> None:
     vocabulary = RangeVocabulary.for_time_part(part)
     assert vocabulary.encode(pl.Series(values)).tolist() == list(range(1, len(values) + 1))
     assert vocabulary.num_ids == len(values) + 1
+
+
+def test_years_beyond_the_table_have_its_first_or_last_row() -> None:
+    vocabulary = RangeVocabulary.for_time_part("year")
+    assert vocabulary.encode(pl.Series([1066, 1900, 1901, 2100, 33658])).tolist() == [1, 1, 2, 201, 201]

@@ -54,8 +54,8 @@ def test_the_label_is_found_by_its_name_where_it_contains_0_and_1(columns: dict[
 
 
 def test_where_the_label_is_not_clear_the_candidates_are_named() -> None:
-    sample = sample_of({"bought": [0, 1], "seen": [1, 0], "x": [5, 7], "z": [1, 2]})
-    with pytest.raises(DataError, match=r"columns of 0 and 1 are bought, seen .*--label bought"):
+    sample = sample_of({"x": [5, 7], "bought": [0, 1], "seen": [1, 0], "z": [1, 2]})
+    with pytest.raises(DataError, match=r"columns of 0 and 1 are bought, seen .*: --label bought or --label seen\)$"):
         infer(sample)
     assert infer(sample, "seen").label == "seen"
     with pytest.raises(DataError, match=r"no column 'boght' .*bought"):
@@ -91,9 +91,32 @@ def test_the_only_column_of_0_and_1_is_the_label_where_it_is_the_first_or_the_la
     columns: dict[str, list[object]] = {"a": [5, 6, 7], "b": ["x", "y", "x"], "c": [1.5, 2.5, 3.5]}
     columns["abc"[place]] = [0, 1, 1]
     assert infer(sample_of(columns)).label == "abc"[place]
-    columns["b"] = [1, 0, 1]
-    with pytest.raises(DataError, match="not clear which column"):
+    columns["ca"[place // 2]] = [1, 0, 1]
+    with pytest.raises(DataError, match=r"not clear which column .*: --label a or --label c"):
         infer(sample_of(columns))
+
+
+@pytest.mark.parametrize("place", [0, 3])
+@pytest.mark.parametrize("values", [[0, 1], ["No", "Yes"], [1, 2]])
+def test_of_several_columns_of_two_values_the_only_one_at_an_end_is_the_label(place: int, values: list[object]) -> None:
+    within: dict[str, list[object]] = {"newsletter": ["no", "yes", "no"] * 10, "paid": [0, 1, 1] * 10}
+    outcome = {"left us": [values[0], values[0], values[1]] * 10}
+    other = {"age": list(range(30))}
+    columns = {**outcome, **within, **other} if place == 0 else {**other, **within, **outcome}
+    inferred = infer(sample_of(columns))
+    assert inferred.label == "left us"
+    others = "0 and 1 are neither first nor last: paid" if values[0] == 0 else "two values are neither first nor last: "
+    assert inferred.label_why.startswith(f"the {'last' if place else 'first'} column, while others of {others}")
+
+
+def test_where_no_column_of_two_values_or_more_than_one_is_at_an_end_all_are_named_as_labels() -> None:
+    middle = {"newsletter": ["no", "yes", "no"] * 10, "paid": [0, 1, 1] * 10}
+    other = {"age": list(range(30)), **middle, "x": list(range(30))}
+    with pytest.raises(DataError, match=r"with two values are newsletter, paid .*--label newsletter or --label paid"):
+        infer(sample_of(other))  # type: ignore[arg-type]
+    ends = {"left us": ["no", "yes", "no"] * 10, "age": list(range(30)), "paid twice": ["a", "b", "b"] * 10}
+    with pytest.raises(DataError, match=r"--label 'left us' or --label 'paid twice'"):
+        infer(sample_of(ends))  # type: ignore[arg-type]
 
 
 def test_rows_of_one_class_are_refused_where_all_rows_were_read() -> None:

@@ -159,6 +159,25 @@ def test_a_part_whose_period_the_times_do_not_cover_is_not_used() -> None:
     assert {"time_part": "month"} not in choice.categorical
 
 
+def test_of_dates_of_birth_the_year_is_used_where_it_predicts() -> None:
+    born = np.datetime64("1940-01-01") + DRAW.integers(0, 365 * 65, N)
+    texts = np.datetime_as_string(born).tolist()
+    years = np.array([int(text[:4]) for text in texts])
+    choice = choose_by(texts, labels_by((years - 1975) / 10), "birth_date")
+    assert uses(choice) == (None, [{"time_part": "year"}])
+    assert re.search(r"AUC .*, year 0\.[7-9]", choice.why)
+    assert choose_by(texts, NOISE, "birth_date").is_left_out
+
+
+@pytest.mark.parametrize("first", ["2024-01-01", "2023-09-01"])
+def test_the_year_of_the_times_of_the_rows_themselves_is_not_used(first: str) -> None:
+    """Within one year there is one value; over the turn of a year it only tells old rows from new ones."""
+    times = np.datetime64(first) + np.arange(N) * 300 // N
+    choice = choose_by(np.datetime_as_string(times).tolist(), labels_by(np.arange(N) / N * 8 - 4), "date")
+    assert {"time_part": "year"} not in choice.categorical
+    assert "year" not in choice.why
+
+
 def test_times_after_the_year_9999_are_described() -> None:
     far = pl.Series("at", 10**18 + np.arange(N) * 3_600_000_000).cast(pl.Datetime("us"))
     assert "times from 33658-09-27 to" in choose(far, "timestamp[us]", LabelledRows(NOISE, N)).why

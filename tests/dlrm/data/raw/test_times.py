@@ -19,14 +19,14 @@ from dlrm.data.raw.times import get_time_part, parse_times
 from tests.dlrm.data.raw.criteo_files import write_lines
 from tests.dlrm.data.raw.plain import found, rows_of
 
-PARTS = ("hour", "weekday", "day", "month")
+PARTS = ("hour", "weekday", "day", "month", "year")
 SCHEMA = SchemaConfig.model_validate({"categorical": [{"name": "ts", "time_part": part} for part in PARTS]})
 RECENT = st.datetimes(datetime(1980, 1, 1), datetime(2099, 12, 31, 23, 59, 59))
 
 
 def parts_of(moment: datetime) -> tuple[int, ...]:
     moment = moment.astimezone(UTC)
-    return (moment.hour, moment.isoweekday(), moment.day, moment.month)
+    return (moment.hour, moment.isoweekday(), moment.day, moment.month, moment.year)
 
 
 def parsed(values: pa.Array) -> list[tuple[int, ...] | None]:
@@ -65,7 +65,7 @@ def test_a_moment_has_the_same_parts_in_every_form(moment: datetime) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.dates(date(1, 1, 1), date(9999, 12, 31)))
 def test_a_date_is_its_first_hour(day: date) -> None:
-    expected = [(0, day.isoweekday(), day.day, day.month)]
+    expected = [(0, day.isoweekday(), day.day, day.month, day.year)]
     for values in (pa.array([day]), pa.array([day]).cast(pa.date64()), pa.array([day.isoformat()])):
         assert parsed(values) == expected
 
@@ -73,7 +73,7 @@ def test_a_date_is_its_first_hour(day: date) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.dates(date(1980, 1, 1), date(2099, 12, 31)))
 def test_a_number_of_year_month_and_day_is_a_date(day: date) -> None:
-    expected = [(0, day.isoweekday(), day.day, day.month)]
+    expected = [(0, day.isoweekday(), day.day, day.month, day.year)]
     number = int(day.strftime("%Y%m%d"))
     for values in (pa.array([number]), pa.array([float(number)]), pa.array([str(number)])):
         assert parsed(values) == expected
@@ -82,12 +82,12 @@ def test_a_number_of_year_month_and_day_is_a_date(day: date) -> None:
 def test_a_number_of_no_date_is_no_time() -> None:
     numbers = [20230229, 20240001, 20241301, 19791231, 21000101, 20240100, None]
     assert parsed(pa.array(numbers)) == [None] * len(numbers)
-    assert parsed(pa.array([*numbers, 20240229]))[-1] == (0, 4, 29, 2)
+    assert parsed(pa.array([*numbers, 20240229]))[-1] == (0, 4, 29, 2, 2024)
 
 
 def test_texts_of_different_forms_may_stand_in_one_column() -> None:
     texts = ["2024-02-29", "2024-02-29 23:30", "1709249400", "2024-03-01T01:30:00+02:00", None]
-    assert parsed(pa.array(texts)) == [(0, 4, 29, 2), *[(23, 4, 29, 2)] * 3, None]
+    assert parsed(pa.array(texts)) == [(0, 4, 29, 2, 2024), *[(23, 4, 29, 2, 2024)] * 3, None]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_texts_of_different_forms_may_stand_in_one_column() -> None:
      "2024-1-1", "2024-01-01T10:00+25:00", "01/02/2024", "99999999999999999999", "\uff12024-01-01"],
 )  # fmt: skip
 def test_what_is_no_time_is_not_taken_for_one(text: str) -> None:
-    assert parsed(pa.array([text, "2024-01-01"])) == [None, (0, 1, 1, 1)]
+    assert parsed(pa.array([text, "2024-01-01"])) == [None, (0, 1, 1, 1, 2024)]
 
 
 def of_parquet(path: Path, values: pa.Array) -> list[Any]:
@@ -107,11 +107,11 @@ def of_parquet(path: Path, values: pa.Array) -> list[Any]:
 def test_csv_and_parquet_give_the_same_parts_and_missing_ones(tmp_path: Path) -> None:
     lines = ["label,ts", "0,2024-02-29T05:00:00", "1,", "0,1709182800"]
     rows = rows_of(cut_csv_blocks(found(write_lines(tmp_path / "a.csv", lines)), SCHEMA, 16))
-    expected = [(5, 4, 29, 2), (None,) * 4, (5, 4, 29, 2)]
+    expected = [(5, 4, 29, 2, 2024), (None,) * 5, (5, 4, 29, 2, 2024)]
     assert [row.categorical for row in rows] == expected
     assert of_parquet(tmp_path, pa.array([1709182800.0, np.nan, 1709182800.0])) == expected
     assert of_parquet(tmp_path, pa.array(["2024-02-29T05", None, "1709182800"])) == expected
-    assert of_parquet(tmp_path, pa.nulls(1)) == [(None,) * 4]
+    assert of_parquet(tmp_path, pa.nulls(1)) == [(None,) * 5]
 
 
 def test_a_text_that_is_no_time_is_a_bad_row_and_says_what_is_valid(tmp_path: Path) -> None:
