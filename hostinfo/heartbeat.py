@@ -69,7 +69,8 @@ class RankMonitor:
     ranks: range
     """Ranks of this node."""
     _last_seen: dict[int, float] = field(default_factory=dict[int, float], init=False)
-    """Time of the last heartbeat by rank, in seconds of the monotonic clock; of the start, where none has come."""
+    """Time of the last heartbeat by rank, in seconds of the monotonic clock; that of the first one of any rank where
+    none has come from it; empty before that."""
     _pids: dict[int, int] = field(default_factory=dict[int, int], init=False)
 
     def __post_init__(self) -> None:
@@ -78,12 +79,12 @@ class RankMonitor:
         self._socket.setblocking(False)
         self._socket.bind(f"\0{name}")
         os.environ[ADDRESS_VARIABLE] = name
-        self._last_seen = dict.fromkeys(self.ranks, time.monotonic())
 
     def find_silent(self, timeout_seconds: float) -> SilentRank | None:
         """Return the rank that has been silent the longest, if for more than `timeout_seconds`; None otherwise.
 
-        A rank whose process has ended is not silent.
+        A rank whose process has ended is not silent, nor is any before the first one was heard: the ranks are started
+        once those of all nodes can be.
         """
         # What is waiting counts first: this process may have been stopped itself.
         self._receive()
@@ -100,6 +101,8 @@ class RankMonitor:
         with contextlib.suppress(BlockingIOError):
             while True:
                 rank, pid = map(int, self._socket.recv(64).split())
+                if not self._last_seen:
+                    self._last_seen = dict.fromkeys(self.ranks, time.monotonic())
                 self._last_seen[rank], self._pids[rank] = time.monotonic(), pid
 
     def _look_at(self, rank: int, silent_seconds: float) -> SilentRank | None:
