@@ -90,7 +90,7 @@ def _prepare_in_turn(
         resolved = read_spec(directory, number)
     if watch.group is not None:
         watch.group.update(phase="prepared")
-        _wait_until_prepared(watch, stopper, watch.group.states)
+        _wait_until_prepared(watch, stopper, watch.group.members or [])
     return _find_early_end(stopper, watch) or resolved
 
 

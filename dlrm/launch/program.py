@@ -25,12 +25,15 @@ from dlrm.launch.nodes.group import find_host_name
 from dlrm.launch.nodes.meeting import (
     MeetingError,
     StoppedMeetingError,
+    begin,
     check_shared_directory,
+    choose_members,
     get_announcement,
     join_first,
     make_announcement,
     meet_as_first,
 )
+from dlrm.launch.nodes.range_spec import list_allowed_numbers, write_spec_for_nodes
 from dlrm.launch.nodes.state import Account, NodeState
 from dlrm.launch.outcomes import make_stopped_outcome
 from dlrm.launch.stopper import Stopper
@@ -106,12 +109,17 @@ def _run_first(directory: RunDirectory, number: int, place: NodePlace | None, st
         return _finish(settle(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)), []))
     timeout_seconds = resolved.job.run.peer_timeout_seconds
     if place is None:
+        write_spec_for_nodes(directory, number, resolved, 1)
         account = _run_watched(directory, number, stopper, Watch(timeout_seconds, None))
         states = {0: NodeState(host=find_host_name(), account=account)}
         return _finish(settle(attempt, decide_outcome(states, None), account.rank_ends))
     try:
-        announcement = make_announcement(directory, number, resolved.job.resources.nodes, timeout_seconds)
-        group = meet_as_first(place, announcement, lambda: stopper.is_requested)
+        allowed = list_allowed_numbers(resolved)
+        announcement = make_announcement(directory, number, allowed[-1], timeout_seconds)
+        group = meet_as_first(place, announcement, allowed, lambda: stopper.is_requested)
+        members = choose_members(group.states, allowed)
+        write_spec_for_nodes(directory, number, resolved, len(members))
+        begin(group, announcement, members)
     except StoppedMeetingError:
         return _finish(settle(attempt, make_stopped_outcome("stopped before all nodes had joined"), []))
     except (MeetingError, OSError) as error:
@@ -138,7 +146,11 @@ def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper) -> i
         account = make_account(Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
     else:
         stopper.enter_attempt(attempt)
-        account = _run_watched(directory, announcement.attempt, stopper, Watch(timeout_seconds, group))
+        account = (
+            make_account(None)
+            if group.index is None
+            else _run_watched(directory, announcement.attempt, stopper, Watch(timeout_seconds, group))
+        )
     return _finish(conclude(group, attempt, account, timeout_seconds))
 
 
@@ -153,12 +165,12 @@ def _run_watched(directory: RunDirectory, number: int, stopper: Stopper, watch: 
 
 def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> None:
     """Raise ConfigError where a job of several nodes is started on one, or a job of one node on several."""
-    num_nodes = resolved.job.resources.nodes
-    if place is None and num_nodes > 1:
-        message = f"asks for {num_nodes} machines, but this is one, without a way to the others"
+    numbers = resolved.job.resources.node_range
+    if place is None and numbers[0] > 1:
+        message = f"asks for {numbers[0]} machines, but this is one, without a way to the others"
         valid = "start it on each machine with --node-rank I --rendezvous HOST:PORT, or 1"
         raise ConfigError([FieldError("resources.nodes", message, valid)])
-    if place is not None and num_nodes == 1:
+    if place is not None and numbers[-1] == 1:
         message = "is 1, but this is a node of several: --node-rank and --rendezvous, or Slurm's variables, say so"
         raise ConfigError([FieldError("resources.nodes", message, "the number of machines")])
 

@@ -57,7 +57,7 @@ def start_nodes(path: Path, num_nodes: int, workers: int, machines: Machines | N
 
     machines: network namespaces with addresses of their own; None for the loopback of this machine.
     """
-    resources = {**changes.pop("resources", {}), "nodes": num_nodes, "workers_per_node": workers}
+    resources = {"nodes": num_nodes, **changes.pop("resources", {}), "workers_per_node": workers}
     directory = RunDirectory(path)
     directory.path.mkdir(exist_ok=True)
     job = JobConfig.model_validate({**TINY, **changes, "resources": resources})

@@ -38,7 +38,7 @@ def _collect(group: NodeGroup, attempt: AttemptDirectory, timeout_seconds: float
 
     def have_ended(states: Mapping[int, NodeState]) -> bool:
         gone = {node.node for node in lost}
-        return all(state.account is not None or node in gone for node, state in states.items())
+        return all(states[node].account is not None or node in gone for node in group.members or [])
 
     while not group.wait_for(have_ended, BEAT_SECONDS):
         lost = group.list_lost(timeout_seconds)

@@ -57,7 +57,7 @@ class NodeGroup:
         self.place = place
         self._own = own
         self.num_nodes = num_nodes
-        """Number of nodes; None until node 0 has told it."""
+        """Number of nodes that may join; None until node 0 has told it."""
         self._seen: dict[int, _Seen] = {}
         self._exchanged_at = time.monotonic()
         self._broken: str | None = None
@@ -78,9 +78,23 @@ class NodeGroup:
             return {node: seen.state for node, seen in self._seen.items()}
 
     @property
-    def has_all(self) -> bool:
-        """Whether every node has joined."""
-        return self.num_nodes is not None and len(self.states) == self.num_nodes
+    def members(self) -> list[int] | None:
+        """Nodes that run the attempt, in the order of their ranks; None until node 0 has told it."""
+        with self._changed:
+            zero = self._seen.get(0)
+            announcement = zero.state.announcement if zero is not None else None
+            return announcement.members if announcement is not None else None
+
+    @property
+    def index(self) -> int | None:
+        """Place of this node among those that run the attempt; None where it is not needed, or not decided yet."""
+        members = self.members or []
+        return members.index(self.place.node) if self.place.node in members else None
+
+    @property
+    def has_met(self) -> bool:
+        """Whether it is decided which nodes run the attempt, and all of them are known here."""
+        return self.members is not None and set(self.members) <= set(self.states)
 
     def update(self, **changes: Any) -> None:
         """Change this node's state, and send it at once."""
@@ -102,8 +116,9 @@ class NodeGroup:
     def list_lost(self, timeout_seconds: float) -> list[LostNode]:
         """List the nodes that have been silent for more than `timeout_seconds`, or have cut the connection.
 
-        Nodes that have left in order are not lost.
+        Nodes that have left in order are not lost, nor are those that the attempt does not need.
         """
+        members = self.members
         with self._changed:
             now = time.monotonic()
             zero = self._seen.get(0)
@@ -116,13 +131,16 @@ class NodeGroup:
             return [
                 LostNode(node, seen.state.host, _describe_silence(now - seen.at))
                 for node, seen in self._seen.items()
-                if node != self.place.node and not seen.state.is_leaving and now - seen.at > timeout_seconds
+                if node != self.place.node
+                and (members is None or node in members)
+                and not seen.state.is_leaving
+                and now - seen.at > timeout_seconds
             ]
 
     def find_interface(self) -> str | None:
         """Return the network interface by which this node reaches the others; None where that is not known."""
         # Node 0 may know itself by an address of its own loopback, as Debian's /etc/hosts has it.
-        peer = next((state.address for node, state in self.states.items() if node != 0), "")
+        peer = next((state.address for node, state in self.states.items() if node in (self.members or [])[1:]), "")
         host = self.place.host if self.place.node != 0 else peer
         return find_interface(find_own_address(host, self.place.port)) if host else None
 
@@ -181,6 +199,12 @@ class NodeGroup:
             if (zero := self._seen.get(0)) is not None and zero.state.announcement is not None:
                 self.num_nodes = zero.state.announcement.num_nodes
             self._changed.notify_all()
+
+
+def get_index(group: NodeGroup) -> int:
+    """Return the place of this node, one of those that run the attempt."""
+    assert group.index is not None, "nodes that are not needed run nothing"
+    return group.index
 
 
 def _describe_silence(seconds: float) -> str:

@@ -3,7 +3,7 @@
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name
 from dlrm.launch.nodes.interface import find_own_address
@@ -13,6 +13,8 @@ from hostinfo.node_place import NodePlace
 
 log = logging.getLogger(__name__)
 
+LAST_CALL_SECONDS = 60.0
+"""Seconds that an attempt waits for more nodes, where it has as many as it needs and could have more."""
 SHARED_DIRECTORY_SECONDS = 60.0
 """Longest wait for a file of node 0 to appear here: NFS keeps what it knows of a directory for so long."""
 
@@ -25,19 +27,44 @@ class StoppedMeetingError(Exception):
     """Exception for a stop that was requested while the nodes met."""
 
 
-def meet_as_first(place: NodePlace, announcement: Announcement, is_stopped: Callable[[], bool]) -> NodeGroup:
-    """Serve the rendezvous on node 0, and return once all nodes have joined.
+def meet_as_first(
+    place: NodePlace, announcement: Announcement, allowed: Sequence[int], is_stopped: Callable[[], bool]
+) -> NodeGroup:
+    """Serve the rendezvous on node 0, and return once as many nodes have joined as the attempt can have.
 
-    Raises MeetingError, and StoppedMeetingError where `is_stopped` turns true before.
+    allowed: numbers of nodes that it can have, ascending. Fewer than the largest one are enough some time after the
+    first of them is reached; `begin` then decides which nodes run the attempt. Raises MeetingError, and
+    StoppedMeetingError where `is_stopped` turns true before.
     """
     group = NodeGroup(place, NodeState(host=find_host_name(), announcement=announcement), announcement.num_nodes)
-    log.info("waiting for %d nodes at %s:%d", announcement.num_nodes, place.host, place.port)
-    _start(group, is_stopped, lambda: group.has_all)
+    log.info("waiting for %d nodes at %s:%d", allowed[-1], place.host, place.port)
+    enough_since: list[float] = []
+
+    def is_met() -> bool:
+        if len(group.states) >= allowed[0] and not enough_since:
+            enough_since.append(time.monotonic())
+        is_late = bool(enough_since) and time.monotonic() - enough_since[0] > LAST_CALL_SECONDS
+        return is_late or len(group.states) >= allowed[-1]
+
+    _start(group, is_stopped, is_met, allowed[0])
     return group
 
 
+def choose_members(nodes: Collection[int], allowed: Sequence[int]) -> list[int]:
+    """Choose the nodes that run an attempt: the first of those that are there, as many as are allowed."""
+    number = max(number for number in allowed if number <= len(nodes))
+    return sorted(nodes)[:number]
+
+
+def begin(group: NodeGroup, announcement: Announcement, members: list[int]) -> None:
+    """Tell all nodes which of them run the attempt, and wait until this node has read it too."""
+    group.update(announcement=announcement.model_copy(update={"members": members}))
+    while not group.wait_for(lambda _: group.has_met, BEAT_SECONDS):
+        pass
+
+
 def join_first(place: NodePlace, is_stopped: Callable[[], bool]) -> NodeGroup:
-    """Join the rendezvous of node 0, and return once it has announced the attempt and all nodes have joined.
+    """Join the rendezvous of node 0, and return once it has decided which nodes run the attempt.
 
     Raises MeetingError, and StoppedMeetingError where `is_stopped` turns true before.
     """
@@ -51,10 +78,12 @@ def join_first(place: NodePlace, is_stopped: Callable[[], bool]) -> NodeGroup:
     def is_beyond() -> bool:
         return group.num_nodes is not None and place.node >= group.num_nodes
 
-    _start(group, is_stopped, lambda: group.has_all or is_beyond())
+    _start(group, is_stopped, lambda: group.has_met or is_beyond(), 1)
     if is_beyond():
         message = f"this is node {place.node}, and the job has nodes 0 to {(group.num_nodes or 0) - 1}"
         raise MeetingError(f"{message} (resources.nodes)")
+    if group.index is None:
+        log.info("the attempt runs on nodes %s: this one waits for its end", group.members)
     return group
 
 
@@ -91,8 +120,8 @@ def _reads_token(directory: RunDirectory, announcement: Announcement) -> bool:
         return False
 
 
-def _start(group: NodeGroup, is_stopped: Callable[[], bool], is_done: Callable[[], bool]) -> None:
-    """Start to exchange states, and wait until the nodes have met."""
+def _start(group: NodeGroup, is_stopped: Callable[[], bool], is_done: Callable[[], bool], num_needed: int) -> None:
+    """Start to exchange states, and wait until the nodes have met. num_needed: smallest number of them, for errors."""
     group.start()
     deadline = time.monotonic() + JOIN_TIMEOUT_SECONDS
     while not is_done():
@@ -105,14 +134,14 @@ def _start(group: NodeGroup, is_stopped: Callable[[], bool], is_done: Callable[[
         lost = group.list_lost(JOIN_TIMEOUT_SECONDS)
         if lost or time.monotonic() > deadline:
             group.leave()
-            raise MeetingError(lost[0].describe() if lost else _describe_missing(group))
+            raise MeetingError(lost[0].describe() if lost else _describe_missing(group, num_needed))
         group.wait_for(lambda _: is_done(), BEAT_SECONDS)
 
 
-def _describe_missing(group: NodeGroup) -> str:
+def _describe_missing(group: NodeGroup, num_needed: int) -> str:
     minutes = JOIN_TIMEOUT_SECONDS / 60
     if group.num_nodes is None:
         return f"node 0 was not there at {group.place.host}:{group.place.port} for {minutes:.0f} minutes"
     missing = sorted(set(range(group.num_nodes)) - set(group.states))
     names = ", ".join(map(str, missing))
-    return f"{len(missing)} of {group.num_nodes} nodes did not join within {minutes:.0f} minutes: node {names}"
+    return f"{len(group.states)} of {num_needed} nodes joined within {minutes:.0f} minutes; missing: node {names}"

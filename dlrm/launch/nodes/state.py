@@ -18,6 +18,9 @@ class Announcement(BaseModel):
 
     attempt: int
     num_nodes: int
+    """Number of nodes that may join, numbered from 0."""
+    members: list[int] | None = None
+    """Nodes that run the attempt, in the order of their ranks; None until node 0 has decided it."""
     token: str
     """Random text that node 0 has also written to the attempt's directory: who reads it there shares the directory."""
     peer_timeout_seconds: float
