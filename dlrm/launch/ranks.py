@@ -55,7 +55,7 @@ def run_ranks(
     resources = resolved.job.resources
     os.environ["OMP_NUM_THREADS"] = str(resources.threads_per_worker)
     config = _make_config(resources.workers_per_node, watch.group)
-    if stopper.is_requested:
+    if stopper.is_requested or watch.has_given_up:
         return None
     with watch.watch_ranks(list_node_ranks(resources.workers_per_node, watch.group)):
         try:
