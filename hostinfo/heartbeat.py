@@ -7,6 +7,7 @@ swapped out does not.
 
 import contextlib
 import os
+import random
 import socket
 import threading
 import time
@@ -19,6 +20,8 @@ ADDRESS_VARIABLE = "DLRM_HEARTBEATS"
 """Environment variable with the name of the socket that ranks send heartbeats to."""
 INTERVAL_SECONDS = 1.0
 """Seconds between two heartbeats of a rank."""
+MAX_PAUSE_SECONDS = 5.0
+"""Seconds between two looks after which this process itself must have been stopped."""
 STATES = {
     psutil.STATUS_STOPPED: "it is stopped, by SIGSTOP or a terminal",
     psutil.STATUS_TRACING_STOP: "it is stopped by a debugger",
@@ -59,59 +62,104 @@ def _send(name: str, message: bytes) -> None:
             # It is full where the launch process is stopped itself, and gone where that has ended.
             with contextlib.suppress(OSError):
                 sender.sendto(message, f"\0{name}")
-            time.sleep(INTERVAL_SECONDS)
+            # Not all ranks at the same moment.
+            time.sleep(INTERVAL_SECONDS * random.uniform(0.8, 1.2))
+
+
+@dataclass
+class _Heard:
+    """The last heartbeat of a rank, and the process that sent it."""
+
+    at: float
+    """Time in seconds of the monotonic clock."""
+    process: psutil.Process | None
+    """None where no heartbeat has come; `at` is then the first heartbeat of any rank."""
 
 
 @dataclass
 class RankMonitor:
-    """The heartbeats of the ranks that this process has started."""
+    """The heartbeats of the ranks that this process has started, received by a thread."""
 
     ranks: range
     """Ranks of this node."""
-    _last_seen: dict[int, float] = field(default_factory=dict[int, float], init=False)
-    """Time of the last heartbeat by rank, in seconds of the monotonic clock; of the start, where none has come."""
-    _pids: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    _heard: dict[int, _Heard] = field(default_factory=dict[int, _Heard], init=False)
+    """By rank; empty until the first heartbeat of any."""
+    _looked_at: float = field(default_factory=time.monotonic, init=False)
 
     def __post_init__(self) -> None:
         name = f"dlrm-{uuid.uuid4().hex}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
+        self._socket.settimeout(INTERVAL_SECONDS)
         self._socket.bind(f"\0{name}")
         os.environ[ADDRESS_VARIABLE] = name
-        self._last_seen = dict.fromkeys(self.ranks, time.monotonic())
+        self._lock = threading.Lock()
+        self._is_closing = threading.Event()
+        # The kernel keeps some ten datagrams: of many ranks, heartbeats would be lost until somebody looks.
+        self._thread = threading.Thread(target=self._receive, name="heartbeats", daemon=True)
+        self._thread.start()
 
     def find_silent(self, timeout_seconds: float) -> SilentRank | None:
         """Return the rank that has been silent the longest, if for more than `timeout_seconds`; None otherwise.
 
-        A rank whose process has ended is not silent.
+        A rank whose process has ended is not silent, nor is any before the first one was heard: the ranks are started
+        once those of all nodes can be.
         """
-        # What is waiting counts first: this process may have been stopped itself.
-        self._receive()
-        now = time.monotonic()
-        silent_seconds = {rank: now - seen_at for rank, seen_at in self._last_seen.items()}
-        silent = [self._look_at(rank, seconds) for rank, seconds in silent_seconds.items() if seconds > timeout_seconds]
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked_at > MAX_PAUSE_SECONDS:
+                # This process itself was stopped, perhaps with all its ranks: it knows nothing of that time.
+                for heard in self._heard.values():
+                    heard.at = now
+            self._looked_at = now
+            silent = [
+                self._look_at(rank, heard, now - heard.at)
+                for rank, heard in self._heard.items()
+                if now - heard.at > timeout_seconds
+            ]
         living = [rank for rank in silent if rank is not None]
         return max(living, key=lambda rank: rank.silent_seconds, default=None)
 
+    def kill(self, silent: SilentRank) -> None:
+        """Kill a silent rank, if it is still the process that sent its heartbeats."""
+        process = self._heard[silent.rank].process
+        if process is not None:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
     def close(self) -> None:
+        self._is_closing.set()
+        self._thread.join()
         self._socket.close()
 
     def _receive(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while True:
+        while not self._is_closing.is_set():
+            # Anybody on this machine can send here; what is no heartbeat of a rank is left out.
+            with contextlib.suppress(TimeoutError, ValueError, psutil.Error):
                 rank, pid = map(int, self._socket.recv(64).split())
-                self._last_seen[rank], self._pids[rank] = time.monotonic(), pid
+                if rank in self.ranks:
+                    self._note(rank, pid)
 
-    def _look_at(self, rank: int, silent_seconds: float) -> SilentRank | None:
+    def _note(self, rank: int, pid: int) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if not self._heard:
+                self._heard = {known: _Heard(now, None) for known in self.ranks}
+            heard = self._heard[rank]
+            heard.at = now
+            if heard.process is None:
+                heard.process = psutil.Process(pid)
+
+    def _look_at(self, rank: int, heard: _Heard, silent_seconds: float) -> SilentRank | None:
         """Describe a rank that sends nothing; None where its process has ended."""
-        pid = self._pids.get(rank)
-        state = ""
-        if pid is not None:
-            try:
-                status = psutil.Process(pid).status()
-            except psutil.NoSuchProcess:
+        if heard.process is None:
+            return SilentRank(rank, None, silent_seconds, "")
+        try:
+            # False too where another process has its number by now.
+            if not heard.process.is_running():
                 return None
-            if status == psutil.STATUS_ZOMBIE:
-                return None
-            state = STATES.get(status, "")
-        return SilentRank(rank, pid, silent_seconds, state)
+            status = heard.process.status()
+        except psutil.NoSuchProcess:
+            return None
+        if status == psutil.STATUS_ZOMBIE:
+            return None
+        return SilentRank(rank, heard.process.pid, silent_seconds, STATES.get(status, ""))

@@ -56,15 +56,15 @@ def _parse_address(rendezvous: str) -> tuple[str, int]:
 
 def _find_slurm_place(environment: Mapping[str, str]) -> NodePlace | None:
     """Return the place of this process in a Slurm step of several nodes, with one task on each; None outside of one."""
-    num_nodes = int(environment.get("SLURM_STEP_NUM_NODES", environment.get("SLURM_NNODES", "1")))
-    if num_nodes == 1 or "SLURM_NODEID" not in environment:
+    # Only a step has them, which srun starts on every node; the script of a batch job is one process on the first node.
+    if int(environment.get("SLURM_STEP_NUM_NODES", "1")) == 1:
         return None
     if environment.get("SLURM_LOCALID", "0") != "0":
         message = f"this is task {environment['SLURM_LOCALID']} of its node, and a node is one task"
         raise _make_error(
             "SLURM_LOCALID", message, "srun --ntasks-per-node=1; the ranks are resources.workers_per_node"
         )
-    nodes = environment.get("SLURM_STEP_NODELIST") or environment["SLURM_JOB_NODELIST"]
+    nodes = environment["SLURM_STEP_NODELIST"]
     port = FIRST_PORT + int(environment["SLURM_JOB_ID"]) % NUM_PORTS
     return NodePlace(int(environment["SLURM_NODEID"]), read_first_host(nodes), port)
 

@@ -3,7 +3,14 @@
 from dlrm.config.batch import MAX_BATCH, BatchConfig
 from dlrm.config.data import DataConfig, SyntheticConfig
 from dlrm.config.decide import DataFacts, Decision, count_synthetic_train_rows, get_auto_dim, keep_decisions
-from dlrm.config.derived import DerivedNumber, DerivedWarning, ResolvedJob, resolve, resolve_with_rows
+from dlrm.config.derived import (
+    DerivedNumber,
+    DerivedWarning,
+    ResolvedJob,
+    resolve,
+    resolve_for_nodes,
+    resolve_with_rows,
+)
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
 from dlrm.config.held_out import compute_period, count_validation_rows
 from dlrm.config.identity import list_differences, make_identity
@@ -66,6 +73,7 @@ __all__ = [
     "parse_job",
     "replace_warm_start_source",
     "resolve",
+    "resolve_for_nodes",
     "resolve_with_rows",
     "translate_errors",
 ]

@@ -135,6 +135,14 @@ def resolve_with_rows(resolved: ResolvedJob, facts: DataFacts) -> ResolvedJob:
     return resolve(resolved.asked, resolved.data_roots, resolved.data_cache, facts)
 
 
+def resolve_for_nodes(resolved: ResolvedJob, num_nodes: int) -> ResolvedJob:
+    """Return the job of an attempt that begins with `num_nodes` of a range of machines: same batch, rates and order."""
+    document = resolved.asked or resolved.job
+    changed = document.model_copy(update={"resources": document.resources.with_present(num_nodes)})
+    now = resolve(changed, resolved.data_roots, resolved.data_cache)
+    return now.model_copy(update={"decisions": resolved.decisions})
+
+
 def _derive_chunk_size(job: JobConfig, share_size: int) -> tuple[int, str]:
     """Decide the samples of a chunk, and say why."""
     if job.batch.chunk_size != "auto":

@@ -147,6 +147,8 @@ def _get_document_path(location: tuple[int | str, ...], document_type: type[Base
     path: list[str] = []
     node: _Node | None = _Node(document_type)
     for part in location:
+        if str(part).startswith("(") and not (node and node.is_container):
+            continue
         if node is None and not isinstance(part, int):
             break
         path.append(str(part))

@@ -85,6 +85,10 @@ class JobSpec(Config):
                 f"{global_size} is not divisible by {world_size} ranks",
                 " or ".join(str(size) for size in nearest),
             )
+        least = self.resources.node_range[0] * self.resources.workers_per_node
+        if global_size != "auto" and global_size % least:
+            message = f"the {least} ranks of {self.resources.node_range[0]} machines do not divide batch.global_size"
+            raise invalid("resources.nodes", message, "a min whose ranks divide it")
         chunk_size = self.batch.chunk_size
         max_chunk_size = (MAX_BATCH if global_size == "auto" else global_size) // world_size
         if chunk_size != "auto" and not 1 <= chunk_size <= max_chunk_size:
@@ -111,7 +115,7 @@ class JobSpec(Config):
             if ranks and max(ranks) >= world_size:
                 valid = f"ranks from 0 to {world_size - 1}"
                 raise invalid(f"{field}.ranks", f"there is no rank {max(ranks)}: the job has {world_size} ranks", valid)
-        if sharding.transport == "memory" and (self.resources.nodes > 1 or self.resources.gpus_per_worker):
+        if sharding.transport == "memory" and (self.resources.num_nodes > 1 or self.resources.gpus_per_worker):
             message = "ranks on several machines or on GPUs share no memory"
             raise invalid("sharding.transport", message, '"auto" or "network"')
         return self

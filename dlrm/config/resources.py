@@ -1,11 +1,21 @@
 """Resources: where a job runs and what it may use."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ByteSize,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from dlrm.config.base import Config
-from dlrm.config.errors import FieldError
+from dlrm.config.errors import FieldError, invalid
 
 _SIZE = TypeAdapter(ByteSize)
 
@@ -20,9 +30,34 @@ def _parse_size(value: Any) -> Any:
         raise ValueError('should be a size such as "8GiB" or a whole number of bytes') from None
 
 
+MAX_NODES = 1024
 MAX_MEMORY = 2**60
 Size = Annotated[int, BeforeValidator(_parse_size)]
 """Number of bytes, also written as "8GiB"."""
+
+
+class NodeRange(Config):
+    """Numbers of machines that a job may run on: an attempt begins with as many as are there."""
+
+    min: int = Field(default=1, ge=1, le=MAX_NODES)
+    """Smallest number of machines with which an attempt begins."""
+    max: int = Field(ge=1, le=MAX_NODES)
+    """Number of machines that an attempt waits for, for a while."""
+    present: int | None = Field(default=None, ge=1, le=MAX_NODES)
+    """Number of machines of the last attempt, which that attempt has written; null: none has begun."""
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.min > self.max:
+            raise invalid("min", f"{self.min} is more than max, {self.max}", f"1 to {self.max}")
+        if self.present is not None and not self.min <= self.present <= self.max:
+            raise invalid("present", f"{self.present} is not within the range", f"{self.min} to {self.max}, or null")
+        return self
+
+
+def _name_form(value: Any) -> str:
+    """Name the branch of the union for a number of machines; errors leave names in parentheses out."""
+    return "(range)" if isinstance(value, Mapping | NodeRange) else "(number)"
 
 
 class ResourcesConfig(Config):
@@ -30,8 +65,12 @@ class ResourcesConfig(Config):
 
     launcher: Literal["local"] = "local"
     """Launcher of the job. local: starts processes on the machine of the service."""
-    nodes: int = Field(default=1, ge=1, le=1024)
-    """Number of machines. The service's launcher starts jobs on one; `dlrm train` runs on more, started on each."""
+    nodes: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_NODES), Tag("(number)")] | Annotated[NodeRange, Tag("(range)")],
+        Discriminator(_name_form),
+    ] = 1
+    """Number of machines, or a range of it, such as {min = 2, max = 4}. The service's launcher starts jobs on one;
+    `dlrm train` runs on more, started on each."""
     workers_per_node: int = Field(default=2, ge=1, le=1024)
     """Number of ranks on each machine; one for each GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
@@ -43,9 +82,25 @@ class ResourcesConfig(Config):
     """Number of GPUs of one worker: 0 trains on the CPU over gloo, 1 on CUDA over NCCL."""
 
     @property
+    def num_nodes(self) -> int:
+        """Number of machines of the present attempt; the largest one that is possible, before one has begun."""
+        return self.nodes if isinstance(self.nodes, int) else self.nodes.present or self.nodes.max
+
+    @property
+    def node_range(self) -> range:
+        """Numbers of machines that an attempt may begin with."""
+        nodes = self.nodes
+        return range(nodes, nodes + 1) if isinstance(nodes, int) else range(nodes.min, nodes.max + 1)
+
+    def with_present(self, num_nodes: int) -> "ResourcesConfig":
+        """Return the resources of an attempt that begins with `num_nodes` of a range of machines."""
+        assert isinstance(self.nodes, NodeRange), "the number is a range"
+        return self.model_copy(update={"nodes": self.nodes.model_copy(update={"present": num_nodes})})
+
+    @property
     def world_size(self) -> int:
         """Number of ranks of the job (W)."""
-        return self.nodes * self.workers_per_node
+        return self.num_nodes * self.workers_per_node
 
     @property
     def num_cores(self) -> int:
@@ -54,7 +109,7 @@ class ResourcesConfig(Config):
 
     def find_launcher_faults(self) -> list[FieldError]:
         """Return why the launcher cannot start such a job on any machine; empty where it can."""
-        if self.nodes == 1:
+        if self.num_nodes == 1:
             return []
-        message = f"asks for {self.nodes} machines, but the launcher {self.launcher} starts jobs on one"
+        message = f"asks for {self.num_nodes} machines, but the launcher {self.launcher} starts jobs on one"
         return [FieldError("resources.nodes", message, "1; `dlrm train --node-rank` runs on more, `dlrm plan` plans")]

@@ -13,7 +13,13 @@ from dlrm.launch.decide import decide_open_fields
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 from dlrm.launch.nodes.accounts import make_lost_outcome
 from dlrm.launch.nodes.state import Account
-from dlrm.launch.outcomes import has_own_failure, list_rank_ends, make_failed_outcome, make_stopped_outcome
+from dlrm.launch.outcomes import (
+    has_own_failure,
+    list_rank_ends,
+    make_failed_outcome,
+    make_silent_outcome,
+    make_stopped_outcome,
+)
 from dlrm.launch.prepare import prepare_data
 from dlrm.launch.ranks import list_node_ranks, run_ranks, start_import
 from dlrm.launch.stopper import Stopper
@@ -30,7 +36,12 @@ log = logging.getLogger(__name__)
 def read_spec(directory: RunDirectory, number: int) -> ResolvedJob:
     """Read the document that attempt `number` starts with. Raises ConfigError and OSError."""
     try:
-        return ResolvedJob.model_validate_json(directory.find_spec(number).read_bytes())
+        content = directory.attempt(number).spec.read_bytes()
+    except FileNotFoundError:
+        # The attempt has none of its own, or another node has made it the run's just now.
+        content = directory.spec.read_bytes()
+    try:
+        return ResolvedJob.model_validate_json(content)
     except ValidationError as error:
         raise ConfigError(translate_errors(error, ResolvedJob)) from None
 
@@ -90,7 +101,7 @@ def _prepare_in_turn(
         resolved = read_spec(directory, number)
     if watch.group is not None:
         watch.group.update(phase="prepared")
-        _wait_until_prepared(watch, stopper, watch.group.states)
+        _wait_until_prepared(watch, stopper, watch.group.members or [])
     return _find_early_end(stopper, watch) or resolved
 
 
@@ -110,7 +121,9 @@ def _find_early_end(stopper: Stopper, watch: Watch) -> Outcome | None:
 
 
 def make_given_up_outcome(watch: Watch) -> Outcome:
-    """Return the outcome of a node that ends because another one was lost or has ended."""
+    """Return the outcome of a node that ends because a rank was silent, or another node was lost or has ended."""
+    if watch.silent_rank is not None:
+        return make_silent_outcome(watch.silent_rank)
     if watch.lost_node is not None:
         return make_lost_outcome(watch.lost_node)
     message = f"node {watch.ended_node} has ended"
@@ -127,16 +140,16 @@ def _make_part_account(
         return make_account(make_stopped_outcome("stopped before the ranks were started"))
     if not failures:
         return make_account(None)
-    is_silence_elsewhere = watch.has_given_up and watch.silent_rank is None
-    has_own = has_own_failure(attempt, failures, ignore_killed=is_silence_elsewhere)
+    is_silent_here = watch.silent_rank is not None
+    has_own = has_own_failure(attempt, failures, watch.killed)
     outcome = (
         make_given_up_outcome(watch)
-        if is_silence_elsewhere and not has_own
-        else make_failed_outcome(attempt, failures, watch.silent_rank)
+        if is_silent_here or (watch.has_given_up and not has_own)
+        else make_failed_outcome(attempt, failures)
     )
     return Account(
         outcome=outcome,
-        is_cause=has_own or watch.silent_rank is not None,
+        is_cause=has_own or is_silent_here,
         ended_at=min(failure.timestamp for failure in failures.values()),
         rank_ends=list_rank_ends(attempt, failures),
     )

@@ -1,7 +1,7 @@
 """Outcomes of attempts whose ranks wrote none."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from dlrm.record import AttemptDirectory, EndReason, Outcome, RankEnd
@@ -20,16 +20,14 @@ def make_stopped_outcome(message: str) -> Outcome:
     return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message=message)
 
 
-def make_failed_outcome(
-    attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]", silent: SilentRank | None = None
-) -> Outcome:
-    """Return the outcome where ranks died without writing one.
+def make_silent_outcome(silent: SilentRank) -> Outcome:
+    """Return the outcome of an attempt whose rank was killed because it gave no sign of life."""
+    message = f"rank {silent.rank}{silent.describe()}"
+    return Outcome(state="failed", reason=EndReason.PEER_SILENT, message=message, rank=silent.rank)
 
-    silent: the rank that was killed because it gave no sign of life.
-    """
-    if silent is not None:
-        message = f"rank {silent.rank}{silent.describe()}"
-        return Outcome(state="failed", reason=EndReason.PEER_SILENT, message=message, rank=silent.rank)
+
+def make_failed_outcome(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]") -> Outcome:
+    """Return the outcome where ranks died without writing one."""
     rank = _find_first_failed(attempt, failures)
     message = f"rank {rank} {_describe_failure(attempt, rank, failures[rank].exitcode)}"
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message, rank=rank)
@@ -44,15 +42,14 @@ def list_rank_ends(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFai
 
 
 def has_own_failure(
-    attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]", *, ignore_killed: bool
+    attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]", killed: Collection[int]
 ) -> bool:
     """Whether some rank failed by itself, and not because it lost the other ranks.
 
-    ignore_killed: leaves out ranks that were killed, as the launch process does once the attempt cannot go on.
+    killed: processes that the launch process has killed, once the attempt could not go on.
     """
     return any(
-        not attempt.rank_error(rank).exists() and not (ignore_killed and failure.exitcode == -signal.SIGKILL)
-        for rank, failure in failures.items()
+        not attempt.rank_error(rank).exists() and failure.pid not in killed for rank, failure in failures.items()
     )
 
 

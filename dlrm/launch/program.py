@@ -15,22 +15,27 @@ signal to one node stops all; a node that is lost ends the attempt on all.
 import argparse
 import logging
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from dlrm.config import ConfigError, FieldError, ResolvedJob
-from dlrm.launch.attempt import make_account, read_spec, run_part
+from dlrm.launch.attempt import make_account, make_given_up_outcome, read_spec, run_part
 from dlrm.launch.nodes.accounts import decide_outcome
 from dlrm.launch.nodes.conclusion import conclude, settle
 from dlrm.launch.nodes.group import find_host_name
 from dlrm.launch.nodes.meeting import (
+    AddressError,
     MeetingError,
     StoppedMeetingError,
-    check_shared_directory,
+    begin,
+    choose_members,
     get_announcement,
     join_first,
     make_announcement,
     meet_as_first,
 )
+from dlrm.launch.nodes.range_spec import list_allowed_numbers, write_spec_for_nodes
 from dlrm.launch.nodes.state import Account, NodeState
 from dlrm.launch.outcomes import make_stopped_outcome
 from dlrm.launch.stopper import Stopper
@@ -106,24 +111,38 @@ def _run_first(directory: RunDirectory, number: int, place: NodePlace | None, st
         return _finish(settle(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)), []))
     timeout_seconds = resolved.job.run.peer_timeout_seconds
     if place is None:
-        account = _run_watched(directory, number, stopper, Watch(timeout_seconds, None))
-        states = {0: NodeState(host=find_host_name(), account=account)}
-        return _finish(settle(attempt, decide_outcome(states, None), account.rank_ends))
+        write_spec_for_nodes(directory, number, resolved, 1)
+
+        def settle_alone(account: Account) -> Outcome:
+            states = {0: NodeState(host=find_host_name(), account=account)}
+            return settle(attempt, decide_outcome(states, None), account.rank_ends)
+
+        return _run_watched(directory, number, stopper, Watch(timeout_seconds, None, stopper), settle_alone)
     try:
-        announcement = make_announcement(directory, number, resolved.job.resources.nodes, timeout_seconds)
-        group = meet_as_first(place, announcement, lambda: stopper.is_requested)
+        allowed = list_allowed_numbers(resolved)
+        announcement = make_announcement(directory, number, allowed[-1], timeout_seconds)
+        group = meet_as_first(place, announcement, allowed, lambda: stopper.is_requested)
+        members = choose_members(group.states, allowed)
+        write_spec_for_nodes(directory, number, resolved, len(members))
+        begin(group, announcement, members)
     except StoppedMeetingError:
         return _finish(settle(attempt, make_stopped_outcome("stopped before all nodes had joined"), []))
     except (MeetingError, OSError) as error:
-        return _finish(settle(attempt, Outcome(state="failed", reason=EndReason.PEER_SILENT, message=str(error)), []))
-    account = _run_watched(directory, number, stopper, Watch(timeout_seconds, group))
-    return _finish(conclude(group, attempt, account, timeout_seconds))
+        reason = EndReason.BAD_INPUT if isinstance(error, AddressError) else EndReason.PEER_SILENT
+        return _finish(settle(attempt, Outcome(state="failed", reason=reason, message=str(error)), []))
+    return _run_watched(
+        directory,
+        number,
+        stopper,
+        Watch(timeout_seconds, group, stopper),
+        lambda account: conclude(group, attempt, account, timeout_seconds),
+    )
 
 
 def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper) -> int:
     """Run this node's part of the attempt that node 0 announces, and return the exit code of its outcome."""
     try:
-        group = join_first(place, lambda: stopper.is_requested)
+        group = join_first(place, directory, lambda: stopper.is_requested)
     except StoppedMeetingError:
         log.info("stopped before all nodes had joined")
         return EXIT_STOPPED
@@ -132,33 +151,51 @@ def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper) -> i
         return EXIT_FAILED
     announcement = get_announcement(group)
     attempt, timeout_seconds = directory.attempt(announcement.attempt), announcement.peer_timeout_seconds
-    try:
-        check_shared_directory(directory, announcement)
-    except MeetingError as error:
-        account = make_account(Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
-    else:
-        stopper.enter_attempt(attempt)
-        account = _run_watched(directory, announcement.attempt, stopper, Watch(timeout_seconds, group))
-    return _finish(conclude(group, attempt, account, timeout_seconds))
+
+    def conclude_here(account: Account) -> Outcome:
+        return conclude(group, attempt, account, timeout_seconds)
+
+    if group.index is None:
+        return _finish(conclude_here(make_account(None)))
+    stopper.enter_attempt(attempt)
+    watch = Watch(timeout_seconds, group, stopper)
+    return _run_watched(directory, announcement.attempt, stopper, watch, conclude_here)
 
 
-def _run_watched(directory: RunDirectory, number: int, stopper: Stopper, watch: Watch) -> Account:
-    """Run this node's part of the attempt, while a thread watches its ranks and the other nodes."""
-    watch.start()
-    try:
-        return run_part(directory, number, stopper, watch)
-    finally:
-        watch.close()
+def _run_watched(
+    directory: RunDirectory, number: int, stopper: Stopper, watch: Watch, conclude: Callable[[Account], Outcome]
+) -> int:
+    """Run this node's part of the attempt, while a thread watches its ranks and the other nodes.
+
+    conclude: settles the outcome. Returns its exit code; where the main thread does not come back, the thread that
+    watches concludes, and this process ends at once.
+    """
+    is_concluding = threading.Lock()
+
+    def conclude_for_stuck() -> None:
+        if is_concluding.acquire(blocking=False):
+            log.error("the launch process does not come back; it ends without waiting any longer")
+            account = make_account(make_given_up_outcome(watch), is_cause=watch.silent_rank is not None)
+            code = _finish(conclude(account))
+            logging.shutdown()
+            os._exit(code)
+
+    watch.start(conclude_for_stuck)
+    account = run_part(directory, number, stopper, watch)
+    watch.close()
+    # Never both: the one that comes later waits for the end of the process.
+    is_concluding.acquire()
+    return _finish(conclude(account))
 
 
 def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> None:
     """Raise ConfigError where a job of several nodes is started on one, or a job of one node on several."""
-    num_nodes = resolved.job.resources.nodes
-    if place is None and num_nodes > 1:
-        message = f"asks for {num_nodes} machines, but this is one, without a way to the others"
+    numbers = resolved.job.resources.node_range
+    if place is None and numbers[0] > 1:
+        message = f"asks for {numbers[0]} machines, but this is one, without a way to the others"
         valid = "start it on each machine with --node-rank I --rendezvous HOST:PORT, or 1"
         raise ConfigError([FieldError("resources.nodes", message, valid)])
-    if place is not None and num_nodes == 1:
+    if place is not None and numbers[-1] == 1:
         message = "is 1, but this is a node of several: --node-rank and --rendezvous, or Slurm's variables, say so"
         raise ConfigError([FieldError("resources.nodes", message, "the number of machines")])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dlrm.config import ResolvedJob
 from dlrm.launch.child import make_attempt_command
-from dlrm.launch.nodes.group import NodeGroup
+from dlrm.launch.nodes.group import NodeGroup, get_index
 from dlrm.launch.nodes.meeting import get_announcement
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.watch import Watch
@@ -55,7 +55,7 @@ def run_ranks(
     resources = resolved.job.resources
     os.environ["OMP_NUM_THREADS"] = str(resources.threads_per_worker)
     config = _make_config(resources.workers_per_node, watch.group)
-    if stopper.is_requested:
+    if stopper.is_requested or watch.has_given_up:
         return None
     with watch.watch_ranks(list_node_ranks(resources.workers_per_node, watch.group)):
         try:
@@ -66,9 +66,9 @@ def run_ranks(
 
 
 def list_node_ranks(workers_per_node: int, group: NodeGroup | None) -> range:
-    """List the ranks of this node: those of node 0 come first."""
-    node = 0 if group is None else group.place.node
-    return range(node * workers_per_node, (node + 1) * workers_per_node)
+    """List the ranks of this node, by its place among the nodes that run the attempt."""
+    index = 0 if group is None else get_index(group)
+    return range(index * workers_per_node, (index + 1) * workers_per_node)
 
 
 def _make_config(workers_per_node: int, group: NodeGroup | None) -> "LaunchConfig":
@@ -100,7 +100,7 @@ def _make_config(workers_per_node: int, group: NodeGroup | None) -> "LaunchConfi
     if interface is not None:
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, interface)
-    num_nodes = len(group.states)
+    num_nodes = len(group.members or [])
     # Static: the launch processes have met already and know their numbers. It shares the store's server and port.
     return make(
         min_nodes=num_nodes,
@@ -108,5 +108,5 @@ def _make_config(workers_per_node: int, group: NodeGroup | None) -> "LaunchConfi
         run_id=get_announcement(group).token,
         rdzv_backend="static",
         rdzv_endpoint=f"{group.place.host}:{group.place.port}",
-        rdzv_configs={"rank": group.place.node, "timeout": RENDEZVOUS_TIMEOUT_SECONDS},
+        rdzv_configs={"rank": get_index(group), "timeout": RENDEZVOUS_TIMEOUT_SECONDS},
     )

@@ -44,9 +44,10 @@ class Stopper:
         while True:
             number = signal.sigwait(STOP_SIGNALS)
             log.info("stop requested: %s", signal.Signals(number).name)
-            self._pass_on()
+            self.pass_on()
 
-    def _pass_on(self) -> None:
+    def pass_on(self) -> None:
+        """Pass a request to stop on to all processes that this one has started."""
         # The file comes first: a process that starts from here on finds it, every other one is among the children.
         with self._lock:
             self._is_requested.set()

@@ -2,17 +2,16 @@
 
 import contextlib
 import logging
-import os
-import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psutil
 
 from dlrm.launch.nodes.accounts import has_failed
 from dlrm.launch.nodes.group import LostNode, NodeGroup
+from dlrm.launch.stopper import Stopper
 from hostinfo.heartbeat import RankMonitor, SilentRank
 
 log = logging.getLogger(__name__)
@@ -21,22 +20,32 @@ LOOK_SECONDS = 0.5
 GRACE_SECONDS = 10.0
 """Seconds in which ranks notice by themselves that another one has gone, and say so in their logs; then they are
 killed."""
+STUCK_SECONDS = 30.0
+"""Seconds after which the main thread is given up too: it may be in a call of torch's store, which waits for ever where
+the network is cut, or wait for a process that not even SIGKILL ends."""
 
 
 class Watch:
     """The silence that was noticed, if any; whoever waits for ranks or other nodes asks here whether to go on."""
 
-    def __init__(self, timeout_seconds: float, group: NodeGroup | None) -> None:
-        """Prepare to watch. timeout_seconds: silence from which on a rank or node counts as lost. group: the nodes of
-        the attempt; None where there is one."""
+    def __init__(self, timeout_seconds: float, group: NodeGroup | None, stopper: Stopper) -> None:
+        """Prepare to watch.
+
+        timeout_seconds: silence from which on a rank or node counts as lost. group: the nodes of the attempt; None
+        where there is one.
+        """
         self.timeout_seconds = timeout_seconds
         self.group = group
+        self._stopper = stopper
+        self._has_passed_on = False
         self._monitor: RankMonitor | None = None
         self._is_closing = threading.Event()
         self.silent_rank: SilentRank | None = None
         self.lost_node: LostNode | None = None
         self.ended_node: int | None = None
         """Another node whose part has failed, so that this one cannot go on."""
+        self.killed: set[int] = set()
+        """Processes that were killed because another one was silent or has ended."""
 
     @property
     def has_given_up(self) -> bool:
@@ -53,21 +62,28 @@ class Watch:
             monitor, self._monitor = self._monitor, None
             monitor.close()
 
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="watch", daemon=True).start()
+    def start(self, on_stuck: Callable[[], None]) -> None:
+        """Start to watch. on_stuck: called where the main thread does not come back after this node has given up."""
+        threading.Thread(target=self._run, args=(on_stuck,), name="watch", daemon=True).start()
 
     def close(self) -> None:
         self._is_closing.set()
 
-    def _run(self) -> None:
+    def _run(self, on_stuck: Callable[[], None]) -> None:
+        gave_up_at: float | None = None
         while not self._is_closing.wait(LOOK_SECONDS):
             try:
-                self._look()
+                if gave_up_at is None:
+                    self._look()
+                    gave_up_at = time.monotonic() if self.has_given_up else None
+                elif time.monotonic() - gave_up_at > GRACE_SECONDS:
+                    # Again and again: the main thread may have been about to start a process.
+                    self._kill_children()
             except Exception:
                 # Whatever it is, the next look may find what this one has missed.
                 log.exception("a look for silent ranks and nodes has failed")
-            if self.has_given_up:
-                self._end_children()
+            if gave_up_at is not None and time.monotonic() - gave_up_at > STUCK_SECONDS:
+                on_stuck()
                 return
 
     def _look(self) -> None:
@@ -75,24 +91,23 @@ class Watch:
         if monitor is not None and (silent := monitor.find_silent(self.timeout_seconds)) is not None:
             log.error("rank %d%s", silent.rank, silent.describe())
             self.silent_rank = silent
+            monitor.kill(silent)
         elif group is not None and (lost := group.list_lost(self.timeout_seconds)):
             log.error("%s", lost[0].describe())
             self.lost_node = lost[0]
         elif group is not None and (node := _find_failed_node(group)) is not None:
             log.error("node %d has ended", node)
             self.ended_node = node
+        elif group is not None and not self._has_passed_on and self._stopper.is_requested:
+            # Another node was asked to stop, and has left the request in the directory that all share.
+            self._has_passed_on = True
+            self._stopper.pass_on()
 
-    def _end_children(self) -> None:
-        """Kill the silent rank, and a little later every process that is still there."""
-        if self.silent_rank is not None and self.silent_rank.pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.silent_rank.pid, signal.SIGKILL)
-        deadline = time.monotonic() + GRACE_SECONDS
-        while psutil.Process().children() and time.monotonic() < deadline and not self._is_closing.is_set():
-            time.sleep(LOOK_SECONDS / 5)
+    def _kill_children(self) -> None:
         for child in psutil.Process().children():
             with contextlib.suppress(psutil.Error):
                 child.kill()
+                self.killed.add(child.pid)
 
 
 def _find_failed_node(group: NodeGroup) -> int | None:

@@ -86,4 +86,4 @@ def _describe_missing_operators(job: JobSpec, here: MachineResources) -> str:
 
 
 def _is_on_one_node(job: JobSpec) -> bool:
-    return job.resources.nodes == 1 and job.resources.gpus_per_worker == 0
+    return job.resources.num_nodes == 1 and job.resources.gpus_per_worker == 0

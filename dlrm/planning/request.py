@@ -118,7 +118,7 @@ def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
     figures |= {name: (value, "job") for name in figures if (value := getattr(in_document, name)) is not None}
     memory_bytes, source = _find_memory(job)
     return Topology(
-        num_nodes=resources.nodes,
+        num_nodes=resources.num_nodes,
         ranks_per_node=resources.workers_per_node,
         device="cuda" if is_cuda else "cpu",
         cores_per_rank=num_cores,

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 from pathlib import Path
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -11,7 +12,8 @@ FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> None:
     """Write `content` to `path` so that no reader ever sees a part of it, not even after a crash."""
     data = content.encode() if isinstance(content, str) else content
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # The process's number alone is not enough: processes of several machines may share the directory.
+    part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with os.fdopen(descriptor, "wb") as file:

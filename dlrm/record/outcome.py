@@ -1,6 +1,7 @@
 """The outcome of an attempt: `outcome.json` and the exit code of its launch process."""
 
 import os
+import secrets
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -67,7 +68,7 @@ class Outcome(BaseModel):
 
     def write_first(self, path: Path) -> None:
         """Write the outcome to `path`, unless another process was first: the first one to fail reports the cause."""
-        own = path.with_name(f".{path.name}.{os.getpid()}")
+        own = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         write_atomically(own, self.model_dump_json(indent=1))
         try:
             os.link(own, path)

@@ -222,14 +222,14 @@ def check_job(spec: JobSpec, path: Path, place: NodePlace | None = None) -> None
     place: of this machine among several that run it; None where it is the only one.
     """
     require_data_files(spec, path)
-    num_nodes = spec.resources.nodes
-    if (place is not None) == (num_nodes > 1):
+    numbers = spec.resources.node_range
+    if numbers[0] == 1 if place is None else numbers[-1] > 1:
         return
     if place is not None:
         message = "is 1, but this machine is one of several"
         fault = FieldError("resources.nodes", message, "the number of machines, in the document or by --set")
     else:
-        message = f"asks for {num_nodes} machines, but this is one"
+        message = f"asks for {numbers[0]} machines, but this is one"
         fault = FieldError("resources.nodes", message, "1, or the command on each of them: --node-rank, --rendezvous")
     raise BadInputError(f"{path}: {fault}")
 

@@ -173,7 +173,7 @@ class JobService:
             num_attempts=0,
             launcher=spec.resources.launcher,
             world_size=spec.resources.world_size,
-            num_nodes=spec.resources.nodes,
+            num_nodes=spec.resources.num_nodes,
             num_cores=demand.num_cores,
             memory_bytes=demand.memory_bytes,
             num_gpus=demand.num_gpus,

@@ -52,17 +52,20 @@ def start_attempt(
         return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
 
 
-def start_nodes(path: Path, num_nodes: int, workers: int, machines: Machines | None = None, **changes: Any) -> "Nodes":
+def start_nodes(
+    path: Path, num_nodes: int, workers: int, machines: Machines | None = None, absent: int = 0, **changes: Any
+) -> "Nodes":
     """Begin the first attempt of a tiny job on several nodes, which are all this machine.
 
-    machines: network namespaces with addresses of their own; None for the loopback of this machine.
+    machines: network namespaces with addresses of their own; None for the loopback of this machine. absent: number of
+    the last nodes, which are not started.
     """
-    resources = {**changes.pop("resources", {}), "nodes": num_nodes, "workers_per_node": workers}
+    resources = {"nodes": num_nodes, **changes.pop("resources", {}), "workers_per_node": workers}
     directory = RunDirectory(path)
     directory.path.mkdir(exist_ok=True)
     job = JobConfig.model_validate({**TINY, **changes, "resources": resources})
     directory.spec.write_text(resolve(job).model_dump_json())
-    return start_node_attempt(directory, num_nodes, 1, machines)
+    return start_node_attempt(directory, num_nodes - absent, 1, machines)
 
 
 def start_node_attempt(

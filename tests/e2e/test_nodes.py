@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dlrm.config import ResolvedJob
 from dlrm.record import EndReason, RunDirectory, SpoolReader, StepReport, parse_report, read_rank_ends
 from tests.e2e.launching import (
     Nodes,
@@ -24,9 +25,13 @@ from tests.patience import wait_until
 ENDLESS = {"epochs": 1000, "eval_every_fraction": 1.0, "yardsticks": "none", "peer_timeout_seconds": 8.0}
 
 
-def read_losses(directory: RunDirectory, attempt: int = 1) -> list[float]:
+def read_steps(directory: RunDirectory, attempt: int) -> list[StepReport]:
     lines = SpoolReader(directory.attempt(attempt).spool_file(0, "metrics")).read()
-    return [report.loss for report in map(parse_report, lines) if isinstance(report, StepReport)]
+    return [report for report in map(parse_report, lines) if isinstance(report, StepReport)]
+
+
+def read_losses(directory: RunDirectory, attempt: int = 1) -> list[float]:
+    return [report.loss for report in read_steps(directory, attempt)]
 
 
 def wait_for_steps(nodes: Nodes, num_steps: int) -> None:
@@ -60,17 +65,12 @@ def test_a_stop_of_one_node_stops_all_at_one_step_and_the_run_goes_on_from_there
 
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_stop_while_the_nodes_meet_ends_them_all_without_an_error(tmp_path: Path, node: int):
-    nodes = start_nodes(tmp_path / "run", num_nodes=2, workers=1, run=ENDLESS)
+    # The third one never comes, so that the others are still meeting.
+    nodes = start_nodes(tmp_path / "run", num_nodes=3, workers=1, run=ENDLESS, batch={"global_size": 2046}, absent=1)
+    wait_until(lambda: "has joined" in (nodes.directory.path / "output").read_text(), nodes.processes[1])
     nodes.processes[node].send_signal(signal.SIGTERM)
-    if node == 1:
-        assert nodes.processes[1].wait() == 75
-        nodes.processes[0].send_signal(signal.SIGTERM)
-    else:
-        # Node 1 may still be looking for it.
-        assert nodes.processes[0].wait() == 75
-        nodes.processes[1].send_signal(signal.SIGTERM)
     codes, outcome = nodes.wait()
-    assert codes[node] == 75
+    assert codes == [75, 75]
     assert outcome.state == "stopped"
 
 
@@ -150,3 +150,33 @@ def test_a_job_of_several_nodes_is_not_started_on_one_nor_the_reverse(tmp_path: 
     code, outcome = ended(directory, process, attempt=2)
     assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
     assert "resources.nodes: is 1" in outcome.message
+
+
+@pytest.mark.slow
+def test_an_attempt_begins_with_the_nodes_that_are_there_and_the_next_one_with_all(
+    tmp_path: Path,
+):
+    nodes = start_nodes(tmp_path / "run", 2, 1, resources={"nodes": {"min": 1, "max": 2}}, run={**ENDLESS, "epochs": 8})
+    wait_for_steps(nodes, 3)
+    assert read_world_size(nodes.directory) == 2
+    nodes.signal(1, signal.SIGKILL)
+    assert nodes.wait()[1].reason is EndReason.PEER_SILENT
+
+    # One machine is enough, without a way to others too.
+    process = start_attempt(nodes.directory, 2)
+    wait_until(lambda: read_losses(nodes.directory, 2), process)
+    assert read_world_size(nodes.directory) == 1
+    process.send_signal(signal.SIGTERM)
+    assert ended(nodes.directory, process, attempt=2)[0] == 75
+
+    codes, outcome = start_node_attempt(nodes.directory, 2, 3).wait(attempt=3)
+    assert (codes, outcome.state) == ([0, 0], "succeeded")
+    assert read_world_size(nodes.directory) == 2
+    losses = {report.step: report.loss for attempt in (1, 2, 3) for report in read_steps(nodes.directory, attempt)}
+    alone, process = start(tmp_path / "alone", run={**ENDLESS, "epochs": 8})
+    assert ended(alone, process)[0] == 0
+    assert [losses[step] for step in sorted(losses)] == pytest.approx(read_losses(alone), abs=1e-5)
+
+
+def read_world_size(directory: RunDirectory) -> int:
+    return ResolvedJob.model_validate_json(directory.spec.read_bytes()).job.resources.world_size

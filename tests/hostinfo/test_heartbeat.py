@@ -65,8 +65,13 @@ def test_a_process_that_has_ended_is_not_silent(monitor: RankMonitor, ranks: lis
     wait_until(lambda: monitor.find_silent(0.0) is None)
 
 
-def test_a_rank_that_has_never_been_heard_is_silent_from_the_start_on(monitor: RankMonitor):
-    silent = wait_until(lambda: monitor.find_silent(0.5))
+def test_a_rank_that_has_never_been_heard_is_silent_once_another_one_was(monitor: RankMonitor):
+    assert monitor.find_silent(0.0) is None
+    with subprocess.Popen([sys.executable, "-c", SENDER, "5"]) as process:
+        try:
+            silent = wait_until(lambda: monitor.find_silent(TIMEOUT_SECONDS))
+        finally:
+            process.kill()
     assert (silent.rank, silent.pid) == (4, None)
     assert silent.describe().startswith(" gave no sign of life for")
 

@@ -5,10 +5,10 @@ import pytest
 from hostinfo.node_place import NodePlace, NodePlaceError, find_place, read_first_host
 
 SLURM = {
-    "SLURM_NNODES": "3",
+    "SLURM_STEP_NUM_NODES": "3",
     "SLURM_NODEID": "2",
     "SLURM_LOCALID": "0",
-    "SLURM_JOB_NODELIST": "gpu[07-09]",
+    "SLURM_STEP_NODELIST": "gpu[07-09]",
     "SLURM_JOB_ID": "1234567",
 }
 
@@ -26,22 +26,14 @@ def test_a_place_is_handed_on_as_the_options_it_came_from():
 
 def test_without_options_and_without_slurm_there_is_one_node():
     assert find_place(None, None, {}) is None
-    assert find_place(None, None, {**SLURM, "SLURM_NNODES": "1"}) is None
-    # A login shell of an allocation has the number of nodes, and is none of them.
-    assert find_place(None, None, {"SLURM_NNODES": "3"}) is None
+    assert find_place(None, None, {**SLURM, "SLURM_STEP_NUM_NODES": "1"}) is None
+    # The script of a batch job runs once, on the first of the nodes that it may start steps on.
+    assert find_place(None, None, {"SLURM_NNODES": "3", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}) is None
 
 
 def test_slurm_names_the_node_the_first_host_and_a_port_that_follows_from_the_job():
     place = find_place(None, None, SLURM)
     assert place == NodePlace(2, "gpu07", 20_000 + 1234567 % 10_000)
-
-
-def test_the_nodes_of_a_step_count_and_not_those_of_the_whole_job():
-    step = {**SLURM, "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "gpu[08-09]", "SLURM_NODEID": "1"}
-    place = find_place(None, None, step)
-    assert place is not None
-    assert (place.node, place.host) == (1, "gpu08")
-    assert find_place(None, None, {**SLURM, "SLURM_STEP_NUM_NODES": "1"}) is None
 
 
 @pytest.mark.parametrize(

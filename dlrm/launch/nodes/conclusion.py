@@ -1,15 +1,18 @@
 """The end of an attempt on several nodes: they wait for each other's accounts, and node 0 decides the outcome."""
 
 import logging
+import time
 from collections.abc import Mapping
 
-from dlrm.launch.nodes.accounts import decide_outcome, list_all_rank_ends
+from dlrm.launch.nodes.accounts import decide_outcome, has_failed, list_all_rank_ends
 from dlrm.launch.nodes.group import BEAT_SECONDS, LostNode, NodeGroup
 from dlrm.launch.nodes.state import Account, NodeState
 from dlrm.record import AttemptDirectory, Outcome, RankEnd, write_rank_ends
 
 log = logging.getLogger(__name__)
 
+END_SECONDS = 60.0
+"""Longest wait for the ends of the others once one has failed; each gives up earlier than that."""
 LEAVE_SECONDS = 10.0
 """Longest wait of node 0 for the others to read the outcome; they find it in the run directory too."""
 
@@ -38,10 +41,18 @@ def _collect(group: NodeGroup, attempt: AttemptDirectory, timeout_seconds: float
 
     def have_ended(states: Mapping[int, NodeState]) -> bool:
         gone = {node.node for node in lost}
-        return all(state.account is not None or node in gone for node, state in states.items())
+        return all(states[node].account is not None or node in gone for node in group.members or [])
 
+    give_up_at: float | None = None
     while not group.wait_for(have_ended, BEAT_SECONDS):
         lost = group.list_lost(timeout_seconds)
+        if any(node.node == group.place.node for node in lost):
+            break
+        if give_up_at is None and any(map(has_failed, group.states.values())):
+            give_up_at = time.monotonic() + END_SECONDS
+        if give_up_at is not None and time.monotonic() > give_up_at:
+            # They beat and do not end, such as a node with a process that not even SIGKILL ends.
+            break
     return settle(attempt, decide_outcome(group.states, lost[0] if lost else None), list_all_rank_ends(group.states))
 
 
@@ -57,7 +68,7 @@ def _await_outcome(group: NodeGroup, attempt: AttemptDirectory, timeout_seconds:
 
 def settle(attempt: AttemptDirectory, outcome: Outcome, rank_ends: list[RankEnd]) -> Outcome:
     """Write what is known of the end of an attempt, and return its outcome: that of a rank that wrote one first."""
-    if rank_ends:
+    if rank_ends and not attempt.outcome.exists():
         try:
             write_rank_ends(attempt.rank_ends, rank_ends)
         except OSError:

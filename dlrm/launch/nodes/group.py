@@ -8,6 +8,7 @@ is not heard of any more counts as lost.
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +25,8 @@ BEAT_SECONDS = 0.3
 """Seconds between two exchanges of states."""
 JOIN_TIMEOUT_SECONDS = 900.0
 """Longest wait for all nodes to join: on a cluster they may be started minutes apart."""
+MAX_PAUSE_SECONDS = 5.0
+"""Seconds between two looks after which this process itself must have been stopped."""
 NODE_KEY = "dlrm/node"
 
 
@@ -56,11 +59,14 @@ class NodeGroup:
         """Begin with this node's state. num_nodes: known on node 0; the others learn it from its announcement."""
         self.place = place
         self._own = own
+        self._claim = uuid.uuid4().hex
+        self._has_joined = place.node == 0
+        self._looked_at = time.monotonic()
         self.num_nodes = num_nodes
-        """Number of nodes; None until node 0 has told it."""
+        """Number of nodes that may join; None until node 0 has told it."""
         self._seen: dict[int, _Seen] = {}
         self._exchanged_at = time.monotonic()
-        self._broken: str | None = None
+        self.broken: str | None = None
         """Reason why there is no connection to node 0 any more; None while there is one."""
         # Reentrant: conditions look at `states`.
         self._changed = threading.Condition()
@@ -73,14 +79,37 @@ class NodeGroup:
 
     @property
     def states(self) -> dict[int, NodeState]:
-        """Last known state by node; nodes that have not joined yet are missing."""
+        """Last known state by node; nodes that have not joined yet are missing, and this one before `join`."""
         with self._changed:
-            return {node: seen.state for node, seen in self._seen.items()}
+            return self._list_states()
+
+    def _list_states(self) -> dict[int, NodeState]:
+        """List the states; of this node the present one, whether or not it could be sent."""
+        states = {node: seen.state for node, seen in self._seen.items()}
+        return states | {self.place.node: self._own} if self._has_joined else states
+
+    def join(self) -> None:
+        """Send this node's state from now on; before that, those of the others are read alone."""
+        self._has_joined = True
+        self._wake.set()
 
     @property
-    def has_all(self) -> bool:
-        """Whether every node has joined."""
-        return self.num_nodes is not None and len(self.states) == self.num_nodes
+    def members(self) -> list[int] | None:
+        """Nodes that run the attempt, in the order of their ranks; None until node 0 has told it."""
+        with self._changed:
+            zero = self._list_states().get(0)
+            return zero.announcement.members if zero is not None and zero.announcement is not None else None
+
+    @property
+    def index(self) -> int | None:
+        """Place of this node among those that run the attempt; None where it is not needed, or not decided yet."""
+        members = self.members or []
+        return members.index(self.place.node) if self.place.node in members else None
+
+    @property
+    def has_met(self) -> bool:
+        """Whether it is decided which nodes run the attempt, and all of them are known here."""
+        return self.members is not None and set(self.members) <= set(self.states)
 
     def update(self, **changes: Any) -> None:
         """Change this node's state, and send it at once."""
@@ -92,7 +121,7 @@ class NodeGroup:
         """Wait until the states fulfil `condition`, or some time is over. Return whether they do."""
         deadline = time.monotonic() + timeout_seconds
         with self._changed:
-            while not condition({node: seen.state for node, seen in self._seen.items()}):
+            while not condition(self._list_states()):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
@@ -102,27 +131,38 @@ class NodeGroup:
     def list_lost(self, timeout_seconds: float) -> list[LostNode]:
         """List the nodes that have been silent for more than `timeout_seconds`, or have cut the connection.
 
-        Nodes that have left in order are not lost.
+        Nodes that have left in order are not lost, nor are those that the attempt does not need. This node is, where
+        it is node 0 and can itself not reach the store any more.
         """
+        members = self.members
         with self._changed:
             now = time.monotonic()
+            if now - self._looked_at > MAX_PAUSE_SECONDS:
+                # This process itself was stopped, perhaps with all others: it knows nothing of that time.
+                self._exchanged_at = now
+                for seen in self._seen.values():
+                    seen.at = now
+            self._looked_at = now
             zero = self._seen.get(0)
             host = zero.state.host if zero is not None else self.place.host
             # Everything travels over node 0: where it cannot be reached, nothing is known of the others.
-            if self._broken is not None:
-                return [LostNode(0, host, f"has gone: {self._broken}")]
-            if self.place.node != 0 and now - self._exchanged_at > timeout_seconds:
+            if self.broken is not None:
+                return [LostNode(0, host, f"cannot be reached: {self.broken}")]
+            if now - self._exchanged_at > timeout_seconds:
                 return [LostNode(0, host, _describe_silence(now - self._exchanged_at))]
             return [
                 LostNode(node, seen.state.host, _describe_silence(now - seen.at))
                 for node, seen in self._seen.items()
-                if node != self.place.node and not seen.state.is_leaving and now - seen.at > timeout_seconds
+                if node != self.place.node
+                and (members is None or node in members)
+                and not (seen.state.is_leaving and (seen.state.account or seen.state.final))
+                and now - seen.at > timeout_seconds
             ]
 
     def find_interface(self) -> str | None:
         """Return the network interface by which this node reaches the others; None where that is not known."""
         # Node 0 may know itself by an address of its own loopback, as Debian's /etc/hosts has it.
-        peer = next((state.address for node, state in self.states.items() if node != 0), "")
+        peer = next((state.address for node, state in self.states.items() if node in (self.members or [])[1:]), "")
         host = self.place.host if self.place.node != 0 else peer
         return find_interface(find_own_address(host, self.place.port)) if host else None
 
@@ -145,7 +185,7 @@ class NodeGroup:
                 self._wake.clear()
         except Exception as error:
             with self._changed:
-                self._broken = " ".join(str(error).split())[:300] or type(error).__name__
+                self.broken = " ".join(str(error).split())[:300] or type(error).__name__
                 self._changed.notify_all()
 
     def _open_store(self) -> "TCPStore":
@@ -162,11 +202,22 @@ class NodeGroup:
             multi_tenant=True,
         )
 
+    def _check_claim(self, store: "TCPStore") -> None:
+        """Claim this node's number, once. Raises NumberTakenError where another process has it."""
+        if not self._claim:
+            return
+        holder = store.compare_set(f"{NODE_KEY}/{self.place.node}/claim", "", self._claim)
+        if holder.decode() != self._claim:
+            raise NumberTakenError(f"another process has joined as node {self.place.node} already")
+        self._claim = ""
+
     def _exchange(self, store: "TCPStore") -> None:
         with self._changed:
             self._own = self._own.model_copy(update={"beat": self._own.beat + 1})
             own = self._own
-        store.set(f"{NODE_KEY}/{self.place.node}", own.model_dump_json())
+        if self._has_joined:
+            self._check_claim(store)
+            store.set(f"{NODE_KEY}/{self.place.node}", own.model_dump_json())
         # The store waits for keys that are missing: nodes that have not joined are left out.
         keys = {node: f"{NODE_KEY}/{node}" for node in range(self.num_nodes or 1)}
         nodes = [node for node, key in keys.items() if node in self._seen or store.check([key])]
@@ -181,6 +232,16 @@ class NodeGroup:
             if (zero := self._seen.get(0)) is not None and zero.state.announcement is not None:
                 self.num_nodes = zero.state.announcement.num_nodes
             self._changed.notify_all()
+
+
+class NumberTakenError(RuntimeError):
+    """Error of a second process that joins with the number of another one."""
+
+
+def get_index(group: NodeGroup) -> int:
+    """Return the place of this node, one of those that run the attempt."""
+    assert group.index is not None, "nodes that are not needed run nothing"
+    return group.index
 
 
 def _describe_silence(seconds: float) -> str:

@@ -3,16 +3,25 @@
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from importlib import metadata
 
+from dlrm.launch.nodes.accounts import has_failed
 from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name
 from dlrm.launch.nodes.interface import find_own_address
-from dlrm.launch.nodes.state import Announcement, NodeState
+from dlrm.launch.nodes.state import Account, Announcement, NodeState
+from dlrm.launch.outcomes import make_stopped_outcome
 from dlrm.record import RunDirectory, write_atomically
 from hostinfo.node_place import NodePlace
 
 log = logging.getLogger(__name__)
 
+LAST_CALL_SECONDS = 60.0
+"""Seconds that an attempt waits for more nodes, where it has as many as it needs and could have more."""
+STOP_SECONDS = 3.0
+"""Longest wait of node 0 for the others to read that it was stopped."""
+PACKAGES = ("dlrm-service", "torch")
+"""Packages that must have the same version on all nodes."""
 SHARED_DIRECTORY_SECONDS = 60.0
 """Longest wait for a file of node 0 to appear here: NFS keeps what it knows of a directory for so long."""
 
@@ -21,40 +30,79 @@ class MeetingError(RuntimeError):
     """Error of nodes that did not meet, or do not fit together; the message names the nodes."""
 
 
+class AddressError(MeetingError):
+    """Error of an address that node 0 cannot serve."""
+
+
 class StoppedMeetingError(Exception):
     """Exception for a stop that was requested while the nodes met."""
 
 
-def meet_as_first(place: NodePlace, announcement: Announcement, is_stopped: Callable[[], bool]) -> NodeGroup:
-    """Serve the rendezvous on node 0, and return once all nodes have joined.
+def meet_as_first(
+    place: NodePlace, announcement: Announcement, allowed: Sequence[int], is_stopped: Callable[[], bool]
+) -> NodeGroup:
+    """Serve the rendezvous on node 0, and return once as many nodes have joined as the attempt can have.
 
-    Raises MeetingError, and StoppedMeetingError where `is_stopped` turns true before.
+    allowed: numbers of nodes that it can have, ascending. Fewer than the largest one are enough some time after the
+    first of them is reached; `begin` then decides which nodes run the attempt. Raises MeetingError, AddressError, and
+    StoppedMeetingError where `is_stopped` turns true before, or another node was stopped.
     """
     group = NodeGroup(place, NodeState(host=find_host_name(), announcement=announcement), announcement.num_nodes)
-    log.info("waiting for %d nodes at %s:%d", announcement.num_nodes, place.host, place.port)
-    _start(group, is_stopped, lambda: group.has_all)
+    log.info("waiting for %d nodes at %s:%d", allowed[-1], place.host, place.port)
+    enough_since: list[float] = []
+    told = {0}
+
+    def is_met() -> bool:
+        for node, state in group.states.items():
+            if node not in told:
+                told.add(node)
+                log.info("node %d (%s) has joined", node, state.host)
+        if len(group.states) >= allowed[0] and not enough_since:
+            enough_since.append(time.monotonic())
+        is_late = bool(enough_since) and time.monotonic() - enough_since[0] > LAST_CALL_SECONDS
+        return is_late or len(group.states) >= allowed[-1]
+
+    group.start()
+    _wait(group, is_met, is_stopped, lambda: _describe_missing(group, allowed[0]))
     return group
 
 
-def join_first(place: NodePlace, is_stopped: Callable[[], bool]) -> NodeGroup:
-    """Join the rendezvous of node 0, and return once it has announced the attempt and all nodes have joined.
+def choose_members(nodes: Collection[int], allowed: Sequence[int]) -> list[int]:
+    """Choose the nodes that run an attempt: the first of those that are there, as many as are allowed."""
+    number = max(number for number in allowed if number <= len(nodes))
+    return sorted(nodes)[:number]
 
-    Raises MeetingError, and StoppedMeetingError where `is_stopped` turns true before.
+
+def begin(group: NodeGroup, announcement: Announcement, members: list[int]) -> None:
+    """Tell all nodes which of them run the attempt, and wait until this node has read it too."""
+    group.update(announcement=announcement.model_copy(update={"members": members}))
+    while not group.wait_for(lambda _: group.has_met, BEAT_SECONDS):
+        pass
+
+
+def join_first(place: NodePlace, directory: RunDirectory, is_stopped: Callable[[], bool]) -> NodeGroup:
+    """Join the rendezvous of node 0, and return once it has decided which nodes run the attempt.
+
+    Nothing is told to the others before this node has found the run directory of node 0: what meets here by mistake,
+    such as a node of another job, disturbs nobody. Raises MeetingError, and StoppedMeetingError where `is_stopped`
+    turns true before, or another node was stopped.
     """
-    try:
-        address = find_own_address(place.host, place.port)
-    except OSError as error:
-        raise MeetingError(f"--rendezvous {place.host}:{place.port} cannot be reached: {error.strerror}") from None
+    address = _find_address(place, is_stopped)
     group = NodeGroup(place, NodeState(host=find_host_name(), address=address), num_nodes=None)
     log.info("joining node 0 at %s:%d as node %d", place.host, place.port, place.node)
-
-    def is_beyond() -> bool:
-        return group.num_nodes is not None and place.node >= group.num_nodes
-
-    _start(group, is_stopped, lambda: group.has_all or is_beyond())
-    if is_beyond():
-        message = f"this is node {place.node}, and the job has nodes 0 to {(group.num_nodes or 0) - 1}"
-        raise MeetingError(f"{message} (resources.nodes)")
+    group.start()
+    _wait(group, lambda: group.num_nodes is not None, is_stopped, lambda: _describe_missing(group, 1))
+    try:
+        announcement = get_announcement(group)
+        _check_fit(place, announcement)
+        _check_shared_directory(directory, announcement)
+    except MeetingError:
+        group.leave()
+        raise
+    group.join()
+    _wait(group, lambda: group.has_met, is_stopped, lambda: _describe_missing(group, 1))
+    if group.index is None:
+        log.info("the attempt runs on nodes %s: this one waits for its end", group.members)
     return group
 
 
@@ -62,7 +110,18 @@ def make_announcement(directory: RunDirectory, attempt: int, num_nodes: int, tim
     """Make the description of an attempt, and leave its token in the attempt's directory. Raises OSError."""
     token = secrets.token_hex(16)
     write_atomically(directory.attempt(attempt).nodes_token, token)
-    return Announcement(attempt=attempt, num_nodes=num_nodes, token=token, peer_timeout_seconds=timeout_seconds)
+    return Announcement(
+        attempt=attempt,
+        num_nodes=num_nodes,
+        versions=describe_versions(),
+        token=token,
+        peer_timeout_seconds=timeout_seconds,
+    )
+
+
+def describe_versions() -> str:
+    """Describe the versions of the packages that must be the same on all nodes."""
+    return ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
 
 
 def get_announcement(group: NodeGroup) -> Announcement:
@@ -72,7 +131,31 @@ def get_announcement(group: NodeGroup) -> Announcement:
     return announcement
 
 
-def check_shared_directory(directory: RunDirectory, announcement: Announcement) -> None:
+def _find_address(place: NodePlace, is_stopped: Callable[[], bool]) -> str:
+    """Return the address from which this node reaches node 0, whose name may not be known yet. Raises MeetingError."""
+    deadline = time.monotonic() + JOIN_TIMEOUT_SECONDS
+    while True:
+        try:
+            return find_own_address(place.host, place.port)
+        except OSError as error:
+            if is_stopped():
+                raise StoppedMeetingError from None
+            if time.monotonic() > deadline:
+                message = f"--rendezvous {place.host}:{place.port} cannot be reached: {error.strerror}"
+                raise MeetingError(message) from None
+            time.sleep(BEAT_SECONDS)
+
+
+def _check_fit(place: NodePlace, announcement: Announcement) -> None:
+    """Raise MeetingError where this node cannot be one of the attempt."""
+    if place.node >= announcement.num_nodes:
+        message = f"this is node {place.node}, and the job has nodes 0 to {announcement.num_nodes - 1}"
+        raise MeetingError(f"{message} (resources.nodes)")
+    if announcement.versions != describe_versions():
+        raise MeetingError(f"node 0 has {announcement.versions}, but {find_host_name()} has {describe_versions()}")
+
+
+def _check_shared_directory(directory: RunDirectory, announcement: Announcement) -> None:
     """Wait until the token of node 0 can be read in this node's run directory. Raises MeetingError where it cannot."""
     deadline = time.monotonic() + SHARED_DIRECTORY_SECONDS
     while not _reads_token(directory, announcement):
@@ -91,28 +174,47 @@ def _reads_token(directory: RunDirectory, announcement: Announcement) -> bool:
         return False
 
 
-def _start(group: NodeGroup, is_stopped: Callable[[], bool], is_done: Callable[[], bool]) -> None:
-    """Start to exchange states, and wait until the nodes have met."""
-    group.start()
+def _wait(
+    group: NodeGroup, is_done: Callable[[], bool], is_stopped: Callable[[], bool], describe: Callable[[], str]
+) -> None:
+    """Wait until `is_done`. describe: says what is missing, where that takes too long."""
     deadline = time.monotonic() + JOIN_TIMEOUT_SECONDS
     while not is_done():
-        if is_stopped():
-            group.leave()
+        if is_stopped() or _is_stopped_elsewhere(group):
+            _leave_stopped(group)
             raise StoppedMeetingError
-        if group.place.node != 0 and group.states:
+        if group.place.node != 0 and 0 in group.states:
             # Node 0 is there: the wait is for the others, and node 0 ends it.
             deadline = time.monotonic() + JOIN_TIMEOUT_SECONDS
-        lost = group.list_lost(JOIN_TIMEOUT_SECONDS)
-        if lost or time.monotonic() > deadline:
+        if (lost := group.list_lost(JOIN_TIMEOUT_SECONDS)) or time.monotonic() > deadline:
             group.leave()
-            raise MeetingError(lost[0].describe() if lost else _describe_missing(group))
+            if lost and lost[0].node == group.place.node:
+                raise AddressError(
+                    f"--rendezvous: {group.place.host}:{group.place.port} cannot be served here: {group.broken} "
+                    "(valid: an address of this machine, with a free port)"
+                )
+            raise MeetingError(lost[0].describe() if lost else describe())
         group.wait_for(lambda _: is_done(), BEAT_SECONDS)
 
 
-def _describe_missing(group: NodeGroup) -> str:
+def _is_stopped_elsewhere(group: NodeGroup) -> bool:
+    return any(has_failed(state) for node, state in group.states.items() if node != group.place.node)
+
+
+def _leave_stopped(group: NodeGroup) -> None:
+    """Tell the others that this node was stopped; node 0, which serves the store, lets them read it."""
+    outcome = make_stopped_outcome("stopped before all nodes had joined")
+    group.update(phase="ended", account=Account(outcome=outcome, is_cause=True, ended_at=time.time()))
+    if group.place.node == 0:
+        others = [node for node in group.states if node != 0]
+        group.wait_for(lambda states: all(states[node].is_leaving for node in others), STOP_SECONDS)
+    group.leave()
+
+
+def _describe_missing(group: NodeGroup, num_needed: int) -> str:
     minutes = JOIN_TIMEOUT_SECONDS / 60
     if group.num_nodes is None:
         return f"node 0 was not there at {group.place.host}:{group.place.port} for {minutes:.0f} minutes"
     missing = sorted(set(range(group.num_nodes)) - set(group.states))
     names = ", ".join(map(str, missing))
-    return f"{len(missing)} of {group.num_nodes} nodes did not join within {minutes:.0f} minutes: node {names}"
+    return f"{len(group.states)} of {num_needed} nodes joined within {minutes:.0f} minutes; missing: node {names}"

@@ -14,10 +14,16 @@ ended, or will not start."""
 class Announcement(BaseModel):
     """Description of the attempt, from node 0 to the others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Another version may send more: that is told by `versions`.
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     attempt: int
     num_nodes: int
+    """Number of nodes that may join, numbered from 0."""
+    members: list[int] | None = None
+    """Nodes that run the attempt, in the order of their ranks; None until node 0 has decided it."""
+    versions: str
+    """Versions of the packages of node 0, which must be those of all."""
     token: str
     """Random text that node 0 has also written to the attempt's directory: who reads it there shares the directory."""
     peer_timeout_seconds: float
@@ -41,7 +47,7 @@ class Account(BaseModel):
 class NodeState(BaseModel):
     """State of one node, sent again with every beat."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     host: str
     """Name of the machine, for messages."""

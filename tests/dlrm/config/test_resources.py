@@ -1,0 +1,67 @@
+"""Numbers of machines: one, or a range of which an attempt takes what is there."""
+
+from typing import Any
+
+import pytest
+
+from dlrm.config import ConfigError, ResolvedJob, parse_job, resolve, resolve_for_nodes
+from dlrm.launch.nodes.meeting import choose_members
+from dlrm.launch.nodes.range_spec import list_allowed_numbers
+
+
+def resolve_nodes(nodes: Any, **resources: Any) -> ResolvedJob:
+    document = {
+        "data": {"format": "synthetic"},
+        "batch": {"global_size": 1200},
+        "resources": {"nodes": nodes, "workers_per_node": 2, **resources},
+    }
+    return resolve(parse_job(document))
+
+
+def test_a_number_is_a_range_of_one():
+    resources = resolve_nodes(3).job.resources
+    assert (resources.num_nodes, list(resources.node_range), resources.world_size) == (3, [3], 6)
+
+
+def test_a_range_counts_as_its_largest_number_until_an_attempt_has_begun_with_fewer():
+    resolved = resolve_nodes({"min": 2, "max": 4})
+    assert (resolved.job.resources.num_nodes, resolved.share_size) == (4, 150)
+    fewer = resolve_for_nodes(resolved, 2)
+    assert (fewer.job.resources.num_nodes, fewer.share_size) == (2, 300)
+    assert fewer.job.batch == resolved.job.batch
+    assert fewer.job.run == resolved.job.run
+    # What it has begun with is read back, and the range is still there for the next attempt.
+    read = ResolvedJob.model_validate_json(fewer.model_dump_json())
+    assert list(read.job.resources.node_range) == [2, 3, 4]
+    assert resolve_for_nodes(read, 4).share_size == 150
+
+
+def test_only_numbers_whose_ranks_divide_the_batch_are_allowed():
+    assert list_allowed_numbers(resolve_nodes({"min": 1, "max": 10})) == [1, 2, 3, 4, 5, 6, 8, 10]
+
+
+def test_the_first_nodes_of_those_that_are_there_run_the_attempt():
+    assert choose_members([0, 1, 2, 3, 4, 5, 6], [2, 4, 6]) == [0, 1, 2, 3, 4, 5]
+    assert choose_members([3, 0, 5], [2, 4, 6]) == [0, 3]
+    assert choose_members([0, 5], [2, 4, 6]) == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ({"min": 3, "max": 2}, "resources.nodes.min: 3 is more than max, 2 (valid: 1 to 2)"),
+        ({"min": 2, "max": 4, "present": 5}, "resources.nodes.present: 5 is not within the range (valid: 2 to 4"),
+        ({"max": 2000}, "resources.nodes.max: should be less than or equal to 1024, got 2000"),
+        ({"most": 2}, "resources.nodes.max: required, but missing; resources.nodes.most: unknown field"),
+        ({}, "resources.nodes.max: required, but missing"),
+        ({"min": "a", "max": 2}, "resources.nodes.min: should be a whole number, got 'a'"),
+        (0, "resources.nodes: should be greater than or equal to 1, got 0"),
+        ("two", "resources.nodes: should be a whole number, got 'two'"),
+        (None, "resources.nodes: should be a whole number, got null"),
+        ({"min": 7, "max": 10}, "resources.nodes: the 14 ranks of 7 machines do not divide batch.global_size"),
+    ],
+)
+def test_a_wrong_number_is_named_with_what_would_be_valid(nodes: Any, message: str):
+    with pytest.raises(ConfigError) as raised:
+        resolve_nodes(nodes)
+    assert str(raised.value).startswith(message)
