@@ -73,7 +73,7 @@ class _Heard:
     at: float
     """Time in seconds of the monotonic clock."""
     process: psutil.Process | None
-    """None where no heartbeat has come; `at` is then the first heartbeat of any rank."""
+    """Process of the rank; None where no heartbeat has come: `at` is then the first heartbeat of any rank."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class RankMonitor:
     ranks: range
     """Ranks of this node."""
     _heard: dict[int, _Heard] = field(default_factory=dict[int, _Heard], init=False)
-    """By rank; empty until the first heartbeat of any."""
+    """Heartbeats by rank; empty until the first one of any."""
     _looked_at: float = field(default_factory=time.monotonic, init=False)
 
     def __post_init__(self) -> None:

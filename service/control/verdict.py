@@ -78,7 +78,7 @@ def _find_cause(observation: ExitObservation) -> tuple[Reason, str]:
     if observation.stop_reason not in (None, Reason.USER_PAUSED):
         return observation.stop_reason, observation.stop_message
     if observation.outcome is not None:
-        rank = "" if observation.outcome.rank is None else f"rank {observation.outcome.rank}: "
+        rank = _name_rank(observation.outcome)
         return Reason(observation.outcome.reason.value), f"{rank}{observation.outcome.message}"
     log_hint = f"; its last log line: {observation.last_log_line}" if observation.last_log_line else ""
     reason = Reason.BAD_INPUT if observation.exit_code == EXIT_BAD_INPUT else Reason.WORKER_CRASHED
@@ -91,3 +91,10 @@ def _describe_exit(exit_code: int | None) -> str:
     if exit_code < 0:
         return f"was killed by {name_signal(-exit_code)}"
     return f"ended with exit code {exit_code}"
+
+
+def _name_rank(outcome: Outcome) -> str:
+    """Name the rank of an outcome, to stand before its message; empty where that names it."""
+    if outcome.rank is None or f"rank {outcome.rank} " in outcome.message:
+        return ""
+    return f"rank {outcome.rank}: "

@@ -74,6 +74,8 @@ def test_what_an_end_means(observation: ExitObservation, job_state: JobState, re
 
 def test_the_message_names_the_rank_or_what_was_said_last() -> None:
     assert decide(replace(CRASHED, outcome=FAILED)).message == "rank 1: line 3: 39 columns"
+    killed = LOST.model_copy(update={"rank": 1})
+    assert decide(replace(CRASHED, outcome=killed)).message == "rank 1 was killed by SIGKILL"
     assert "exit code 3" in decide(CRASHED).message
     assert "KeyError: 'day'" in decide(CRASHED).message
     assert "was killed by SIGKILL and left no outcome" in decide(replace(CRASHED, exit_code=-9)).message
