@@ -83,7 +83,8 @@ def _make_codecs(dtype: torch.dtype, device: torch.device) -> dict[str, Any] | N
 
 def _list_groups(module: ShardedEmbeddingBagCollection) -> list[BatchedFusedEmbeddingBag]:
     """List the groups of this rank's shards that one kernel looks up and updates."""
-    return [group for lookup in module._lookups for group in cast("nn.ModuleList", lookup._emb_modules)]
+    groups = [group for lookup in module._lookups for group in cast("nn.ModuleList", lookup._emb_modules)]
+    return cast("list[BatchedFusedEmbeddingBag]", groups)
 
 
 def _list_shards(

@@ -131,7 +131,8 @@ class _PooledShare:
             self._block[start:end, columns] = gradient[:, part.feature, part.columns]
 
     def discard(self) -> None:
-        """Do nothing: no gradient has left this rank yet."""
+        # No gradient has left this rank yet.
+        self._release()
 
     def apply_update(self, params: FusedUpdateParams) -> None:
         """Send gradients to the owners of rows, and update these. Collective."""
@@ -146,6 +147,12 @@ class _PooledShare:
             if params.gradient_multiplier != 1.0:
                 gradient *= params.gradient_multiplier
             looked_up.backward(gradient)
+        self._release()
+
+    def _release(self) -> None:
+        """Free the memory of the batch, which the next one may need before this object is gone."""
+        self._looked_up, self._arriving = [], []
+        self._pooled = self._block = self._block.new_empty(0)
 
 
 @contextmanager
