@@ -150,7 +150,7 @@ class _PooledShare:
         self._release()
 
     def _release(self) -> None:
-        """Free the memory of the batch, which the next one may need before this object is gone."""
+        """Release the memory of the batch, which the next one may need before this object is gone."""
         self._looked_up, self._arriving = [], []
         self._pooled = self._block = self._block.new_empty(0)
 
