@@ -42,7 +42,7 @@ bench: $(READY) ## Run the measurements of benchmarks/ that need no data of your
 	@for name in synthetic_rows loader prepare step against_torchrec variance_reduction checkpoint predict; do \
 		echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-# The lock files are complete, hence --no-deps; why that matters is told in requirements/dev.txt.
+# The lock files are complete, hence --no-deps; why that matters is told in requirements/cpu.txt.
 $(READY): $(LOCKS) pyproject.toml $(OPERATORS)
 	@echo "setting up .venv (some minutes the first time)"
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -1,7 +1,7 @@
 """Builds the native operators where torch and a C++ compiler are installed; all else is in pyproject.toml.
 
 Without torch the package is pure Python: the service and the client need no more. An operator that cannot be built does
-not fail the install: `sharding.native.find_load_error` says why, and kernels of FBGEMM and torch are used instead.
+not fail the install: `sharding.native.find_load_error` says why, and kernels of TorchRec and torch are used instead.
 """
 
 import json

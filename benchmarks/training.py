@@ -50,6 +50,7 @@ class Shape:
     exchange_dtype: str
     ids: Literal["uniform", "zipf"]
     reduction: str = "off"
+    transport: str = "auto"
 
     @classmethod
     def from_arguments(cls, arguments: argparse.Namespace) -> Self:
@@ -64,6 +65,7 @@ class Shape:
             precision=arguments.precision,
             exchange_dtype=arguments.exchange,
             ids=arguments.ids,
+            transport=arguments.transport,
         )
 
     def with_reduction(self, reduction: str) -> Self:
@@ -82,7 +84,7 @@ class Shape:
                 "bottom_mlp": [512, 256, self.embedding_dim],
                 "top_mlp": [512, 256, 1],
             },
-            "sharding": {"exchange_dtype": self.exchange_dtype},
+            "sharding": {"exchange_dtype": self.exchange_dtype, "transport": self.transport},
             "precision": self.precision,
             "resources": {"workers_per_node": self.world_size},
             **REDUCTIONS[self.reduction],
@@ -140,6 +142,8 @@ def add_shape_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--architecture", choices=architectures.get("enum", [architectures["default"]]), default="dlrm")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16", help="precision of the dense part")
     parser.add_argument("--exchange", choices=["fp32", "fp16"], default="fp32", help="dtype of the exchange")
+    transports = ["auto", "memory", "network", "torchrec"]
+    parser.add_argument("--transport", choices=transports, default="auto", help="transport of the tables")
     parser.add_argument(
         "--ids", choices=["uniform", "zipf"], default="uniform", help="zipf: the k-th id in proportion to 1 / k"
     )

@@ -218,20 +218,20 @@ TINY = {
 }
 
 
-def test_the_trainer_needs_no_torchrec_with_its_own_operators_or_with_those_of_fbgemm(
+def test_the_trainer_trains_alike_with_its_own_operators_and_without_them_by_torchrec(
     trainer: Path, tmp_path: Path
 ) -> None:
-    assert "No broken requirements" in run(trainer / "pip", "check")
+    checked = subprocess.run([trainer / "pip", "check"], capture_output=True, text=True, check=False)
+    # torchrec asks for the CUDA build whatever is there.
+    assert checked.stdout.splitlines() == ["torchrec 1.8.0 requires fbgemm-gpu, which is not installed."]
     job = tmp_path / "job.json"
     job.write_text(json.dumps(TINY))
     (library,) = trainer.parent.glob("lib/*/site-packages/sharding/native/_tables.so")
     losses: list[list[float]] = []
-    for name in ("own", "fbgemm"):
+    for name in ("own", "torchrec"):
         run(trainer / "dlrm", "train", job, "--run-directory", tmp_path / name)
         lines = (tmp_path / name / "attempt-1" / "spool" / "rank-0.metrics.jsonl").read_text().splitlines()
         losses.append([report["loss"] for report in map(json.loads, lines) if report["kind"] == "step"])
         library.unlink(missing_ok=True)  # the second run has to do without
     assert losses[0]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
-    absent = "import importlib.util; assert importlib.util.find_spec('torchrec') is None"
-    run(trainer / "python", "-c", absent)

@@ -117,7 +117,11 @@ class JobSpec(Config):
                 raise invalid(f"{field}.ranks", f"there is no rank {max(ranks)}: the job has {world_size} ranks", valid)
         if sharding.transport == "memory" and (self.resources.num_nodes > 1 or self.resources.gpus_per_worker):
             message = "ranks on several machines or on GPUs share no memory"
-            raise invalid("sharding.transport", message, '"auto" or "network"')
+            valid = '"auto" or "torchrec"' if self.resources.gpus_per_worker else '"auto", "network" or "torchrec"'
+            raise invalid("sharding.transport", message, valid)
+        if sharding.transport == "network" and self.resources.gpus_per_worker:
+            message = "the network transport keeps tables in the memory of CPUs, and these ranks have GPUs"
+            raise invalid("sharding.transport", message, '"auto" or "torchrec"')
         return self
 
     @model_validator(mode="after")

@@ -63,7 +63,9 @@ class ShardingConfig(Config):
     must claim at least one table."""
     exchange_dtype: Literal["fp32", "fp16"] = "fp32"
     """Number format in which ranks exchange pooled embeddings and their gradients."""
-    transport: Literal["auto", "memory", "network"] = "auto"
+    transport: Literal["auto", "memory", "network", "torchrec"] = "auto"
     """Transport by which ranks reach each other's tables and dense gradients. memory: ranks of one machine map the same
-    memory; network: all-to-all and all-reduce; auto: memory where all ranks are on one machine without GPUs."""
+    memory; network: all-to-all and all-reduce between CPUs; torchrec: TorchRec's sharded tables, on GPUs and CPUs;
+    auto: memory where all ranks are on one machine without GPUs, network between CPUs of several, torchrec on GPUs and
+    where the native operators are not built."""
     topology: TopologyConfig = TopologyConfig()

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from dlrm.config import SchemaConfig
@@ -27,6 +28,9 @@ from dlrm.exported_model.sources import (
     make_schema_to_read,
 )
 from dlrm.model import PlainModel
+
+if TYPE_CHECKING:
+    from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
 _SLICE_ROWS = 65_536
 """Rows of a table that are encoded at a time."""
@@ -133,6 +137,26 @@ class SavedModel:
             bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
             yield piece.all_probabilities
         bad_rows.check()
+
+    def make_torchrec_tables(self) -> "EmbeddingBagCollection":
+        """Make TorchRec's `EmbeddingBagCollection` of the tables, which shares their memory. Needs torchrec.
+
+        Its state dict has `embedding_bags.<table>.weight`, and its features are the columns; ids are encoded ones.
+        """
+        # Imported late: scoring needs no torchrec, which takes seconds to load.
+        from dlrm.exported_model.torchrec_tables import make_collection
+
+        return make_collection(self.module, self.config)
+
+    def load_torchrec_tables(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Copy the tables of an `EmbeddingBagCollection` into this model, which then scores with them. Needs torchrec.
+
+        state: its state dict, on any device, with whole tables. Raises ValueError, naming the table, where one is
+        missing, unknown or of another shape.
+        """
+        from dlrm.exported_model.torchrec_tables import load_collection
+
+        load_collection(self.module, state)
 
     def raw_pieces(
         self,

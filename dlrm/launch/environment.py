@@ -3,6 +3,7 @@
 from importlib import metadata
 
 REPAIR_CPU = "pip install --no-deps -r requirements/cpu.txt"
+HINT_ABOUT_TORCHREC = " (torchrec requires fbgemm-gpu: install torchrec with --no-deps, as in requirements/cpu.txt)"
 
 
 class MixedInstallError(RuntimeError):
@@ -16,21 +17,26 @@ class NoDeviceError(RuntimeError):
 def check_environment() -> None:
     """Raise MixedInstallError where a package of the trainer is missing, or where two of them do not fit together.
 
-    Both builds of FBGEMM install to the same directory: the second one overwrites the first, and neither works.
+    Both builds of FBGEMM install to the same directory: the second one overwrites the first, and neither works. A plain
+    `pip install torchrec` installs the CUDA build over that for CPUs.
     """
     torch_version = _find_version("torch")
     cpu_build, cuda_build = _find_version("fbgemm-gpu-cpu"), _find_version("fbgemm-gpu")
-    needed = {"torch": torch_version, "fbgemm-gpu or fbgemm-gpu-cpu": cpu_build or cuda_build}
+    needed = {
+        "torch": torch_version,
+        "torchrec": _find_version("torchrec"),
+        "fbgemm-gpu or fbgemm-gpu-cpu": cpu_build or cuda_build,
+    }
     if missing := [name for name, version in needed.items() if version is None]:
         raise MixedInstallError(f"the trainer needs {', '.join(missing)}; to repair: {REPAIR_CPU} (cuda.txt for GPUs)")
     if cpu_build and cuda_build:
         raise MixedInstallError(
-            f"fbgemm-gpu and fbgemm-gpu-cpu are both installed and overwrite each other{_hint_about_torchrec()}; "
+            f"fbgemm-gpu and fbgemm-gpu-cpu are both installed and overwrite each other{HINT_ABOUT_TORCHREC}; "
             f"to repair: pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && {REPAIR_CPU}"
         )
     if cuda_build and torch_version and torch_version.endswith("+cpu"):
         raise MixedInstallError(
-            f"fbgemm-gpu is built for CUDA, but torch {torch_version} is not{_hint_about_torchrec()}; "
+            f"fbgemm-gpu is built for CUDA, but torch {torch_version} is not{HINT_ABOUT_TORCHREC}; "
             f"to repair: pip uninstall -y fbgemm-gpu && {REPAIR_CPU}"
         )
 
@@ -54,10 +60,3 @@ def _find_version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _hint_about_torchrec() -> str:
-    """Return a hint that `pip install torchrec` also installs fbgemm-gpu; empty where torchrec is not installed."""
-    if _find_version("torchrec") is None:
-        return ""
-    return " (torchrec requires fbgemm-gpu: install torchrec with --no-deps, as in requirements/dev.txt)"

@@ -7,7 +7,7 @@ from dlrm.config import JobSpec
 from dlrm.config.sharding import TopologyConfig
 from hostinfo import limits
 from sharding.native import find_build_error
-from sharding.planner import machine
+from sharding.planner import Transport, machine
 from sharding.planner.machine import Speeds
 
 
@@ -46,11 +46,13 @@ def is_for_this_machine(job: JobSpec) -> bool:
     return _is_on_one_node(job) and job.sharding.topology == TopologyConfig()
 
 
-def shares_memory(job: JobSpec, here: MachineResources) -> bool:
-    """Whether all ranks read one memory: as the job demands, or with "auto" where the native operators are built."""
-    if job.sharding.transport == "auto":
-        return _is_on_one_node(job) and here.has_operators is not False
-    return job.sharding.transport == "memory"
+def choose_transport(job: JobSpec, here: MachineResources) -> Transport:
+    """Choose the transport that a run of the job would use: what it demands, or with "auto" what works."""
+    if job.sharding.transport != "auto":
+        return job.sharding.transport
+    if job.resources.gpus_per_worker or here.has_operators is False:
+        return "torchrec"
+    return "memory" if job.resources.nodes == 1 else "network"
 
 
 def list_notes(job: JobSpec, here: MachineResources) -> list[str]:
@@ -69,7 +71,7 @@ def list_notes(job: JobSpec, here: MachineResources) -> list[str]:
             f"resources.memory: {requested} is more than the {available} of this machine; the plan needs a machine "
             "with that much"
         )
-    if _is_on_one_node(job) and job.sharding.transport != "network" and not here.has_operators:
+    if not resources.gpus_per_worker and job.sharding.transport != "torchrec" and not here.has_operators:
         notes.append(f"sharding.transport: {_describe_missing_operators(job, here)}")
     return notes
 
@@ -77,12 +79,10 @@ def list_notes(job: JobSpec, here: MachineResources) -> list[str]:
 def _describe_missing_operators(job: JobSpec, here: MachineResources) -> str:
     if here.has_operators is None:
         return "planned as if the native operators were built, which is unknown without torch"
-    if job.sharding.transport == "memory":
-        return '"memory" needs the native operators, which are not built here (valid: "auto", "network")'
-    return (
-        "the native operators are not built here, so tables are reached over the network; FBGEMM, which then does the "
-        "lookup, takes more memory than the plan counts"
-    )
+    asked = job.sharding.transport
+    if asked != "auto":
+        return f'"{asked}" needs the native operators, which are not built here (valid: "auto", "torchrec")'
+    return "the native operators are not built here, so TorchRec has the tables: correct, but slower"
 
 
 def _is_on_one_node(job: JobSpec) -> bool:

@@ -83,11 +83,15 @@ def _describe_memory(request: PlanRequest, use: MemoryUse, memory_bytes: int) ->
     available = round_down_as_written(request.topology.memory_bytes, device)
     needed, short = format_for_sentence(memory_bytes, device), format_for_sentence(memory_bytes - available, device)
     owner = "rank" if device == "cuda" else "node"
-    in_memory = request.transport == "memory"
+    split_use = {
+        "memory": "gradients of pooled embeddings",
+        "network": "slices of the exchange",
+        "torchrec": "pooled embeddings and their gradients",
+    }[request.transport]
     parts = [
         ("weights and optimizer state", use.weights_and_state),
         ("buffers of tables", sum(use.shard_buffers)),
-        ("gradients of pooled embeddings" if in_memory else "slices of the exchange", sum(use.split_tables)),
+        (split_use, sum(use.split_tables)),
         *use.others.items(),
         ("left free", memory_bytes - use.num_bytes),
     ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
-from dlrm.planning.machine_resources import MachineResources, is_for_this_machine, shares_memory
+from dlrm.planning.machine_resources import MachineResources, choose_transport, is_for_this_machine
 from dlrm.planning.refusal import make_plan_or_refuse
 from hostinfo import limits
 from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology
@@ -60,7 +60,7 @@ def make_plan_request(
     topology = _make_topology(job, here)
     size = dense.count_dense_size(job.model, num_dense, len(tables))
     share_size, num_batches = resolved.share_size, NUM_BATCHES[topology.device]
-    is_in_memory = shares_memory(job, here)
+    transport = choose_transport(job, here)
     return PlanRequest(
         tables=tuple(tables),
         topology=topology,
@@ -68,7 +68,7 @@ def make_plan_request(
         chunk_size=resolved.chunk_size,
         optimizer=job.table_optimizer.name,
         exchange_dtype=job.sharding.exchange_dtype,
-        transport="memory" if is_in_memory else "network",
+        transport=transport,
         plan=job.sharding.plan,
         rules=tuple(
             Rule(rule.pattern, rule.type, None if rule.ranks is None else tuple(rule.ranks))
@@ -79,7 +79,7 @@ def make_plan_request(
                 # Each sample has N dense features, a label, a mask and a weight.
                 "samples": num_batches * dense.FLOAT_BYTES * share_size * (num_dense + 3),
                 "activations": dense.count_activation_bytes(size, min(resolved.chunk_size, share_size)),
-                "dense part": dense.count_parameter_bytes(job, size, is_in_memory=is_in_memory),
+                "dense part": dense.count_parameter_bytes(job, size, is_in_memory=transport == "memory"),
                 "program": PROGRAM_BYTES[topology.device],
             },
             sum_bytes=dense.count_sum_bytes(resolved, size),

@@ -1,6 +1,7 @@
 """Builds what a job trains: the plan of its tables, the model, the optimizers, the step."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 from torch import nn
 from torch.optim import Optimizer
@@ -23,7 +24,7 @@ from dlrm.train.profiler import PartClock
 from dlrm.train.step import DensePass, TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from sharding.embedding import ShardedTables, TableOptimizer, TransportError
+from sharding.embedding import ShardedTables, TableOptimizer, TransportError, TransportName
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PlanReport, make_plan_report
 
@@ -137,7 +138,9 @@ def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTabl
             transport=job.sharding.transport,
         )
     except TransportError as error:
-        raise DataError(f'"memory" {error}', field="sharding.transport", valid='"auto", "network"') from None
+        others = [name for name in ("auto", *get_args(TransportName)) if name != job.sharding.transport]
+        valid = ", ".join(f'"{name}"' for name in others)
+        raise DataError(str(error), field="sharding.transport", valid=valid) from None
 
 
 def _make_reduction(

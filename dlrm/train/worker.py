@@ -141,9 +141,13 @@ def _format_error(error: Exception) -> str:
 
 
 def _quiet_libraries(rank: int) -> None:
-    """Keep this log to messages of the run: FBGEMM would fill it with details of how tables are built."""
+    """Keep this log to messages of the run: FBGEMM and TorchRec would fill it with how tables are built."""
     logging.basicConfig(level=logging.WARNING, format=f"%(asctime)s rank {rank} %(message)s")
     logging.getLogger("dlrm").setLevel(logging.INFO)
+    # TorchRec warns of what it chooses by itself, and uses functions of torch that have newer names.
+    for name in ("torchrec", "torch.fx._symbolic_trace"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torchrec|torch\.distributed\.c10d_logger")
     # The export reads the checkpoint in one process, on purpose.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
 

@@ -1,8 +1,17 @@
 """Embedding tables sharded over ranks: input dist, lookup, output dist, fused update."""
 
 from sharding.embedding.fused_optimizer import TableOptimizer
-from sharding.embedding.make_transport import TransportError
+from sharding.embedding.make_transport import TransportError, TransportName
 from sharding.embedding.shard import Shard, ShardSpec
 from sharding.embedding.sharded_tables import BatchInputDist, PooledBatch, ShardedTables
 
-__all__ = ["BatchInputDist", "PooledBatch", "Shard", "ShardSpec", "ShardedTables", "TableOptimizer", "TransportError"]
+__all__ = [
+    "BatchInputDist",
+    "PooledBatch",
+    "Shard",
+    "ShardSpec",
+    "ShardedTables",
+    "TableOptimizer",
+    "TransportError",
+    "TransportName",
+]

@@ -7,7 +7,6 @@ import torch.distributed as dist
 
 from sharding.embedding.offsets import compute_offsets
 from sharding.embedding.shard import ShardSpec
-from sharding.embedding.slices import Slices
 from sharding.jagged import JaggedIds
 
 
@@ -27,12 +26,6 @@ class InputDistOutput:
         first = shard * self.num_samples
         return self.offsets[source][first + start : first + end + 1]
 
-    def find_slice_bounds(self, source: int, num_shards: int, slices: Slices) -> torch.Tensor:
-        """Find where the slices of each shard begin in the ids of `source`: [shards, slices + 1], with the last end."""
-        starts = torch.tensor([*(start for start, _ in slices), self.num_samples])
-        shards = torch.arange(num_shards).unsqueeze(1) * self.num_samples
-        return self.offsets[source][(shards + starts).to(self.offsets[source].device)]
-
 
 def all_to_all_ids(
     ids: JaggedIds[torch.Tensor], specs: list[list[ShardSpec]], group: dist.ProcessGroup
@@ -42,7 +35,7 @@ def all_to_all_ids(
     specs: shards of every rank. group: process group that no other thread uses at the same time.
     """
     rank, size = group.rank(), ids.lengths.shape[1]
-    selection = _ShardSelector(ids)
+    selection = ShardSelector(ids)
     to_send = [[selection.select(spec) for spec in of_rank] for of_rank in specs]
     lengths = _all_to_all(
         torch.cat([of_shard.lengths for of_rank in to_send for of_shard in of_rank] or [ids.lengths.new_empty(0)]),
@@ -66,8 +59,8 @@ def all_to_all_ids(
 
 
 @dataclass(frozen=True)
-class _ShardIds:
-    """The ids of a share that one shard holds."""
+class ShardIds:
+    """The ids of a share whose rows one shard holds."""
 
     lengths: torch.Tensor
     """[b]"""
@@ -75,25 +68,25 @@ class _ShardIds:
     """Rows of the shard."""
 
 
-class _ShardSelector:
+class ShardSelector:
     """Selects the ids of a share whose rows a shard holds."""
 
     def __init__(self, ids: JaggedIds[torch.Tensor]) -> None:
         self._lengths = ids.lengths
         self._ids = ids.values.split(ids.lengths.sum(dim=1).tolist())
 
-    def select(self, spec: ShardSpec) -> _ShardIds:
+    def select(self, spec: ShardSpec) -> ShardIds:
         """Select the ids of the shard's rows, numbered from its first row; a bag keeps those of its ids that remain."""
         lengths, ids = self._lengths[spec.feature], self._ids[spec.feature]
         block = spec.block
         if block.num_rows == spec.table.num_rows:
-            return _ShardIds(lengths, ids)
+            return ShardIds(lengths, ids)
         rows = ids - block.first_row
         is_here = (rows >= 0) & (rows < block.num_rows)
         # With k[i] the number of selected ids before id i, a bag of ids [s, e) keeps k[e] - k[s].
         num_before = compute_offsets(is_here)
         bounds = num_before[compute_offsets(lengths)]
-        return _ShardIds(bounds.diff().to(lengths.dtype), rows[is_here])
+        return ShardIds(bounds.diff().to(lengths.dtype), rows[is_here])
 
 
 def _all_to_all(

@@ -1,45 +1,14 @@
 """The lookup of the network transport: what the owner of shards does for one batch, for all ranks."""
 
-from typing import Protocol
-
 import torch
 
 from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.input_dist import InputDistOutput
-from sharding.embedding.shard import Shard, lay_out_columns, list_shard_specs, make_shard
+from sharding.embedding.shard import lay_out_columns, list_shard_specs, make_shard
 from sharding.embedding.slices import Slices
 from sharding.embedding.transport import FusedUpdateParams
 from sharding.planner import Plan
-
-
-class LookupBatch(Protocol):
-    """One batch on its way through this rank's shards, slice by slice.
-
-    A slice is [W * m, C]: by rank, by sample, the columns of the shards side by side.
-    """
-
-    def pool_slice(self, number: int) -> torch.Tensor:
-        """Pool the embeddings of slice `number`, in the dtype of the exchange."""
-        ...
-
-    def get_gradient_slice(self, number: int) -> torch.Tensor:
-        """Return the memory that the gradient of slice `number` is to be written to."""
-        ...
-
-    def apply_update(self, params: FusedUpdateParams) -> None:
-        """Update all shards, once every slice has its gradient."""
-        ...
-
-
-class EmbeddingLookup(Protocol):
-    """The shards of this rank, and the kernels that work on them."""
-
-    shards: list[Shard]
-
-    def start_batch(self, ids: InputDistOutput, slices: Slices, learning_rate: float) -> LookupBatch:
-        """Begin the lookup of the ids of one batch. learning_rate: as for `Transport.lookup`."""
-        ...
 
 
 class NativeLookup:
@@ -54,19 +23,26 @@ class NativeLookup:
         self.shards = [make_shard(spec, optimizer, torch.empty(spec.shape)) for spec in specs]
         self.optimizer, self.dtype = optimizer, dtype
 
-    def start_batch(self, ids: InputDistOutput, slices: Slices, learning_rate: float) -> LookupBatch:  # noqa: ARG002
-        """Keep the ids of one batch; the learning rate comes with the update."""
-        return _NativeBatch(self, ids, slices)
+    def start_batch(self, ids: InputDistOutput, slices: Slices) -> "LookupBatch":
+        """Keep the ids of one batch."""
+        return LookupBatch(self, ids, slices)
 
 
-class _NativeBatch:
+class LookupBatch:
+    """One batch on its way through this rank's shards, slice by slice.
+
+    A slice is [W * m, C]: by rank, by sample, the columns of the shards side by side.
+    """
+
     def __init__(self, lookup: NativeLookup, ids: InputDistOutput, slices: Slices) -> None:
+        """Keep what the slices need."""
         self._lookup, self._ids, self._slices = lookup, ids, slices
         self._num_columns, self._columns = lay_out_columns([shard.spec for shard in lookup.shards])
         self._gradients: torch.Tensor | None = None
         """[W * b, C], by slice, by rank, by sample; allocated with the first gradient."""
 
     def pool_slice(self, number: int) -> torch.Tensor:
+        """Pool the embeddings of slice `number`, in the dtype of the exchange."""
         start, end = self._slices.get_bounds(number)
         pooled = torch.empty(len(self._ids.ids) * (end - start), self._num_columns)
         for source, out in enumerate(pooled.split(end - start)):
@@ -76,12 +52,14 @@ class _NativeBatch:
         return pooled.to(self._lookup.dtype)
 
     def get_gradient_slice(self, number: int) -> torch.Tensor:
+        """Return the memory that the gradient of slice `number` is to be written to."""
         if self._gradients is None:
             num_rows = len(self._ids.ids) * self._ids.num_samples
             self._gradients = torch.empty(num_rows, self._num_columns, dtype=self._lookup.dtype)
         return self._slices.view_rows(self._gradients, number)
 
     def apply_update(self, params: FusedUpdateParams) -> None:
+        """Update all shards, once every slice has its gradient."""
         for index, (shard, columns) in enumerate(zip(self._lookup.shards, self._columns, strict=True)):
             ids: list[torch.Tensor] = []
             offsets: list[torch.Tensor] = []

@@ -1,6 +1,7 @@
 """The choice of the transport of a run's sharded tables."""
 
-from typing import Literal
+import importlib.util
+from typing import Literal, get_args
 
 import torch
 
@@ -9,68 +10,69 @@ from sharding.comm.process_groups import Ranks
 from sharding.comm.shared_memory import can_share_memory
 from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import TableOptimizer
-from sharding.embedding.lookup import EmbeddingLookup, NativeLookup
 from sharding.embedding.transport import Transport
 from sharding.planner import Plan
 
-TransportChoice = Literal["auto", "memory", "network"]
+TransportName = Literal["memory", "network", "torchrec"]
+TransportChoice = Literal["auto", TransportName]
 """The transport that a job asks for; "auto" leaves the choice to what works."""
+TORCHREC_PACKAGES = ("torchrec", "fbgemm_gpu")
 
 
 class TransportError(RuntimeError):
-    """The memory transport is required and does not work here; the message says why, as a verb phrase about it."""
+    """The transport that is asked for does not work here; the message names it and says why."""
 
 
-def uses_shared_memory(choice: TransportChoice, ranks: Ranks) -> bool:
-    """Decide whether ranks read each other's memory. Collective; the same answer on all ranks.
+def choose_transport(choice: TransportChoice, ranks: Ranks) -> TransportName:
+    """Choose the transport of sharded tables. Collective; the same answer on all ranks.
 
-    choice: "auto" is memory where that works. Raises TransportError where "memory" does not work.
+    choice: "auto" is the first of memory, network and TorchRec's that works here. Raises TransportError where none
+    does, or not the one that is asked for.
     """
-    if choice == "network":
-        return False
-    why_not = _find_memory_obstacle(ranks)
-    if why_not is not None and choice == "memory":
-        raise TransportError(why_not)
-    return why_not is None
+    names = get_args(TransportName) if choice == "auto" else (choice,)
+    obstacles: list[str] = []
+    for name in names:
+        obstacle = _find_obstacle(name, ranks)
+        if obstacle is None:
+            return name
+        obstacles.append(f'"{name}" {obstacle}')
+    raise TransportError("; ".join(obstacles))
 
 
 def make_transport(
-    plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype, chunk_size: int, *, is_in_memory: bool
+    plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype, chunk_size: int, name: TransportName
 ) -> Transport:
     """Make the transport of sharded tables. Collective.
 
-    dtype: of pooled embeddings and gradients between ranks. chunk_size: c at most. is_in_memory: what
-    `uses_shared_memory` has decided.
+    dtype: of pooled embeddings and gradients between ranks. chunk_size: c at most. name: what `choose_transport` chose.
     """
-    if is_in_memory:
-        from sharding.embedding.memory_transport import MemoryTransport
+    match name:
+        case "memory":
+            from sharding.embedding.memory_transport import MemoryTransport
 
-        return MemoryTransport(plan, optimizer, ranks, dtype)
-    from sharding.embedding.network_transport import NetworkTransport
+            return MemoryTransport(plan, optimizer, ranks, dtype)
+        case "network":
+            from sharding.embedding.lookup import NativeLookup
+            from sharding.embedding.network_transport import NetworkTransport
 
-    lookup = _make_lookup(plan, optimizer, ranks, dtype)
-    return NetworkTransport(plan, lookup, ranks, dtype, chunk_size)
+            return NetworkTransport(plan, NativeLookup(plan, optimizer, ranks.rank, dtype), ranks, dtype, chunk_size)
+        case "torchrec":
+            # Imported late: TorchRec takes seconds to load.
+            from sharding.embedding.torchrec_transport import TorchRecTransport
+
+            return TorchRecTransport(plan, optimizer, ranks, dtype)
 
 
-def _is_native(ranks: Ranks) -> bool:
-    return ranks.device.type == "cpu" and all(all_gather_object(ranks.background_group, native_ops.is_built()))
-
-
-def _find_memory_obstacle(ranks: Ranks) -> str | None:
-    """Say why ranks cannot share memory, as a verb phrase about the transport; None where they can."""
+def _find_obstacle(name: TransportName, ranks: Ranks) -> str | None:
+    """Say why a transport does not work here, as a verb phrase about it; None where it works."""
+    if name == "torchrec":
+        # Every rank has the packages of the same machine image; a rank without them fails by itself.
+        missing = [package for package in TORCHREC_PACKAGES if importlib.util.find_spec(package) is None]
+        return f"needs the package {missing[0]}" if missing else None
     if ranks.device.type != "cpu":
         return "is for ranks on CPUs, and these ranks have GPUs"
-    if not _is_native(ranks):
+    if not all(all_gather_object(ranks.background_group, native_ops.is_built())):
         return f"needs the native operators: {native_ops.explain_missing()}"
-    if not can_share_memory(ranks.background_group):
+    if name == "memory" and not can_share_memory(ranks.background_group):
         return "needs all ranks on one machine"
     return None
-
-
-def _make_lookup(plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype) -> EmbeddingLookup:
-    if _is_native(ranks):
-        return NativeLookup(plan, optimizer, ranks.rank, dtype)
-    # Imported late: FBGEMM takes seconds to load.
-    from sharding.embedding.fbgemm_lookup import FbgemmLookup
-
-    return FbgemmLookup(plan, optimizer, ranks.rank, ranks.device, dtype)

@@ -1,4 +1,4 @@
-"""Tables of ranks that exchange by all-to-all: ids go to the owners of rows, pooled embeddings come back.
+"""Tables of ranks on CPUs that exchange by all-to-all: ids go to the owners of rows, pooled embeddings come back.
 
 The exchange goes slice by slice, so that no rank holds the pooled embeddings of its whole share, and one slice travels
 while another one trains. The ids of the next batch travel ahead, over a process group of their own.
@@ -22,7 +22,7 @@ import torch.distributed as dist
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.background_thread import BackgroundThread
 from sharding.embedding.input_dist import InputDistOutput, all_to_all_ids
-from sharding.embedding.lookup import EmbeddingLookup, LookupBatch
+from sharding.embedding.lookup import LookupBatch, NativeLookup
 from sharding.embedding.shard import ShardSpec, lay_out_columns, list_shard_specs
 from sharding.embedding.slices import Slices
 from sharding.embedding.transport import FusedUpdateParams
@@ -46,50 +46,25 @@ class NetworkInputDist:
 class NetworkTransport:
     """The sharded tables of ranks that exchange by all-to-all."""
 
-    def __init__(self, plan: Plan, lookup: EmbeddingLookup, ranks: Ranks, dtype: torch.dtype, chunk_size: int) -> None:
+    def __init__(self, plan: Plan, lookup: NativeLookup, ranks: Ranks, dtype: torch.dtype, chunk_size: int) -> None:
         """Keep what the exchange needs. dtype: of pooled embeddings and gradients in transit. chunk_size: c at most."""
         self.shards = lookup.shards
         self._lookup, self._ranks, self._dtype, self._chunk_size = lookup, ranks, dtype, chunk_size
         self._specs = [list_shard_specs(plan, rank, replicated=False) for rank in range(ranks.world_size)]
         self._layout = _OutputLayout.from_specs(self._specs)
         self._id_thread = BackgroundThread("ids of the next batch")
-        self._stream = torch.cuda.Stream(ranks.device) if ranks.device.type == "cuda" else None
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> NetworkInputDist:
-        """Start to send ids; over gloo a separate thread does it, in the order of the calls. Collective."""
-        if self._stream is None:
-            output = self._id_thread.submit(lambda: all_to_all_ids(ids, self._specs, self._ranks.ids_group))
-        else:
-            output = self._exchange_on_stream(self._stream, ids)
+        """Start to send ids; a separate thread does it, in the order of the calls. Collective."""
+        output = self._id_thread.submit(lambda: all_to_all_ids(ids, self._specs, self._ranks.ids_group))
         return NetworkInputDist(ids.lengths.shape[1], output)
 
-    def lookup(self, handle: NetworkInputDist, learning_rate: float) -> "_PooledShare":
+    def lookup(self, handle: NetworkInputDist, learning_rate: float) -> "_PooledShare":  # noqa: ARG002
         """Look up rows for all ranks, and start the first output dists; see `Transport.lookup`. Collective."""
         sample_bytes = self._layout.num_columns * self._dtype.itemsize
         slices = Slices.cut(handle.num_samples, sample_bytes, self._chunk_size)
-        ids = handle.output.result()
-        if self._stream is not None:
-            # The ids were allocated on the other stream: the allocator must not reuse their memory before this one is
-            # done with them.
-            current = torch.cuda.current_stream(self._ranks.device)
-            current.wait_stream(self._stream)
-            for tensor in (*ids.ids, *ids.offsets):
-                tensor.record_stream(current)
-        batch = self._lookup.start_batch(ids, slices, learning_rate)
+        batch = self._lookup.start_batch(handle.output.result(), slices)
         return _PooledShare(batch, self._layout, slices, self._ranks, self._dtype)
-
-    def _exchange_on_stream(self, stream: torch.cuda.Stream, ids: JaggedIds[torch.Tensor]) -> Future[InputDistOutput]:
-        """Exchange ids in the calling thread, on a separate stream.
-
-        NCCL requires the collectives of all groups of a GPU in one order on all ranks, and so from one thread. The host
-        waits; kernels that were queued before keep running.
-        """
-        # Kernels that were queued before copy the ids to the GPU.
-        stream.wait_stream(torch.cuda.current_stream(self._ranks.device))
-        output: Future[InputDistOutput] = Future()
-        with torch.cuda.stream(stream):
-            output.set_result(all_to_all_ids(ids, self._specs, self._ranks.ids_group))
-        return output
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.initial_weights import fill_uniform
-from sharding.embedding.make_transport import TransportChoice, make_transport, uses_shared_memory
+from sharding.embedding.make_transport import TransportChoice, choose_transport, make_transport
 from sharding.embedding.replicated_transport import ReplicatedTransport
 from sharding.embedding.shard import Shard
 from sharding.embedding.state_dict import TableStateDict, make_state_dict
@@ -58,13 +58,12 @@ class ShardedTables:
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._dtype = torch.float16 if exchange_dtype == "fp16" else torch.float32
-        self.is_in_memory = uses_shared_memory(transport, ranks)
+        name = choose_transport(transport, ranks)
+        self.is_in_memory = name == "memory"
         """Whether all ranks share memory, also where there are no tables."""
         self._transports: list[Transport] = []
         if any(not planned.is_replicated for planned in plan.tables):
-            self._transports.append(
-                make_transport(plan, optimizer, ranks, self._dtype, chunk_size, is_in_memory=self.is_in_memory)
-            )
+            self._transports.append(make_transport(plan, optimizer, ranks, self._dtype, chunk_size, name))
         if any(planned.is_replicated for planned in plan.tables):
             self._transports.append(ReplicatedTransport(plan, optimizer, ranks))
         dim = plan.tables[0].table.embedding_dim if plan.tables else 0

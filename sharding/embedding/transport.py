@@ -4,8 +4,9 @@ The life of a batch, in the words of TorchRec: input dist (ids go to the ranks t
 read and pooled), output dist (pooled embeddings come to the ranks of their samples), and back: the gradient of the
 pooled embeddings goes to the owners, which make one fused update of their rows.
 
-There are three transports: `memory_transport` (all ranks read one memory: nothing is exchanged), `network_transport`
-(all-to-all) and `replicated_transport` (small tables of which every rank has a copy).
+There are four transports: `memory_transport` (all ranks read one memory: nothing is exchanged), `network_transport`
+(all-to-all between CPUs), `torchrec_transport` (TorchRec's sharded tables, on GPUs and CPUs) and `replicated_transport`
+(small tables of which every rank has a copy).
 """
 
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class Transport(Protocol):
     def lookup(self, handle: Any, learning_rate: float) -> PooledShare:
         """Look up the ids of an input dist that this transport has started. Collective.
 
-        learning_rate: of the update to come, at scale S, for kernels that fix it in their forward pass. Under
-        `torch.no_grad` nothing is kept for an update.
+        learning_rate: of the update to come, at scale S, for kernels that fix it in their forward pass, as FBGEMM's do.
+        Under `torch.no_grad` nothing is kept for an update.
         """
         ...

@@ -9,4 +9,4 @@ if __name__ == "__main__":
     for directory in sys.argv[1:]:
         for record in sorted(Path(directory).resolve().glob("_*.json")):
             if reason := find_load_error(record.stem.removeprefix("_"), record.parent):
-                sys.stderr.write(f"{reason}\nFBGEMM's kernels and torch's own are used instead: correct, but slower\n")
+                sys.stderr.write(f"{reason}\nTorchRec's kernels and torch's are used instead: correct, but slower\n")

@@ -301,7 +301,7 @@ def _find_buffered_tables(request: PlanRequest, options: Sequence[ShardingOption
     """
     by_rule: dict[int | None, list[int]] = {}
     for number, (rule, option) in enumerate(zip(match_rules(request), options, strict=True)):
-        is_by_rows = request.transport == "network" and option.num_row_ranges > 1
+        is_by_rows = request.transport != "memory" and option.num_row_ranges > 1
         if not option.is_automatic and (option.is_replicated or is_by_rows):
             by_rule.setdefault(rule, []).append(number)
     return by_rule

@@ -1,7 +1,7 @@
 """Estimates of the memory of a plan: weights, optimizer state, and the buffers of a step on each rank.
 
 Bytes are counted as the tables of `sharding.embedding` allocate them; a test compares the sums with the buffers of a
-real batch. On CPUs tables use the native operators, on GPUs those of FBGEMM, which look a whole batch up at once.
+real batch. TorchRec, with FBGEMM's kernels, looks a whole batch up at once; the native operators work slice by slice.
 Letters: B samples of a step on all ranks, b on one rank, D columns of a table.
 """
 
@@ -15,8 +15,8 @@ ID_BYTES = 8
 LENGTH_BYTES = 4
 NUM_ID_BATCHES = 2
 """Batches whose ids the owners of their rows hold at once: the input dist of the next batch overlaps this step."""
-SORTED_BYTES = {"cpu": 16, "cuda": 40}
-"""Bytes for each id while an update sorts them."""
+SORTED_BYTES = {"native": 16, "fbgemm": 40}
+"""Bytes for each id while an update sorts them, by kernels."""
 
 
 class MemoryEstimator:
@@ -30,7 +30,7 @@ class MemoryEstimator:
         self._request = request
         # Rounded up: a batch need not be divisible by the number of ranks.
         self._share = math.ceil(request.share_size)
-        self._is_fbgemm = request.topology.device == "cuda"
+        self._is_torchrec = request.transport == "torchrec"
         self._in_flight = self._count_samples_in_flight(split_columns)
 
     @classmethod
@@ -50,6 +50,8 @@ class MemoryEstimator:
         if request.transport == "memory":
             # Every rank looks up its own samples in all shards: buffers do not depend on who owns a shard.
             return 0
+        if self._is_torchrec:
+            return self._estimate_torchrec_shard_bytes(table, num_rows, num_columns)
         # Ids are assumed to be spread evenly over rows, so that a shard gets its share of them.
         num_ids = request.global_size * table.ids_per_sample * num_rows / table.num_rows
         # Each batch has 8 bytes for each id, and an offset of 8 bytes for each sample, whether it has ids here or not.
@@ -57,18 +59,21 @@ class MemoryEstimator:
         # Pooled embeddings leave slice by slice; the slices in flight hold samples of every rank.
         leaving = self._in_flight * request.topology.world_size
         wire_bytes, is_narrow = request.exchange_bytes, request.exchange_bytes < FLOAT_BYTES
-        if self._is_fbgemm:
-            # FBGEMM copies ids and offsets for each shard, and sorts all ids of the batch at once.
-            ids += num_ids * (ID_BYTES + SORTED_BYTES["cuda"]) + request.global_size * (ID_BYTES + LENGTH_BYTES)
-            # It looks up all B samples in fp32; their gradients reuse the buffer, unless the wire is narrower: then
-            # gradients arrive in a buffer of their own, and slices are cast before they leave.
-            numbers = request.global_size * (FLOAT_BYTES + is_narrow * wire_bytes) + is_narrow * leaving * wire_bytes
-        else:
-            # The native operators pool one slice at a time in fp32, and cast it where the wire is narrower.
-            pooled = leaving * wire_bytes + is_narrow * (leaving // SLICES_IN_FLIGHT) * FLOAT_BYTES
-            # Gradients of all B samples stay until the update, in the format of the wire.
-            numbers = request.global_size * wire_bytes + pooled
+        # The native operators pool one slice at a time in fp32, and cast it where the wire is narrower.
+        pooled = leaving * wire_bytes + is_narrow * (leaving // SLICES_IN_FLIGHT) * FLOAT_BYTES
+        # Gradients of all B samples stay until the update, in the format of the wire.
+        numbers = request.global_size * wire_bytes + pooled
         return math.ceil(ids + numbers * num_columns)
+
+    def _estimate_torchrec_shard_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
+        """Return the bytes of a shard on its owner that are neither weights nor state, in TorchRec's tables."""
+        size = self._request.global_size
+        num_ids = size * table.ids_per_sample * num_rows / table.num_rows
+        # Received ids and their order by shard, of two batches, and what FBGEMM sorts; offsets likewise.
+        ids = num_ids * (2 * NUM_ID_BATCHES * ID_BYTES + SORTED_BYTES["fbgemm"])
+        ids += size * 2 * NUM_ID_BATCHES * (LENGTH_BYTES + ID_BYTES)
+        # The lookup's output of all B samples is kept for its backward pass; their gradients come back beside it.
+        return math.ceil(ids + size * num_columns * 2 * FLOAT_BYTES)
 
     def estimate_copy_bytes(self, table: Table) -> int:
         """Return the bytes of a copy of the table, on each rank: weights, state and buffers."""
@@ -87,7 +92,7 @@ class MemoryEstimator:
         """Return the additional bytes on each rank while the copy of this table is updated."""
         # Adagrad over all rows at once needs a temporary as large as the weights; SGD updates in place.
         scratch = 0 if self._request.optimizer == "sgd" else table.weight_bytes
-        if not self._is_fbgemm:
+        if not self._is_torchrec:
             return scratch
         # torch sums gradients by row in float64: the sums, the gradients of b samples, and a gradient for each id.
         expanded = self._share * (1 + table.ids_per_sample) * table.embedding_dim
@@ -99,6 +104,16 @@ class MemoryEstimator:
         if self._request.transport == "memory":
             # Gradients of this rank's pooled embeddings [b, D], where owners read them.
             return self._share * table.embedding_dim * wire_bytes
+        if self._is_torchrec:
+            topology, num_ranges = self._request.topology, len({block.first_row for block in blocks})
+            # TorchRec adds up partial embeddings of rows that are split over all ranks (of a node) on their way.
+            is_summed = num_ranges in (topology.world_size, topology.ranks_per_node)
+            num_columns = table.embedding_dim if is_summed else sum(block.num_columns for block in blocks)
+            # Pooled embeddings, which gradients replace, and the copy of these that leaves.
+            arriving = self._share * num_columns * (FLOAT_BYTES + wire_bytes)
+            # Ids and lengths by TorchRec's features, and once more in the order in which they leave.
+            leaving = 2 * self._share * (table.ids_per_sample * ID_BYTES + len(blocks) * LENGTH_BYTES)
+            return math.ceil(arriving + leaving)
         # Slices of pooled embeddings that arrive, and slices of gradients that go back. Each range of rows sends pooled
         # embeddings of its own, which this rank adds up: a table on R ranks by rows arrives R times.
         arriving = 2 * self._in_flight * wire_bytes * sum(block.num_columns for block in blocks)
@@ -116,7 +131,7 @@ class MemoryEstimator:
             sample_bytes += (sum(lengths) + len(lengths)) * ID_BYTES
         # Tables are updated one after the other, so that only the one with most ids counts; its shard may get the ids
         # of all B samples. FBGEMM sorts those of all tables at once, which is counted with each shard.
-        sorting = 0 if self._is_fbgemm else SORTED_BYTES["cpu"] * request.global_size * max(lengths, default=0)
+        sorting = 0 if self._is_torchrec else SORTED_BYTES["native"] * request.global_size * max(lengths, default=0)
         return {
             "ids": math.ceil(self._share * sample_bytes),
             # Copies too are updated one after the other.

@@ -187,8 +187,9 @@ def _report_ranks(
     split_bytes = sum(
         memory.estimate_split_table_bytes(table.table, table.blocks) for table in plan.tables if not table.is_replicated
     )
-    # In one memory these are gradients, which owners read; over a network slices of pooled embeddings and gradients.
-    split_use = "gradients" if request.transport == "memory" else "slices"
+    # In one memory these are gradients, which owners read; over a network slices of pooled embeddings and gradients;
+    # TorchRec has those of the whole share.
+    split_use = {"memory": "gradients", "network": "slices", "torchrec": "pooled embeddings"}[request.transport]
     common_bytes = memory.estimate_common_bytes(table.table for table in plan.tables if table.is_replicated)
     reports: list[RankReport] = []
     for rank, time in enumerate(_estimate_step_times(request, costs, plan.tables)):
@@ -217,7 +218,7 @@ def _report_step(request: PlanRequest, ranks: Sequence[RankReport]) -> StepRepor
 def _count_dense_traffic(request: PlanRequest) -> float:
     """Return the bytes that the all-reduce of dense gradients sends, all ranks together."""
     world_size = request.topology.world_size
-    return 2.0 * request.dense.sum_bytes * (world_size - 1) if request.transport == "network" else 0.0
+    return 2.0 * request.dense.sum_bytes * (world_size - 1) if request.transport != "memory" else 0.0
 
 
 def _compute_imbalance(values: Sequence[float]) -> float:

@@ -20,7 +20,7 @@ ExchangeType = Literal["fp32", "fp16"]
 EXCHANGE_BYTES: dict[ExchangeType, int] = {"fp32": 4, "fp16": 2}
 """Bytes of one number of pooled embeddings, or of their gradients, on the wire."""
 Device = Literal["cpu", "cuda"]
-Transport = Literal["memory", "network"]
+Transport = Literal["memory", "network", "torchrec"]
 FLOAT_BYTES = 4
 
 GPU_MEMORY_BYTES = 80 * 10**9
@@ -285,7 +285,7 @@ class PlanRequest:
     @property
     def is_exchanged(self) -> bool:
         """Whether pooled embeddings travel between ranks: not where all ranks read one memory."""
-        return self.transport == "network" and self.topology.world_size > 1
+        return self.transport != "memory" and self.topology.world_size > 1
 
     @property
     def exchange_bytes(self) -> int:

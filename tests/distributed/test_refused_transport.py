@@ -21,4 +21,5 @@ def build_with_memory_on_two_hosts(ranks: Ranks) -> str:
 def test_memory_that_cannot_be_shared_is_an_error_that_names_the_field_and_what_would_be_valid(rank_pools: RankPools):
     for message in rank_pools.of(2).run(build_with_memory_on_two_hosts):
         assert "sharding.transport" in message
-        assert '"auto", "network"' in message
+        assert '"memory" needs all ranks on one machine' in message
+        assert '"auto", "network", "torchrec"' in message

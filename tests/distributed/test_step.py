@@ -131,7 +131,15 @@ def test_weights_twice_as_large_change_nothing(rank_pools: RankPools):
 
 @pytest.mark.parametrize("num_empty", [0, 524_287])
 @pytest.mark.parametrize("table_optimizer", ["sgd", "rowwise_adagrad"])
-@pytest.mark.parametrize(("transport", "exchange_dtype"), [("memory", "fp32"), ("memory", "fp16"), ("network", "fp16")])
+@pytest.mark.parametrize(
+    ("transport", "exchange_dtype"),
+    [
+        ("memory", "fp32"),
+        ("memory", "fp16"),
+        ("network", "fp16"),
+        pytest.param("torchrec", "fp16", marks=pytest.mark.slow),
+    ],
+)
 def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
     rank_pools: RankPools, transport: str, exchange_dtype: str, table_optimizer: str, num_empty: int
 ):
@@ -151,7 +159,7 @@ def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
     by_rank: list[TrainedModel] = rank_pools.of(2).run(train, setting, batches)
     initial = draw_initial_tables(setting)
     # What the dense part sees of embeddings that travelled in fp16 is rounded to fp16.
-    is_rounded = transport == "network" and exchange_dtype == "fp16"
+    is_rounded = transport != "memory" and exchange_dtype == "fp16"
     rounded = {name: table.half().float() if is_rounded else table for name, table in initial.items()}
     reference = ReferenceModel(rounded, table_optimizer, setting.seed, SMALL)
     reference.step(batches[0], setting.dense_rate, setting.table_rate)
@@ -262,7 +270,7 @@ def step_with_nan_weight(ranks: Ranks, setting: TrainingSetting, batches: list[G
     return NanSteps(dropped, has_moved)
 
 
-@pytest.mark.parametrize("transport", ["memory", "network"])
+@pytest.mark.parametrize("transport", ["memory", "network", "torchrec"])
 @pytest.mark.parametrize("where", ["bottom.layers.0.weight", "top.layers.0.weight", "table"])
 def test_a_nan_among_the_weights_drops_the_step_on_all_ranks(rank_pools: RankPools, where: str, transport: str):
     setting = TrainingSetting(1024, 256, "rowwise_adagrad", transport=transport)

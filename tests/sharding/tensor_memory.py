@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 
 
 def list_live_tensors() -> list[torch.Tensor]:
-    """List every tensor of this process that is not frozen."""
+    """List every tensor of this process that is not frozen, and has memory of its own."""
     with warnings.catch_warnings(action="ignore"):
-        return [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+        tensors = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+        return [tensor for tensor in tensors if not isinstance(tensor, ShardedTensor)]
 
 
 def storage_bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:

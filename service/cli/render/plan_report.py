@@ -292,7 +292,7 @@ def affects_estimate(figure: str, plan: Plan) -> bool:
     """Whether the estimate depends on this speed of the machine. figure: a key of FIGURES."""
     if figure == "inter_node_bandwidth":
         return plan["topology"]["num_nodes"] > 1
-    return figure != "intra_node_bandwidth" or (plan["transport"] == "network" and plan["world_size"] > 1)
+    return figure != "intra_node_bandwidth" or (plan["transport"] != "memory" and plan["world_size"] > 1)
 
 
 def draw_bar(share: float) -> Text:

@@ -67,6 +67,12 @@ def test_ranks_on_several_machines_or_gpus_share_no_memory():
         assert "share no memory" in found["sharding.transport"]
 
 
+def test_the_network_transport_is_for_cpus():
+    found = faults_of(sharding={"transport": "network"}, resources={"gpus_per_worker": 1})
+    assert 'valid: "auto" or "torchrec"' in found["sharding.transport"]
+    parse_job({**SYNTHETIC, "sharding": {"transport": "torchrec"}, "resources": {"gpus_per_worker": 1}})
+
+
 def test_plans_may_change_from_one_attempt_to_the_next():
     sharding = {
         "plan": "row_wise",

@@ -23,38 +23,27 @@ def check_with(directory: Path, **versions: str) -> str:
 
 def test_matching_packages_are_fine(tmp_path: Path):
     (tmp_path / "cpu").mkdir()
-    assert check_with(tmp_path / "cpu", torch="2.13.0+cpu", fbgemm_gpu_cpu="1.8.0") == ""
+    assert check_with(tmp_path / "cpu", torch="2.13.0+cpu", torchrec="1.8.0", fbgemm_gpu_cpu="1.8.0") == ""
     (tmp_path / "cuda").mkdir()
-    assert check_with(tmp_path / "cuda", torch="2.11.0+cu130", fbgemm_gpu="1.6.0") == ""
+    assert check_with(tmp_path / "cuda", torch="2.11.0+cu130", torchrec="1.6.0", fbgemm_gpu="1.6.0") == ""
 
 
-def test_torchrec_beside_them_is_fine(tmp_path: Path):
-    assert check_with(tmp_path, torch="2.13.0+cpu", torchrec="1.8.0", fbgemm_gpu_cpu="1.8.0") == ""
-
-
-def test_both_builds_at_once_are_named_with_the_command_that_repairs_it(tmp_path: Path):
-    said = check_with(tmp_path, torch="2.13.0+cpu", fbgemm_gpu_cpu="1.8.0", fbgemm_gpu="1.8.0")
-    assert "both installed" in said
+def test_both_builds_at_once_are_named_with_their_cause_and_the_command_that_repairs_it(tmp_path: Path):
+    said = check_with(tmp_path, torch="2.13.0+cpu", torchrec="1.8.0", fbgemm_gpu_cpu="1.8.0", fbgemm_gpu="1.8.0")
+    assert (
+        "both installed and overwrite each other (torchrec requires fbgemm-gpu: install torchrec with --no-deps" in said
+    )
     assert "pip uninstall -y fbgemm-gpu fbgemm-gpu-cpu && pip install --no-deps -r requirements/cpu.txt" in said
-    assert "torchrec" not in said
-
-
-def test_torchrec_is_named_where_it_may_have_brought_the_other_build(tmp_path: Path):
-    (tmp_path / "both").mkdir()
-    versions = {"torch": "2.13.0+cpu", "torchrec": "1.8.0", "fbgemm_gpu": "1.8.0"}
-    both = check_with(tmp_path / "both", **versions, fbgemm_gpu_cpu="1.8.0")
-    assert "overwrite each other (torchrec requires fbgemm-gpu: install torchrec with --no-deps" in both
-    (tmp_path / "cuda").mkdir()
-    assert "(torchrec requires fbgemm-gpu" in check_with(tmp_path / "cuda", **versions)
 
 
 def test_cuda_tables_beside_a_cpu_torch_are_named(tmp_path: Path):
-    said = check_with(tmp_path, torch="2.13.0+cpu", fbgemm_gpu="1.8.0")
-    assert "fbgemm-gpu is built for CUDA, but torch 2.13.0+cpu is not; to repair" in said
+    said = check_with(tmp_path, torch="2.13.0+cpu", torchrec="1.8.0", fbgemm_gpu="1.8.0")
+    assert "fbgemm-gpu is built for CUDA, but torch 2.13.0+cpu is not (torchrec requires fbgemm-gpu" in said
+    assert "; to repair" in said
 
 
 def test_missing_packages_are_named(tmp_path: Path):
     (tmp_path / "torch").mkdir()
-    assert "needs fbgemm-gpu or fbgemm-gpu-cpu;" in check_with(tmp_path / "torch", torch="2.13.0+cpu")
+    assert "needs torchrec, fbgemm-gpu or fbgemm-gpu-cpu;" in check_with(tmp_path / "torch", torch="2.13.0+cpu")
     (tmp_path / "none").mkdir()
-    assert "needs torch, fbgemm-gpu or fbgemm-gpu-cpu;" in check_with(tmp_path / "none")
+    assert "needs torch, torchrec, fbgemm-gpu or fbgemm-gpu-cpu;" in check_with(tmp_path / "none")

@@ -15,9 +15,10 @@ from dlrm.config import JobConfig, resolve
 from dlrm.planning.machine_resources import MachineResources
 from dlrm.planning.refusal import make_plan_or_refuse
 from dlrm.planning.request import make_plan_request
-from sharding.planner import Dense, NoPlanError, PlanError, PlanRequest, Rule, Table, make_plan
+from sharding.planner import Dense, NoPlanError, PlanError, PlanRequest, Rule, Table, Transport, make_plan
 from sharding.planner.check import count_bytes_by_memory_domain, find_faults
 from sharding.planner.machine import Speeds
+from sharding.planner.types import Device
 from tests.sharding.planner.plan_requests import (
     REQUEST_WITHOUT_ROOM,
     draw_requests,
@@ -204,18 +205,16 @@ def test_an_automatic_plan_is_named_where_a_fixed_one_has_no_room():
     assert_all_do(request, error)
 
 
-def test_half_the_number_format_is_named_where_it_keeps_less():
-    """On GPUs what is looked up is fp32 whatever travels."""
-    request = make_request(make_tables([10] * 8, 64), make_topology(2, 2), global_size=2**20, plan="table_wise")
-    for device, would_do in (("cpu", True), ("cuda", False)):
-        on_device = replace(request, topology=replace(request.topology, device=device))
-        (wide, *_), (narrow, *_) = (
-            count_bytes_by_memory_domain(of, make_plan(of))
-            for of in (on_device, replace(on_device, exchange_dtype="fp16"))
-        )
-        assert (narrow < wide) == would_do
-        tight = set_memory(on_device, wide - 1)
-        assert ('sharding.exchange_dtype = "fp16"' in refusal_of(tight).valid) == would_do
+@pytest.mark.parametrize(("device", "transport"), [("cpu", "network"), ("cuda", "torchrec")])
+def test_half_the_number_format_is_named_where_it_keeps_less(device: Device, transport: Transport):
+    topology = make_topology(2, 2, device=device)
+    tables = make_tables([10] * 8, 64)
+    request = make_request(tables, topology, global_size=2**20, plan="table_wise", transport=transport)
+    (wide, *_), (narrow, *_) = (
+        count_bytes_by_memory_domain(of, make_plan(of)) for of in (request, replace(request, exchange_dtype="fp16"))
+    )
+    assert narrow < wide
+    assert 'sharding.exchange_dtype = "fp16"' in refusal_of(set_memory(request, wide - 1)).valid
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

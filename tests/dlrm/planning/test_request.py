@@ -75,10 +75,11 @@ def test_more_memory_than_this_machine_has_is_noted():
     ("has_operators", "asked", "transport", "words"),
     [
         (True, "auto", "memory", ""),
-        (False, "auto", "network", "are not built here, so tables are reached over the network"),
+        (False, "auto", "torchrec", "are not built here, so TorchRec has the tables"),
         (None, "auto", "memory", "is unknown without torch"),
-        (False, "memory", "memory", '(valid: "auto", "network")'),
-        (False, "network", "network", ""),
+        (False, "memory", "memory", '"memory" needs the native operators'),
+        (False, "network", "network", '(valid: "auto", "torchrec")'),
+        (False, "torchrec", "torchrec", ""),
     ],
 )
 def test_without_the_own_operators_ranks_have_no_memory_in_common(
@@ -131,10 +132,11 @@ def test_what_the_document_says_of_the_machine_counts():
         ({}, {}, "memory"),
         ({"transport": "network"}, {}, "network"),
         ({}, {"nodes": 2}, "network"),
-        ({"topology": {"gpu_memory": "80GB"}}, {"gpus_per_worker": 1}, "network"),
+        ({"transport": "torchrec"}, {}, "torchrec"),
+        ({"topology": {"gpu_memory": "80GB"}}, {"gpus_per_worker": 1}, "torchrec"),
     ],
 )
-def test_ranks_of_one_machine_without_gpus_share_memory(
+def test_ranks_of_one_machine_share_memory_and_gpus_go_through_torchrec(
     sharding: dict[str, Any], resources: dict[str, Any], transport: str
 ):
     assert request_for(sharding=sharding, resources=resources).transport == transport

@@ -9,9 +9,10 @@ import torch
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.embedding.make_transport import TransportName
 from sharding.planner import Plan
 from tests.sharding.embedding.table_batches import DIM, GLOBAL_SIZE, LEARNING_RATE, ROWS, TableBatch
-from tests.sharding.embedding.transport_kinds import TransportKind, get_transport, use_kernels
+from tests.sharding.embedding.transport_kinds import use_transport
 
 CHUNK_SIZE = 5
 SCALE = 32.0
@@ -30,7 +31,7 @@ class TableLayout:
     """Layout of sharded tables: their plan, and how ranks reach and update them."""
 
     plan: Plan
-    transport_kind: TransportKind = "memory"
+    transport: TransportName = "memory"
     optimizer: OptimizerName = "sgd"
     exchange_dtype: ExchangeDtype = "fp32"
     pooling: Pooling = "sum"
@@ -44,7 +45,7 @@ class TableLayout:
             seed=5,
             chunk_size=CHUNK_SIZE,
             pooling=self.pooling,
-            transport=get_transport(self.transport_kind),
+            transport=self.transport,
         )
 
 
@@ -74,7 +75,10 @@ def list_chunks(size: int) -> list[tuple[int, int]]:
 def look_up_and_update(ranks: Ranks, layout: TableLayout, batches: list[TableBatch]) -> TablesResult:
     """Make one update per batch as a step does: read a chunk, write its gradient, and vote before the update."""
     size = GLOBAL_SIZE // ranks.world_size
-    with use_kernels(layout.transport_kind), mock.patch("sharding.planner.slice_size.SLICE_BYTES", SLICE_BYTES):
+    with (
+        use_transport(layout.transport, ranks.world_size),
+        mock.patch("sharding.planner.slice_size.SLICE_BYTES", SLICE_BYTES),
+    ):
         tables = layout.make_tables(ranks)
         result = TablesResult(copy_weights(tables), {}, [], [])
         # As in training, the ids of a batch travel while the one before it is updated.

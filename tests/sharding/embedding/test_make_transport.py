@@ -1,13 +1,15 @@
 """Which transport a run's tables get."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from unittest import mock
 
 import pytest
+import torch
 
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables, TableOptimizer, TransportError, native_ops
-from sharding.embedding.make_transport import TransportChoice
+from sharding.embedding.make_transport import TransportChoice, choose_transport
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import make_uniform_plan
 from tests.sharding.embedding.table_batches import TABLES
@@ -16,7 +18,7 @@ from tests.sharding.embedding.table_batches import TABLES
 def find_transport(
     ranks: Ranks, choice: TransportChoice, *, is_rank1_elsewhere: bool = False, is_built_on_rank1: bool = True
 ) -> str:
-    """Return the names of the transport and of its lookup, or the error where there is none.
+    """Return the name of the transport, or the error where there is none.
 
     is_rank1_elsewhere: whether rank 1 has another host name. is_built_on_rank1: whether it has the native operators.
     """
@@ -36,8 +38,7 @@ def find_transport(
         except TransportError as error:
             return str(error)
     (transport,) = tables._transports
-    lookup = getattr(transport, "_lookup", None)
-    return type(transport).__name__ + (f" {type(lookup).__name__}" if lookup else "")
+    return type(transport).__name__
 
 
 def find_on_two_hosts(ranks: Ranks, choice: TransportChoice) -> str:
@@ -51,15 +52,50 @@ def find_without_operators_on_rank1(ranks: Ranks, choice: TransportChoice) -> st
 def test_ranks_of_one_machine_share_memory_unless_the_network_is_asked_for(rank_pools: RankPools):
     assert rank_pools.of(2).run(find_transport, "auto") == ["MemoryTransport"] * 2
     assert rank_pools.of(2).run(find_transport, "memory") == ["MemoryTransport"] * 2
-    assert rank_pools.of(2).run(find_transport, "network") == ["NetworkTransport NativeLookup"] * 2
+    assert rank_pools.of(2).run(find_transport, "network") == ["NetworkTransport"] * 2
 
 
 def test_ranks_of_two_machines_exchange(rank_pools: RankPools):
-    assert rank_pools.of(2).run(find_on_two_hosts, "auto") == ["NetworkTransport NativeLookup"] * 2
+    assert rank_pools.of(2).run(find_on_two_hosts, "auto") == ["NetworkTransport"] * 2
 
 
-def test_where_some_rank_has_no_native_operators_all_use_those_of_fbgemm(rank_pools: RankPools):
-    assert rank_pools.of(2).run(find_without_operators_on_rank1, "auto") == ["NetworkTransport FbgemmLookup"] * 2
+def test_where_some_rank_has_no_native_operators_torchrec_has_the_tables(rank_pools: RankPools):
+    assert rank_pools.of(2).run(find_without_operators_on_rank1, "auto") == ["TorchRecTransport"] * 2
+
+
+def test_torchrec_has_the_tables_where_it_is_asked_for(rank_pools: RankPools):
+    assert rank_pools.of(2).run(find_transport, "torchrec") == ["TorchRecTransport"] * 2
+    assert rank_pools.of(2).run(find_on_two_hosts, "torchrec") == ["TorchRecTransport"] * 2
+
+
+def find_on_gpus(ranks: Ranks, choice: TransportChoice) -> str:
+    """Return the transport that ranks on GPUs would get, or the error where there is none."""
+    try:
+        return choose_transport(choice, replace(ranks, device=torch.device("cuda", ranks.rank)))
+    except TransportError as error:
+        return str(error)
+
+
+def test_on_gpus_torchrec_has_the_tables_and_the_transports_of_cpus_are_refused(rank_pools: RankPools):
+    assert rank_pools.of(2).run(find_on_gpus, "auto") == ["torchrec"] * 2
+    for name in ("memory", "network"):
+        assert (
+            rank_pools.of(2).run(find_on_gpus, name)
+            == [f'"{name}" is for ranks on CPUs, and these ranks have GPUs'] * 2
+        )
+
+
+def find_without_packages(ranks: Ranks, choice: TransportChoice) -> str:
+    """Return the error of ranks that have neither native operators nor TorchRec."""
+    with mock.patch("importlib.util.find_spec", return_value=None):
+        return find_transport(ranks, choice, is_built_on_rank1=False)
+
+
+def test_where_nothing_works_the_error_says_what_each_transport_needs(rank_pools: RankPools):
+    for message in rank_pools.of(2).run(find_without_packages, "auto"):
+        assert '"memory" needs the native operators' in message
+        assert '"network" needs the native operators' in message
+        assert '"torchrec" needs the package torchrec' in message
 
 
 @pytest.mark.parametrize(
@@ -73,4 +109,4 @@ def test_memory_that_cannot_be_shared_is_refused_on_all_ranks_saying_why(
     rank_pools: RankPools, find: Callable[[Ranks, TransportChoice], str], why: str
 ):
     for message in rank_pools.of(2).run(find, "memory"):
-        assert why in message
+        assert f'"memory" {why}' in message

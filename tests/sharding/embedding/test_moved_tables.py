@@ -10,12 +10,13 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.embedding.make_transport import TransportName
 from sharding.planner import ShardingType
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import list_types, make_uniform_plan
 from tests.sharding.embedding.table_batches import GLOBAL_SIZE, LEARNING_RATE, TABLES, TableBatch, draw_batch
 from tests.sharding.embedding.table_steps import OptimizerName
-from tests.sharding.embedding.transport_kinds import TRANSPORT_KINDS, TransportKind, get_transport, use_kernels
+from tests.sharding.embedding.transport_kinds import TRANSPORTS, use_transport
 from tests.sharding.read_checkpoint import read_whole
 
 WORLD_SIZES = [1, 2, 4]
@@ -25,13 +26,13 @@ def update_checkpoint(
     ranks: Ranks,
     sharding_type: ShardingType,
     optimizer: OptimizerName,
-    transport_kind: TransportKind,
+    transport: TransportName,
     source: Path | None,
     target: Path,
     batch: TableBatch,
 ) -> None:
     """Make one update of the tables of checkpoint `source`, or of fresh ones, and save them as `target`."""
-    with use_kernels(transport_kind):
+    with use_transport(transport, ranks.world_size):
         tables = ShardedTables(
             make_uniform_plan(TABLES, sharding_type, ranks.world_size),
             TableOptimizer(optimizer, 32.0),
@@ -39,7 +40,7 @@ def update_checkpoint(
             exchange_dtype="fp32",
             seed=5,
             chunk_size=GLOBAL_SIZE,
-            transport=get_transport(transport_kind),
+            transport=transport,
         )
         if source is not None:
             load({"tables": tables.state_dict()}, checkpoint_id=source, process_group=ranks.background_group)
@@ -58,10 +59,10 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     return {name: value for name, value in read_whole(path).items() if isinstance(value, torch.Tensor)}
 
 
-@pytest.mark.parametrize("transport_kind", TRANSPORT_KINDS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
 def test_tables_that_move_through_all_plans_and_ranks_train_as_those_that_stay(
-    rank_pools: RankPools, tmp_path: Path, optimizer: OptimizerName, transport_kind: TransportKind
+    rank_pools: RankPools, tmp_path: Path, optimizer: OptimizerName, transport: TransportName
 ):
     types = list_types(optimizer)
     # From every type to the next one, and back to the first, each time on other ranks.
@@ -75,9 +76,9 @@ def test_tables_that_move_through_all_plans_and_ranks_train_as_those_that_stay(
         last_moved, moved = moved, tmp_path / f"moved-{number}"
         last_stayed, stayed = stayed, tmp_path / f"stayed-{number}"
         run = rank_pools.of(world_size).run
-        run(update_checkpoint, sharding_type, optimizer, transport_kind, last_moved, moved, batch)
+        run(update_checkpoint, sharding_type, optimizer, transport, last_moved, moved, batch)
         run = rank_pools.of(1).run
-        run(update_checkpoint, "table_wise", optimizer, transport_kind, last_stayed, stayed, batch)
+        run(update_checkpoint, "table_wise", optimizer, transport, last_stayed, stayed, batch)
     assert moved is not None
     assert stayed is not None
     expected, found = read_tensors(stayed), read_tensors(moved)

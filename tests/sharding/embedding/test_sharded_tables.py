@@ -5,6 +5,7 @@ import torch
 
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import Shard, ShardedTables, TableOptimizer
+from sharding.embedding.make_transport import TransportName
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan, ShardingType
 from tests.rank_pool.pool import RankPools
@@ -32,7 +33,7 @@ from tests.sharding.embedding.table_steps import (
     list_chunks,
     look_up_and_update,
 )
-from tests.sharding.embedding.transport_kinds import TRANSPORT_KINDS, TransportKind, use_kernels
+from tests.sharding.embedding.transport_kinds import TRANSPORTS, use_transport
 
 OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "rowwise_adagrad", "adagrad")
 CASES = [(sharding_type, optimizer) for optimizer in OPTIMIZERS for sharding_type in list_types(optimizer)]
@@ -67,7 +68,7 @@ def assert_moved_alike(found: torch.Tensor, expected: torch.Tensor, origin: torc
 
 
 @pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16"])
-@pytest.mark.parametrize("transport_kind", TRANSPORT_KINDS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(("sharding_type", "optimizer"), CASES)
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_three_updates_follow_the_float64_reference(
@@ -75,23 +76,23 @@ def test_three_updates_follow_the_float64_reference(
     world_size: int,
     sharding_type: ShardingType,
     optimizer: OptimizerName,
-    transport_kind: TransportKind,
+    transport: TransportName,
     exchange_dtype: ExchangeDtype,
 ):
     plan = make_uniform_plan(TABLES, sharding_type, world_size)
-    layout = TableLayout(plan, transport_kind, optimizer, exchange_dtype)
+    layout = TableLayout(plan, transport, optimizer, exchange_dtype)
     batches = draw_three_batches()
     assert any((batch.lengths == 0).any() for batch in batches)
     assert_follow_reference(rank_pools.of(world_size).run(look_up_and_update, layout, batches), layout, batches)
 
 
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
-@pytest.mark.parametrize("transport_kind", TRANSPORT_KINDS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_a_plan_of_all_types_at_once_pools_as_the_float64_reference(
-    rank_pools: RankPools, world_size: int, transport_kind: TransportKind, pooling: Pooling
+    rank_pools: RankPools, world_size: int, transport: TransportName, pooling: Pooling
 ):
-    layout = TableLayout(make_mixed_plan(TABLES, world_size), transport_kind, "adagrad", pooling=pooling)
+    layout = TableLayout(make_mixed_plan(TABLES, world_size), transport, "adagrad", pooling=pooling)
     batches = draw_three_batches()
     assert_follow_reference(rank_pools.of(world_size).run(look_up_and_update, layout, batches), layout, batches)
 
@@ -109,14 +110,14 @@ def test_memory_and_network_move_the_tables_alike_to_the_bit(rank_pools: RankPoo
             assert torch.equal(weights, by_network.after[shard]), shard
 
 
-@pytest.mark.parametrize("transport_kind", TRANSPORT_KINDS)
-def test_the_mean_of_bags_of_one_id_is_that_id_to_the_bit(rank_pools: RankPools, transport_kind: TransportKind):
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_mean_of_bags_of_one_id_is_that_id_to_the_bit(rank_pools: RankPools, transport: TransportName):
     batch, plan = draw_batch(min_length=1, max_length=1), make_mixed_plan(TABLES, 2)
     # The last feature has longer bags, so that there are means to take.
     longer = draw_batch(min_length=2, max_length=2)
     batch.lengths[-1], batch.ids[-1] = longer.lengths[-1], longer.ids[-1]
     by_sums, by_means = (
-        rank_pools.of(2).run(look_up_and_update, TableLayout(plan, transport_kind, pooling=pooling), [batch])
+        rank_pools.of(2).run(look_up_and_update, TableLayout(plan, transport, pooling=pooling), [batch])
         for pooling in ("sum", "mean")
     )
     for sums, means in zip(by_sums, by_means, strict=True):
@@ -130,7 +131,7 @@ def write_bad_gradients(ranks: Ranks, layout: TableLayout) -> list[float]:
     """Return what `write_gradient` answers to a gradient of 1e6, of infinity and of NaN."""
     batch = draw_batch(max_length=2)
     size = GLOBAL_SIZE // ranks.world_size
-    with use_kernels(layout.transport_kind):
+    with use_transport(layout.transport, ranks.world_size):
         tables = layout.make_tables(ranks)
         answers: list[float] = []
         for bad in (1e6, torch.inf, torch.nan):
@@ -147,12 +148,12 @@ def write_bad_gradients(ranks: Ranks, layout: TableLayout) -> list[float]:
         return answers
 
 
-@pytest.mark.parametrize("transport_kind", TRANSPORT_KINDS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16"])
 def test_a_gradient_that_its_format_cannot_hold_is_reported_as_not_finite(
-    rank_pools: RankPools, transport_kind: TransportKind, exchange_dtype: ExchangeDtype
+    rank_pools: RankPools, transport: TransportName, exchange_dtype: ExchangeDtype
 ):
-    layout = TableLayout(make_mixed_plan(TABLES, 2), transport_kind, exchange_dtype=exchange_dtype)
+    layout = TableLayout(make_mixed_plan(TABLES, 2), transport, exchange_dtype=exchange_dtype)
     for large, infinite, undefined in rank_pools.of(2).run(write_bad_gradients, layout):
         assert (large == 0.0) == (exchange_dtype == "fp32")
         assert infinite != 0.0

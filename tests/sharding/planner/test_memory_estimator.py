@@ -35,12 +35,10 @@ def draw_ids(seed: int, num_samples: int) -> JaggedIds[torch.Tensor]:
     return JaggedIds(ids, torch.full((len(TABLES), num_samples), NUM_IDS, dtype=torch.int32))
 
 
-def measure_peak(ranks: Ranks, plan: Plan, exchange_dtype: ExchangeType, transport: Transport, is_native: bool) -> int:
+def measure_peak(ranks: Ranks, plan: Plan, exchange_dtype: ExchangeType, transport: Transport) -> int:
     """Return the peak bytes of tensors while a batch trains, with those of the batches before and after it."""
     share = GLOBAL_SIZE // ranks.world_size
-    # The native operators have to be loaded where they are built, even if they are not used.
-    is_built = mock.patch.object(native_ops, "is_built", return_value=native_ops.is_built() and is_native)
-    with is_built, mock.patch.object(slice_size, "SLICE_BYTES", SLICE_BYTES):
+    with mock.patch.object(slice_size, "SLICE_BYTES", SLICE_BYTES):
         tables = ShardedTables(
             plan,
             TableOptimizer("rowwise_adagrad", 1.0),
@@ -56,6 +54,7 @@ def measure_peak(ranks: Ranks, plan: Plan, exchange_dtype: ExchangeType, transpo
         with (
             mock.patch.object(native_ops, "apply_update", peak.measure_before(native_ops.apply_update)),
             mock.patch.object(dist, "all_reduce", peak.measure_before(dist.all_reduce)),
+            mock.patch.object(dist, "all_to_all_single", peak.measure_before(dist.all_to_all_single)),
         ):
             next_handle = tables.start_input_dist(draw_ids(0, share))
             for seed in (1, 2):
@@ -110,8 +109,9 @@ def plan_buffers(plan: Plan, exchange_dtype: ExchangeType, transport: Transport,
         ("network", "table_wise", "fp32", "cpu"),
         ("network", "row_wise", "fp16", "cpu"),
         ("network", "data_parallel", "fp32", "cpu"),
-        ("network", "table_wise", "fp32", "cuda"),
-        ("network", "table_wise", "fp16", "cuda"),
+        ("torchrec", "table_wise", "fp32", "cuda"),
+        ("torchrec", "table_wise", "fp16", "cuda"),
+        ("torchrec", "row_wise", "fp32", "cpu"),
     ],
 )
 def test_a_plan_counts_the_bytes_that_a_batch_keeps(
@@ -121,9 +121,9 @@ def test_a_plan_counts_the_bytes_that_a_batch_keeps(
     exchange_dtype: ExchangeType,
     device: Device,
 ):
-    """Plans for GPUs are compared with FBGEMM on the CPU, which keeps the same tensors."""
+    """Plans for GPUs are compared with TorchRec on the CPU, which keeps the same tensors."""
     plan = make_uniform_plan(TABLES, sharding_type, 2)
-    measured = rank_pools.of(2).run(measure_peak, plan, exchange_dtype, transport, device == "cpu")
+    measured = rank_pools.of(2).run(measure_peak, plan, exchange_dtype, transport)
     planned = plan_buffers(plan, exchange_dtype, transport, device)
     for num_measured, num_planned in zip(measured, planned, strict=True):
         assert 0.75 * num_planned < num_measured <= 1.02 * num_planned, (measured, planned)

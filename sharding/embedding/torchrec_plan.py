@@ -1,0 +1,136 @@
+"""Our plan as TorchRec's sharding plan.
+
+A table whose blocks are where one of TorchRec's sharding types puts them is one table of TorchRec's, of that type: then
+TorchRec itself splits ids by rows, and sums partial embeddings where rows are split. TorchRec has less freedom than our
+plans. It splits rows over all ranks, or over all ranks of a node, in their order, in equal ranges. Every block of
+another layout is a table of TorchRec's of its own, table_wise on the block's rank: the ids of its rows are selected
+before the input dist, and the partial embeddings of ranges of rows are added up where they arrive.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch.distributed._shard.metadata import ShardMetadata
+from torch.distributed._shard.sharding_spec.api import EnumerableShardingSpec
+from torchrec.distributed.embedding_types import EmbeddingComputeKernel
+from torchrec.distributed.types import EmbeddingModuleShardingPlan, ParameterSharding
+from torchrec.distributed.types import ShardingType as TheirType
+
+from sharding.embedding.shard import ShardSpec
+from sharding.planner import Block, Plan, ShardingType, TablePlan
+from sharding.planner.enumerator import split_by_rows
+
+THEIR_TYPES: dict[ShardingType, TheirType] = {
+    "table_wise": TheirType.TABLE_WISE,
+    "column_wise": TheirType.COLUMN_WISE,
+    "row_wise": TheirType.ROW_WISE,
+    "table_row_wise": TheirType.TABLE_ROW_WISE,
+    "table_column_wise": TheirType.TABLE_COLUMN_WISE,
+    "grid": TheirType.GRID_SHARD,
+}
+"""TorchRec's names of the types; data_parallel tables are not TorchRec's (`ReplicatedTransport` has them)."""
+
+
+@dataclass(frozen=True)
+class TorchRecTable:
+    """A table as TorchRec sees it: a whole table of ours, or one block of it."""
+
+    name: str
+    """Name in TorchRec, of the table and of the feature that reads it. It is made of numbers: our names may contain
+    characters that torch allows in no name of a module."""
+    part: ShardSpec
+    """Part of our table that it is. The rank of its block has no meaning where `blocks` are on several."""
+    sharding_type: ShardingType
+    blocks: tuple[Block, ...]
+    """Shards, as blocks of our table; all have rows and columns."""
+
+
+def list_torchrec_tables(plan: Plan, ranks_per_node: int) -> list[TorchRecTable]:
+    """List the tables of a plan that are not replicated, as TorchRec can shard them."""
+    tables: list[TorchRecTable] = []
+    for feature, planned in enumerate(plan.tables):
+        table, blocks = planned.table, planned.blocks
+        if planned.is_replicated:
+            continue
+        if sharding_type := _find_type(planned, plan.world_size, ranks_per_node):
+            whole = Block(blocks[0].rank, 0, table.num_rows, 0, table.embedding_dim)
+            tables.append(TorchRecTable(f"t{feature}", ShardSpec(feature, table, whole), sharding_type, blocks))
+            continue
+        tables += [
+            TorchRecTable(f"t{feature}_{number}", ShardSpec(feature, table, block), "table_wise", (block,))
+            for number, block in enumerate(blocks)
+        ]
+    return tables
+
+
+def make_sharding_plan(
+    tables: list[TorchRecTable], world_size: int, ranks_per_node: int, device: torch.device
+) -> EmbeddingModuleShardingPlan:
+    """Make TorchRec's plan of its tables, all with fused optimizers."""
+    plan = EmbeddingModuleShardingPlan()
+    for table in tables:
+        blocks = _list_blocks(table, world_size, ranks_per_node)
+        plan[table.name] = ParameterSharding(
+            sharding_type=THEIR_TYPES[table.sharding_type].value,
+            # The DENSE kernel, which TorchRec's own helpers choose, would train nothing in the backward pass.
+            compute_kernel=EmbeddingComputeKernel.FUSED.value,
+            ranks=[block.rank for block in blocks],
+            sharding_spec=EnumerableShardingSpec([_make_metadata(table.part.block, block, device) for block in blocks]),
+        )
+    return plan
+
+
+def _find_type(planned: TablePlan, world_size: int, ranks_per_node: int) -> ShardingType | None:
+    """Find the type by which TorchRec puts the blocks of a table where our plan has them; None where there is none."""
+    if len(planned.blocks) == 1:
+        return "table_wise"
+    match planned.sharding_type:
+        case "column_wise" | "table_column_wise":
+            return planned.sharding_type
+        case "row_wise" if planned.blocks == split_by_rows(planned.table, range(world_size)):
+            return "row_wise"
+        case "table_row_wise" if _is_by_rows_of_a_node(planned, planned.blocks, ranks_per_node):
+            return "table_row_wise"
+        case "grid" if all(
+            _is_by_rows_of_a_node(planned, blocks, ranks_per_node) for blocks in _group_by_columns(planned.blocks)
+        ):
+            return "grid"
+        case _:
+            return None
+
+
+def _group_by_columns(blocks: tuple[Block, ...]) -> list[tuple[Block, ...]]:
+    columns = dict.fromkeys(block.first_column for block in blocks)
+    return [tuple(block for block in blocks if block.first_column == column) for column in columns]
+
+
+def _is_by_rows_of_a_node(planned: TablePlan, blocks: tuple[Block, ...], ranks_per_node: int) -> bool:
+    """Whether the blocks, of the same columns, are equal ranges of rows over all ranks of a node, in their order."""
+    rows = [(block.rank, block.first_row, block.num_rows) for block in blocks]
+    node = range(blocks[0].rank, blocks[0].rank + ranks_per_node)
+    expected = [(block.rank, block.first_row, block.num_rows) for block in split_by_rows(planned.table, node)]
+    return node.start % ranks_per_node == 0 and rows == expected
+
+
+def _list_blocks(table: TorchRecTable, world_size: int, ranks_per_node: int) -> list[Block]:
+    """List the blocks of a table as its type wants them: some types want one on every rank, of no row if need be."""
+    if table.sharding_type == "row_wise":
+        groups, group_size = [table.blocks], world_size
+    elif table.sharding_type in ("table_row_wise", "grid"):
+        groups, group_size = _group_by_columns(table.blocks), ranks_per_node
+    else:
+        return list(table.blocks)
+    listed: list[Block] = []
+    for blocks in groups:
+        last = blocks[-1]
+        # A table of few rows leaves the last ranks of a group without any.
+        without = range(last.rank + 1, blocks[0].rank + group_size)
+        end_row = table.part.block.num_rows
+        listed += [*blocks, *(Block(rank, end_row, 0, last.first_column, last.num_columns) for rank in without)]
+    return listed
+
+
+def _make_metadata(whole: Block, block: Block, device: torch.device) -> ShardMetadata:
+    where = f"rank:{block.rank}/{device.type}" + (f":{device.index}" if device.index is not None else "")
+    offsets = [block.first_row - whole.first_row, block.first_column - whole.first_column]
+    return ShardMetadata(offsets, [block.num_rows, block.num_columns], where)

@@ -1,0 +1,109 @@
+"""Sharded tables of TorchRec with our plan, our optimizers and our view of their shards.
+
+FBGEMM's kernels update rows in the backward pass of the lookup (fused optimizers), on GPUs and on CPUs.
+"""
+
+from typing import Any, cast
+
+import torch
+from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType
+from torch import nn
+from torchrec.distributed.batched_embedding_kernel import BatchedFusedEmbeddingBag
+from torchrec.distributed.comm import get_topology_group_world_size
+from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder, ShardedEmbeddingBagCollection
+from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
+from torchrec.distributed.types import ShardingEnv
+from torchrec.modules.embedding_configs import EmbeddingBagConfig, PoolingType
+from torchrec.modules.embedding_modules import EmbeddingBagCollection
+
+from sharding.comm.process_groups import Ranks
+from sharding.embedding.fused_optimizer import EPS, TableOptimizer
+from sharding.embedding.shard import Shard, ShardSpec
+from sharding.embedding.torchrec_plan import TorchRecTable, list_torchrec_tables, make_sharding_plan
+from sharding.planner import Block, Plan
+
+OPTIMIZERS = {
+    "rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD,
+    "adagrad": EmbOptimType.EXACT_ADAGRAD,
+    "sgd": EmbOptimType.EXACT_SGD,
+}
+
+
+class TorchRecTables:
+    """The tables of a plan in one sharded collection of TorchRec."""
+
+    def __init__(self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype) -> None:
+        """Shard the tables of `plan` that are not replicated. Collective. dtype: of the exchange."""
+        ranks_per_node = get_topology_group_world_size(ranks.world_size)
+        self.tables = list_torchrec_tables(plan, ranks_per_node)
+        unsharded = EmbeddingBagCollection(
+            tables=[
+                EmbeddingBagConfig(
+                    name=table.name,
+                    feature_names=[table.name],
+                    num_embeddings=table.part.block.num_rows,
+                    embedding_dim=table.part.block.num_columns,
+                    pooling=PoolingType.SUM,
+                )
+                for table in self.tables
+            ],
+            device=torch.device("meta"),
+        )
+        sharder = EmbeddingBagCollectionSharder(
+            fused_params={
+                "optimizer": OPTIMIZERS[optimizer.name],
+                "eps": EPS,
+                "learning_rate": 0.0,
+                "output_dtype": SparseType.FP32,
+                "stochastic_rounding": False,
+            },
+            qcomm_codecs_registry=_make_codecs(dtype, ranks.device),
+        )
+        sharding_plan = make_sharding_plan(self.tables, ranks.world_size, ranks_per_node, ranks.device)
+        env = ShardingEnv.from_process_group(ranks.table_group)
+        self.module: ShardedEmbeddingBagCollection = sharder.shard(unsharded, sharding_plan, env, ranks.device)
+        self.shards = _list_shards(self.module, self.tables, optimizer, ranks.rank)
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """Set the learning rate of the next lookup's update: FBGEMM fixes it in the forward pass."""
+        for group in _list_groups(self.module):
+            group.emb_module.set_learning_rate(learning_rate)
+
+
+def _make_codecs(dtype: torch.dtype, device: torch.device) -> dict[str, Any] | None:
+    """Make the codecs of pooled embeddings and gradients on the wire; None where they travel as they are.
+
+    No loss scale of TorchRec's: it would divide in fp16, and our gradients come at scale S already.
+    """
+    if dtype == torch.float32:
+        return None
+    config = QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.FP16)
+    return get_qcomm_codecs_registry(config, device=device)
+
+
+def _list_groups(module: ShardedEmbeddingBagCollection) -> list[BatchedFusedEmbeddingBag]:
+    """List the groups of this rank's shards that one kernel looks up and updates."""
+    groups = [group for lookup in module._lookups for group in cast("nn.ModuleList", lookup._emb_modules)]
+    return cast("list[BatchedFusedEmbeddingBag]", groups)
+
+
+def _list_shards(
+    module: ShardedEmbeddingBagCollection, tables: list[TorchRecTable], optimizer: TableOptimizer, rank: int
+) -> list[Shard]:
+    """View weights and state of this rank's shards in the order of our tables."""
+    parts = {table.name: table.part for table in tables}
+    shards: list[Shard] = []
+    for group in _list_groups(module):
+        weights = group.split_embedding_weights()
+        if optimizer.name == "sgd":
+            states = [table.new_empty(0) for table in weights]
+        else:
+            states = [kept[0] for kept in group.emb_module.split_optimizer_states()]
+        for held, of_weights, state in zip(group.config.embedding_tables, weights, states, strict=True):
+            if held.local_metadata is None or not of_weights.numel():
+                continue
+            part, (row, column) = parts[held.name], held.local_metadata.shard_offsets
+            first_row, first_column = part.block.first_row + row, part.block.first_column + column
+            block = Block(rank, first_row, held.local_rows, first_column, held.local_cols)
+            shards.append(Shard(ShardSpec(part.feature, part.table, block), of_weights, state))
+    return sorted(shards, key=lambda shard: shard.spec.sort_key)

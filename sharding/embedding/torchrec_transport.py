@@ -1,0 +1,170 @@
+"""Tables that TorchRec shards, on GPUs and wherever the native operators are missing.
+
+A batch goes through TorchRec's own stages, each once for the whole share: `input_dist` sends ids to the owners of their
+rows, `compute` looks them up, `output_dist` brings the pooled embeddings of this rank's samples, [b, C] in one block.
+Chunks are read of that block, and their gradients written over it: no value of it is needed any more. The update is
+one backward pass, in two halves: through the output dist, which sends gradients to the owners, and, once they are at
+scale S, through the lookup, in which FBGEMM's fused optimizers move every touched row once.
+
+All ranks issue their collectives in one order, from the thread that trains: the input dist of the next batch, whose
+sizes are awaited and whose ids keep travelling; the output dists of this one; in the update its gradient dists. Nothing
+of it depends on chunks.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torchrec.distributed import comm_ops
+from torchrec.distributed.types import Awaitable
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+from sharding.comm.process_groups import Ranks
+from sharding.embedding.fused_optimizer import TableOptimizer
+from sharding.embedding.input_dist import ShardSelector
+from sharding.embedding.torchrec_plan import TorchRecTable
+from sharding.embedding.torchrec_tables import TorchRecTables
+from sharding.embedding.transport import FusedUpdateParams
+from sharding.jagged import JaggedIds
+from sharding.planner import Plan
+
+
+class TorchRecInputDist:
+    """An input dist in flight."""
+
+    def __init__(self, context: Any, in_flight: Awaitable[Any]) -> None:
+        """Keep what `lookup` needs. context: TorchRec's of the batch. in_flight: ids of this rank's shards."""
+        self.context = context
+        self._in_flight = in_flight
+        self._received: Any = None
+
+    def wait(self) -> None:
+        """Wait until no id is in flight."""
+        self.receive()
+
+    def receive(self) -> Any:
+        """Return the ids of this rank's shards, by TorchRec's groups of tables, once they are here."""
+        if self._received is None:
+            self._received = self._in_flight.wait()
+        return self._received
+
+
+class TorchRecTransport:
+    """The sharded tables of ranks that TorchRec's collectives connect."""
+
+    def __init__(self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype) -> None:
+        """Shard the tables. Collective. dtype: of pooled embeddings and gradients in transit."""
+        self._tables = TorchRecTables(plan, optimizer, ranks, dtype)
+        self.shards = self._tables.shards
+
+    def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> TorchRecInputDist:
+        """Start to send ids, after an exchange of their numbers which is awaited. Collective."""
+        module = self._tables.module
+        context = module.create_context()
+        return TorchRecInputDist(context, module.input_dist(context, self._make_features(ids)).wait())
+
+    def lookup(self, handle: TorchRecInputDist, learning_rate: float) -> "_PooledShare":
+        """Look up the share and receive its pooled embeddings; see `Transport.lookup`. Collective."""
+        module = self._tables.module
+        self._tables.set_learning_rate(learning_rate)
+        with undivided_gradients():
+            looked_up = module.compute(handle.context, handle.receive())
+            # Cut off, so that the gradient of each can be brought to scale S between its arrival and its update.
+            arriving = [block.detach().requires_grad_(torch.is_grad_enabled()) for block in looked_up]
+            pooled = module.output_dist(handle.context, arriving).wait()
+        return _PooledShare(self._tables.tables, looked_up, arriving, pooled, learning_rate)
+
+    def _make_features(self, ids: JaggedIds[torch.Tensor]) -> KeyedJaggedTensor:
+        """Return the ids as TorchRec's features, one for each of its tables."""
+        selector = ShardSelector(ids)
+        selected = [selector.select(table.part) for table in self._tables.tables]
+        return KeyedJaggedTensor(
+            keys=[table.name for table in self._tables.tables],
+            values=torch.cat([of_table.ids for of_table in selected]),
+            lengths=torch.cat([of_table.lengths for of_table in selected]),
+            stride=ids.lengths.shape[1],
+        )
+
+
+class _PooledShare:
+    """The block of a share's pooled embeddings, which becomes that of their gradients."""
+
+    def __init__(
+        self,
+        tables: list[TorchRecTable],
+        looked_up: list[torch.Tensor],
+        arriving: list[torch.Tensor],
+        pooled: Any,
+        learning_rate: float,
+    ) -> None:
+        """Keep both halves of the graph. looked_up: results of the lookup; arriving: the same, cut off, which `pooled`
+        was made of. pooled: TorchRec's KeyedTensor [b, C]. learning_rate: that the lookup has fixed.
+        """
+        self._looked_up, self._arriving, self._learning_rate = looked_up, arriving, learning_rate
+        self._pooled: torch.Tensor = pooled.values()
+        self._block = self._pooled.detach()
+        """[b, C] pooled embeddings of samples that were not written yet, gradients of those that were."""
+        # The order of TorchRec's keys is not that of its features.
+        widths = pooled.length_per_key()
+        columns = {
+            key: slice(end - width, end)
+            for key, width, end in zip(pooled.keys(), widths, accumulate(widths), strict=True)
+        }
+        # Parts of the same columns come in the order of their rows: the first one is copied, the others are added.
+        self._columns = sorted(
+            ((table.part, columns[table.name]) for table in tables), key=lambda found: found[0].sort_key
+        )
+
+    def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
+        for part, columns in self._columns:
+            target, source = out[:, part.feature, part.columns], self._block[start:end, columns]
+            if part.block.first_row == 0:
+                target.copy_(source)
+            else:
+                target.add_(source)
+
+    def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
+        for part, columns in self._columns:
+            # Every range of rows gets the whole gradient: the derivative of a sum is 1 for each of its terms.
+            self._block[start:end, columns] = gradient[:, part.feature, part.columns]
+
+    def discard(self) -> None:
+        # No gradient has left this rank yet.
+        self._release()
+
+    def apply_update(self, params: FusedUpdateParams) -> None:
+        """Send gradients to the owners of rows, and update these. Collective."""
+        assert params.learning_rate == self._learning_rate, "FBGEMM has fixed the learning rate in the lookup"
+        with undivided_gradients():
+            self._pooled.backward(self._block)
+        for looked_up, arriving in zip(self._looked_up, self._arriving, strict=True):
+            gradient = arriving.grad
+            # A rank without a shard of some type has looked nothing up.
+            if gradient is None or looked_up.grad_fn is None:
+                continue
+            if params.gradient_multiplier != 1.0:
+                gradient *= params.gradient_multiplier
+            looked_up.backward(gradient)
+        self._release()
+
+    def _release(self) -> None:
+        """Release the memory of the batch, which the next one may need before this object is gone."""
+        self._looked_up, self._arriving = [], []
+        self._pooled = self._block = self._block.new_empty(0)
+
+
+@contextmanager
+def undivided_gradients() -> Iterator[None]:
+    """Have TorchRec's output dists of this block, and their backward passes, sum gradients over ranks.
+
+    By default it divides them by the number of ranks, for losses that are means over a rank's share; ours are already
+    divided by the rows of the whole batch.
+    """
+    before = comm_ops.get_gradient_division()
+    comm_ops.set_gradient_division(False)
+    try:
+        yield
+    finally:
+        comm_ops.set_gradient_division(before)
