@@ -9,11 +9,12 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from dlrm.record import EXIT_STOPPED, RunDirectory
+from dlrm.record import EXIT_DONE, EXIT_STOPPED, RunDirectory
 from hostinfo.node_place import NodePlace, NodePlaceError, find_place
 from hostinfo.stop_signals import defer_stop_signals
 from service.cli.errors import BadInputError, CommandError
 from service.cli.render.console import console_on
+from service.cli.run_directory import SucceededError, require_unfinished
 from service.cli.trainer import forward_signals, make_module_command, require_trainer
 
 APPEAR_SECONDS = 900.0
@@ -47,7 +48,13 @@ def run_other_node(path: Path, place: NodePlace) -> int:
     path: run directory, which machine 0 creates. The launch process says on stderr what it does. Raises CommandError.
     """
     require_trainer()
-    if not _wait_for(RunDirectory(path.resolve()), console_on(stderr=True)):
+    console = console_on(stderr=True)
+    try:
+        require_unfinished(RunDirectory(path.resolve()))
+    except SucceededError as succeeded:
+        console.print(str(succeeded), markup=False, highlight=False, soft_wrap=True)
+        return EXIT_DONE
+    if not _wait_for(RunDirectory(path.resolve()), console):
         raise CommandError(
             f"{path}: node 0 has not created it within {APPEAR_SECONDS / 60:.0f} minutes; "
             "see what it says, and whether both machines see the same directory"

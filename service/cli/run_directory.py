@@ -165,11 +165,17 @@ def _keep_decisions(spec: JobSpec, resolved: ResolvedJob, path: Path) -> JobSpec
         raise BadInputError(*(f"{path}: {fault}" for fault in error.errors)) from None
 
 
-def _create_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed: bool) -> NewAttempt:
+def require_unfinished(directory: RunDirectory) -> int:
+    """Return the number of the newest attempt, 0 where there is none. Raises SucceededError where the run is done."""
     number = max((_parse_number(path) for path in directory.path.glob("attempt-*")), default=0)
     outcome = Outcome.read(directory.attempt(number).outcome)
     if outcome and outcome.state == "succeeded" and directory.model.exists():
         raise SucceededError(directory, outcome)
+    return number
+
+
+def _create_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed: bool) -> NewAttempt:
+    number = require_unfinished(directory)
     newest = find_newest_checkpoint(directory.checkpoints)
     started = NewAttempt(directory, number + 1, resolved, newest.read_manifest() if newest else None)
     started.attempt.create()

@@ -18,6 +18,7 @@ from hostinfo.stop_signals import defer_stop_signals
 from tests.e2e.machines import Machines
 from tests.patience import PATIENCE_SECONDS
 
+_started: list[subprocess.Popen[bytes]] = []
 TINY = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}},
     "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
@@ -49,7 +50,17 @@ def start_attempt(
             str(number),
             *options,
         ]
-        return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    _started.append(process)
+    return process
+
+
+def kill_started() -> None:
+    """Kill the launch processes that still run, and with them their ranks: a test that failed has left them."""
+    while _started:
+        process = _started.pop()
+        process.kill()
+        process.wait()
 
 
 def start_nodes(

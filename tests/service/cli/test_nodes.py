@@ -1,0 +1,57 @@
+"""The command on several machines: what it needs to be told, and what it says."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.launching import find_free_port
+from tests.service.cli.test_train import command, run, write_job
+
+TWO = {"nodes": 2, "workers_per_node": 1}
+
+
+@pytest.mark.slow
+def test_the_same_command_on_two_machines_trains_one_model(tmp_path: Path) -> None:
+    job, directory = write_job(tmp_path, resources=TWO), tmp_path / "run"
+    options = ["--run-directory", directory, "--rendezvous", f"127.0.0.1:{find_free_port()}"]
+    other = subprocess.Popen(command("train", job, *options, "--node-rank", 1), stderr=subprocess.PIPE, text=True)
+    first = run("train", job, *options, "--node-rank", 0)
+    _, said = other.communicate()
+    assert (first.returncode, other.returncode) == (0, 0), first.stderr + said
+    assert (directory / "model" / "model.safetensors").exists()
+    assert "waiting for node 0 to create" in said
+    assert "succeeded: completed" in said
+
+    # A machine that resumes what is done already has nothing to wait for.
+    again = run("train", "--resume", directory, "--rendezvous", "127.0.0.1:1", "--node-rank", 1)
+    assert (again.returncode, "the run has already succeeded" in again.stderr) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("resources", "options", "message"),
+    [
+        (TWO, [], "resources.nodes: asks for 2 machines, but this is one"),
+        (
+            {},
+            ["--node-rank", 0, "--rendezvous", "127.0.0.1:1"],
+            "resources.nodes: is 1, but this machine is one of several",
+        ),
+        (TWO, ["--node-rank", 0], "--rendezvous: is missing beside --node-rank"),
+        (TWO, ["--node-rank", 0, "--rendezvous", "here"], "--rendezvous: 'here' is no address"),
+    ],
+)
+def test_what_is_missing_is_named_and_no_run_is_left(
+    tmp_path: Path, resources: dict[str, int], options: list[object], message: str
+) -> None:
+    directory = tmp_path / "run"
+    ended = run("train", write_job(tmp_path, resources=resources), "--run-directory", directory, *options)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert not directory.exists()
+
+
+def test_several_machines_must_name_one_run_directory(tmp_path: Path) -> None:
+    ended = run("train", write_job(tmp_path, resources=TWO), "--node-rank", 0, "--rendezvous", "127.0.0.1:1")
+    assert ended.returncode == 2
+    assert "--run-directory: is missing" in ended.stderr
