@@ -1,29 +1,14 @@
 """Lock that at most one process of a service holds: an advisory lock of PostgreSQL, or nothing on SQLite."""
 
-import contextlib
-import threading
 from collections.abc import Callable
 from typing import Protocol
 
-import psycopg
-import structlog
-from psycopg.conninfo import make_conninfo
-
 from service.database import Database
-
-log = structlog.get_logger(__name__)
 
 LOCK_KEY = 0x646C726D_6C656164
 """Key of the advisory lock. Locks of other databases of the same server do not collide with it."""
 CHANNEL = "dlrm_control"
 """Channel of PostgreSQL's notifications on which processes wake the leader."""
-POLL_SECONDS = 1.0
-"""Longest time in which the loss of the connection, and with it of the lock, stays unnoticed."""
-CONNECT_SECONDS = 5
-KEEPALIVES = {"keepalives_idle": 2, "keepalives_interval": 1, "keepalives_count": 3, "tcp_user_timeout": 5000}
-"""Options of the connection: a server that is gone is noticed within some 5 s."""
-SERVER_KEEPALIVES = ("tcp_keepalives_idle = 2", "tcp_keepalives_interval = 1", "tcp_keepalives_count = 3")
-"""Settings of the server for this connection: the lock of a machine that is gone is free within some 5 s."""
 
 
 class LeaderLock(Protocol):
@@ -60,65 +45,11 @@ class SoleProcessLock:
         self._is_held = False
 
 
-class AdvisoryLock:
-    """Advisory lock of PostgreSQL, held by a connection of its own, which also receives the notifications."""
-
-    def __init__(self, database: Database, on_notify: Callable[[], None]) -> None:
-        """Call `on_notify`, in another thread, when a process wakes the leader or the lock is lost."""
-        self._url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._on_notify = on_notify
-        self._connection: psycopg.Connection | None = None
-        self._is_released = threading.Event()
-        self._listener: threading.Thread | None = None
-
-    @property
-    def is_held(self) -> bool:
-        return self._connection is not None
-
-    def try_acquire(self, is_stuck: Callable[[], bool]) -> bool:
-        if self._connection is not None:
-            return True
-        connection = psycopg.connect(
-            make_conninfo(self._url, connect_timeout=CONNECT_SECONDS, application_name="dlrm leader", **KEEPALIVES),
-            autocommit=True,
-        )
-        row = connection.execute("SELECT pg_try_advisory_lock(%s)", [LOCK_KEY]).fetchone()
-        if row != (True,):
-            connection.close()
-            return False
-        for setting in SERVER_KEEPALIVES:
-            connection.execute(f"SET {setting}".encode())
-        connection.execute(f"LISTEN {CHANNEL}".encode())
-        self._connection = connection
-        self._is_released.clear()
-        arguments = (connection, is_stuck)
-        self._listener = threading.Thread(target=self._listen, args=arguments, name="leader-lock", daemon=True)
-        self._listener.start()
-        return True
-
-    def release(self) -> None:
-        self._is_released.set()
-        if self._listener is not None:
-            self._listener.join()
-
-    def _listen(self, connection: psycopg.Connection, is_stuck: Callable[[], bool]) -> None:
-        try:
-            while not self._is_released.is_set():
-                if is_stuck():
-                    log.error("leader_lock_given_up", reason="the control loop makes no progress")
-                    return
-                for _ in connection.notifies(timeout=POLL_SECONDS, stop_after=1):
-                    self._on_notify()
-                connection.execute("SELECT 1")
-        except psycopg.Error as error:
-            log.warning("leader_lock_lost", error=str(error).strip())
-        finally:
-            self._connection = None
-            with contextlib.suppress(psycopg.Error):
-                connection.close()
-            self._on_notify()
-
-
 def make_lock(database: Database, on_notify: Callable[[], None]) -> LeaderLock:
     """Make the lock that suits the kind of database."""
-    return SoleProcessLock() if database.is_sqlite else AdvisoryLock(database, on_notify)
+    if database.is_sqlite:
+        return SoleProcessLock()
+    # Imported here: the driver is an optional package.
+    from service.leader.advisory_lock import AdvisoryLock
+
+    return AdvisoryLock(database, on_notify)
