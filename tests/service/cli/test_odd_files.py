@@ -172,7 +172,7 @@ BAD = [
         Odd("three.csv", lines([row % 3 for row in range(N)], CITIES, header="click,city"), label="click"),
         "contains 0, 1, 2",
     ),
-    (Odd("unclear.csv", lines(LABELS, CITIES, 1 - LABELS, header="a,b,c")), "the columns of 0 and 1 are a, c"),
+    (Odd("unclear.csv", lines(LABELS, CITIES, 1 - LABELS, header="a,b,c")), "--label a or --label c"),
     (Odd("no label.csv", lines(CITIES, PRICES, header="a,b")), "no column has exactly two values"),
     (Odd("all broken.csv", b"click,city\n" + b'1,"a\nb"\n0,"a\nb"\n' * 90), "line 2: a quoted value does not end"),
     (Odd("all latin.csv", b"click,city\n" + b"1,\xe9\n0,\xe8\n" * 90), "line 2: not UTF-8"),

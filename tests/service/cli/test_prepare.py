@@ -126,7 +126,7 @@ def test_bad_input_is_one_line_that_says_what_to_do(
     (here / "rows.parquet").touch()
     (here / "rows.csv.gz").write_bytes(b"x")
     (here / "rows.csv").write_text("click,x\n0,5\n1,7\n")
-    (here / "unclear.csv").write_text("bought,seen,x\n0,1,5\n1,0,7\n")
+    (here / "unclear.csv").write_text("x,bought,seen,z\n5,0,1,1\n7,1,0,2\n")
     (here / "taken.toml").touch()
     (here / "job.json").write_text('{"data": {"train": ["day.tsv"]}}')
     (here / "missing.json").write_text('{"data": {"train": ["night.tsv"]}}')
