@@ -1,7 +1,6 @@
 """One node's part of an attempt: prepares the rows, then runs the ranks of this node."""
 
 import logging
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from pydantic import ValidationError
 from dlrm.config import ConfigError, ResolvedJob, translate_errors
 from dlrm.launch.decide import decide_open_fields
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
-from dlrm.launch.nodes.accounts import make_lost_outcome
+from dlrm.launch.nodes.accounts import make_account, make_lost_outcome
 from dlrm.launch.nodes.state import Account
 from dlrm.launch.outcomes import (
     has_own_failure,
@@ -36,12 +35,7 @@ log = logging.getLogger(__name__)
 def read_spec(directory: RunDirectory, number: int) -> ResolvedJob:
     """Read the document that attempt `number` starts with. Raises ConfigError and OSError."""
     try:
-        content = directory.attempt(number).spec.read_bytes()
-    except FileNotFoundError:
-        # The attempt has none of its own, or another node has made it the run's just now.
-        content = directory.spec.read_bytes()
-    try:
-        return ResolvedJob.model_validate_json(content)
+        return ResolvedJob.model_validate_json(directory.read_spec(number))
     except ValidationError as error:
         raise ConfigError(translate_errors(error, ResolvedJob)) from None
 
@@ -58,11 +52,6 @@ def run_part(directory: RunDirectory, number: int, stopper: Stopper, watch: Watc
             return make_account(make_given_up_outcome(watch), is_cause=False)
         message = f"the launch process failed: {type(error).__name__}: {' '.join(str(error).split())}"[:2000]
         return make_account(Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message))
-
-
-def make_account(outcome: Outcome | None, *, is_cause: bool = True) -> Account:
-    """Make the account of a node that ends now. is_cause: whether something went wrong on this node itself."""
-    return Account(outcome=outcome, is_cause=is_cause, ended_at=time.time())
 
 
 def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper, watch: Watch) -> Account:

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dlrm.config import ConfigError, FieldError, ResolvedJob
-from dlrm.launch.attempt import make_account, make_given_up_outcome, read_spec, run_part
-from dlrm.launch.nodes.accounts import decide_outcome
+from dlrm.launch.attempt import make_given_up_outcome, read_spec, run_part
+from dlrm.launch.nodes.accounts import decide_outcome, make_account
 from dlrm.launch.nodes.conclusion import conclude, settle
 from dlrm.launch.nodes.group import find_host_name
 from dlrm.launch.nodes.meeting import (

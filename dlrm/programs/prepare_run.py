@@ -83,7 +83,7 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
 
     Raises DataError, also where the rows differ from those of earlier attempts.
     """
-    resolved = ResolvedJob.model_validate_json(directory.find_spec(number).read_bytes())
+    resolved = ResolvedJob.model_validate_json(directory.read_spec(number))
     reporter.progress("preparing", "looking at the files", 0.0)
     report = EventReporter(reporter)
     base = load_base_encoders(resolved, directory)

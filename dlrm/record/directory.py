@@ -97,10 +97,16 @@ class RunDirectory:
         """Resolved document, `dlrm.config.ResolvedJob` as JSON."""
         return self.path / "spec.json"
 
-    def find_spec(self, number: int) -> Path:
-        """Return the document that attempt `number` starts with: its own where it has one, else the run's."""
-        own = self.attempt(number).spec
-        return own if own.exists() else self.spec
+    def read_spec(self, number: int) -> bytes:
+        """Read the document that attempt `number` starts with: its own where it has one, else the run's.
+
+        Raises OSError.
+        """
+        try:
+            return self.attempt(number).spec.read_bytes()
+        except FileNotFoundError:
+            # There is none, or another node has made it the run's just now.
+            return self.spec.read_bytes()
 
     @property
     def data(self) -> Path:

@@ -1,5 +1,6 @@
 """The outcome of an attempt on several nodes, decided from what each of them saw."""
 
+import time
 from collections.abc import Mapping
 
 from dlrm.launch.nodes.group import LostNode
@@ -10,6 +11,11 @@ from dlrm.record import EndReason, Outcome, RankEnd
 def has_failed(state: NodeState) -> bool:
     """Whether the node's part of the attempt has ended without success."""
     return state.account is not None and state.account.outcome is not None
+
+
+def make_account(outcome: Outcome | None, *, is_cause: bool = True) -> Account:
+    """Make the account of a node that ends now. is_cause: whether something went wrong on this node itself."""
+    return Account(outcome=outcome, is_cause=is_cause, ended_at=time.time())
 
 
 def decide_outcome(states: Mapping[int, NodeState], lost: LostNode | None) -> Outcome:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 
-from dlrm.launch.nodes.accounts import has_failed
+from dlrm.launch.nodes.accounts import has_failed, make_account
 from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name
 from dlrm.launch.nodes.interface import find_own_address
-from dlrm.launch.nodes.state import Account, Announcement, NodeState
+from dlrm.launch.nodes.state import Announcement, NodeState
 from dlrm.launch.outcomes import make_stopped_outcome
 from dlrm.record import RunDirectory, write_atomically
 from hostinfo.node_place import NodePlace
@@ -74,10 +74,8 @@ def choose_members(nodes: Collection[int], allowed: Sequence[int]) -> list[int]:
 
 
 def begin(group: NodeGroup, announcement: Announcement, members: list[int]) -> None:
-    """Tell all nodes which of them run the attempt, and wait until this node has read it too."""
+    """Tell all nodes which of them run the attempt."""
     group.update(announcement=announcement.model_copy(update={"members": members}))
-    while not group.wait_for(lambda _: group.has_met, BEAT_SECONDS):
-        pass
 
 
 def join_first(place: NodePlace, directory: RunDirectory, is_stopped: Callable[[], bool]) -> NodeGroup:
@@ -204,7 +202,7 @@ def _is_stopped_elsewhere(group: NodeGroup) -> bool:
 def _leave_stopped(group: NodeGroup) -> None:
     """Tell the others that this node was stopped; node 0, which serves the store, lets them read it."""
     outcome = make_stopped_outcome("stopped before all nodes had joined")
-    group.update(phase="ended", account=Account(outcome=outcome, is_cause=True, ended_at=time.time()))
+    group.update(phase="ended", account=make_account(outcome))
     if group.place.node == 0:
         others = [node for node in group.states if node != 0]
         group.wait_for(lambda states: all(states[node].is_leaving for node in others), STOP_SECONDS)
