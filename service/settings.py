@@ -118,6 +118,9 @@ class Settings(StateSettings):
     requests_per_second_per_address: float = Field(default=50.0, gt=0.0)
     """Requests a second without credentials that one network address may send; those of ten seconds may come at
     once."""
+    connections_per_second_per_address: float = Field(default=200.0, gt=0.0)
+    """Connections a second that one network address may make, trusted proxies excepted; those of ten seconds may come
+    at once. Further ones are closed."""
     pushes_per_second: float = Field(default=500.0, gt=0.0)
     """Requests a second with reports that one attempt may send; those of ten seconds may come at once."""
     failures_per_minute: float = Field(default=30.0, gt=0.0)

@@ -10,11 +10,15 @@ from service.database.failures import is_database_away
 from service.http.addresses import get_address
 from service.http.problems import ProblemError, database_unavailable, refuse_early, unauthenticated
 from service.http.suspects import Suspects, digest_credentials
-from service.http.threads import AUTHENTICATION, SUSPICIONS
+from service.http.turns import Turns
 
 API_PREFIX = "/v1/"
 SESSION_PATH = "/v1/session"
 """Path of sign-in and sign-out, the only one of the API that needs no credentials."""
+AUTHENTICATION = Turns("authentication", 2, share=1, max_waiting=500, waiting_share=100)
+"""Threads that look keys, sessions and tokens up, by turns of these."""
+SUSPICIONS = Turns("authentication of suspects", 1, share=1, max_waiting=20, waiting_share=10)
+"""Thread that does so for addresses from which many wrong ones came, by turns of the addresses."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,11 @@ class Gate:
             raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
         address = get_address(request.scope)
         wait_seconds = self._suspects.get_wait_seconds(address, credentials)
-        threads = SUSPICIONS if wait_seconds else AUTHENTICATION
         try:
-            identity = await threads.run(self._identify, request)
+            if wait_seconds:
+                identity = await SUSPICIONS.run(address, self._identify, request)
+            else:
+                identity = await AUTHENTICATION.run(credentials, self._identify, request)
         except ProblemError as problem:
             if problem.status == 401:
                 self._suspects.note_failure(address, credentials)

@@ -7,8 +7,6 @@ from typing import ParamSpec, TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from service.http.problems import too_busy
-
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -16,24 +14,15 @@ Result = TypeVar("Result")
 class Threads:
     """Threads for one kind of work. Each event loop has its own."""
 
-    def __init__(self, work: str, number: int, max_waiting: int | None = None) -> None:
-        """Let at most `max_waiting` calls wait for a thread; any number where it is None."""
-        self._work = work
+    def __init__(self, work: str, number: int) -> None:
         self._number = number
-        self._max_waiting = max_waiting
         self._limiter: RunVar[CapacityLimiter] = RunVar(work)
 
     async def run(
         self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
-        """Run `function` in a thread of this kind, once one is free; first come, first served.
-
-        Raises ProblemError (503) where too many calls wait already.
-        """
-        limiter = self._get_limiter()
-        if self._max_waiting is not None and limiter.statistics().tasks_waiting >= self._max_waiting:
-            raise too_busy(f"{self._max_waiting} requests wait for {self._work} already; try again soon")
-        return await to_thread.run_sync(partial(function, *args, **kwargs), limiter=limiter)
+        """Run `function` in a thread of this kind, once one is free; first come, first served."""
+        return await to_thread.run_sync(partial(function, *args, **kwargs), limiter=self._get_limiter())
 
     def _get_limiter(self) -> CapacityLimiter:
         try:
@@ -44,12 +33,10 @@ class Threads:
             return limiter
 
 
-AUTHENTICATION = Threads("authentication", 2, max_waiting=200)
-"""Threads that look keys, sessions and tokens up."""
-SUSPICIONS = Threads("authentication of suspects", 1, max_waiting=20)
-"""Thread that does so for addresses from which many wrong ones came."""
 CONTROL = Threads("control", 8)
 """Threads of all endpoints that name no others."""
+LISTS = Threads("lists", 2)
+"""Threads that read lists of jobs and events: 200 of them at once would hold all threads of control for seconds."""
 CURVES = Threads("curves", 1)
 """Thread that reads curves and logs: a second one would take the second of two cores from all other requests."""
 INGEST = Threads("ingest", 1)

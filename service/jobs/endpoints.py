@@ -6,10 +6,12 @@ from fastapi import APIRouter, Body, Header, Query, Request, Response
 
 from dlrm.config import FieldError
 from service.http.entity_tag import NOT_MODIFIED, answer_with_tag
+from service.http.large_answers import need_slot
 from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.problems import invalid_request
-from service.http.route import ApiRoute
+from service.http.route import ApiRoute, runs_in
+from service.http.threads import LISTS
 from service.http.turns import Turns
 from service.http.utc_time import FilterTime
 from service.jobs.filters import JobFilter
@@ -23,6 +25,8 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 
 SUBMISSIONS = Turns("submissions", 2, share=1, max_waiting=200, waiting_share=50)
 """Threads that check job documents, which may name many files."""
+LongList = need_slot("slots for lists", total=8, share=4)
+"""Dependency of endpoints whose answers may take some hundred kilobytes each, and much more while they are made."""
 IdempotencyKey = Annotated[
     str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
 ]
@@ -52,7 +56,8 @@ async def submit_job(
     return _announce(response, *await SUBMISSIONS.run(principal.owner, services.jobs.submit, submission))
 
 
-@router.get("")
+@router.get("", dependencies=[LongList])
+@runs_in(LISTS)
 def list_jobs(
     services: ServicesDependency,
     principal: Viewer,
@@ -136,7 +141,8 @@ def delete_job(job_id: str, services: ServicesDependency, principal: Submitter) 
     return services.deletions.delete(job_id, principal)
 
 
-@router.get("/{job_id}/events")
+@router.get("/{job_id}/events", dependencies=[LongList])
+@runs_in(LISTS)
 def list_events(
     job_id: str,
     services: ServicesDependency,

@@ -1,15 +1,13 @@
 """Endpoints under /v1/ingest, and for the metrics and logs of a job."""
 
-from collections.abc import AsyncGenerator
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
-from service.http.gate import get_sender_id
+from service.http.large_answers import need_slot
 from service.http.paging import MAX_SERIAL, Cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
-from service.http.shares import Shares
 from service.http.threads import CURVES, INGEST
 from service.keys.dependencies import Viewer, get_bearer_token
 from service.launchers.protocol import LogRange
@@ -20,16 +18,8 @@ from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 
-LARGE_ANSWERS = Shares("slots for curves and logs", total=4, share=2, wait_seconds=30.0)
-"""Curves and logs that are read, or are being sent: each may take some megabytes."""
-
-
-async def _take_slot(request: Request) -> AsyncGenerator[None]:
-    async with LARGE_ANSWERS.take(1, get_sender_id(request.scope)):
-        yield
-
-
-LargeAnswer = Depends(_take_slot)
+LargeAnswer = need_slot("slots for curves and logs", total=4, share=2)
+"""Dependency of endpoints whose answers may take some megabytes each."""
 AttemptNumber = Annotated[int | None, Query(ge=1, le=MAX_INT32)]
 Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 

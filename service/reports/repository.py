@@ -19,6 +19,10 @@ _ITEM = (
     literal('{"attempt":') + cast(Metric.attempt, Text) + literal(",") + func.substr(cast(Metric.report, Text), 2)
 ).label("item")
 """JSON of a report with the number of its attempt, which stands before the other members."""
+_LENGTH = func.length(cast(Metric.report, Text)).label("length")
+MAX_CURVE_CHARACTERS = 2**22
+"""Length of the reports of one page, about: that of ten thousand ordinary steps. A trainer may report 16 kB for each
+step, and whoever reads many of them at once should not take the memory of the service."""
 
 
 @dataclass(frozen=True)
@@ -63,43 +67,52 @@ class ReportRepository:
     def read_curve(self, job_id: str, *, kind: str | None, attempt: int | None, after: int, limit: int) -> Curve:
         """Read at most `limit` reports in the order of arrival, with row numbers above `after`.
 
-        attempt: number of one attempt, all of whose reports count; None for the reports of all attempts that are not
-        void.
+        There are fewer where they would be longer than MAX_CURVE_CHARACTERS, but at least one. attempt: number of one
+        attempt, all of whose reports count; None for the reports of all attempts that are not void.
         """
-        items = select(Metric.id, _ITEM)
-        query = _select_metrics(items, job_id, kind, attempt, after).order_by(Metric.id).limit(limit)
-        text, last_id = self._join(query)
+        rows = _select_metrics(select(Metric.id, _LENGTH), job_id, kind, attempt, after)
+        rows = rows.order_by(Metric.id).limit(limit + 1).subquery()
+        start = func.sum(rows.c.length).over(order_by=rows.c.id) - rows.c.length
+        number = func.row_number().over(order_by=rows.c.id)
+        places = select(rows.c.id, start.label("start"), number.label("number")).subquery()
+        fits = and_(places.c.start < MAX_CURVE_CHARACTERS, places.c.number <= limit)
+        last_id, newest_id = self._session.execute(
+            select(func.max(case((fits, places.c.id))), func.max(places.c.id))
+        ).one()
         if last_id is None:
             return Curve("", None)
-        later = _select_metrics(select(Metric.id), job_id, kind, attempt, last_id).limit(1)
-        has_more = self._session.scalar(later) is not None
-        return Curve(text, last_id if has_more else None)
+        items = _select_metrics(select(Metric.id, _ITEM), job_id, kind, attempt, after)
+        text = self._join(items.where(Metric.id <= last_id).order_by(Metric.id))
+        return Curve(text, last_id if last_id < newest_id else None)
 
     def read_thinned_curve(
         self, job_id: str, *, kind: str | None, attempt: int | None, after: int, max_points: int
     ) -> Curve:
-        """Read at most `max_points` of the reports that `read_curve` selects, evenly spaced, the last one included."""
+        """Read at most `max_points` of the reports that `read_curve` selects, evenly spaced, the last one included.
+
+        There are fewer where they would be longer than MAX_CURVE_CHARACTERS.
+        """
         number, total = func.row_number().over(order_by=Metric.id), func.count().over()
         numbered = select(Metric.id, number.label("number"), total.label("total"))
         rows = _select_metrics(numbered, job_id, kind, attempt, after).subquery()
         point = rows.c.number * max_points // rows.c.total
         previous_point = (rows.c.number - 1) * max_points // rows.c.total
         chosen = select(rows.c.id).where(point > previous_point)
-        text, _ = self._join(
-            select(Metric.id, _ITEM).where(Metric.id.in_(chosen)).order_by(Metric.id).limit(max_points)
-        )
-        return Curve(text, None)
+        points = self._session.execute(
+            select(Metric.id, _LENGTH).where(Metric.id.in_(chosen)).order_by(Metric.id)
+        ).all()
+        stride = -(-sum(length for _, length in points) // MAX_CURVE_CHARACTERS) or 1
+        ids = [point_id for point_id, _ in points[::-1][::stride]]
+        return Curve(self._join(select(Metric.id, _ITEM).where(Metric.id.in_(ids)).order_by(Metric.id)), None)
 
-    def _join(self, items: "Select[int, str]") -> tuple[str, int | None]:
-        """Join the items, in their order; return them with the largest row number, None where there are none.
+    def _join(self, items: "Select[int, str]") -> str:
+        """Join the items, in their order.
 
         The database joins them, in code that leaves other threads of this process alone. Both SQLite and PostgreSQL
         aggregate the rows of a sorted subquery in its order.
         """
-        rows = items.subquery()
-        joined = select(func.aggregate_strings(rows.c.item, ","), func.max(rows.c.id))
-        text, last_id = self._session.execute(joined).one()
-        return text or "", last_id
+        joined = select(func.aggregate_strings(items.subquery().c.item, ","))
+        return self._session.scalar(joined) or ""
 
     def get_last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
         """Return the newest report of one kind that is not void; None where there is none."""

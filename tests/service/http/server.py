@@ -56,9 +56,9 @@ def make_app(limits: BodyLimits | None = None, is_waiting: threading.Event | Non
 
 
 @contextmanager
-def serve_app(app: ASGIApp, limits: ConnectionLimits) -> Iterator[str]:
+def serve_app(app: ASGIApp, limits: ConnectionLimits, settings: Settings | None = None) -> Iterator[str]:
     """Serve `app` in a thread with these limits, and yield the URL."""
-    listening = bind_socket(Settings(port=0))
+    listening = bind_socket(settings or Settings(port=0))
     server = uvicorn.Server(make_server_config(app, limits, lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

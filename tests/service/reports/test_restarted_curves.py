@@ -5,13 +5,14 @@ from typing import Any
 import httpx
 import pytest
 
-from dlrm.record import EvaluationReport, Report, StartReport, StepReport
+from dlrm.record import EvaluationReport, Report, StartReport
 from service.client import Client
 from service.client import client as client_module
 from service.jobs.models import Attempt
 from service.keys.roles import Role
 from tests.service.api import TEAM, Api
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
+from tests.service.reports.steps import make_step
 
 START = StartReport(step=0, evaluated_step=0)
 """Report of an attempt that begins at step 0."""
@@ -21,18 +22,6 @@ START = StartReport(step=0, evaluated_step=0)
 def api(shared_api: Api) -> Api:
     """Service of all tests of this file; each test has a job of its own."""
     return shared_api
-
-
-def make_step(number: int) -> StepReport:
-    return StepReport(
-        step=number,
-        num_steps=100,
-        num_samples=64 * number,
-        loss=1.0 / number,
-        dense_learning_rate=0.1,
-        table_learning_rate=0.01,
-        samples_per_second=100.0,
-    )
 
 
 def make_evaluation(number: int) -> EvaluationReport:

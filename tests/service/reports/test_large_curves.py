@@ -1,0 +1,80 @@
+"""Curves whose reports are so long that an answer holds only some of them."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from service.reports import repository
+from tests.service.api import Api
+from tests.service.reports.attempts import TOKEN, begin_next_attempt
+from tests.service.reports.steps import make_step
+
+NUM_STEPS = 60
+MAX_CHARACTERS = 100_000
+"""Limit of an answer in these tests; a report has about a tenth of it."""
+
+
+@pytest.fixture
+def api(shared_api: Api) -> Api:
+    """Service of all tests of this file; each test has a job of its own."""
+    return shared_api
+
+
+@pytest.fixture(autouse=True)
+def low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repository, "MAX_CURVE_CHARACTERS", MAX_CHARACTERS)
+
+
+def submit_job_with_long_reports(api: Api) -> str:
+    job_id = api.submit()["id"]
+    attempt = begin_next_attempt(api, job_id)
+    gsnr = {f"layer-{number:05}": 0.1 for number in range(600)}
+    lines = [
+        make_step(number).model_copy(update={"gsnr": gsnr, "seq": number}).model_dump_json()
+        for number in range(1, NUM_STEPS + 1)
+    ]
+    body = {"rank": 0, "stream": "metrics", "first_seq": 1, "lines": lines}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers=headers).status_code == 200
+    return job_id
+
+
+def read(api: Api, job_id: str, **query: Any) -> tuple[list[int], str | None, int]:
+    """Return the steps of an answer, the cursor of the next page and the length of the answer."""
+    response = api.viewer.get(f"/v1/jobs/{job_id}/metrics", params=query)
+    page = response.json()
+    return [item["step"] for item in page["items"]], page["next_cursor"], len(response.text)
+
+
+def test_a_page_ends_before_it_is_too_long_and_the_next_one_goes_on(api: Api) -> None:
+    job_id = submit_job_with_long_reports(api)
+    steps, cursor, length = read(api, job_id)
+    num_pages = 1
+    assert length < 1.3 * MAX_CHARACTERS
+    while cursor is not None:
+        more, cursor, length = read(api, job_id, cursor=cursor)
+        assert more
+        assert length < 1.3 * MAX_CHARACTERS
+        steps += more
+        num_pages += 1
+    assert steps == list(range(1, NUM_STEPS + 1))
+    assert num_pages > 3
+
+
+def test_a_thinned_curve_has_fewer_points_and_the_last_one(api: Api) -> None:
+    steps, cursor, length = read(api, submit_job_with_long_reports(api), max_points=30)
+    assert length < 1.1 * MAX_CHARACTERS
+    assert cursor is None
+    assert steps[-1] == NUM_STEPS
+    assert 3 < len(steps) < 30
+    assert len({later - earlier for earlier, later in pairwise(steps)}) == 1
+
+
+def test_a_report_beyond_the_limit_is_answered_alone(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repository, "MAX_CURVE_CHARACTERS", 10)
+    job_id = submit_job_with_long_reports(api)
+    steps, cursor, _ = read(api, job_id)
+    assert (steps, cursor is None) == ([1], False)
+    assert read(api, job_id, cursor=cursor)[0] == [2]
+    assert read(api, job_id, max_points=30)[0] == [NUM_STEPS]
