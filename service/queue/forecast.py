@@ -1,55 +1,93 @@
 """Forecast of the time at which a waiting job starts: a pure function of what runs and what waits in front of it."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from service.launchers.protocol import Capacity
+from service.quotas.models import Quota
+from service.quotas.repository import Usage
+from service.quotas.rules import NOTHING, find_quota, find_quota_lack
 
 
 @dataclass(frozen=True)
-class ExpectedEnd:
-    """Resources that a running job gives back."""
+class RunningJob:
+    """A job that holds resources, and when it gives them back."""
 
-    seconds: float
-    """Seconds until then."""
+    owner: str
     demand: Capacity
+    seconds_left: float | None
+    """Seconds until it is expected to end; None where nothing is known."""
 
 
 @dataclass(frozen=True)
 class WaitingJob:
     """A job of the queue, in its order."""
 
+    owner: str
     demand: Capacity
     run_seconds: float | None
     """Seconds that it is expected to run; None where nothing is known, so that it is taken to run for ever."""
 
 
-def forecast_start_seconds(
-    free: Capacity, ends: Sequence[ExpectedEnd], ahead: Sequence[WaitingJob], demand: Capacity
-) -> float | None:
-    """Return the seconds until a job of `demand` starts; None where what is known does not tell.
+@dataclass
+class _Room:
+    """Resources that are free at a time, and those that each owner's jobs hold."""
 
-    free: what is free now. ends: of the running jobs, as far as they are known. ahead: jobs in front of it, in their
-    order. As in the scheduler, a job that fits passes those that do not; reservations are left out.
+    free: Capacity
+    quotas: Mapping[str, Quota]
+    usages: dict[str, Usage]
+
+    def may_start(self, job: WaitingJob) -> bool:
+        quota, usage = find_quota(self.quotas, job.owner), self.usages.get(job.owner, NOTHING)
+        return self.free.has_room_for(job.demand) and find_quota_lack(job.owner, job.demand, quota, usage) is None
+
+    def take(self, owner: str, demand: Capacity) -> None:
+        usage = self.usages.get(owner, NOTHING)
+        self.free = self.free.minus(demand)
+        self.usages[owner] = Usage(usage.capacity.plus(demand), usage.num_running + 1)
+
+    def give_back(self, owner: str, demand: Capacity) -> None:
+        usage = self.usages[owner]
+        self.free = self.free.plus(demand)
+        self.usages[owner] = Usage(usage.capacity.minus(demand), usage.num_running - 1)
+
+
+def forecast_start_seconds(
+    total: Capacity,
+    quotas: Mapping[str, Quota],
+    running: Sequence[RunningJob],
+    ahead: Sequence[WaitingJob],
+    job: WaitingJob,
+) -> float | None:
+    """Return the seconds until `job` starts; None where what is known does not tell.
+
+    total: all that jobs may occupy. quotas: by owner. ahead: jobs in front of it, in their order. As in the scheduler,
+    a job that fits passes those that do not; reservations are left out. Where a job of unknown end runs, only a start
+    that waits for no end at all is foretold: that end might come first.
     """
-    waiting: list[WaitingJob | None] = [*ahead, None]
-    releases = [(end.seconds, number, end.demand) for number, end in enumerate(ends)]
+    room = _Room(total, quotas, {})
+    for other in running:
+        room.take(other.owner, other.demand)
+    waiting = [*ahead, job]
+    # The number decides between ends at the same time: jobs cannot be compared.
+    releases: list[tuple[float, int, RunningJob | WaitingJob]] = [
+        (other.seconds_left, number, other) for number, other in enumerate(running) if other.seconds_left is not None
+    ]
     heapq.heapify(releases)
-    num_releases, time = len(releases), 0.0
+    num_releases, time = len(running), 0.0
     while True:
-        for job in list(waiting):
-            needed = demand if job is None else job.demand
-            if not free.has_room_for(needed):
+        for candidate in list(waiting):
+            if not room.may_start(candidate):
                 continue
-            if job is None:
+            if candidate is job:
                 return time
-            waiting.remove(job)
-            free = free.minus(needed)
-            if job.run_seconds is not None:
+            waiting.remove(candidate)
+            room.take(candidate.owner, candidate.demand)
+            if candidate.run_seconds is not None:
                 num_releases += 1
-                heapq.heappush(releases, (time + job.run_seconds, num_releases, needed))
-        if not releases:
+                heapq.heappush(releases, (time + candidate.run_seconds, num_releases, candidate))
+        if not releases or any(other.seconds_left is None for other in running):
             return None
-        time, _, given_back = heapq.heappop(releases)
-        free = free.plus(given_back)
+        time, _, ended = heapq.heappop(releases)
+        room.give_back(ended.owner, ended.demand)

@@ -10,9 +10,10 @@ from service.jobs.models import Job
 from service.jobs.schemas import QueuePlace, Wait
 from service.jobs.states import JobState
 from service.launchers.protocol import Capacity
-from service.queue.forecast import ExpectedEnd, WaitingJob, forecast_start_seconds
+from service.queue.forecast import RunningJob, WaitingJob, forecast_start_seconds
 from service.queue.repository import QueueRepository
-from service.queue.state import QueueState, get_demand
+from service.queue.state import get_demand
+from service.quotas.repository import QuotaRepository
 from service.times import now
 
 MAX_AHEAD = 100
@@ -47,17 +48,24 @@ def _forecast_start(session: Session, job: Job, total: Capacity, time: datetime)
         earlier = queue.list_run_seconds(owner, name, NUM_EARLIER_RUNS)
         return statistics.median(earlier) if earlier else None
 
-    ahead = [
-        WaitingJob(get_demand(other), estimate_run_seconds(other.owner, other.name))
-        for other in queue.list_ahead(job, time, MAX_AHEAD)
-    ]
-    ends: list[ExpectedEnd] = []
-    for running in queue.list_holding():
-        eta_seconds = running.progress.get("eta_seconds")
-        if eta_seconds is not None:
-            ends.append(ExpectedEnd(max(0.0, eta_seconds), get_demand(running)))
-    free = QueueState.read(session, total, time).free
-    return forecast_start_seconds(free, ends, ahead, get_demand(job))
+    def describe_waiting(other: Job) -> WaitingJob:
+        return WaitingJob(other.owner, get_demand(other), estimate_run_seconds(other.owner, other.name))
+
+    def describe_running(other: Job) -> RunningJob:
+        # Its own report tells best; before its first steps, and after the last, earlier runs tell.
+        seconds = other.progress.get("eta_seconds")
+        if seconds is None and other.started_at is not None:
+            usual = estimate_run_seconds(other.owner, other.name)
+            seconds = None if usual is None else usual - (time - other.started_at).total_seconds()
+        return RunningJob(other.owner, get_demand(other), None if seconds is None else max(0.0, seconds))
+
+    return forecast_start_seconds(
+        total,
+        QuotaRepository(session).list_by_owner(),
+        [describe_running(other) for other in queue.list_holding()],
+        [describe_waiting(other) for other in queue.list_ahead(job, time, MAX_AHEAD)],
+        describe_waiting(job),
+    )
 
 
 def _round_up_to_minute(time: datetime) -> datetime:

@@ -56,3 +56,31 @@ def test_no_start_is_expected_behind_a_run_of_unknown_length(api: Api) -> None:
     place = get_place(api, waiting)
     assert place
     assert place["expected_start_at"] is None
+
+
+def test_a_job_whose_quota_is_used_up_is_not_expected_to_start_at_once(api: Api) -> None:
+    small = {"workers_per_node": 1, "threads_per_worker": 1, "memory": "256MiB"}
+    assert api.admin.put("/v1/quotas/*", json={"num_running": 1}).status_code == 200
+    running, waiting = api.submit(resources=small)["id"], api.submit(resources=small)["id"]
+    with api.services.database.write() as session:
+        job = session.get_one(Job, running)
+        job.state, job.progress = "RUNNING", {"eta_seconds": 600.0}
+        asked_at = datetime.now(UTC)
+    place = get_place(api, waiting)
+    assert place
+    assert datetime.fromisoformat(place["expected_start_at"]) - asked_at >= timedelta(seconds=600)
+
+
+def test_earlier_runs_tell_when_a_job_ends_that_has_not_told_yet(api: Api) -> None:
+    whole = {"workers_per_node": 1, "threads_per_worker": 4, "memory": "1GiB"}
+    earlier, running, waiting = (api.submit(resources=whole)["id"] for _ in range(3))
+    asked_at = datetime.now(UTC)
+    with api.services.database.write() as session:
+        job = session.get_one(Job, earlier)
+        job.state, job.started_at, job.finished_at = "SUCCEEDED", asked_at - timedelta(seconds=900), asked_at
+        job = session.get_one(Job, running)
+        job.state, job.started_at = "RUNNING", asked_at - timedelta(seconds=100)
+    place = get_place(api, waiting)
+    assert place
+    start = datetime.fromisoformat(place["expected_start_at"])
+    assert timedelta(seconds=800) <= start - asked_at < timedelta(seconds=800 + 60 + 10)
