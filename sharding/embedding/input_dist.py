@@ -5,6 +5,14 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from sharding.embedding.id_packets import (
+    PacketLayout,
+    ShardIds,
+    choose_id_dtype,
+    lay_out_packet,
+    read_packet,
+    write_packet,
+)
 from sharding.embedding.offsets import compute_offsets
 from sharding.embedding.shard import ShardSpec
 from sharding.jagged import JaggedIds
@@ -32,40 +40,39 @@ def all_to_all_ids(
 ) -> InputDistOutput:
     """Send every rank the ids of its shards, and receive those of this rank's shards: two all-to-alls. Collective.
 
-    specs: shards of every rank. group: process group that no other thread uses at the same time.
+    The first one has the sizes of the packets that the second one has. specs: shards of every rank. group: process
+    group that no other thread uses at the same time.
     """
-    rank, size = group.rank(), ids.lengths.shape[1]
-    selection = ShardSelector(ids)
-    to_send = [[selection.select(spec) for spec in of_rank] for of_rank in specs]
-    lengths = _all_to_all(
-        torch.cat([of_shard.lengths for of_rank in to_send for of_shard in of_rank] or [ids.lengths.new_empty(0)]),
-        [len(of_rank) * size for of_rank in specs],
-        [len(specs[rank]) * size] * len(specs),
-        group,
-    )
-    received_lengths = lengths.view(len(specs), -1)  # [W, shards * b]
-    num_received = received_lengths.sum(dim=1).tolist()
-    received = _all_to_all(
-        torch.cat([of_shard.ids for of_rank in to_send for of_shard in of_rank] or [ids.values.new_empty(0)]),
-        [sum(len(of_shard.ids) for of_shard in of_rank) for of_rank in to_send],
-        num_received,
-        group,
-    )
+    own, num_samples = specs[group.rank()], ids.lengths.shape[1]
+    selector = ShardSelector(ids)
+    to_send = [[selector.select(spec) for spec in of_rank] for of_rank in specs]
+    layouts = [lay_out_packet(by_shard, of_rank) for by_shard, of_rank in zip(to_send, specs, strict=True)]
+    received_layouts = _all_to_all_layouts(layouts, choose_id_dtype(own), len(own) * num_samples, group)
+    send_sizes = [layout.num_bytes for layout in layouts]
+    content = torch.empty(sum(send_sizes), dtype=torch.uint8)
+    for packet, layout, by_shard in zip(content.split(send_sizes), layouts, to_send, strict=True):
+        write_packet(packet, layout, by_shard)
+    receive_sizes = [layout.num_bytes for layout in received_layouts]
+    received = _all_to_all(content, send_sizes, receive_sizes, group).split(receive_sizes)
+    by_source = [read_packet(packet, layout) for packet, layout in zip(received, received_layouts, strict=True)]
     return InputDistOutput(
-        ids=list(received.split(num_received)),
-        offsets=[compute_offsets(of_source) for of_source in received_lengths],
-        num_samples=size,
+        ids=[values for values, _ in by_source],
+        offsets=[compute_offsets(lengths) for _, lengths in by_source],
+        num_samples=num_samples,
     )
 
 
-@dataclass(frozen=True)
-class ShardIds:
-    """The ids of a share whose rows one shard holds."""
+def _all_to_all_layouts(
+    layouts: list[PacketLayout], id_dtype: torch.dtype, num_bags: int, group: dist.ProcessGroup
+) -> list[PacketLayout]:
+    """Send every rank the layout of its packet, and receive those of all ranks' packets for this one. Collective.
 
-    lengths: torch.Tensor
-    """[b]"""
-    ids: torch.Tensor
-    """Rows of the shard."""
+    id_dtype, num_bags: of the packets for this rank, which it knows.
+    """
+    numbers = torch.tensor([[layout.num_ids, layout.length_bytes] for layout in layouts]).flatten()
+    sizes = [2] * len(layouts)
+    received = _all_to_all(numbers, sizes, sizes, group).view(-1, 2).tolist()
+    return [PacketLayout(num_ids, id_dtype, num_bags, length_bytes) for num_ids, length_bytes in received]
 
 
 class ShardSelector:

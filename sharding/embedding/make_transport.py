@@ -23,16 +23,16 @@ class TransportError(RuntimeError):
     """The transport that is asked for does not work here; the message names it and says why."""
 
 
-def choose_transport(choice: TransportChoice, ranks: Ranks) -> TransportName:
+def choose_transport(choice: TransportChoice, ranks: Ranks, dtype: torch.dtype) -> TransportName:
     """Choose the transport of sharded tables. Collective; the same answer on all ranks.
 
-    choice: "auto" is the first of memory, network and TorchRec's that works here. Raises TransportError where none
-    does, or not the one that is asked for.
+    choice: "auto" is the first of memory, network and TorchRec's that works here. dtype: of the exchange. Raises
+    TransportError where none does, or not the one that is asked for.
     """
     names = get_args(TransportName) if choice == "auto" else (choice,)
     obstacles: list[str] = []
     for name in names:
-        obstacle = _find_obstacle(name, ranks)
+        obstacle = _find_obstacle(name, ranks, dtype)
         if obstacle is None:
             return name
         obstacles.append(f'"{name}" {obstacle}')
@@ -63,12 +63,17 @@ def make_transport(
             return TorchRecTransport(plan, optimizer, ranks, dtype)
 
 
-def _find_obstacle(name: TransportName, ranks: Ranks) -> str | None:
+def _find_obstacle(name: TransportName, ranks: Ranks, dtype: torch.dtype) -> str | None:
     """Say why a transport does not work here, as a verb phrase about it; None where it works."""
     if name == "torchrec":
         # Every rank has the packages of the same machine image; a rank without them fails by itself.
         missing = [package for package in TORCHREC_PACKAGES if importlib.util.find_spec(package) is None]
-        return f"needs the package {missing[0]}" if missing else None
+        if missing:
+            return f"needs the package {missing[0]}"
+        if dtype == torch.bfloat16 and ranks.device.type == "cpu":
+            # Its codec would silently send fp16.
+            return 'has no bf16 exchange between CPUs; sharding.exchange_dtype = "fp16" works'
+        return None
     if ranks.device.type != "cpu":
         return "is for ranks on CPUs, and these ranks have GPUs"
     if not all(all_gather_object(ranks.background_group, native_ops.is_built())):

@@ -16,7 +16,13 @@ from sharding.embedding.shard import Shard
 from sharding.embedding.state_dict import TableStateDict, make_state_dict
 from sharding.embedding.transport import FusedUpdateParams, InputDistHandle, PooledShare, Transport
 from sharding.jagged import JaggedIds
-from sharding.planner import Plan
+from sharding.planner import ExchangeType, Plan
+
+EXCHANGE_DTYPES: dict[ExchangeType, torch.dtype] = {
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class ShardedTables:
         optimizer: TableOptimizer,
         ranks: Ranks,
         *,
-        exchange_dtype: Literal["fp32", "fp16"],
+        exchange_dtype: ExchangeType,
         seed: int,
         chunk_size: int,
         pooling: Literal["sum", "mean"] = "sum",
@@ -57,8 +63,8 @@ class ShardedTables:
         the rank of the sample, where the lengths are, so that they depend on neither plan nor kernel.
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
-        self._dtype = torch.float16 if exchange_dtype == "fp16" else torch.float32
-        name = choose_transport(transport, ranks)
+        self._dtype = EXCHANGE_DTYPES[exchange_dtype]
+        name = choose_transport(transport, ranks, self._dtype)
         self.is_in_memory = name == "memory"
         """Whether all ranks share memory, also where there are no tables."""
         self._transports: list[Transport] = []

@@ -77,7 +77,8 @@ def _make_codecs(dtype: torch.dtype, device: torch.device) -> dict[str, Any] | N
     """
     if dtype == torch.float32:
         return None
-    config = QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.FP16)
+    precision = CommType.BF16 if dtype == torch.bfloat16 else CommType.FP16
+    config = QCommsConfig(forward_precision=precision, backward_precision=precision)
     return get_qcomm_codecs_registry(config, device=device)
 
 

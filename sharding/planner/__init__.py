@@ -10,6 +10,7 @@ from sharding.planner.planner import make_plan
 from sharding.planner.types import (
     Block,
     Dense,
+    ExchangeType,
     Plan,
     PlanError,
     PlanRequest,
@@ -26,6 +27,7 @@ __all__ = [
     "Block",
     "Dense",
     "Diagnosis",
+    "ExchangeType",
     "NoPlanError",
     "Plan",
     "PlanError",

@@ -108,7 +108,12 @@ class CostEstimator:
         topology = self._request.topology
         # Gradients come back as pooled embeddings leave: as many numbers, in the same format.
         travel = topology.estimate_all_to_all_seconds(pooled * self._request.exchange_bytes)
-        return StepTime(topology.estimate_all_to_all_seconds(num_own * ID_BYTES), read, travel, 0.0, travel, update)
+        ids = topology.estimate_all_to_all_seconds(self._count_id_bytes(num_own, num_rows))
+        return StepTime(ids, read, travel, 0.0, travel, update)
+
+    def _count_id_bytes(self, num_ids: float, num_rows: int) -> float:
+        """Count the bytes of the input dist of a shard: ids, and for every sample how many it has."""
+        return num_ids * self._request.count_id_bytes(num_rows) + self._size * self._request.length_bytes
 
     def _estimate_update_seconds(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
         """Return the seconds to add up the gradients of `num_ids` ids by row, and to write each row once."""
@@ -190,6 +195,7 @@ class CostEstimator:
         if plan.is_replicated:
             # A ring all-reduce sends each byte twice, in a reduce-scatter and an all-gather.
             return Traffic(all_reduce=2 * leaving * table.weight_bytes * world_size)
-        num_ids = sum(self._size * table.ids_per_sample * block.num_rows / table.num_rows for block in plan.blocks)
+        num_ids = self._size * table.ids_per_sample
+        ids = sum(self._count_id_bytes(num_ids * b.num_rows / table.num_rows, b.num_rows) for b in plan.blocks)
         pooled = sum(self._size * block.num_columns for block in plan.blocks) * request.exchange_bytes
-        return Traffic(ids=leaving * num_ids * ID_BYTES, forward=leaving * pooled, backward=leaving * pooled)
+        return Traffic(ids=leaving * ids, forward=leaving * pooled, backward=leaving * pooled)

@@ -56,6 +56,8 @@ class MemoryEstimator:
         num_ids = request.global_size * table.ids_per_sample * num_rows / table.num_rows
         # Each batch has 8 bytes for each id, and an offset of 8 bytes for each sample, whether it has ids here or not.
         ids = NUM_ID_BATCHES * ID_BYTES * (num_ids + request.global_size)
+        # The packets that they arrive in, of one batch at a time.
+        ids += num_ids * request.count_id_bytes(num_rows) + request.global_size * request.length_bytes
         # Pooled embeddings leave slice by slice; the slices in flight hold samples of every rank.
         leaving = self._in_flight * request.topology.world_size
         wire_bytes, is_narrow = request.exchange_bytes, request.exchange_bytes < FLOAT_BYTES
@@ -118,7 +120,8 @@ class MemoryEstimator:
         # embeddings of its own, which this rank adds up: a table on R ranks by rows arrives R times.
         arriving = 2 * self._in_flight * wire_bytes * sum(block.num_columns for block in blocks)
         # Ids of this rank's samples on their way to the owners, and for each shard how many ids a sample has there.
-        leaving = self._share * (table.ids_per_sample * ID_BYTES + len(blocks) * LENGTH_BYTES)
+        id_bytes = max(self._request.count_id_bytes(block.num_rows) for block in blocks)
+        leaving = self._share * (table.ids_per_sample * id_bytes + len(blocks) * self._request.length_bytes)
         return math.ceil(arriving + leaving)
 
     def estimate_common_bytes(self, replicated: Iterable[Table] = ()) -> dict[str, int]:

@@ -16,8 +16,8 @@ COLUMN_TYPES: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "g
 """Sharding types that split rows, and so exclude an optimizer that keeps one number for a whole row."""
 
 TableOptimizerName = Literal["sgd", "rowwise_adagrad", "adagrad"]
-ExchangeType = Literal["fp32", "fp16"]
-EXCHANGE_BYTES: dict[ExchangeType, int] = {"fp32": 4, "fp16": 2}
+ExchangeType = Literal["fp32", "fp16", "bf16"]
+EXCHANGE_BYTES: dict[ExchangeType, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 """Bytes of one number of pooled embeddings, or of their gradients, on the wire."""
 Device = Literal["cpu", "cuda"]
 Transport = Literal["memory", "network", "torchrec"]
@@ -291,6 +291,15 @@ class PlanRequest:
     def exchange_bytes(self) -> int:
         """Bytes of one number of pooled embeddings on the wire."""
         return EXCHANGE_BYTES[self.exchange_dtype]
+
+    def count_id_bytes(self, num_rows: int) -> int:
+        """Count the bytes on the wire of an id for a shard with `num_rows` rows: TorchRec's are never narrow."""
+        return 4 if self.transport != "torchrec" and num_rows <= 2**31 else 8
+
+    @property
+    def length_bytes(self) -> int:
+        """Bytes on the wire of the number of a bag's ids, at most 255 of them."""
+        return 4 if self.transport == "torchrec" else 1
 
 
 @dataclass

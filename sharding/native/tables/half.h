@@ -13,8 +13,14 @@ struct Half {
   uint16_t bits;
 };
 
+// The upper half of an IEEE 754 binary32.
+struct BFloat16 {
+  uint16_t bits;
+};
+
 INLINE float to_float(float value) { return value; }
 INLINE double to_float(double value) { return value; }
+INLINE float to_float(BFloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
 
 INLINE float to_float(Half half) {
   constexpr uint32_t SMALLEST_NORMAL = 1u << 10;

@@ -71,13 +71,19 @@ std::vector<GradientRows> checked_gradients(at::TensorList gradients, const Sour
     const at::Tensor& gradient = gradients[source];
     const std::string name = "gradients[" + std::to_string(source) + "]";
     const at::ScalarType dtype = gradient.scalar_type();
-    TORCH_CHECK_TYPE(dtype == at::kFloat || dtype == at::kHalf, name, ": ", dtype, ", must be float32 or float16");
+    TORCH_CHECK_TYPE(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, name, ": ", dtype,
+                     ", must be float32, float16 or bfloat16");
     TORCH_CHECK_TYPE(dtype == gradients[0].scalar_type(), name, ": ", dtype, ", must be as gradients[0], ",
                      gradients[0].scalar_type());
     check_rows(gradient, name, sources.bags[source].num_bags, num_columns);
     rows.push_back({gradient.const_data_ptr(), gradient.stride(0)});
   }
   return rows;
+}
+
+NumberFormat format_of(at::ScalarType dtype) {
+  if (dtype == at::kHalf) return NumberFormat::fp16;
+  return dtype == at::kBFloat16 ? NumberFormat::bf16 : NumberFormat::fp32;
 }
 
 void update_tensors(at::Tensor weights, at::Tensor state, at::TensorList ids, at::TensorList offsets,
@@ -101,7 +107,7 @@ void update_tensors(at::Tensor weights, at::Tensor state, at::TensorList ids, at
           .optimizer = {method, static_cast<float>(learning_rate), static_cast<float>(eps)},
           .sources = std::move(sources),
           .gradients = std::move(rows),
-          .is_half = gradients[0].scalar_type() == at::kHalf,
+          .gradient_format = format_of(gradients[0].scalar_type()),
           .gradient_factor = static_cast<float>(gradient_factor)});
 }
 

@@ -127,8 +127,11 @@ struct Rows {
 template <typename Body>
 INLINE void for_rows(const Work& work, Body&& body) {
   for_columns(work.update.num_columns, [&]<int C>() INLINE_LAMBDA {
-    if (work.update.is_half) body(Rows<C, Half>(work));
-    else body(Rows<C, float>(work));
+    switch (work.update.gradient_format) {
+      case NumberFormat::fp32: return body(Rows<C, float>(work));
+      case NumberFormat::fp16: return body(Rows<C, Half>(work));
+      case NumberFormat::bf16: return body(Rows<C, BFloat16>(work));
+    }
   });
 }
 

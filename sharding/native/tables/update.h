@@ -8,9 +8,11 @@
 
 namespace dlrm_tables {
 
+enum class NumberFormat { fp32, fp16, bf16 };
+
 // Gradients of the pooled embeddings of one source's bags.
 struct GradientRows {
-  const void* rows;  // [m, C]
+  const void* rows;  // [m, C], in the format of the update
   int64_t stride;    // elements
 };
 
@@ -22,7 +24,7 @@ struct Update {
   Optimizer optimizer;
   Sources sources;
   std::vector<GradientRows> gradients;
-  bool is_half;
+  NumberFormat gradient_format;
   float gradient_factor;
 };
 

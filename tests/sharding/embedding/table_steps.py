@@ -10,7 +10,7 @@ from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
 from sharding.embedding.make_transport import TransportName
-from sharding.planner import Plan
+from sharding.planner import ExchangeType, Plan
 from tests.sharding.embedding.table_batches import DIM, GLOBAL_SIZE, LEARNING_RATE, ROWS, TableBatch
 from tests.sharding.embedding.transport_kinds import use_transport
 
@@ -20,7 +20,6 @@ SLICE_BYTES = 7 * len(ROWS) * DIM * 4
 """Bytes of 7 samples in fp32: a share has several slices, and chunks of 5 do not end where slices do."""
 
 OptimizerName = Literal["sgd", "rowwise_adagrad", "adagrad"]
-ExchangeDtype = Literal["fp32", "fp16"]
 Pooling = Literal["sum", "mean"]
 ShardWeights = dict[tuple[str, int, int], torch.Tensor]
 """Weights of shards by table, first row and first column."""
@@ -33,7 +32,7 @@ class TableLayout:
     plan: Plan
     transport: TransportName = "memory"
     optimizer: OptimizerName = "sgd"
-    exchange_dtype: ExchangeDtype = "fp32"
+    exchange_dtype: ExchangeType = "fp32"
     pooling: Pooling = "sum"
 
     def make_tables(self, ranks: Ranks) -> ShardedTables:

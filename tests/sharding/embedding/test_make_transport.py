@@ -71,7 +71,7 @@ def test_torchrec_has_the_tables_where_it_is_asked_for(rank_pools: RankPools):
 def find_on_gpus(ranks: Ranks, choice: TransportChoice) -> str:
     """Return the transport that ranks on GPUs would get, or the error where there is none."""
     try:
-        return choose_transport(choice, replace(ranks, device=torch.device("cuda", ranks.rank)))
+        return choose_transport(choice, replace(ranks, device=torch.device("cuda", ranks.rank)), torch.bfloat16)
     except TransportError as error:
         return str(error)
 
@@ -83,6 +83,18 @@ def test_on_gpus_torchrec_has_the_tables_and_the_transports_of_cpus_are_refused(
             rank_pools.of(2).run(find_on_gpus, name)
             == [f'"{name}" is for ranks on CPUs, and these ranks have GPUs'] * 2
         )
+
+
+def find_with_bf16(ranks: Ranks) -> str:
+    """Return the error of ranks on CPUs that ask TorchRec for a bf16 exchange."""
+    with pytest.raises(TransportError) as error:
+        choose_transport("torchrec", ranks, torch.bfloat16)
+    return str(error.value)
+
+
+def test_torchrec_between_cpus_is_refused_where_it_would_send_fp16_for_bf16(rank_pools: RankPools):
+    for message in rank_pools.of(2).run(find_with_bf16):
+        assert message == '"torchrec" has no bf16 exchange between CPUs; sharding.exchange_dtype = "fp16" works'
 
 
 def find_without_packages(ranks: Ranks, choice: TransportChoice) -> str:

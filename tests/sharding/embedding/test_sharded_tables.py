@@ -7,7 +7,7 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding import Shard, ShardedTables, TableOptimizer
 from sharding.embedding.make_transport import TransportName
 from sharding.jagged import JaggedIds
-from sharding.planner import Plan, ShardingType
+from sharding.planner import ExchangeType, Plan, ShardingType
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import list_types, make_mixed_plan, make_uniform_plan
 from tests.sharding.embedding.table_batches import (
@@ -24,7 +24,6 @@ from tests.sharding.embedding.table_batches import (
 from tests.sharding.embedding.table_steps import (
     CHUNK_SIZE,
     SCALE,
-    ExchangeDtype,
     OptimizerName,
     Pooling,
     ShardWeights,
@@ -39,6 +38,10 @@ OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "rowwise_adagrad", "adagrad")
 CASES = [(sharding_type, optimizer) for optimizer in OPTIMIZERS for sharding_type in list_types(optimizer)]
 
 
+TOLERANCES: dict[ExchangeType, float] = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1.6e-2}
+"""Largest errors of sums of numbers that were rounded to a format."""
+
+
 def assemble_tables(by_rank: list[ShardWeights]) -> dict[str, torch.Tensor]:
     """Put tables together from the shards of all ranks; cells that no rank has are NaN."""
     tables = {name: torch.full((rows, DIM), torch.nan) for name, rows in ROWS.items()}
@@ -51,7 +54,7 @@ def assemble_tables(by_rank: list[ShardWeights]) -> dict[str, torch.Tensor]:
 def assert_follow_reference(by_rank: list[TablesResult], layout: TableLayout, batches: list[TableBatch]) -> None:
     before = assemble_tables([result.before for result in by_rank])
     reference = ReferenceTables(before, layout.optimizer, layout.pooling)
-    tolerance = 1e-5 if layout.exchange_dtype == "fp32" else 2e-3
+    tolerance = TOLERANCES[layout.exchange_dtype]
     for number, batch in enumerate(batches):
         pooled = torch.cat([result.pooled[number] for result in by_rank])
         assert_moved_alike(pooled, reference(batch, SCALE), torch.zeros_like(pooled), tolerance)
@@ -77,12 +80,22 @@ def test_three_updates_follow_the_float64_reference(
     sharding_type: ShardingType,
     optimizer: OptimizerName,
     transport: TransportName,
-    exchange_dtype: ExchangeDtype,
+    exchange_dtype: ExchangeType,
 ):
     plan = make_uniform_plan(TABLES, sharding_type, world_size)
     layout = TableLayout(plan, transport, optimizer, exchange_dtype)
     batches = draw_three_batches()
     assert any((batch.lengths == 0).any() for batch in batches)
+    assert_follow_reference(rank_pools.of(world_size).run(look_up_and_update, layout, batches), layout, batches)
+
+
+@pytest.mark.parametrize("transport", ["memory", "network"])
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_updates_from_a_bf16_exchange_follow_the_float64_reference(
+    rank_pools: RankPools, world_size: int, transport: TransportName
+):
+    layout = TableLayout(make_mixed_plan(TABLES, world_size), transport, "adagrad", "bf16")
+    batches = draw_three_batches()
     assert_follow_reference(rank_pools.of(world_size).run(look_up_and_update, layout, batches), layout, batches)
 
 
@@ -151,7 +164,7 @@ def write_bad_gradients(ranks: Ranks, layout: TableLayout) -> list[float]:
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16"])
 def test_a_gradient_that_its_format_cannot_hold_is_reported_as_not_finite(
-    rank_pools: RankPools, transport: TransportName, exchange_dtype: ExchangeDtype
+    rank_pools: RankPools, transport: TransportName, exchange_dtype: ExchangeType
 ):
     layout = TableLayout(make_mixed_plan(TABLES, 2), transport, exchange_dtype=exchange_dtype)
     for large, infinite, undefined in rank_pools.of(2).run(write_bad_gradients, layout):

@@ -22,6 +22,7 @@ from tests.sharding.native.reference import (
 
 OPTIMIZERS = ["sgd", "rowwise_adagrad", "adagrad"]
 COLUMNS = [1, 3, 8, 16, 32, 64, 100, 128]
+FORMATS = [torch.float32, torch.float16, torch.bfloat16]
 
 
 def assert_as_reference(
@@ -44,17 +45,16 @@ def draw_sources(draw: st.DrawFn) -> tuple[list[list[list[int]]], int, int]:
 
 
 @settings(max_examples=50, deadline=None)
-@given(draw_sources(), st.sampled_from(COLUMNS), st.sampled_from(OPTIMIZERS), st.booleans())
+@given(draw_sources(), st.sampled_from(COLUMNS), st.sampled_from(OPTIMIZERS), st.sampled_from(FORMATS))
 def test_rows_move_once_by_the_sum_of_their_gradients(
-    drawn: tuple[list[list[list[int]]], int, int], columns: int, optimizer: str, is_half: bool
+    drawn: tuple[list[list[list[int]]], int, int], columns: int, optimizer: str, dtype: torch.dtype
 ) -> None:
     of_sources, num_rows, first_row = drawn
     sources: list[Source] = []
     for number, of_bags in enumerate(of_sources):
         ids = torch.tensor([i for bag in of_bags for i in bag], dtype=torch.int64)
         source = make_source(ids, torch.tensor([len(bag) for bag in of_bags]), columns, seed=number)
-        gradients = source.gradients.half() if is_half else source.gradients
-        sources.append(Source(ids, source.offsets, gradients))
+        sources.append(Source(ids, source.offsets, source.gradients.to(dtype)))
     weights = torch.randn(num_rows, columns, generator=torch.Generator().manual_seed(num_rows))
     assert_as_reference(weights, sources, optimizer, first_row, gradient_factor=0.75)
 
@@ -140,9 +140,10 @@ def test_gradients_may_be_some_columns_of_a_wider_block() -> None:
     )
 
 
-def test_half_precision_gradients_of_every_size_are_read_exactly() -> None:
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_of_16_bits_are_read_exactly_whatever_their_size(dtype: torch.dtype) -> None:
     """Subnormal ones, the largest, infinities and no numbers."""
-    every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16).view(-1, 64)
+    every = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype).view(-1, 64)
     source = Source(torch.arange(len(every)), torch.arange(len(every) + 1), every)
     (moved, _) = update_copies(torch.zeros(len(every), 64), torch.empty(0), [source], learning_rate=1.0)
     torch.testing.assert_close(-moved, every.float(), rtol=0, atol=0, equal_nan=True)
@@ -203,7 +204,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "offsets[0]: some offset is less than the one before": {"offsets": make_indices(0, 3, 2)},
     "offsets[0]: the first is -2, must not be negative": {"offsets": make_indices(-2, 3, 3)},
     "gradients[0]: shape [3, 2], must be [2, 2]": {"gradients": [torch.zeros(3, 2)]},
-    "gradients[0]: BFloat16, must be float32 or float16": {"gradients": [torch.zeros(2, 2, dtype=torch.bfloat16)]},
+    "gradients[0]: Double, must be float32, float16 or bfloat16": {"gradients": [torch.zeros(2, 2).double()]},
     "gradients[0]: the numbers of a row must lie side by side": {"gradients": [torch.zeros(2, 2).T]},
     "first_row: -3, must not be negative": {"first_row": -3},
     "gradients[1]: Half, must be as gradients[0], Float": {

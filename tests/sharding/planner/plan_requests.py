@@ -1,13 +1,13 @@
 """Requests for plans: fixed ones, and random ones drawn by hypothesis."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from hypothesis import strategies as st
 
 from sharding.planner import Dense, PlanRequest, Rule, Table, Topology, make_plan
 from sharding.planner.check import count_bytes_by_memory_domain
-from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES, ShardingType
+from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES, ExchangeType, ShardingType
 
 TYPES: tuple[ShardingType | Literal["auto"], ...] = ("auto", *SHARDING_TYPES)
 
@@ -72,7 +72,7 @@ def draw_requests(draw: st.DrawFn) -> PlanRequest:
         topology,
         global_size=draw(st.sampled_from([64, 32_768])),
         optimizer=optimizer,
-        exchange_dtype=draw(st.sampled_from(["fp32", "fp16"])),
+        exchange_dtype=draw(st.sampled_from(get_args(ExchangeType))),
         transport=draw(st.sampled_from(["memory", "network"])) if is_one_memory else "network",
         plan=draw(st.sampled_from(types)),
         rules=(Rule("t1*", draw(st.sampled_from(types))),) if len(tables) > 1 else (),

@@ -1,6 +1,7 @@
 """The bytes that a plan counts besides weights and optimizer state are those that a batch keeps."""
 
 import gc
+from typing import get_args
 from unittest import mock
 
 import pytest
@@ -108,6 +109,7 @@ def plan_buffers(plan: Plan, exchange_dtype: ExchangeType, transport: Transport,
         ("memory", "table_wise", "fp16", "cpu"),
         ("network", "table_wise", "fp32", "cpu"),
         ("network", "row_wise", "fp16", "cpu"),
+        ("network", "table_wise", "bf16", "cpu"),
         ("network", "data_parallel", "fp32", "cpu"),
         ("torchrec", "table_wise", "fp32", "cuda"),
         ("torchrec", "table_wise", "fp16", "cuda"),
@@ -133,7 +135,7 @@ def test_a_plan_counts_the_bytes_that_a_batch_keeps(
     share=st.integers(1, 5000),
     chunk_size=st.integers(1, 5000),
     columns=st.integers(1, 10_000),
-    exchange_dtype=st.sampled_from(["fp32", "fp16"]),
+    exchange_dtype=st.sampled_from(get_args(ExchangeType)),
 )
 def test_slices_are_counted_as_they_are_cut(share: int, chunk_size: int, columns: int, exchange_dtype: ExchangeType):
     request = PlanRequest((), make_plain_topology(1, 1), share, chunk_size, exchange_dtype=exchange_dtype)
