@@ -50,7 +50,7 @@ from service.keys.use_recorder import UseRecorder
 from service.launchers.local import LocalLauncher, LocalOptions
 from service.launchers.protocol import Capacity
 from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id
-from service.leader.lock import make_lock
+from service.leader.make_lock import make_lock
 from service.observability.telemetry import Telemetry
 from service.plans.endpoints import router as plans_router
 from service.plans.service import PlanService

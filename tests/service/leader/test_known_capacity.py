@@ -4,7 +4,7 @@ import pytest
 
 from service.launchers.protocol import Capacity
 from service.leader.leadership import Leadership
-from service.leader.lock import make_lock
+from service.leader.make_lock import make_lock
 from tests.service.api import Api, make_document
 
 

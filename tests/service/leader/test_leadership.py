@@ -16,7 +16,8 @@ from service.jobs.models import Attempt, Job
 from service.launchers.protocol import Capacity
 from service.leader.advisory_lock import AdvisoryLock
 from service.leader.leadership import Leadership, LeadershipLostError
-from service.leader.lock import LOCK_KEY, make_lock
+from service.leader.lock import LOCK_KEY
+from service.leader.make_lock import make_lock
 from service.times import now
 from tests.patience import wait_until
 
