@@ -77,5 +77,7 @@ class AdvisoryLock:
         finally:
             self._connection = None
             with contextlib.suppress(psycopg.Error):
+                # The server would free it some time after the connection is closed.
+                connection.execute("SELECT pg_advisory_unlock(%s)", [LOCK_KEY])
                 connection.close()
             self._on_notify()
