@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from service.client.connection import find_connection
 from service.client.models import (
@@ -30,6 +30,7 @@ from service.client.models import (
 )
 from service.client.patience import Patience
 from service.client.transport import Transport
+from service.client.waiting import OnSilence
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item")
@@ -40,14 +41,22 @@ METRICS_PER_PAGE = 10_000
 class Client:
     """Client of one service. Every method may raise ServiceError and ServiceUnreachableError."""
 
-    def __init__(self, url: str | None = None, api_key: str | None = None, timeout_seconds: float = 30.0) -> None:
-        """Connect to a service. Raises ServiceUnknownError where its URL or API key cannot be found.
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        timeout_seconds: float = 30.0,
+        on_silence: OnSilence | None = None,
+    ) -> None:
+        """Connect to a service. Raises ServiceUnknownError where its URL or API key cannot be found, or is invalid.
 
-        url, api_key: where omitted, they are found as described in `service.client.connection`.
+        url, api_key: where omitted, they are found as described in `service.client.connection`. timeout_seconds:
+        longest time that a request waits for an answer, over all its tries. on_silence: is told once for each request
+        that has waited for some seconds, with the URL and the seconds that it will still wait.
         """
         connection = find_connection(url, api_key)
         self.url = connection.url
-        self._transport = Transport(connection, timeout_seconds)
+        self._transport = Transport(connection, timeout_seconds, on_silence)
 
     def __enter__(self) -> Self:
         return self
@@ -64,11 +73,11 @@ class Client:
         idempotency_key: two calls with the same key and document create only one job; a random key where omitted.
         """
         key = idempotency_key or uuid.uuid4().hex
-        return Job.model_validate_json(self._transport.post("/v1/jobs", document, idempotency_key=key))
+        return self._transport.post("/v1/jobs", document, idempotency_key=key).parse(Job)
 
     def plan(self, document: Mapping[str, Any]) -> Plan:
         """Plan the job of a document without submitting it, which may take seconds."""
-        return Plan.model_validate_json(self._transport.post("/v1/plans", document))
+        return self._transport.post("/v1/plans", document).parse(Plan)
 
     def jobs(
         self,
@@ -88,7 +97,7 @@ class Client:
         """
         return self._list_items(
             "/v1/jobs",
-            TypeAdapter(Page[Job]),
+            Page[Job],
             state=state,
             label=label,
             name=name,
@@ -103,26 +112,26 @@ class Client:
 
     def cancel(self, job_id: str) -> Job:
         """Ask a job to stop. This returns at once; the job becomes CANCELLED soon after."""
-        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/cancel"))
+        return self._transport.post(f"/v1/jobs/{job_id}/cancel").parse(Job)
 
     def pause(self, job_id: str) -> Job:
         """Ask a running job to save a checkpoint and stop.
 
         This returns at once; the job becomes PAUSED soon after, and stays so until `resume`.
         """
-        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/pause"))
+        return self._transport.post(f"/v1/jobs/{job_id}/pause").parse(Job)
 
     def resume(self, job_id: str) -> Job:
         """Queue a paused job again; it continues from its checkpoint once the scheduler starts it."""
-        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/resume"))
+        return self._transport.post(f"/v1/jobs/{job_id}/resume").parse(Job)
 
     def hold(self, job_id: str) -> Job:
         """Keep a queued job from starting, until `release`."""
-        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/hold"))
+        return self._transport.post(f"/v1/jobs/{job_id}/hold").parse(Job)
 
     def release(self, job_id: str) -> Job:
         """Let a held job start when its turn comes."""
-        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/release"))
+        return self._transport.post(f"/v1/jobs/{job_id}/release").parse(Job)
 
     def restart(self, job_id: str, idempotency_key: str | None = None) -> Job:
         """Create a job with the document of a job that has ended, and return the new one.
@@ -130,25 +139,25 @@ class Client:
         idempotency_key: two calls with the same key and id create only one job; a random key where omitted.
         """
         key = idempotency_key or uuid.uuid4().hex
-        return Job.model_validate_json(self._transport.post(f"/v1/jobs/{job_id}/restart", idempotency_key=key))
+        return self._transport.post(f"/v1/jobs/{job_id}/restart", idempotency_key=key).parse(Job)
 
     def delete(self, job_id: str) -> None:
         """Delete a job that has ended, with its model, checkpoints, logs and metrics.
 
         From then on there is no such job; its files are gone soon after.
         """
-        self._transport.delete(f"/v1/jobs/{job_id}")
+        self._transport.delete(f"/v1/jobs/{job_id}").parse(Job)
 
     def events(self, job_id: str) -> Iterator[Event]:
         """Yield the events of a job, oldest first."""
-        return self._list_items(f"/v1/jobs/{job_id}/events", TypeAdapter(Page[Event]))
+        return self._list_items(f"/v1/jobs/{job_id}/events", Page[Event])
 
     def attempts(self, job_id: str) -> Iterator[Attempt]:
-        return self._list_items(f"/v1/jobs/{job_id}/attempts", TypeAdapter(Page[Attempt]))
+        return self._list_items(f"/v1/jobs/{job_id}/attempts", Page[Attempt])
 
     def checkpoints(self, job_id: str) -> Iterator[Checkpoint]:
         """Yield the complete checkpoints of a job on the disk of the service, newest first."""
-        return self._list_items(f"/v1/jobs/{job_id}/checkpoints", TypeAdapter(Page[Checkpoint]))
+        return self._list_items(f"/v1/jobs/{job_id}/checkpoints", Page[Checkpoint])
 
     def metrics(
         self,
@@ -219,7 +228,7 @@ class Client:
         return self._get(Capacity, "/v1/capacity")
 
     def keys(self) -> Iterator[ApiKey]:
-        return self._list_items("/v1/keys", TypeAdapter(Page[ApiKey]))
+        return self._list_items("/v1/keys", Page[ApiKey])
 
     def create_key(
         self,
@@ -234,11 +243,11 @@ class Client:
         owner: the name of the key where omitted. expires_in_days: the key never expires where omitted.
         """
         body = {"name": name, "role": role, "owner": owner, "expires_in_days": expires_in_days}
-        return ApiKey.model_validate_json(self._transport.post("/v1/keys", body))
+        return self._transport.post("/v1/keys", body).parse(ApiKey)
 
     def revoke_key(self, key_id: str) -> None:
         """Revoke an API key, which ends its browser sessions too."""
-        self._transport.delete(f"/v1/keys/{key_id}")
+        self._transport.delete(f"/v1/keys/{key_id}").expect_nothing()
 
     def create_login_link(
         self,
@@ -252,7 +261,7 @@ class Client:
         role, owner: those of the client's key where omitted.
         """
         body = {"role": role, "owner": owner, "minutes": minutes}
-        return LoginLink.model_validate_json(self._transport.post("/v1/session/links", body))
+        return self._transport.post("/v1/session/links", body).parse(LoginLink)
 
     def audit(
         self,
@@ -270,16 +279,16 @@ class Client:
         """
         begin, end = (moment.isoformat() if moment else None for moment in (since, until))
         filters = {"actor": actor, "action": action, "target": target, "since": begin, "until": end}
-        return self._list_items("/v1/audit", TypeAdapter(Page[AuditEvent]), **filters)
+        return self._list_items("/v1/audit", Page[AuditEvent], **filters)
 
     def _get(self, model: type[Model], path: str, **params: Any) -> Model:
-        return model.model_validate_json(self._transport.get(path, params))
+        return self._transport.get(path, params).parse(model)
 
-    def _list_items(self, path: str, page_type: TypeAdapter[Page[Item]], **params: Any) -> Iterator[Item]:
+    def _list_items(self, path: str, page_type: type[Page[Item]], **params: Any) -> Iterator[Item]:
         """Yield every item of a list. Each page is requested only once its items are needed."""
         cursor: str | None = None
         while True:
-            page = page_type.validate_json(self._transport.get(path, {**params, "cursor": cursor}))
+            page = self._transport.get(path, {**params, "cursor": cursor}).parse(page_type)
             yield from page.items
             cursor = page.next_cursor
             if cursor is None:

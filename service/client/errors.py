@@ -49,7 +49,7 @@ class ServiceAwayError(Exception):
     """Error raised where a service that has answered before does not answer any more, while a job is followed."""
 
     def __init__(self, error: ServiceError | ServiceUnreachableError, since: datetime) -> None:
-        """Keep `since`, the time at which the service was first found to be away."""
+        """Keep `since`, the time of the first request that the service did not answer."""
         self.since = since
         is_silent = isinstance(error, ServiceUnreachableError)
         service, cause = (f"the service at {error.url}", error.cause) if is_silent else ("the service", error)

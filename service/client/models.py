@@ -247,13 +247,13 @@ class ApiKey(_Response):
     last_used_at: datetime | None = None
     """Time of the last use, to the minute; None before the first one."""
     revoked_at: datetime | None = None
-    key: str | None = None
+    key: str | None = Field(default=None, repr=False)
 
 
 class LoginLink(_Response):
     """Link that signs a browser in once: `URL of the service/signin#token=…`."""
 
-    token: str
+    token: str = Field(repr=False)
     owner: str
     role: str
     expires_at: datetime

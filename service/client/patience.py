@@ -8,12 +8,15 @@ from typing import TypeVar
 
 from service.client.errors import ServiceAwayError, ServiceError, ServiceUnreachableError
 from service.client.transport import RETRIED_STATUSES
+from service.client.waiting import SILENCE_SECONDS, Wait, limit_wait
 
 Result = TypeVar("Result")
 
 DEFAULT_PATIENCE_SECONDS = 600.0
 FIRST_WAIT_SECONDS = 0.5
 MAX_WAIT_SECONDS = 10.0
+MIN_ANSWER_SECONDS = 5.0
+"""Seconds that a service has for an answer, however little the patience: one that works is not away."""
 STORAGE_FULL = 507
 """Status of every answer while the disk of the service is full."""
 
@@ -26,9 +29,10 @@ class Patience:
     """
 
     seconds: float = DEFAULT_PATIENCE_SECONDS
-    """Time after which a service that is away is given up."""
+    """Time after which a service that is away is given up, from the first request on that it does not answer."""
     on_away: Callable[[ServiceAwayError], None] = lambda _: None
-    """Function that is called once when the service is found to be away."""
+    """Function that is called once when the service is found to be away, or has been silent for some seconds; in
+    another thread while a request waits."""
     on_back: Callable[[], None] = lambda: None
     """Function that is called once when the service answers again."""
 
@@ -37,28 +41,46 @@ class Patience:
 
         Raises ServiceAwayError where it stays away for too long.
         """
-        away: ServiceAwayError | None = None
-        give_up_at, wait_seconds = 0.0, FIRST_WAIT_SECONDS
-        while True:
-            try:
-                result = request()
-            except (ServiceError, ServiceUnreachableError) as error:
-                if not _is_away(error):
-                    raise
-                if away is None:
-                    away = ServiceAwayError(error, datetime.now(UTC).astimezone())
-                    give_up_at = time.monotonic() + self.seconds
-                    if self.seconds > 0:
-                        self.on_away(away)
-                seconds_left = give_up_at - time.monotonic()
-                if seconds_left <= 0:
-                    raise away from error
-                time.sleep(min(wait_seconds, seconds_left))
-                wait_seconds = min(2 * wait_seconds, MAX_WAIT_SECONDS)
-            else:
-                if away is not None:
-                    self.on_back()
-                return result
+        absence = _Absence(self)
+        wait_seconds = FIRST_WAIT_SECONDS
+        with limit_wait(Wait(absence.start + max(self.seconds, MIN_ANSWER_SECONDS), absence.note_silence)):
+            while True:
+                try:
+                    result = request()
+                except (ServiceError, ServiceUnreachableError) as error:
+                    if not _is_away(error):
+                        raise
+                    seconds_left = absence.start + self.seconds - time.monotonic()
+                    if seconds_left <= 0:
+                        raise ServiceAwayError(error, absence.since) from error
+                    absence.note(error)
+                    time.sleep(min(wait_seconds, seconds_left))
+                    wait_seconds = min(2 * wait_seconds, MAX_WAIT_SECONDS)
+                else:
+                    if absence.is_noted:
+                        self.on_back()
+                    return result
+
+
+class _Absence:
+    """Possible absence of a service since a first request to it."""
+
+    def __init__(self, patience: Patience) -> None:
+        self.start = time.monotonic()
+        self.since = datetime.now(UTC).astimezone()
+        self.is_noted = False
+        self._patience = patience
+
+    def note_silence(self, url: str, seconds_left: float) -> None:  # noqa: ARG002
+        """Note that the service has not answered for some seconds."""
+        if self._patience.seconds > SILENCE_SECONDS:
+            self.note(ServiceUnreachableError(url, TimeoutError(f"nothing for {SILENCE_SECONDS:.0f} s")))
+
+    def note(self, error: ServiceError | ServiceUnreachableError) -> None:
+        """Note that the service is away; only the first time it is told."""
+        if not self.is_noted:
+            self.is_noted = True
+            self._patience.on_away(ServiceAwayError(error, self.since))
 
 
 def _is_away(error: ServiceError | ServiceUnreachableError) -> bool:

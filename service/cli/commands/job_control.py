@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from service.cli.connect import connect
 from service.cli.errors import BadInputError, CommandError
 from service.cli.job_id import JobId, JobIds
 from service.cli.render.console import console_on
@@ -21,7 +22,7 @@ def cancel(job_id: JobId) -> None:
 
         dlrm cancel job_01J…
     """
-    with Client() as client:
+    with connect() as client:
         job = client.cancel(job_id)
     typer.echo(f"{job.id} {job.state}")
 
@@ -34,7 +35,7 @@ def pause(job_id: JobId) -> None:
 
         dlrm pause job_01J…
     """
-    with Client() as client:
+    with connect() as client:
         job = client.pause(job_id)
     typer.echo(f"{job.id} {job.state}")
 
@@ -47,7 +48,7 @@ def resume(job_id: JobId) -> None:
 
         dlrm resume job_01J…
     """
-    with Client() as client:
+    with connect() as client:
         job = client.resume(job_id)
     typer.echo(f"{job.id} {job.state}")
 
@@ -57,7 +58,7 @@ def hold(job_id: JobId) -> None:
 
     dlrm hold job_01J…
     """
-    with Client() as client:
+    with connect() as client:
         job = client.hold(job_id)
     typer.echo(f"{job.id} held")
 
@@ -67,7 +68,7 @@ def release(job_id: JobId) -> None:
 
     dlrm release job_01J…
     """
-    with Client() as client:
+    with connect() as client:
         job = client.release(job_id)
     typer.echo(f"{job.id} released")
 
@@ -83,7 +84,7 @@ def restart(job_id: JobId) -> None:
 
         new=$(dlrm restart job_01J…) && dlrm logs $new --follow
     """
-    with Client() as client:
+    with connect() as client:
         job = client.restart(job_id)
     typer.echo(job.id)
 
@@ -101,7 +102,7 @@ def delete(
 
         dlrm jobs --state FAILED --json | jq -r .id | xargs dlrm delete --yes
     """
-    with Client() as client:
+    with connect() as client:
         jobs = [client.job(job_id) for job_id in dict.fromkeys(job_ids)]
         running = [job for job in jobs if not job.has_ended]
         if running:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from service.cli.connect import connect
 from service.cli.errors import BadInputError
 from service.cli.job_id import JobId
 from service.cli.patience import PatienceSeconds, make_patience
@@ -16,7 +17,7 @@ from service.cli.render.job_tables import make_derived_table, make_events_table,
 from service.cli.render.quality import print_comparison
 from service.cli.render.text_format import escape_unprintable, print_warnings
 from service.cli.time_option import parse_time
-from service.client import Client, LogPart
+from service.client import Client, LogPart, Patience
 from service.client.patience import DEFAULT_PATIENCE_SECONDS
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -57,7 +58,7 @@ def jobs(
     now = datetime.now(UTC)
     created_after = None if since is None else parse_time(since, "--since", now)
     created_before = None if until is None else parse_time(until, "--until", now)
-    with Client() as client:
+    with connect() as client:
         found = client.jobs(
             state=state,
             label=label,
@@ -84,7 +85,7 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
 
         dlrm show job_01J… --json | jq .state
     """
-    with Client() as client:
+    with connect() as client:
         job = client.job(job_id)
         if as_json:
             typer.echo(job.model_dump_json())
@@ -128,11 +129,11 @@ def logs(
     process = LAUNCH if rank == LAUNCH else int(rank)
     errors = console_on(stderr=True)
     patience = make_patience(patience_seconds, lambda line: errors.print(line, highlight=False, markup=False))
-    with Client() as client:
+    with connect() as client:
         part = client.logs(job_id, attempt=attempt, rank=process, tail_lines=tail)
         while True:
             typer.echo(escape_unprintable(part.text, keep="\n\t"), nl=False)
-            if not (part.text or (follow and patience.call(partial(_has_more, client, job_id, part, attempt)))):
+            if not (part.text or (follow and _has_more(client, job_id, part, attempt, patience))):
                 return
             part = (
                 patience.call(partial(_read_next, client, job_id, part)) if follow else _read_next(client, job_id, part)
@@ -146,7 +147,7 @@ def _read_next(client: Client, job_id: str, part: LogPart) -> LogPart:
     return client.logs(job_id, attempt=part.attempt, rank=part.rank, offset=part.next_offset)
 
 
-def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None) -> bool:
+def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None, patience: Patience) -> bool:
     """Wait until there may be more to print after `part`, in this log or in that of a later attempt.
 
     Returns whether there is more; False where the attempt, or the job, has ended. attempt: number of the only attempt
@@ -158,7 +159,7 @@ def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None) -
             return True
         if attempt is not None:
             return False
-        job = client.job(job_id)
+        job = patience.call(partial(client.job, job_id))
         if job.num_attempts > (part.attempt or 0):
             return True
         if job.has_ended:

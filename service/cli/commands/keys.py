@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
+from service.cli.connect import connect
 from service.cli.errors import BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.key_tables import make_keys_table
-from service.client import Client, RoleName
+from service.client import RoleName
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -48,7 +49,7 @@ def list_keys(
 
         dlrm keys list --all --json | jq -r .id
     """
-    with Client() as client:
+    with connect() as client:
         every = client.keys()
         listed = (key for key in every if include_revoked or key.revoked_at is None)
         if as_json:
@@ -80,7 +81,7 @@ def create(
 
         key=$(dlrm keys create ci --role submitter --expires-in-days 90)
     """
-    with Client() as client:
+    with connect() as client:
         key = client.create_key(name, role, owner=owner, expires_in_days=expires_in_days)
     if as_json:
         typer.echo(key.model_dump_json())
@@ -114,7 +115,7 @@ def revoke(
 
         dlrm keys revoke key_01J…
     """
-    with Client() as client:
+    with connect() as client:
         client.revoke_key(key_id)
     typer.echo(f"{key_id} revoked")
 
@@ -134,7 +135,7 @@ def login_link(
 
         dlrm login-link --role viewer --owner ann --minutes 60
     """
-    with Client() as client:
+    with connect() as client:
         link = client.create_login_link(role, owner=owner, minutes=minutes)
     url = f"{client.url}/signin#token={link.token}"
     if as_json:

@@ -8,6 +8,7 @@ import typer
 
 from dlrm.config import FieldError
 from dlrm.record import WARNINGS
+from service.cli.connect import connect
 from service.cli.documents import list_beside, read_job
 from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, BadInputError
 from service.cli.patience import PatienceSeconds, make_patience
@@ -54,7 +55,7 @@ def submit(
     """
     document, spec = read_job(job, settings)
     console = console_on(stderr=True)
-    with Client() as client:
+    with connect() as client:
         submitted = _submit(client, document, list_beside(spec, job))
         typer.echo(submitted.id)
         console.print(f"{client.url}/jobs/{submitted.id}", highlight=False, soft_wrap=True)
@@ -97,7 +98,7 @@ def find_shortages(document: Mapping[str, Any]) -> list[str]:
     Empty where the service does not know, or not soon: the run will say it, too.
     """
     try:
-        with Client(timeout_seconds=MAX_PLAN_SECONDS) as client:
+        with connect(MAX_PLAN_SECONDS) as client:
             return client.plan(document).warnings or []
     except (ServiceError, ServiceUnreachableError):
         return []

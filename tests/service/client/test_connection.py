@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from service.client import ServiceUnknownError, find_connection
-from service.client.connection import get_ready_file_path, save_admin_key
+from service.client.connection import ReadyFile, get_ready_file_path, save_admin_key
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +76,62 @@ def test_the_environment_may_name_the_service_whose_key_was_left(
     assert find_connection().api_key == "dlrm_saved"
 
 
-@pytest.mark.parametrize("url", ["foo", "localhost:8080", "ftp://localhost", "http://", "http://host:99999"])
+@pytest.mark.parametrize(
+    "url",
+    ["foo", "localhost:8080", "ftp://localhost", "http://", "http://host:99999", "http://a b", f"http://{70 * 'a'}"],
+)
 def test_what_is_no_url_is_said_with_an_example(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("DLRM_URL", url)
     message = re.escape(f"DLRM_URL: {url!r} is not a URL (valid: http://host:port)")
     with pytest.raises(ServiceUnknownError, match=message):
         find_connection()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", " "])
+def test_a_key_is_used_without_the_white_space_around_it_wherever_it_is_read(
+    end: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_ready_file(tmp_path / ".dlrm", f"dlrm_saved{end}")
+    assert find_connection().api_key == "dlrm_saved"
+    assert find_connection(api_key=f"dlrm_given{end}").api_key == "dlrm_given"
+    monkeypatch.setenv("DLRM_API_KEY", f"dlrm_environment{end}")
+    assert find_connection().api_key == "dlrm_environment"
+
+
+@pytest.mark.parametrize("key", ["dlrm_secret\nx", "dlrm_sécret", "dlrm_ secret", "dlrm_secret\x7f"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(
+    key: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_ready_file(tmp_path / ".dlrm", key)
+    with pytest.raises(ServiceUnknownError, match=r"^the saved API key: has a character that no API key has") as saved:
+        find_connection()
+    monkeypatch.setenv("DLRM_API_KEY", key)
+    with pytest.raises(ServiceUnknownError, match=r"^DLRM_API_KEY: has a character that no API key has") as refused:
+        find_connection()
+    assert "cret" not in str(saved.value) + str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["", " \n"])
+@pytest.mark.parametrize("variable", ["DLRM_API_KEY", "DLRM_URL"])
+def test_a_variable_that_is_empty_does_not_become_what_is_saved(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_ready_file(tmp_path / ".dlrm")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ServiceUnknownError, match=f"{variable}: is empty; set it, or unset {variable}"):
+        find_connection()
+    with pytest.raises(ServiceUnknownError, match="is empty; omit it"):
+        find_connection("", "")
+
+
+@pytest.mark.parametrize("url", ["dlrm_secret", "http//ann:dlrm@host", "ftp://ann:pass@host"])
+def test_a_key_or_password_in_place_of_the_url_is_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLRM_URL", url)
+    with pytest.raises(ServiceUnknownError, match=r"^DLRM_URL: this is not a URL \(valid: http://host:port\)$"):
+        find_connection()
+
+
+def test_a_connection_is_shown_without_its_key(tmp_path: Path) -> None:
+    write_ready_file(tmp_path / ".dlrm")
+    assert "dlrm_saved" not in repr(find_connection())
+    assert "dlrm_saved" not in repr(ReadyFile.read(get_ready_file_path(tmp_path / ".dlrm")))

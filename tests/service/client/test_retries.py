@@ -42,7 +42,7 @@ def serve_statuses(statuses: list[int], body: Any = JOB) -> Iterator[tuple[str, 
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = answer  # noqa: N815
+        do_GET = do_POST = do_DELETE = answer  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
             pass
