@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import resource
 import signal
 import socket
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -23,6 +25,8 @@ from service.lock import lock_state
 from service.observability.logs import configure_logging
 from service.services import Services
 from service.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 SHUTDOWN_SECONDS = 5
 """Seconds that open requests have to finish at shutdown."""
@@ -48,6 +52,9 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
     AddressError.
     """
     configure_logging(settings.log_format)
+    for name, nearest in settings.find_unknown_variables(os.environ).items():
+        hint = f"did you mean {nearest}?" if nearest else "the README lists the settings"
+        log.warning("unknown_setting", variable=name, hint=hint)
     with lock_state(settings), bind_socket(settings) as listener:
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         app = create_app(settings)

@@ -1,9 +1,11 @@
 """Settings of the service, read from environment variables with the prefix DLRM_."""
 
+import difflib
 import os
 import re
 import socket
 import sys
+from collections.abc import Iterable
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -58,14 +60,28 @@ def _check_addresses(addresses: str) -> str:
     return addresses
 
 
+def _check_program(path: Path) -> Path:
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        raise PydanticCustomError("no_program", "should be the path of a program that can be run")
+    return path
+
+
 AbsolutePath = Annotated[Path, AfterValidator(_make_absolute)]
+Program = Annotated[AbsolutePath, AfterValidator(_check_program)]
 DataRoot = Annotated[str, BeforeValidator(os.fspath), AfterValidator(_parse_data_root)]
+
+
+PREFIX = "DLRM_"
+OTHER_VARIABLES = frozenset(
+    {"DLRM_URL", "DLRM_API_KEY", "DLRM_SERVICE_ID", "DLRM_ATTEMPT_DIRECTORY", "DLRM_HEARTBEATS"}
+)
+"""Variables with the prefix that are no settings of the service: those of the client, and those of an attempt."""
 
 
 class StateSettings(BaseSettings):
     """Locations of state, which the service shares with the commands that work without a service."""
 
-    model_config = SettingsConfigDict(env_prefix="DLRM_", frozen=True, validate_default=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, validate_default=True)
 
     state_directory: AbsolutePath = Path(".dlrm")
     """Directory for the state of the service; on SQLite only one service at a time may use it."""
@@ -95,7 +111,7 @@ class Settings(StateSettings):
     node: str = Field(default_factory=socket.gethostname, min_length=1, max_length=255)
     """Name of this machine, by which a later process of the service knows the attempts that were started here; a
     container, whose host name changes, needs one that stays."""
-    trainer_python: AbsolutePath = Path(sys.executable)
+    trainer_python: Program = Path(sys.executable)
     """Python interpreter that has the trainer installed."""
     worker_environment: Annotated[list[str], NoDecode, BeforeValidator(_split_names)] = Field(default=[])
     """Names of further environment variables of the service that workers inherit, separated by commas. They inherit
@@ -141,3 +157,13 @@ class Settings(StateSettings):
         """URL at which programs on this machine reach the service."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def find_unknown_variables(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Find those of the environment variables that look like settings and are none, each with the nearest setting.
+
+        It is None where none is near.
+        """
+        valid = [f"{PREFIX}{field.upper()}" for field in type(self).model_fields]
+        known = OTHER_VARIABLES | set(valid) | set(self.worker_environment)
+        unknown = sorted(name for name in names if name.upper().startswith(PREFIX) and name.upper() not in known)
+        return {name: next(iter(difflib.get_close_matches(name.upper(), valid, n=1)), None) for name in unknown}

@@ -1,6 +1,7 @@
 """The job document, with one module for each component. Imports no torch."""
 
 from dlrm.config.batch import MAX_BATCH, BatchConfig
+from dlrm.config.counts import format_count
 from dlrm.config.data import DataConfig, SyntheticConfig
 from dlrm.config.decide import DataFacts, Decision, count_synthetic_train_rows, get_auto_dim, keep_decisions
 from dlrm.config.derived import (
@@ -66,6 +67,7 @@ __all__ = [
     "count_synthetic_train_rows",
     "count_validation_rows",
     "find_warm_start_faults",
+    "format_count",
     "get_auto_dim",
     "keep_decisions",
     "list_differences",

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from dlrm.config.base import Config
+from dlrm.config.counts import format_count
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, translate_errors
 from dlrm.config.job import JobConfig, JobSpec
@@ -149,7 +150,9 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
     # A multiple of the ranks, and at least a chunk on each.
     whole = -(-max(size, least) // world_size) * world_size
     if facts is not None and whole != size:
-        reason = f"{size:,} {reason}, raised for {world_size} ranks, their chunks and the groups of moments"
+        reason = (
+            f"{size:,} {reason}, raised for {format_count(world_size, 'rank')}, their chunks and the groups of moments"
+        )
     return whole, reason
 
 

@@ -11,6 +11,7 @@ from typing import Any, LiteralString, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from dlrm.config.counts import format_count
 from dlrm.config.patterns import hide_credentials
 
 CROSS_FIELD = "cross_field"
@@ -81,7 +82,7 @@ def translate_errors(error: ValidationError, document_type: type[BaseModel]) -> 
         translated = _translate_error(details, document_type)
         errors.setdefault(translated.field, translated)
     if len(details_of_all) > MAX_ERRORS:
-        errors.setdefault("", FieldError("", f"and {len(details_of_all) - MAX_ERRORS:,} more errors"))
+        errors.setdefault("", FieldError("", f"and {format_count(len(details_of_all) - MAX_ERRORS, 'more error')}"))
     return list(errors.values())
 
 
@@ -132,7 +133,8 @@ def _suggest(word: str, choices: Sequence[str]) -> str:
 def _describe_length(value: Any, context: Mapping[str, Any], or_null: str) -> tuple[str, str]:
     """Return message and valid values for a list or an object with too few entries, or too many."""
     bound = f"at least {context['min_length']:,}" if "min_length" in context else f"at most {context['max_length']:,}"
-    return f"has {len(value):,} entries" if value else "is empty", bound + or_null
+    entries = "1 entry" if len(value) == 1 else f"{len(value):,} entries"
+    return f"has {entries}" if value else "is empty", bound + or_null
 
 
 def _shorten(value: object) -> str:

@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator,
 
 from dlrm.config.base import Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
+from dlrm.config.counts import format_count
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, invalid, translate_errors
 from dlrm.config.model import ModelConfig, ModelSpec
@@ -114,7 +115,11 @@ class JobSpec(Config):
                 )
             if ranks and max(ranks) >= world_size:
                 valid = f"ranks from 0 to {world_size - 1}"
-                raise invalid(f"{field}.ranks", f"there is no rank {max(ranks)}: the job has {world_size} ranks", valid)
+                raise invalid(
+                    f"{field}.ranks",
+                    f"there is no rank {max(ranks)}: the job has {format_count(world_size, 'rank')}",
+                    valid,
+                )
         if sharding.transport == "memory" and (self.resources.num_nodes > 1 or self.resources.gpus_per_worker):
             message = "ranks on several machines or on GPUs share no memory"
             valid = '"auto" or "torchrec"' if self.resources.gpus_per_worker else '"auto", "network" or "torchrec"'

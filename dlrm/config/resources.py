@@ -20,20 +20,33 @@ from dlrm.config.errors import FieldError, invalid
 _SIZE = TypeAdapter(ByteSize)
 
 
-def _parse_size(value: Any) -> Any:
-    """Convert a text such as "8GiB" to bytes; leave anything else to the field's own validation."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return int(_SIZE.validate_python(value))
-    except ValidationError:
-        raise ValueError('should be a size such as "8GiB" or a whole number of bytes') from None
-
-
 MAX_NODES = 1024
 MAX_MEMORY = 2**60
-Size = Annotated[int, BeforeValidator(_parse_size)]
-"""Number of bytes, also written as "8GiB"."""
+UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def parse_size_from(min_bytes: int) -> BeforeValidator:
+    """Make the validator of a size of `min_bytes` to MAX_MEMORY, a number of bytes or a text such as "8GiB".
+
+    Anything else is left to the field's own validation.
+    """
+
+    def parse(value: Any) -> Any:
+        try:
+            num_bytes = int(_SIZE.validate_python(value)) if isinstance(value, str) else value
+        except ValidationError:
+            raise ValueError('should be a size such as "8GiB" or a whole number of bytes') from None
+        if isinstance(num_bytes, int) and not min_bytes <= num_bytes <= MAX_MEMORY:
+            raise ValueError(f"should be from {_format_exactly(min_bytes)} to {_format_exactly(MAX_MEMORY)}")
+        return num_bytes
+
+    return BeforeValidator(parse)
+
+
+def _format_exactly(num_bytes: int) -> str:
+    """Format a power of two as a job document may write it, such as "256MiB"."""
+    exponent = (num_bytes.bit_length() - 1) // 10
+    return f'"{num_bytes >> 10 * exponent}{UNITS[exponent]}"'
 
 
 class NodeRange(Config):
@@ -75,7 +88,7 @@ class ResourcesConfig(Config):
     """Number of ranks on each machine; one for each GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
     """Number of cores of one worker."""
-    memory: Annotated[Size, Field(ge=2**28, le=MAX_MEMORY)] = 8 * 2**30
+    memory: Annotated[int, parse_size_from(2**28), Field(ge=2**28, le=MAX_MEMORY)] = 8 * 2**30
     """Bytes that the whole job may use on its node, also written as "8GiB". The service kills a job that uses
     more, without a checkpoint; `dlrm train` does not."""
     gpus_per_worker: Literal[0, 1] = 0

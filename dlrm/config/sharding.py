@@ -5,7 +5,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from dlrm.config.base import Config
-from dlrm.config.resources import MAX_MEMORY, Size
+from dlrm.config.resources import MAX_MEMORY, parse_size_from
 
 ShardingType = Literal[
     "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise", "grid", "data_parallel"
@@ -38,7 +38,7 @@ class TopologyConfig(Config):
     ones. null: measured on this machine; for GPUs docs/plans.md lists the assumed figures. Bandwidths are bytes a
     second of one rank while the other ranks work too."""
 
-    gpu_memory: Annotated[Size, Field(ge=2**20, le=MAX_MEMORY)] | None = None
+    gpu_memory: Annotated[int, parse_size_from(2**20), Field(ge=2**20, le=MAX_MEMORY)] | None = None
     """Bytes of memory of each GPU, also written as "80GB"; CPUs have `resources.memory` instead."""
     memory_bandwidth: Figure | None = None
     """Bytes a second at which memory is read and written."""

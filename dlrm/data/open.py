@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrm.config import DataConfig, SyntheticConfig
+from dlrm.config import DataConfig, SyntheticConfig, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
-from dlrm.data.format_count import format_count
 from dlrm.data.packed.open import open_packed
 from dlrm.data.roots import Roots
 from dlrm.data.rows import Subset

@@ -4,12 +4,11 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from dlrm.config import CategoricalColumn
+from dlrm.config import CategoricalColumn, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
-from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import META, PackedMeta, read_meta
 from dlrm.exported_model.card_metrics import render_metrics, render_quality_warnings
 from dlrm.exported_model.layout import SavedConfig

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from dlrm.config import format_count
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import FileMeta
 from dlrm.exported_model.layout import CONFIG, ENCODERS, MANIFEST, METRICS, WEIGHTS, Manifest, SavedConfig
 from dlrm.exported_model.model import SavedModel

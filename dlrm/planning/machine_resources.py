@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from dlrm.config import JobSpec
+from dlrm.config import JobSpec, format_count
 from dlrm.config.sharding import TopologyConfig
 from hostinfo import limits
 from sharding.native import find_build_error
@@ -60,10 +60,10 @@ def list_notes(job: JobSpec, here: MachineResources) -> list[str]:
     notes: list[str] = []
     resources = job.resources
     if is_for_this_machine(job) and resources.num_cores > here.num_cores:
-        threads = f"{resources.workers_per_node} x {resources.threads_per_worker} threads"
+        threads = f"{resources.workers_per_node} x {format_count(resources.threads_per_worker, 'thread')}"
         notes.append(
-            f"resources.threads_per_worker: {threads} are more than the {here.num_cores} cores of this machine; the "
-            "estimate assumes these cores"
+            f"resources.threads_per_worker: {threads} are more than the {format_count(here.num_cores, 'core')} of this "
+            "machine; the estimate assumes these cores"
         )
     if is_for_this_machine(job) and resources.memory > here.memory_bytes:
         requested, available = (f"{size / 2**30:,.1f} GiB" for size in (resources.memory, here.memory_bytes))

@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from dlrm.config import JobConfig, count_validation_rows
-from dlrm.data.format_count import format_count
+from dlrm.config import JobConfig, count_validation_rows, format_count
 from dlrm.metrics.standard_error import estimate_auc_standard_error
 from dlrm.record import (
     FEW_EVALUATION_ROWS,

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dlrm.config import format_count
 from dlrm.data.errors import DataError
-from dlrm.data.format_count import format_count
 from dlrm.data.open import open_data
 from dlrm.data.packed.open import is_packed, open_packed, read_prepared_data
 from dlrm.data.prepare.bad_row_count import BadRowCount

@@ -11,10 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from dlrm.config import ResolvedJob
+from dlrm.config import ResolvedJob, format_count
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.format_count import format_count
 from dlrm.data.open import find_packed_directory
 from dlrm.data.packed.open import open_encoders, read_prepared_data
 from dlrm.data.packed.open_meta import open_packed_meta

@@ -3,6 +3,7 @@
 import logging
 import time
 
+from dlrm.config import format_count
 from dlrm.record import EvaluationReport, StepReport
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,8 @@ def _format_evaluation(report: EvaluationReport) -> str:
     calibration = "" if report.calibration is None else f", calibration {report.calibration:.4f}"
     return (
         f"evaluation after step {report.step:,}: {auc}, log-loss {report.log_loss:.5f} (constant predictor "
-        f"{report.constant_log_loss:.5f}){calibration}; {report.num_rows:,} rows in {report.seconds:.1f} s"
+        f"{report.constant_log_loss:.5f}){calibration}; "
+        f"{format_count(report.num_rows, 'row')} in {report.seconds:.1f} s"
     )
 
 

@@ -5,10 +5,9 @@ from collections import Counter
 from dataclasses import asdict
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import JobConfig, ResolvedJob
+from dlrm.config import JobConfig, ResolvedJob, format_count
 from dlrm.data.batches import compute_full_batch_rows
 from dlrm.data.dataset import Dataset
-from dlrm.data.format_count import format_count
 from dlrm.gradient_stats.batch_advice import advise, compute_cost, find_largest_useful_batch, get_settled_noise
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_steps

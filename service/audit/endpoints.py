@@ -26,11 +26,15 @@ def list_audit_events(
     services: ServicesDependency,
     _: Admin,
     actor: Annotated[
-        str | None, Query(max_length=63, pattern=STORABLE, description="owner of the key that acted")
+        str | None,
+        Query(max_length=63, pattern=STORABLE, description="owner of the key that acted, without the character NUL"),
     ] = None,
     action: AuditAction | None = None,
     target: Annotated[
-        str | None, Query(max_length=255, pattern=STORABLE, description="id or name of what was changed")
+        str | None,
+        Query(
+            max_length=255, pattern=STORABLE, description="id or name of what was changed, without the character NUL"
+        ),
     ] = None,
     since: Annotated[FilterTime | None, Query(description="earliest time")] = None,
     until: Annotated[FilterTime | None, Query(description="time before which the events are")] = None,

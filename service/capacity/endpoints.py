@@ -12,7 +12,7 @@ router = APIRouter(prefix="/v1", tags=["capacity"], route_class=ApiRoute)
 
 
 class CapacityView(BaseModel):
-    """Resources of the machine, and the part of them that no job holds."""
+    """Resources of the machine, and the part of them that no job occupies."""
 
     num_cores: int
     num_cores_free: int

@@ -1,4 +1,4 @@
-"""Free resources of the machine: all of them, minus those that jobs hold."""
+"""Free resources of the machine: all of them, minus those that jobs occupy."""
 
 from service.database import Database
 from service.jobs.repository import JobRepository

@@ -2,7 +2,7 @@
 
 import json
 
-from dlrm.config import ResolvedJob
+from dlrm.config import ResolvedJob, format_count
 from dlrm.record import write_atomically
 from service.actors import SCHEDULER
 from service.ids import new_id
@@ -83,7 +83,7 @@ class Starter:
         taken = {gpu for attempt in attempts.list_active() for gpu in (attempt.devices or {}).get("gpus", [])}
         free = [gpu for gpu in range(self._launcher.capacity().num_gpus) if gpu not in taken]
         if len(free) < num_gpus:
-            raise StateChangedError(f"{num_gpus} GPUs are wanted, {len(free)} are free")
+            raise StateChangedError(f"needs {format_count(num_gpus, 'GPU')}, {len(free)} free")
         return free[:num_gpus]
 
     def _write_files(self, job: Job, attempt: Attempt, token: str) -> None:

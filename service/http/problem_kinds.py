@@ -64,7 +64,7 @@ KINDS = {
             "slow-body",
             408,
             "The body comes too slowly",
-            "only 2 bytes of the body have come (valid: 65,536 bytes a second, after the first 10 seconds)",
+            "only 2 bytes of the body came (valid: 65,536 bytes a second, after the first 10 seconds)",
         ),
         ProblemKind(
             "conflict",
@@ -110,7 +110,12 @@ KINDS = {
         ),
         ProblemKind("cannot-plan", 422, "The job cannot be planned", "the plan needs more than 1.0 GiB of memory"),
         ProblemKind("too-many-requests", 429, "Too many requests", "too many requests of this key; try again in 3 s"),
-        ProblemKind("quota-exceeded", 429, "The quota is used up", "ads has 20 queued jobs (valid: at most 20)"),
+        ProblemKind(
+            "quota-exceeded",
+            429,
+            "Too many jobs wait",
+            "ads may have 20 waiting jobs, and no more; submit again once one has started",
+        ),
         ProblemKind(
             "internal-error",
             500,

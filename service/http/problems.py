@@ -1,7 +1,6 @@
 """Problem documents (RFC 9457), the response body of every failed request."""
 
 import math
-import reprlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from starlette.routing import Match, Mount
 from dlrm.config import ConfigError, FieldError
 from service.database.failures import get_cause, is_database_away
 from service.disk_full import is_storage_full, storage_full_message
+from service.http.invalid_requests import convert_errors
 from service.http.problem_kinds import MEDIA_TYPE
 from service.http.request_ids import get_request_id
 
@@ -179,21 +179,9 @@ def _on_config_error(_: Request, error: Exception) -> JSONResponse:
     return invalid_job(cast("ConfigError", error).errors).to_response()
 
 
-def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
+def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
     faults = cast("RequestValidationError", error).errors()
-    return invalid_request([_convert_error(item) for item in faults]).to_response()
-
-
-def _convert_error(item: dict[str, Any]) -> FieldError:
-    """Convert a validation error of FastAPI. Its field is named as in the request, without the leading "body"."""
-    source, *names = [str(part) for part in item["loc"]]
-    # A query parameter that may be repeated has one name, whichever of its values is invalid.
-    field = ".".join(names[:1] if source == "query" else names) or source
-    valid = str(item.get("ctx", {}).get("expected", ""))
-    if valid:
-        # Not pydantic's message: it would list the valid values a second time.
-        return FieldError(field, f"{reprlib.repr(item['input'])} is not one of the valid values", valid)
-    return FieldError(field, item["msg"])
+    return invalid_request(convert_errors(faults, request.scope.get("route"))).to_response()
 
 
 def _on_http_exception(request: Request, error: Exception) -> JSONResponse:

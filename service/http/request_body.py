@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dlrm.config import format_count
 from service.http.gate import API_PREFIX, SESSION_PATH, get_sender_id
 from service.http.problems import ProblemError
 from service.http.shares import Shares
@@ -140,7 +141,7 @@ def _too_large(max_bytes: int) -> ProblemError:
 
 def _too_slow(num_bytes: int, limits: BodyLimits) -> ProblemError:
     detail = (
-        f"only {num_bytes:,} bytes of the body have come (valid: {limits.bytes_per_second:,} bytes a second, after the "
-        f"first {limits.start_seconds:g} seconds)"
+        f"only {format_count(num_bytes, 'byte')} of the body came (valid: {limits.bytes_per_second:,} bytes a second, "
+        f"after the first {limits.start_seconds:g} seconds)"
     )
     return ProblemError("slow-body", 408, "The body comes too slowly", detail)

@@ -1,6 +1,6 @@
 """Resources that a job needs, and the check whether a machine has them."""
 
-from dlrm.config import FieldError, JobSpec
+from dlrm.config import FieldError, JobSpec, format_count
 from service.launchers.protocol import Capacity
 from service.reasons import Reason
 from service.sizes import format_giga, format_giga_limit, guess_size_base
@@ -28,9 +28,9 @@ def list_misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
         errors.append(
             FieldError(
                 "resources.workers_per_node",
-                f"workers_per_node x threads_per_worker asks for {demand.num_cores} cores, this machine has "
-                f"{total.num_cores}",
-                f"at most {total.num_cores} cores",
+                f"workers_per_node x threads_per_worker asks for {format_count(demand.num_cores, 'core')}, this "
+                f"machine has {total.num_cores}",
+                f"at most {format_count(total.num_cores, 'core')}",
             )
         )
     if demand.memory_bytes > total.memory_bytes:
@@ -47,8 +47,8 @@ def list_misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
         errors.append(
             FieldError(
                 "resources.gpus_per_worker",
-                f"asks for {demand.num_gpus} GPUs, this machine has {total.num_gpus}",
-                f"at most {total.num_gpus} GPUs; 0 trains on the CPU",
+                f"asks for {format_count(demand.num_gpus, 'GPU')}, this machine has {total.num_gpus}",
+                f"at most {format_count(total.num_gpus, 'GPU')}; 0 trains on the CPU",
             )
         )
     return errors
@@ -57,11 +57,11 @@ def list_misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
 def find_first_lack(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
     """Return the first resource of `demand` that `free` lacks, as a reason and a message; None where all is free."""
     if demand.num_cores > free.num_cores:
-        return Reason.WAITING_FOR_CPU, f"needs {demand.num_cores} cores, {free.num_cores} free"
+        return Reason.WAITING_FOR_CPU, f"needs {format_count(demand.num_cores, 'core')}, {free.num_cores} free"
     if demand.memory_bytes > free.memory_bytes:
         base = guess_size_base(demand.memory_bytes)
         needed, available = format_giga(demand.memory_bytes, base), format_giga(free.memory_bytes, base)
         return Reason.WAITING_FOR_MEMORY, f"needs {needed}, {available} free"
     if demand.num_gpus > free.num_gpus:
-        return Reason.WAITING_FOR_GPU, f"needs {demand.num_gpus} GPUs, {free.num_gpus} free"
+        return Reason.WAITING_FOR_GPU, f"needs {format_count(demand.num_gpus, 'GPU')}, {free.num_gpus} free"
     return None

@@ -30,6 +30,7 @@ LongList = need_slot("slots for lists", total=8, share=4)
 IdempotencyKey = Annotated[
     str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
 ]
+EXAMPLE_DOCUMENT = 'a job document, such as {"data": {"train": ["day_0.tsv"]}}'
 JOB_DOCUMENT = {
     "requestBody": {
         "required": True,
@@ -46,7 +47,7 @@ CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
 @router.post("", status_code=201, openapi_extra=JOB_DOCUMENT, responses=CREATED_BEFORE)
 @may_answer("invalid-job", "cannot-fit", "idempotency-mismatch", "quota-exceeded")
 async def submit_job(
-    document: Annotated[dict[str, Any], Body()],
+    document: Annotated[dict[str, Any], Body(description=EXAMPLE_DOCUMENT)],
     services: ServicesDependency,
     principal: Submitter,
     response: Response,

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
 from service.http.threads import PLANS
-from service.jobs.endpoints import JOB_DOCUMENT
+from service.jobs.endpoints import EXAMPLE_DOCUMENT, JOB_DOCUMENT
 from service.keys.dependencies import Submitter
 from service.plans.schemas import PlanView
 from service.services import ServicesDependency
@@ -19,6 +19,8 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=ApiRoute)
 @may_answer("invalid-job", "cannot-plan", "planning-busy", "plan-timeout", "planning-failed")
 @runs_in(PLANS)
 def plan_job(
-    document: Annotated[dict[str, Any], Body()], services: ServicesDependency, principal: Submitter
+    document: Annotated[dict[str, Any], Body(description=EXAMPLE_DOCUMENT)],
+    services: ServicesDependency,
+    principal: Submitter,
 ) -> PlanView:
     return services.plans.plan(document, principal)

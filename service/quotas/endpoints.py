@@ -13,7 +13,10 @@ router = APIRouter(prefix="/v1/quotas", tags=["quotas"], route_class=ApiRoute)
 
 Owner = Annotated[
     str,
-    Path(pattern=r"^(\*|[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)$", description="owner of keys, or * for all"),
+    Path(
+        pattern=r"^(\*|[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)$",
+        description="an owner of keys, as `dlrm keys list` shows it, or * for all",
+    ),
 ]
 
 

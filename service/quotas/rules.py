@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, and_, or_
 
+from dlrm.config import format_count
 from service.jobs.models import Job
 from service.launchers.protocol import Capacity
 from service.quotas.models import Quota
@@ -21,22 +22,24 @@ def find_quota(quotas: Mapping[str, Quota], owner: str) -> Quota | None:
 def find_quota_lack(owner: str, demand: Capacity, quota: Quota | None, usage: Usage) -> str | None:
     """Return in one sentence what of its owner's quota a job lacks; None where it may start.
 
-    usage: what other jobs of the owner hold.
+    usage: what other jobs of the owner occupy.
     """
     if quota is None:
         return None
-    held = usage.capacity
+    used = usage.capacity
     if quota.num_running is not None and usage.num_running >= quota.num_running:
-        return f"{owner} may run {quota.num_running} jobs at once, and {usage.num_running} run"
-    if quota.num_cores is not None and held.num_cores + demand.num_cores > quota.num_cores:
-        return f"needs {demand.num_cores} cores, and {held.num_cores} of the {quota.num_cores} of {owner} are held"
-    if quota.memory_bytes is not None and held.memory_bytes + demand.memory_bytes > quota.memory_bytes:
+        return f"{owner} may run {format_count(quota.num_running, 'job')} at once, and runs {usage.num_running}"
+    if quota.num_cores is not None and used.num_cores + demand.num_cores > quota.num_cores:
+        needed = format_count(demand.num_cores, "core")
+        return f"needs {needed}, and {owner} occupies {used.num_cores} of {quota.num_cores}"
+    if quota.memory_bytes is not None and used.memory_bytes + demand.memory_bytes > quota.memory_bytes:
         base = guess_size_base(demand.memory_bytes)
-        sizes = (demand.memory_bytes, held.memory_bytes, quota.memory_bytes)
-        needed, used, limit = (format_giga(size, base) for size in sizes)
-        return f"needs {needed}, and {used} of the {limit} of {owner} are held"
-    if quota.num_gpus is not None and held.num_gpus + demand.num_gpus > quota.num_gpus:
-        return f"needs {demand.num_gpus} GPUs, and {held.num_gpus} of the {quota.num_gpus} of {owner} are held"
+        sizes = (demand.memory_bytes, used.memory_bytes, quota.memory_bytes)
+        needed, occupied, limit = (format_giga(size, base) for size in sizes)
+        return f"needs {needed}, and {owner} occupies {occupied} of {limit}"
+    if quota.num_gpus is not None and used.num_gpus + demand.num_gpus > quota.num_gpus:
+        needed = format_count(demand.num_gpus, "GPU")
+        return f"needs {needed}, and {owner} occupies {used.num_gpus} of {quota.num_gpus}"
     return None
 
 
@@ -46,14 +49,18 @@ def list_excesses(demand: Capacity, quota: Quota) -> list[tuple[str, str]]:
     if quota.num_running == 0:
         excesses.append(("no job of this owner may run", "a larger quota"))
     if quota.num_cores is not None and demand.num_cores > quota.num_cores:
-        excesses.append((f"asks for {demand.num_cores} cores", f"at most {quota.num_cores} cores"))
+        excesses.append(_describe_excess(demand.num_cores, quota.num_cores, "core"))
     if quota.memory_bytes is not None and demand.memory_bytes > quota.memory_bytes:
         base = guess_size_base(demand.memory_bytes)
         asked, limit = format_giga(demand.memory_bytes, base), format_giga_limit(quota.memory_bytes, base)
         excesses.append((f"asks for {asked}", f"at most {limit}"))
     if quota.num_gpus is not None and demand.num_gpus > quota.num_gpus:
-        excesses.append((f"asks for {demand.num_gpus} GPUs", f"at most {quota.num_gpus} GPUs"))
+        excesses.append(_describe_excess(demand.num_gpus, quota.num_gpus, "GPU"))
     return excesses
+
+
+def _describe_excess(asked: int, limit: int, noun: str) -> tuple[str, str]:
+    return f"asks for {format_count(asked, noun)}", f"at most {format_count(limit, noun)}"
 
 
 def list_full(quotas: Mapping[str, Quota], usages: Mapping[str, Usage]) -> list[ColumnElement[bool]]:
@@ -61,7 +68,7 @@ def list_full(quotas: Mapping[str, Quota], usages: Mapping[str, Usage]) -> list[
     owners = (set(quotas) | set(usages)) - {EVERYBODY}
     conditions = [_exceeds(quotas, usages, owner, Job.owner == owner) for owner in owners]
     if EVERYBODY in quotas:
-        # Owners without a quota of their own that hold nothing.
+        # Owners without a quota of their own whose jobs occupy nothing.
         conditions.append(_exceeds(quotas, {}, EVERYBODY, Job.owner.not_in(owners)))
     return [condition for condition in conditions if condition is not None]
 
@@ -80,5 +87,5 @@ def _exceeds(
         (Job.memory_bytes, quota.memory_bytes, usage.capacity.memory_bytes),
         (Job.num_gpus, quota.num_gpus, usage.capacity.num_gpus),
     )
-    exceeded = [column > limit - held for column, limit, held in limits if limit is not None]
+    exceeded = [column > limit - used for column, limit, used in limits if limit is not None]
     return and_(is_owned, or_(*exceeded)) if exceeded else None

@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from dlrm.config import FieldError
+from dlrm.config import FieldError, format_count
 from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
 from service.database import Database
@@ -59,5 +59,6 @@ def check_submission(session: Session, owner: str, demand: Capacity) -> None:
         return
     quotas.lock(quota)
     if quotas.count_queued(owner) >= quota.num_queued:
-        detail = f"{quota.num_queued} jobs of {owner} wait already; submit again once one has started"
+        jobs = format_count(quota.num_queued, "waiting job")
+        detail = f"{owner} may have {jobs}, and no more; submit again once one has started"
         raise ProblemError("quota-exceeded", 429, "Too many jobs wait", detail, headers={"Retry-After": "30"})

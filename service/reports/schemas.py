@@ -1,9 +1,10 @@
 """Reports and logs as the API receives and returns them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dlrm.record import EvaluationReport, StepReport
 from service.jobs.models import Attempt
 from service.reports.ingest import Stream
 
@@ -46,13 +47,31 @@ class AttemptStart(BaseModel):
         return cls(attempt=attempt.number, step=attempt.start_step or 0, evaluated_step=attempt.evaluated_step or 0)
 
 
+class StepView(StepReport):
+    """Report of one training step, with the number of its attempt."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    attempt: int
+
+
+class EvaluationView(EvaluationReport):
+    """Report of one evaluation, with the number of its attempt."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    attempt: int
+
+
 class MetricPage(BaseModel):
     """A page of step and evaluation reports, each with the number of its attempt.
+
+    Answers are made from stored JSON, without their items being parsed: see `ReportService.read_metrics`.
 
     `starts` has every attempt that has begun to train; the reports that it makes void may be on an earlier page.
     """
 
-    items: list[dict[str, Any]]
+    items: list[Annotated[StepView | EvaluationView, Field(discriminator="kind")]]
     starts: list[AttemptStart]
     next_cursor: str | None = None
 

@@ -112,6 +112,18 @@ def test_what_ended_while_the_service_was_away_is_taken_in(start_service: Callab
         wait_until(lambda: get_state(client, job["id"]) == "SUCCEEDED")
 
 
+def test_a_variable_that_is_no_setting_is_warned_of_at_the_start(
+    start_service: Callable[[], ServiceProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLRM_RESTART_DELAY", "1")
+    served = start_service()
+    served.process.send_signal(signal.SIGTERM)
+    _, log = served.process.communicate()
+    (line,) = [line for line in log.splitlines() if "unknown_setting" in line]
+    assert "warning" in line
+    assert "variable=DLRM_RESTART_DELAY hint='did you mean DLRM_RESTART_DELAY_SECONDS?'" in line
+
+
 def test_a_service_told_to_stop_ends_well_and_leaves_its_jobs(start_service: Callable[[], ServiceProcess]) -> None:
     served = start_service()
     with served.make_client() as client:

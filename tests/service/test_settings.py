@@ -62,3 +62,33 @@ def test_a_setting_at_fault_is_named(name: str, value: object) -> None:
 )
 def test_the_url_is_one_that_programs_here_can_reach(host: str, url: str) -> None:
     assert Settings(host=host).url == url
+
+
+@pytest.mark.parametrize("content", [None, "#!/bin/sh\n"], ids=["missing", "not executable"])
+def test_an_interpreter_that_cannot_be_run_is_refused(
+    content: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    if content is not None:
+        python.write_text(content)
+    monkeypatch.setenv("DLRM_TRAINER_PYTHON", str(python))
+    with pytest.raises(ValidationError, match="trainer_python\n  should be the path of a program that can be run"):
+        Settings()
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    assert Settings().trainer_python == python
+
+
+def test_a_variable_that_is_no_setting_is_found_with_the_nearest_one() -> None:
+    settings = Settings(worker_environment=["DLRM_MINE"])
+    names = ["DLRM_DATA_ROOT", "dlrm_ports", "DLRM_XYZ", "DLRM_MINE", "DLRM_URL", "DLRM_PORT", "dlrm_host", "PATH"]
+    assert settings.find_unknown_variables(names) == {
+        "DLRM_DATA_ROOT": "DLRM_DATA_ROOTS",
+        "DLRM_XYZ": None,
+        "dlrm_ports": "DLRM_PORT",
+    }
+
+
+def test_every_setting_is_in_the_readme() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert [name for name in Settings.model_fields if f"`DLRM_{name.upper()}`" not in readme] == []

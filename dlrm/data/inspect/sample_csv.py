@@ -9,9 +9,8 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from dlrm.config import CRITEO_SCHEMA
+from dlrm.config import CRITEO_SCHEMA, format_count
 from dlrm.data.errors import DataError
-from dlrm.data.format_count import format_count
 from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
 from dlrm.data.inspect.file_columns import find_unshared_columns
 from dlrm.data.inspect.missing_words import find_missing_words

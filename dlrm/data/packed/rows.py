@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrm.config import format_count
 from dlrm.data.errors import DataError
-from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import (
     DENSE,
     IDS,

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from dlrm.config import format_count
 from dlrm.data.errors import DataError
-from dlrm.data.format_count import format_count
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS
 
 

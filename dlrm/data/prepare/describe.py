@@ -3,10 +3,9 @@
 import platform
 from collections.abc import Sequence
 
-from dlrm.config import DataConfig
+from dlrm.config import DataConfig, format_count
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.format_count import format_count
 from dlrm.data.packed.layout import VALID_MEAN_WEIGHT, FeatureMeta, PackedMeta, Split, SplitMeta
 from dlrm.data.prepare.measure import SPLITS, PartMeasure
 from dlrm.data.prepare.staged_rows import StagedRows

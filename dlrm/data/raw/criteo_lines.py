@@ -3,8 +3,7 @@
 import re
 from enum import Enum
 
-from dlrm.config import CRITEO_SCHEMA
-from dlrm.data.format_count import format_count
+from dlrm.config import CRITEO_SCHEMA, format_count
 from dlrm.data.raw.bad_rows import BadRows, format_value
 from dlrm.data.raw.hexadecimal import VALID
 from dlrm.data.raw.text import enumerate_lines

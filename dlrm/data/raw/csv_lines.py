@@ -2,7 +2,7 @@
 
 import re
 
-from dlrm.data.format_count import format_count
+from dlrm.config import format_count
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.text import enumerate_lines
 

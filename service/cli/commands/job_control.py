@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dlrm.config import format_count
 from service.cli.connect import connect
 from service.cli.errors import BadInputError, CommandError
 from service.cli.job_id import JobId, JobIds
@@ -124,7 +125,6 @@ def _ask(client: Client, jobs: Sequence[JobDetails]) -> None:
         raise BadInputError("--yes: is needed to delete jobs where there is no terminal to ask")
     console = console_on(stderr=True)
     console.print(make_losses_table((job, list(client.checkpoints(job.id))) for job in jobs))
-    what = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-    console.print(f"Delete {what} for good? (y/N) ", end="", highlight=False)
+    console.print(f"Delete {format_count(len(jobs), 'job')} for good? (y/N) ", end="", highlight=False)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise CommandError("nothing was deleted")

@@ -24,7 +24,7 @@ def plan(
     job: Annotated[
         Path,
         typer.Argument(
-            metavar="JOB", help="A job document, .toml or .json, or the directory of a run.", show_default=False
+            metavar="DOCUMENT", help="A job document, .toml or .json, or the directory of a run.", show_default=False
         ),
     ],
     settings: SetOption = None,

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dlrm.config import format_count
 from service.cli.child_program import ProgramStopped, ReaderGone, run_program
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.render.console import console_on
@@ -108,10 +109,10 @@ def _run(output: Path | None, arguments: list[str]) -> dict[str, Any]:
 def _warn(result: Mapping[str, Any]) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if result["num_bad_rows"]:
-        console.print(f"warning: {result['num_bad_rows']:,} bad rows have no score", markup=False)
+        console.print(f"warning: no score for {format_count(result['num_bad_rows'], 'bad row')}", markup=False)
     if result["num_undefined"]:
         reason = "their values are so far from those in training that the model overflows"
-        console.print(f"warning: {result['num_undefined']:,} rows have no score: {reason}", markup=False)
+        console.print(f"warning: no score for {format_count(result['num_undefined'], 'row')}: {reason}", markup=False)
 
 
 def make_result_table(result: Mapping[str, Any]) -> Table:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dlrm.config import format_count
 from dlrm.record import EXIT_STOPPED
 from service.cli.child_program import ProgramStopped, run_program
 from service.cli.commands.infer import Inference, infer_job
@@ -152,7 +153,9 @@ def make_result_table(result: Mapping[str, Any]) -> Table:
     table.add_row("rows", f"{num_rows['train']:,} for training, {num_rows['eval']:,} held out{bad}")
     table.add_row("label rate", format_percent(result["label_rate"]))
     sizes: Mapping[str, int] = result["table_sizes"]
-    table.add_row("tables", Text(f"{len(sizes)}, with {sum(sizes.values()):,} rows: {_format_list(sizes)}"))
+    table.add_row(
+        "tables", Text(f"{len(sizes)}, with {format_count(sum(sizes.values()), 'row')}: {_format_list(sizes)}")
+    )
     added: Mapping[str, int] = result["num_added"]
     if added:
         grown = {name: number for name, number in added.items() if number}

@@ -26,7 +26,9 @@ MAX_PLAN_SECONDS = 10.0
 
 
 def submit(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)],
+    job: Annotated[
+        Path, typer.Argument(metavar="DOCUMENT", help="The job document, .toml or .json.", show_default=False)
+    ],
     settings: SetOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show progress until the job has ended.")] = False,
     patience_seconds: PatienceSeconds = DEFAULT_PATIENCE_SECONDS,

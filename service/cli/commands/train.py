@@ -76,7 +76,9 @@ NOT_RESUMABLE = frozenset({EndReason.BAD_INPUT, EndReason.DIVERGED})
 def train(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="JOB|FILE", help="The job document, .toml or .json, or data files.", show_default=False),
+        typer.Argument(
+            metavar="DOCUMENT|FILE", help="The job document, .toml or .json, or data files.", show_default=False
+        ),
     ] = None,
     settings: SetOption = None,
     label: Annotated[
@@ -131,7 +133,7 @@ def train(
         dlrm train 'logs/*.parquet' --label clicked --eval later.parquet
 
     --resume continues a run from its newest checkpoint, either with its own job
-    document or with a changed one: JOB, --set, or both. You may change the ranks,
+    document or with a changed one: DOCUMENT, --set, or both. You may change the ranks,
     chunk, plan, memory, intervals, and the paths of the same data. A change that
     would make it a different run is refused.
 
@@ -221,7 +223,7 @@ def _create_attempt(
         return create_next_attempt(resume, Path(sources[0]) if sources else None, settings, place)
     if not sources:
         raise errors.BadInputError(
-            "nothing to train (valid: a JOB, data files, or --resume with the directory of a run)"
+            "nothing to train (valid: a job document, data files, or --resume with the directory of a run)"
         )
     if is_data:
         run_directory = run_directory or make_run_path(derive_job_name(sources[0]))
@@ -241,7 +243,7 @@ def _infer_document(sources: list[str], run_directory: Path, inference: Inferenc
     require_new_directory(run_directory)
     document = run_directory.with_name(f"{run_directory.name}.toml")
     if document.exists():
-        message = "already exists, and may contain edits (valid: another --run-directory, or the document as the JOB)"
+        message = "already exists, and may contain edits (valid: another --run-directory, or the document itself)"
         raise errors.BadInputError(f"{document}: {message}")
     inferred = infer_document(sources, document, inference)
     check_settings(tomllib.loads(inferred.text), settings)

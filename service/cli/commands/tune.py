@@ -29,7 +29,9 @@ HEADER_WIDTH = 100
 
 
 def tune(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job document, .toml or .json.", show_default=False)],
+    job: Annotated[
+        Path, typer.Argument(metavar="DOCUMENT", help="The job document, .toml or .json.", show_default=False)
+    ],
     settings: SetOption = None,
     output: Annotated[
         Path | None,

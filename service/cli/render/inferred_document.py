@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dlrm.config import format_count
+
 WIDTH = 120
 """Longest line of a list in the document, in characters."""
 EVAL_FRACTION = 0.1
@@ -23,7 +25,7 @@ def format_job_document(
     """
     kind = inferred["format"]
     about = "about " if inferred["is_estimate"] else ""
-    rows_read = f"{inferred['num_rows_looked_at']:,} of {about}{inferred['num_rows']:,} rows"
+    rows_read = f"{inferred['num_rows_looked_at']:,} of {about}{format_count(inferred['num_rows'], 'row')}"
     choices: Sequence[Mapping[str, Any]] = inferred.get("choices", [])
     lines = [
         f"# Written by `dlrm prepare --infer`, which read {rows_read} of {inferred['num_files']} {kind} file(s).",

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dlrm.config import format_count
 from service.cli.render.text_format import escape_unprintable, format_percent, format_quantity
 from service.sizes import format_size
 
@@ -37,9 +38,9 @@ def describe_rows_read(report: Report) -> str:
     """Describe how many rows were read: all of them, or a sample."""
     num_rows, num_read = report["num_rows"], report["num_rows_looked_at"]
     if num_read + report["num_bad_rows"] >= num_rows:
-        return f"all {num_rows:,} rows"
+        return f"all {format_count(num_rows, 'row')}"
     share = format_percent(num_read / num_rows)
-    return f"a sample of {num_read:,} of {num_rows:,} rows ({share}), spread evenly; --rows reads more"
+    return f"a sample of {num_read:,} of {format_count(num_rows, 'row')} ({share}), spread evenly; --rows reads more"
 
 
 def format_warnings(report: Report) -> list[Text]:

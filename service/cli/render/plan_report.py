@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlrm.config import ResolvedJob
+from dlrm.config import ResolvedJob, format_count
 from dlrm.record import PART_DESCRIPTIONS
 from service.cli.render.job_tables import make_decisions_table
 from service.cli.render.text_format import UNKNOWN, escape_unprintable
@@ -89,12 +89,12 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
     size = _make_size_formatter(plan)
     facts = {
         "job": escape_unprintable(resolved.job.name),
-        "machine": f"{topology['num_nodes']} x {topology['ranks_per_node']} ranks on {kind}s, "
+        "machine": f"{topology['num_nodes']} x {format_count(topology['ranks_per_node'], 'rank')} on {kind}s, "
         f"{size(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'per machine'}"
         f"{' (assumed)' if topology['sources']['memory_bytes'] == 'default' else ''}",
-        "tables": f"{len(tables):,}, {sum(table['num_rows'] for table in tables):,} rows, {size(weights)} of "
-        f"weights; sizes from {escape_unprintable(result['sizes_from'])}",
-        "batch": f"{plan['global_size']:,} samples, {resolved.share_size:,} per rank, "
+        "tables": f"{len(tables):,}, {format_count(sum(table['num_rows'] for table in tables), 'row')}, "
+        f"{size(weights)} of weights; sizes from {escape_unprintable(result['sizes_from'])}",
+        "batch": f"{format_count(plan['global_size'], 'sample')}, {resolved.share_size:,} per rank, "
         f"in chunks of {resolved.chunk_size:,}",
         "model": f"{model.architecture}, embedding dimension {model.embedding_dim}, dense part in "
         f"{resolved.job.precision}",

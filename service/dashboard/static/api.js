@@ -75,6 +75,6 @@ export function startHeader() {
 export async function showCapacity(bytes) {
   const capacity = await get("/v1/capacity");
   document.getElementById("capacity").textContent =
-    `${capacity.num_cores_free} of ${capacity.num_cores} cores free · ` +
+    `${capacity.num_cores_free} of ${capacity.num_cores} ${capacity.num_cores === 1 ? "core" : "cores"} free · ` +
     `${bytes(capacity.memory_bytes_free)} of ${bytes(capacity.memory_bytes)} free`;
 }

@@ -65,3 +65,20 @@ def test_a_wrong_number_is_named_with_what_would_be_valid(nodes: Any, message: s
     with pytest.raises(ConfigError) as raised:
         resolve_nodes(nodes)
     assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize("memory", ["100MiB", 1, -1, 2**61])
+def test_a_memory_out_of_range_is_told_the_range_in_units(memory: Any):
+    with pytest.raises(ConfigError) as raised:
+        parse_job({"data": {"format": "synthetic"}, "resources": {"memory": memory}})
+    assert str(raised.value) == f'resources.memory: should be from "256MiB" to "1EiB", got {memory!r}'
+
+
+def test_ranks_are_named_in_the_right_number():
+    document = {
+        "data": {"format": "synthetic"},
+        "resources": {"workers_per_node": 1},
+        "sharding": {"tables": [{"pattern": "*", "type": "table_wise", "ranks": [1]}]},
+    }
+    with pytest.raises(ConfigError, match="there is no rank 1: the job has 1 rank"):
+        parse_job(document)

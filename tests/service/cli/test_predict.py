@@ -61,7 +61,7 @@ def test_bad_rows_end_in_exit_code_2_or_are_warned_of(made: Made, tmp_path: Path
     ended = run("predict", made.path, path, "--max-bad-fraction", "0.1")
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[4] == ""
-    assert "warning: 1 bad rows have no score" in ended.stderr
+    assert "warning: no score for 1 bad row" in ended.stderr
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def test_a_spec_that_is_damaged_names_its_field(dlrm: Command, directory: RunDir
 
 def test_neither_a_job_nor_a_run_is_refused_and_so_are_two_directories(dlrm: Command, directory: RunDirectory) -> None:
     ended = dlrm("train")
-    assert (ended.code, "nothing to train (valid: a JOB, data files, or --resume" in ended.err) == (2, True)
+    assert (ended.code, "nothing to train (valid: a job document, data files, or --resume" in ended.err) == (2, True)
     ended = dlrm("train", "--resume", str(directory.path), "--run-directory", "elsewhere")
     assert (ended.code, "stays in its own directory" in ended.err) == (2, True)
 

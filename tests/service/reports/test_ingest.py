@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import httpx
+import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -166,6 +167,29 @@ def test_reports_become_progress_metrics_and_events(api: Api, attempt: Attempt) 
     ]
     evaluations = api.viewer.get(f"/v1/jobs/{attempt.job_id}/metrics", params={"kind": "evaluation"}).json()["items"]
     assert [(item["attempt"], item["auc"]) for item in evaluations] == [(1, 0.7)]
+
+
+def test_the_metrics_of_a_job_are_those_that_the_openapi_document_describes(api: Api, attempt: Attempt) -> None:
+    evaluation = EvaluationReport(
+        seq=2,
+        time=1e9,
+        step=1,
+        num_rows=7,
+        auc=None,
+        log_loss=0.5,
+        normalized_entropy=0.9,
+        calibration=1.0,
+        constant_log_loss=0.6,
+        seconds=0.1,
+    )
+    push(api, attempt, 1, [make_step_line(1, loss=None), evaluation.model_dump_json()])
+    page = api.viewer.get(f"/v1/jobs/{attempt.job_id}/metrics").json()
+    document = api.anonymous.get("/openapi.json").json()
+    schema = {"$ref": "#/components/schemas/MetricPage", "components": document["components"]}
+    jsonschema_rs.validate(schema, page)
+    assert [item["kind"] for item in page["items"]] == ["step", "evaluation"]
+    with pytest.raises(jsonschema_rs.ValidationError):
+        jsonschema_rs.validate(schema, page | {"items": [{"kind": "step", "step": 1}]})
 
 
 def test_the_noise_of_a_step_is_served_as_it_was_reported(api: Api, attempt: Attempt) -> None:
