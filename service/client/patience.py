@@ -16,7 +16,7 @@ DEFAULT_PATIENCE_SECONDS = 600.0
 FIRST_WAIT_SECONDS = 0.5
 MAX_WAIT_SECONDS = 10.0
 MIN_ANSWER_SECONDS = 5.0
-"""Seconds that a service has for an answer, however little the patience: one that works is not away."""
+"""Seconds that a service has for an answer, however little the patience: one that is slow is not away."""
 STORAGE_FULL = 507
 """Status of every answer while the disk of the service is full."""
 

@@ -1,4 +1,4 @@
-"""How long requests wait for an answer, and who is told that a service is silent."""
+"""Waits of requests for an answer: their limits, and who is told that a service is silent."""
 
 import threading
 import time

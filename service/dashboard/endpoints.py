@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
 
 from dlrm.record import BANNERS, PART_DESCRIPTIONS, YARDSTICKS
@@ -37,6 +37,18 @@ router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 def jobs_page(request: Request) -> Response:
     """Return the page of all jobs."""
     return _page(request, "jobs.html")
+
+
+@router.get("/jobs")
+def redirect_to_jobs() -> Response:
+    """Send whoever shortens the address of a job to the page of all jobs."""
+    return RedirectResponse("/")
+
+
+@router.get("/docs")
+def redirect_to_document() -> Response:
+    """Send whoever looks for a page about the API, as many services have it, to its description."""
+    return RedirectResponse("/openapi.json")
 
 
 @router.get("/jobs/{job_id}")

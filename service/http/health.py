@@ -19,6 +19,11 @@ class Health(BaseModel):
     status: str = "ok"
 
 
+class Readiness(Health):
+    leads: bool
+    """Whether this process starts, watches and ends attempts; of the processes on one database one does."""
+
+
 @router.get("/healthz")
 async def is_alive() -> Health:
     """Answer 200 as long as the process runs."""
@@ -28,7 +33,7 @@ async def is_alive() -> Health:
 @router.get("/readyz")
 @may_answer("not-ready")
 @runs_in(MONITORING)
-def is_ready(services: ServicesDependency) -> Health:
+def is_ready(services: ServicesDependency) -> Readiness:
     """Answer 200 where the database answers and the control loop gets on without failing; 503 otherwise."""
     try:
         with services.database.read() as session:
@@ -42,7 +47,7 @@ def is_ready(services: ServicesDependency) -> Health:
     leadership = services.control.leadership
     if leadership.is_stuck:
         raise _not_ready(f"the control loop has made no progress for more than {leadership.stuck_seconds:g} s")
-    return Health()
+    return Readiness(leads=leadership.is_held)
 
 
 @router.get("/metrics", responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})
@@ -52,6 +57,7 @@ def get_figures(services: ServicesDependency) -> Response:
     free = compute_free_capacity(services.database, services.capacity.read())
     services.telemetry.num_cores_free.set(free.num_cores)
     services.telemetry.memory_bytes_free.set(free.memory_bytes)
+    services.telemetry.leads.set(services.control.leadership.is_held)
     return Response(services.telemetry.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -27,8 +27,9 @@ class Telemetry:
         self._registry = CollectorRegistry()
         self.num_rounds = Counter("dlrm_control_rounds", "Rounds of the control loop", registry=self._registry)
         self.num_errors = Counter("dlrm_control_errors", "Errors in the control loop", registry=self._registry)
-        self.num_cores_free = Gauge("dlrm_cores_free", "Cores that no job holds", registry=self._registry)
-        self.memory_bytes_free = Gauge("dlrm_memory_bytes_free", "Memory that no job holds", registry=self._registry)
+        self.num_cores_free = Gauge("dlrm_cores_free", "Cores that no job occupies", registry=self._registry)
+        self.memory_bytes_free = Gauge("dlrm_memory_bytes_free", "Memory that no job occupies", registry=self._registry)
+        self.leads = Gauge("dlrm_leads", "1 where this process leads, otherwise 0", registry=self._registry)
         self.request_seconds = Histogram(
             "dlrm_request_seconds", "Time to answer", ["method", "route", "status"], registry=self._registry
         )

@@ -13,16 +13,18 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.patience import wait_until
 from tests.service.api import Api
 
 
 def test_health_and_figures_need_no_key_and_tell_only_counts(live_api: Api) -> None:
-    for path in ("/healthz", "/readyz"):
-        assert live_api.anonymous.get(path).json() == {"status": "ok"}
+    assert live_api.anonymous.get("/healthz").json() == {"status": "ok"}
+    wait_until(lambda: live_api.anonymous.get("/readyz").json() == {"status": "ok", "leads": True})
     live_api.submit()
     metrics = live_api.anonymous.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain")
     assert "dlrm_cores_free" in metrics.text
+    assert "dlrm_leads 1.0" in metrics.text
     assert "dlrm_jobs{state=" in metrics.text
     assert 'route="/v1/jobs"' in metrics.text
 
@@ -63,6 +65,13 @@ def test_pages_come_without_a_key(api: Api, path: str) -> None:
     response = api.anonymous.get(path)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
+
+
+@pytest.mark.parametrize(("path", "target"), [("/jobs", "/"), ("/docs", "/openapi.json")])
+def test_an_address_that_people_try_leads_to_what_they_look_for(api: Api, path: str, target: str) -> None:
+    response = api.anonymous.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
+    assert (response.status_code, response.headers["location"]) == (307, target)
+    assert api.anonymous.get(target).status_code == 200
 
 
 def test_whatever_the_document_allows_is_answered_as_the_document_says(live_api: Api) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.connect import connect
+from service.cli.connect import MAX_WAIT_SECONDS, connect
 from service.cli.errors import BadInputError
 from service.cli.job_id import JobId
 from service.cli.patience import PatienceSeconds, make_patience
@@ -18,7 +18,7 @@ from service.cli.render.quality import print_comparison
 from service.cli.render.text_format import escape_unprintable, print_warnings
 from service.cli.time_option import parse_time
 from service.client import Client, LogPart, Patience
-from service.client.patience import DEFAULT_PATIENCE_SECONDS
+from service.client.patience import DEFAULT_PATIENCE_SECONDS, MIN_ANSWER_SECONDS
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -129,7 +129,8 @@ def logs(
     process = LAUNCH if rank == LAUNCH else int(rank)
     errors = console_on(stderr=True)
     patience = make_patience(patience_seconds, lambda line: errors.print(line, highlight=False, markup=False))
-    with connect() as client:
+    timeout_seconds = min(max(patience_seconds, MIN_ANSWER_SECONDS), MAX_WAIT_SECONDS) if follow else MAX_WAIT_SECONDS
+    with connect(timeout_seconds) as client:
         part = client.logs(job_id, attempt=attempt, rank=process, tail_lines=tail)
         while True:
             typer.echo(escape_unprintable(part.text, keep="\n\t"), nl=False)

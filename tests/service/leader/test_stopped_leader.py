@@ -104,7 +104,8 @@ def test_another_process_leads_in_place_of_one_that_is_stopped_and_no_job_runs_t
     assert [count_starts(pair.runs / job_id) for job_id in ids] == [1] * len(ids)
     assert not [line for job_id in ids for line in read_overlaps(pair.runs / job_id)]
     assert pair.is_leader(pair.second)
-    assert httpx.get(f"{pair.first.url}/readyz").status_code == 200
+    answers = [httpx.get(f"{process.url}/readyz") for process in (pair.first, pair.second)]
+    assert [(answer.status_code, answer.json()["leads"]) for answer in answers] == [(200, False), (200, True)]
 
 
 def test_a_follower_writes_the_time_of_the_database(pair: Pair) -> None:
