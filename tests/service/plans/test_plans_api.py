@@ -122,7 +122,7 @@ def test_what_a_program_said_that_failed_stays_in_the_log(
 
 def test_more_threads_than_there_are_cores_are_noted(planning_api: Api) -> None:
     answer = request_plan(planning_api, {**SYNTHETIC, "resources": {"threads_per_worker": 1024, "memory": "2GiB"}})
-    assert any(note.startswith("resources.threads_per_worker: 2 x 1024 threads") for note in answer["notes"])
+    assert any(note.startswith("resources.threads_per_worker: 2 x 1,024 threads") for note in answer["notes"])
 
 
 def test_tables_that_nobody_has_counted_are_estimated(planning_api: Api) -> None:

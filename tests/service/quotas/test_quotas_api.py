@@ -76,7 +76,7 @@ def test_a_job_larger_than_its_quota_is_refused(api: Api) -> None:
         "/v1/jobs", json={"data": {"train": ["day_*.tsv"]}, "batch": {"global_size": 64}, "resources": TWO_CORES}
     )
     assert (response.status_code, response.json()["type"]) == (422, "urn:dlrm:problem:cannot-fit")
-    assert [error["valid"] for error in response.json()["errors"]] == ["at most 1 cores", 'at most "0.50GiB"']
+    assert [error["valid"] for error in response.json()["errors"]] == ["at most 1 core", 'at most "0.50GiB"']
 
 
 def test_no_more_jobs_than_the_quota_wait(api: Api) -> None:
