@@ -89,11 +89,17 @@ class Connection:
 
 
 @contextmanager
-def connect(url: str) -> Iterator[Connection]:
-    """Connect to the service without sending anything."""
+def connect(url: str, receive_bytes: int | None = None) -> Iterator[Connection]:
+    """Connect to the service without sending anything.
+
+    receive_bytes: bytes that the kernel receives before anybody reads; None for its own choice, some megabytes.
+    """
     address = urlsplit(url)
-    connected = socket.create_connection((address.hostname, address.port), timeout=PATIENCE_SECONDS)
-    with connected:
+    with socket.socket() as connected:
+        if receive_bytes is not None:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        connected.settimeout(PATIENCE_SECONDS)
+        connected.connect((address.hostname, address.port))
         yield Connection(connected)
 
 

@@ -56,7 +56,9 @@ def test_ten_thousand_connections_take_little_memory_and_keep_nobody_out(served:
         for _ in range(NUM_CONNECTIONS):
             if may_end.is_set():
                 return
-            connected = stack.enter_context(socket.create_connection((address.hostname, address.port)))
+            server = (address.hostname, address.port)
+            # From another address than the requests below: one alone may not open so many at once.
+            connected = stack.enter_context(socket.create_connection(server, source_address=("127.0.0.2", 0)))
             try:
                 connected.sendall(sent)
             except OSError:
