@@ -17,10 +17,13 @@ from dlrm.checkpoint.tensors import copy_to_host, count_bytes, view_on_host
 from dlrm.checkpoint.write import write_checkpoint
 from dlrm.record import CheckpointManifest, RunDirectory
 from dlrm.reporting.reporter import Reporter
+from dlrm.reporting.upload_relay import UploadRelay
 from hostinfo.process_memory import get_bytes_below_peak, reset_peak
 from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
 
+TELL_UPLOADS_SECONDS = 1.0
+"""Seconds between two looks for what is told about uploads."""
 LOST_PEER_SECONDS = 10.0
 """Seconds that a writing thread gets to finish when the run ends in an error, since other ranks may be gone then."""
 
@@ -51,8 +54,13 @@ class Saver:
         reporter: Reporter,
         settings: SaveSettings,
         saved_step: int | None = None,
+        uploads: UploadRelay | None = None,
     ) -> None:
-        """Prepare the first checkpoint. saved_step: step of the checkpoint from which the run resumes, if any."""
+        """Prepare the first checkpoint.
+
+        saved_step: step of the checkpoint from which the run resumes, if any. uploads: relay of what is told about
+        uploads; None on all ranks but the first one of a node, and where the run is not kept in a bucket.
+        """
         self._directory = directory
         self._state = state
         self._identity = identity
@@ -63,6 +71,8 @@ class Saver:
         self._writing: _WriteThread | None = None
         self._has_reported_wait = False
         self._saved_step = saved_step
+        self._uploads = uploads
+        self._uploads_told_at = 0.0
 
     @property
     def is_ready(self) -> bool:
@@ -125,9 +135,7 @@ class Saver:
         path = self._directory.checkpoint(progress.step)
         manifest = write_checkpoint(path, state, progress, self._identity, self._ranks.background_group)
         if self._ranks.rank == 0:
-            remove_old_checkpoints(
-                self._directory.checkpoints, progress.step, self._settings.num_kept, progress.best_step
-            )
+            remove_old_checkpoints(self._directory, progress.step, self._settings.num_kept, progress.best_step)
         seconds = time.monotonic() - started
         return _WriteResult(manifest, seconds, seconds if stall_seconds is None else stall_seconds)
 
@@ -152,7 +160,10 @@ class Saver:
         return False
 
     def _collect_finished(self) -> None:
-        """Report the checkpoint that was written meanwhile, or its error."""
+        """Report the checkpoint that was written meanwhile, or its error, and what was told about uploads."""
+        if self._uploads is not None and time.monotonic() - self._uploads_told_at > TELL_UPLOADS_SECONDS:
+            self._uploads_told_at = time.monotonic()
+            self._uploads.tell_new()
         if self._writing is None or self._writing.is_alive:
             return
         writing, self._writing = self._writing, None

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 
 from dlrm.checkpoint.errors import CheckpointError
-from dlrm.checkpoint.keep import remove_checkpoint
+from dlrm.checkpoint.keep import list_not_uploaded, remove_checkpoint
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.state_files import save_state
 from dlrm.checkpoint.tensors import count_bytes
-from dlrm.record import CheckpointFile, CheckpointManifest
+from dlrm.record import CheckpointFile, CheckpointManifest, RunDirectory, RunStoreRecord
 from sharding.comm.collectives import run_on_all_ranks
 
 Result = TypeVar("Result")
@@ -80,8 +80,14 @@ def _advise(path: Path, num_bytes: int) -> str:
         return ""
     if free >= num_bytes:
         return ""
+    directory = RunDirectory(path.parent.parent)
+    record, waiting = RunStoreRecord.read(directory.run_store), list_not_uploaded(directory)
     sizes = f"{num_bytes / 1e6:,.0f} MB are needed, but only {free / 1e6:,.0f} MB are free"
-    return f"; {sizes} in {path.parent}: free space there, or lower run.keep_checkpoints"
+    advice = "free space there, or lower run.keep_checkpoints"
+    if record is not None and len(waiting) > 1:
+        # Lowering run.keep_checkpoints would remove none of them.
+        advice = f"{len(waiting)} checkpoints wait there to be uploaded to {record.uri}: free space, or mend that way"
+    return f"; {sizes} in {path.parent}: {advice}"
 
 
 def _add_path_and_rank(work: Callable[[], Result], path: Path, rank: int) -> Result:

@@ -22,9 +22,11 @@ from dlrm.launch.outcomes import (
 from dlrm.launch.prepare import prepare_data
 from dlrm.launch.ranks import list_node_ranks, run_ranks, start_import
 from dlrm.launch.stopper import Stopper
+from dlrm.launch.store_process import StoreRefusedError
 from dlrm.launch.watch import LOOK_SECONDS, Watch
 from dlrm.record import AttemptDirectory, EndReason, Outcome, RunDirectory, sync_directory
 from dlrm.reporting.push import Pusher
+from dlrm.run_store.messages import MessageKind
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -46,6 +48,8 @@ def run_part(directory: RunDirectory, number: int, stopper: Stopper, watch: Watc
         return _prepare_and_train(directory, number, stopper, watch)
     except (MixedInstallError, NoDeviceError, ConfigError) as error:
         return make_account(Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
+    except StoreRefusedError as error:
+        return make_account(make_refused_outcome(error))
     except Exception as error:
         log.exception("the launch process failed")
         if watch.has_given_up:
@@ -64,9 +68,38 @@ def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper, w
     with _push_reports(directory.attempt(number), ranks):
         prepared = _prepare_in_turn(directory, number, resolved, ranks[0], stopper, watch)
         if isinstance(prepared, Outcome):
-            return make_account(prepared, is_cause=not watch.has_given_up)
-        failures = None if watch.has_given_up else run_ranks(directory, prepared, number, stopper, watch)
-    return _make_part_account(directory.attempt(number), failures, watch)
+            account = make_account(prepared, is_cause=not watch.has_given_up)
+        else:
+            failures = None if watch.has_given_up else run_ranks(directory, prepared, number, stopper, watch)
+            account = _make_part_account(directory.attempt(number), failures, watch)
+        _wait_for_uploads(account, ranks[0], stopper, watch)
+    return account
+
+
+def _wait_for_uploads(account: Account, rank: int, stopper: Stopper, watch: Watch) -> None:
+    """Wait until what the ranks of this node have left is in the bucket of the run, where it has one.
+
+    Another signal, and the loss of a node, end the wait.
+    """
+    if watch.store is None:
+        return
+    # From here on this process takes as long as the bucket does, and the others need not wait for it.
+    watch.close()
+    if watch.group is not None:
+        watch.group.update(account=account)
+    num_signals = stopper.num_signals
+
+    def is_given_up() -> bool:
+        lost = watch.group.list_lost(watch.timeout_seconds) if watch.group is not None else []
+        return stopper.num_signals > num_signals or bool(lost)
+
+    watch.store.wait_for_uploads(rank, is_given_up, has_failed=account.outcome is not None)
+
+
+def make_refused_outcome(refused: StoreRefusedError) -> Outcome:
+    """Return the outcome of an attempt that cannot begin because of the bucket of its run."""
+    reason = EndReason.BAD_INPUT if refused.is_bad_input else EndReason.WORKER_CRASHED
+    return Outcome(state="failed", reason=reason, message=str(refused)[:2000])
 
 
 def _prepare_in_turn(
@@ -88,6 +121,8 @@ def _prepare_in_turn(
         resolved = decide_open_fields(directory, resolved)
     else:
         resolved = read_spec(directory, number)
+    if watch.store is not None:
+        watch.store.wait_for(MessageKind.FETCHED, lambda: stopper.is_requested or watch.has_given_up)
     if watch.group is not None:
         watch.group.update(phase="prepared")
         _wait_until_prepared(watch, stopper, watch.group.members or [])
@@ -115,6 +150,8 @@ def make_given_up_outcome(watch: Watch) -> Outcome:
         return make_silent_outcome(watch.silent_rank)
     if watch.lost_node is not None:
         return make_lost_outcome(watch.lost_node)
+    if watch.taken_over is not None:
+        return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=watch.taken_over)
     message = f"node {watch.ended_node} has ended"
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
 

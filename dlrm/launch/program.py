@@ -10,17 +10,21 @@ A job on several machines (resources.nodes) has one such process on each, with t
 that they share: `--node-rank I --rendezvous HOST:PORT`, where HOST is the machine of node 0 and PORT a free port there.
 Under Slurm both options follow from its variables. The other nodes learn the number of the attempt from node 0. A
 signal to one node stops all; a node that is lost ends the attempt on all.
+
+With `--run-store URI` the run is kept in a bucket too, under URI and the name of its directory: checkpoints and the
+model are uploaded behind the training, and an empty directory is filled from there first (docs/buckets.md).
 """
 
 import argparse
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dlrm.config import ConfigError, FieldError, ResolvedJob
-from dlrm.launch.attempt import make_given_up_outcome, read_spec, run_part
+from dlrm.launch.attempt import make_given_up_outcome, make_refused_outcome, read_spec, run_part
 from dlrm.launch.nodes.accounts import decide_outcome, make_account
 from dlrm.launch.nodes.conclusion import conclude, settle
 from dlrm.launch.nodes.group import find_host_name
@@ -39,17 +43,21 @@ from dlrm.launch.nodes.range_spec import list_allowed_numbers, write_spec_for_no
 from dlrm.launch.nodes.state import Account, NodeState
 from dlrm.launch.outcomes import make_stopped_outcome
 from dlrm.launch.stopper import Stopper
+from dlrm.launch.store_process import StoreProcess, StoreRefusedError
 from dlrm.launch.watch import Watch
 from dlrm.record import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
     EXIT_STOPPED,
+    RUN_STORE_VARIABLE,
     EndReason,
     Outcome,
     RunDirectory,
     RunInUseError,
+    RunStoreRecord,
     hold_run_lock,
 )
+from dlrm.run_store.messages import Message, MessageKind
 from hostinfo.node_place import NodePlace, NodePlaceError, find_place
 
 log = logging.getLogger(__name__)
@@ -63,6 +71,13 @@ def main() -> int:
     parser.add_argument("--attempt", type=int, default=1, help="number of this attempt, counted from 1")
     parser.add_argument("--node-rank", type=int, metavar="I", help="number of this machine, 0 on the first one")
     parser.add_argument("--rendezvous", metavar="HOST:PORT", help="address of the first machine, where all nodes meet")
+    parser.add_argument(
+        "--run-store",
+        metavar="URI",
+        default=os.environ.get(RUN_STORE_VARIABLE) or None,
+        help="s3://bucket/prefix or gs://bucket/prefix, where the run is kept too, below its directory's name; "
+        f"default: {RUN_STORE_VARIABLE}",
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s launch %(message)s")
     # Otherwise httpx logs every push.
@@ -73,6 +88,9 @@ def main() -> int:
     except NodePlaceError as error:
         log.error("%s", error)
         return EXIT_BAD_INPUT
+    if arguments.run_store is not None:
+        # A directory that was lost is made again from the bucket.
+        directory.path.mkdir(parents=True, exist_ok=True)
     if not directory.path.is_dir():
         log.error("%s: no such run directory", directory.path)
         return EXIT_BAD_INPUT
@@ -81,7 +99,7 @@ def main() -> int:
     try:
         with hold_run_lock(directory, place.node if place else 0):
             if place is None or place.node == 0:
-                return _run_first(directory, arguments.attempt, place, stopper)
+                return _run_first(directory, arguments.attempt, place, stopper, arguments.run_store)
             return _run_other(directory, place, stopper)
     except RunInUseError as error:
         # No outcome is written: the running process may be at this same attempt.
@@ -89,10 +107,13 @@ def main() -> int:
         return EXIT_FAILED
 
 
-def _run_first(directory: RunDirectory, number: int, place: NodePlace | None, stopper: Stopper) -> int:
+def _run_first(
+    directory: RunDirectory, number: int, place: NodePlace | None, stopper: Stopper, run_store: str | None
+) -> int:
     """Run the attempt as node 0, or as the only node, and return the exit code of its outcome.
 
-    An attempt that has already ended is not run again.
+    run_store: URI below which the run is kept, where its directory names none yet. An attempt that has already ended is
+    not run again.
     """
     attempt = directory.attempt(number)
     if earlier := Outcome.read(attempt.outcome):
@@ -104,6 +125,55 @@ def _run_first(directory: RunDirectory, number: int, place: NodePlace | None, st
         log.error("attempt %d cannot start: %s", number, error)
         return EXIT_FAILED
     stopper.enter_attempt(attempt)
+    try:
+        with _open_store(directory, number, run_store, stopper) as store:
+            return _run_in_store(directory, number, place, stopper, store)
+    except StoreRefusedError as error:
+        return _finish(settle(attempt, make_refused_outcome(error), []))
+
+
+@contextmanager
+def _open_store(
+    directory: RunDirectory, number: int, run_store: str | None, stopper: Stopper
+) -> Generator[StoreProcess | None]:
+    """Keep the run in its bucket during the block, where it has one; the run is leased then, and its document here.
+
+    Raises StoreRefusedError.
+    """
+    record = _find_store(directory, run_store)
+    if record is None:
+        yield None
+        return
+    log.info("the run is kept in %s", record.run_uri)
+    store = StoreProcess(directory, number, 0, has_own_directory=False)
+    try:
+        store.wait_for(MessageKind.LEASED, lambda: stopper.is_requested)
+        yield store
+    finally:
+        store.close()
+
+
+def _find_store(directory: RunDirectory, run_store: str | None) -> RunStoreRecord | None:
+    """Find the store of a run, as its directory or `run_store` names it. Raises StoreRefusedError."""
+    if run_store is None and not directory.run_store.exists():
+        return None
+    # Imported late: it takes half a second, which other runs need not wait for.
+    from dlrm.run_store.open import StoreError, read_record
+
+    try:
+        return read_record(directory, run_store)
+    except (StoreError, OSError) as error:
+        message = Message(kind=MessageKind.REFUSED, text=str(error), is_bad_input=isinstance(error, StoreError))
+        raise StoreRefusedError(message) from None
+
+
+def _run_in_store(
+    directory: RunDirectory, number: int, place: NodePlace | None, stopper: Stopper, store: StoreProcess | None
+) -> int:
+    """Run the attempt as node 0, or as the only node, with the store of the run, if it has one, at hand."""
+    attempt = directory.attempt(number)
+    if stopper.is_requested and not directory.spec.exists():
+        return _finish(settle(attempt, make_stopped_outcome("stopped before the run was fetched"), []))
     try:
         resolved = read_spec(directory, number)
         _check_number_of_nodes(resolved, place)
@@ -117,7 +187,7 @@ def _run_first(directory: RunDirectory, number: int, place: NodePlace | None, st
             states = {0: NodeState(host=find_host_name(), account=account)}
             return settle(attempt, decide_outcome(states, None), account.rank_ends)
 
-        return _run_watched(directory, number, stopper, Watch(timeout_seconds, None, stopper), settle_alone)
+        return _run_watched(directory, number, stopper, Watch(timeout_seconds, None, stopper, store), settle_alone)
     try:
         allowed = list_allowed_numbers(resolved)
         announcement = make_announcement(directory, number, allowed[-1], timeout_seconds)
@@ -134,7 +204,7 @@ def _run_first(directory: RunDirectory, number: int, place: NodePlace | None, st
         directory,
         number,
         stopper,
-        Watch(timeout_seconds, group, stopper),
+        Watch(timeout_seconds, group, stopper, store),
         lambda account: conclude(group, attempt, account, timeout_seconds),
     )
 

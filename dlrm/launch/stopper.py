@@ -24,6 +24,8 @@ class Stopper:
         self._attempt: AttemptDirectory | None = None
         self._is_requested = threading.Event()
         self._lock = threading.Lock()
+        self.num_signals = 0
+        """Number of signals that have come to this process."""
 
     @property
     def is_requested(self) -> bool:
@@ -43,6 +45,7 @@ class Stopper:
     def _wait(self) -> None:
         while True:
             number = signal.sigwait(STOP_SIGNALS)
+            self.num_signals += 1
             log.info("stop requested: %s", signal.Signals(number).name)
             self.pass_on()
 

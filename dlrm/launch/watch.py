@@ -12,6 +12,7 @@ import psutil
 from dlrm.launch.nodes.accounts import has_failed
 from dlrm.launch.nodes.group import LostNode, NodeGroup
 from dlrm.launch.stopper import Stopper
+from dlrm.launch.store_process import StoreProcess
 from hostinfo.heartbeat import RankMonitor, SilentRank
 
 log = logging.getLogger(__name__)
@@ -28,14 +29,17 @@ the network is cut, or wait for a process that not even SIGKILL ends."""
 class Watch:
     """The silence that was noticed, if any; whoever waits for ranks or other nodes asks here whether to go on."""
 
-    def __init__(self, timeout_seconds: float, group: NodeGroup | None, stopper: Stopper) -> None:
+    def __init__(
+        self, timeout_seconds: float, group: NodeGroup | None, stopper: Stopper, store: StoreProcess | None = None
+    ) -> None:
         """Prepare to watch.
 
         timeout_seconds: silence from which on a rank or node counts as lost. group: the nodes of the attempt; None
-        where there is one.
+        where there is one. store: process that keeps the run in a bucket; None where it is not kept in one.
         """
         self.timeout_seconds = timeout_seconds
         self.group = group
+        self.store = store
         self._stopper = stopper
         self._has_passed_on = False
         self._monitor: RankMonitor | None = None
@@ -44,13 +48,16 @@ class Watch:
         self.lost_node: LostNode | None = None
         self.ended_node: int | None = None
         """Another node whose part has failed, so that this one cannot go on."""
+        self.taken_over: str | None = None
+        """Sentence that says which other launch has taken the run over in its bucket; None where none has."""
         self.killed: set[int] = set()
         """Processes that were killed because another one was silent or has ended."""
 
     @property
     def has_given_up(self) -> bool:
         """Whether this node's part of the attempt is being ended."""
-        return self.silent_rank is not None or self.lost_node is not None or self.ended_node is not None
+        noticed = (self.silent_rank, self.lost_node, self.ended_node, self.taken_over)
+        return any(found is not None for found in noticed)
 
     @contextmanager
     def watch_ranks(self, ranks: range) -> Iterator[None]:
@@ -92,6 +99,9 @@ class Watch:
             log.error("rank %d%s", silent.rank, silent.describe())
             self.silent_rank = silent
             monitor.kill(silent)
+        elif self.store is not None and (taken_over := self.store.lost) is not None:
+            log.error("%s", taken_over)
+            self.taken_over = taken_over
         elif group is not None and (lost := group.list_lost(self.timeout_seconds)):
             log.error("%s", lost[0].describe())
             self.lost_node = lost[0]
@@ -104,7 +114,11 @@ class Watch:
             self._stopper.pass_on()
 
     def _kill_children(self) -> None:
+        """Kill all children, except for the one that uploads what the ranks have left."""
+        spared = None if self.store is None else self.store.pid
         for child in psutil.Process().children():
+            if child.pid == spared:
+                continue
             with contextlib.suppress(psutil.Error):
                 child.kill()
                 self.killed.add(child.pid)

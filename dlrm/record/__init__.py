@@ -28,6 +28,11 @@ from dlrm.record.event_names import (
     LARGE_BATCH,
     ONE_LABEL,
     SHORT_EPOCH,
+    UPLOAD_EVENTS,
+    UPLOAD_FAILED,
+    UPLOAD_RECOVERED,
+    UPLOADED,
+    UPLOADS_LEFT,
     WARNINGS,
 )
 from dlrm.record.files import FULL_DISK, remove_partial_files, sync_directory, sync_tree, write_atomically
@@ -53,6 +58,7 @@ from dlrm.record.reports import (
     StepReport,
     parse_report,
 )
+from dlrm.record.run_store import RUN_STORE_VARIABLE, RunStoreRecord, checksum_file, is_uploaded, mark_uploaded
 from dlrm.record.spool import SpoolReader, SpoolWriter
 from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
@@ -90,8 +96,14 @@ __all__ = [
     "ONE_LABEL",
     "PART_DESCRIPTIONS",
     "PLAN",
+    "RUN_STORE_VARIABLE",
     "SHORT_EPOCH",
     "STEP_PARTS",
+    "UPLOADED",
+    "UPLOADS_LEFT",
+    "UPLOAD_EVENTS",
+    "UPLOAD_FAILED",
+    "UPLOAD_RECOVERED",
     "WARNINGS",
     "YARDSTICKS",
     "AttemptDirectory",
@@ -120,6 +132,7 @@ __all__ = [
     "Report",
     "RunDirectory",
     "RunInUseError",
+    "RunStoreRecord",
     "SpoolReader",
     "SpoolWriter",
     "StartReport",
@@ -127,14 +140,17 @@ __all__ = [
     "StepReport",
     "TrainedModel",
     "YardstickResult",
+    "checksum_file",
     "find_checkpoint",
     "find_newest_checkpoint",
     "find_yardsticks",
     "format_auc",
     "get_checkpoint_step",
     "hold_run_lock",
+    "is_uploaded",
     "list_checkpoints",
     "list_quality_warnings",
+    "mark_uploaded",
     "parse_report",
     "read_rank_ends",
     "remove_partial_files",

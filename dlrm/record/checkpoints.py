@@ -86,9 +86,13 @@ class CheckpointDirectory:
         Raises CheckpointFaultError where the checkpoint is incomplete or does not fit its name, and OSError.
         """
         try:
-            content, _, checksum = (self.path / COMPLETE).read_bytes().partition(b"\n")
+            return self.parse_manifest((self.path / COMPLETE).read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             raise CheckpointFaultError(f"it is incomplete: there is no {COMPLETE}") from None
+
+    def parse_manifest(self, text: bytes) -> CheckpointManifest:
+        """Parse the content of `COMPLETE`, wherever it was read. Raises CheckpointFaultError as `read_manifest`."""
+        content, _, checksum = text.partition(b"\n")
         if checksum != f"{_checksum(content)}\n".encode():
             raise CheckpointFaultError(f"{COMPLETE} is damaged, or was written by another program")
         try:

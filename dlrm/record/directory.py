@@ -2,8 +2,9 @@
 
 <runs>/<job id>/spec.json
   attempt-1/outcome.json  rank_ends.json  logs/rank-0.log  profile/
-    spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl
+    spool/rank-0.metrics.jsonl  spool/rank-0.events.jsonl  uploads/node-0.jsonl
   data.json  prepared/  base/
+  run-store.json  uploaded/step-00001200  source/
   checkpoints/step-00001200/…  COMPLETE
   blend.safetensors
   model/
@@ -81,6 +82,14 @@ class AttemptDirectory:
         """Return the path of one rank's spool file. stream: `metrics` or `events`."""
         return self.spool / f"rank-{rank}.{stream}.jsonl"
 
+    def node_log(self, node: int) -> Path:
+        """Return the path of the log of a launch process, where the nodes share no directory."""
+        return self.logs / f"launch-node-{node}.log"
+
+    def uploads(self, node: int) -> Path:
+        """Return the path of the events of the process that uploads the files of a node to the run's store."""
+        return self.path / "uploads" / f"node-{node}.jsonl"
+
     def create(self) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
         self.spool.mkdir(parents=True, exist_ok=True)
@@ -123,6 +132,20 @@ class RunDirectory:
         """Directory of the encoders of the model that the run starts from, kept for later attempts; absent where the
         run starts from none."""
         return self.path / "base"
+
+    @property
+    def run_store(self) -> Path:
+        """File that names the bucket in which the run is kept; absent where it is kept here alone."""
+        return self.path / "run-store.json"
+
+    @property
+    def source(self) -> Path:
+        """Directory with a copy of the run in a bucket whose model this run starts from; absent without one."""
+        return self.path / "source"
+
+    def uploaded(self, step: int) -> Path:
+        """Return the path of the mark that a checkpoint is in the bucket: the checksum of its `COMPLETE`."""
+        return self.path / "uploaded" / self.checkpoint(step).name
 
     @property
     def checkpoints(self) -> Path:

@@ -19,12 +19,21 @@ FEW_EVALUATION_ROWS = "few_evaluation_rows"
 BANNERS = (SHORT_EPOCH, FEW_STEPS, ONE_LABEL, FEW_EVALUATION_ROWS, LARGE_BATCH)
 """Warnings that stand at the top of a job's page, since the job should perhaps be changed."""
 
+UPLOADED, UPLOAD_RECOVERED = "uploaded", "upload_recovered"
+"""Names of the events that a checkpoint or the model is in the bucket of the run, and that it can be reached again."""
+UPLOAD_FAILED, UPLOADS_LEFT = "upload_failed", "uploads_left"
+"""Names of the warnings that the bucket of the run cannot be written now, and that files are left here at the end."""
+UPLOAD_EVENTS = frozenset({UPLOADED, UPLOAD_RECOVERED, UPLOAD_FAILED, UPLOADS_LEFT})
+"""Events of the process that uploads, which a rank or the launch process passes on."""
+
 WARNINGS = frozenset(
     {
         *BANNERS,
         BEST_MODEL_LOST,
         BLEND_FAILED,
         BLEND_LEFT_OUT,
+        UPLOAD_FAILED,
+        UPLOADS_LEFT,
         "bad_row",
         "bad_rows",
         "checkpoint_failed",

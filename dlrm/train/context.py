@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from dlrm.config import ResolvedJob
 from dlrm.record import ProfileDirectory, RunDirectory
 from dlrm.reporting.reporter import Reporter
+from dlrm.reporting.upload_relay import UploadRelay
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 
@@ -20,3 +21,6 @@ class RunContext:
     ranks: Ranks
     reporter: Reporter
     stop: StopRequest
+    uploads: UploadRelay | None = None
+    """Relay of what is told about uploads; None on all ranks but the first one of a node, and where the run is not kept
+    in a bucket."""

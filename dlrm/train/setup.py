@@ -29,7 +29,7 @@ from sharding.comm.collectives import run_on_all_ranks
 @contextmanager
 def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -> Iterator[Trainer]:
     """Set up a trainer, and end its threads after the block. Collective. Raises DataError, CheckpointError."""
-    resolved, directory, ranks, reporter = context.resolved, context.directory, context.ranks, context.reporter
+    resolved, ranks, reporter = context.resolved, context.ranks, context.reporter
     planned = _plan_on_rank0(context, dataset)
     report_decisions(reporter, resolved)
     report_warnings(reporter, resolved)
@@ -44,7 +44,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     saved_step = (restored.step or None) if restored else None
     with (
         _open_batches(context, dataset, restored) as batches,
-        Saver(directory, state, identity, ranks, reporter, _make_save_settings(context), saved_step) as saver,
+        _make_saver(context, state, identity, saved_step) as saver,
     ):
         progress = restored or Progress(num_steps=batches.num_batches)
         # An earlier version ended each epoch with a short batch, so its checkpoint may count more batches.
@@ -134,6 +134,7 @@ def _open_batches(context: RunContext, dataset: Dataset, restored: Progress | No
     )
 
 
-def _make_save_settings(context: RunContext) -> SaveSettings:
-    run = context.resolved.job.run
-    return SaveSettings(run.checkpoint_every_seconds, run.keep_checkpoints, context.resolved.job.resources.memory)
+def _make_saver(context: RunContext, state: TrainingState, identity: RunIdentity, saved_step: int | None) -> Saver:
+    run, directory, reporter = context.resolved.job.run, context.directory, context.reporter
+    settings = SaveSettings(run.checkpoint_every_seconds, run.keep_checkpoints, context.resolved.job.resources.memory)
+    return Saver(directory, state, identity, context.ranks, reporter, settings, saved_step, context.uploads)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrm.record import EXIT_DONE, EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
 from dlrm.reporting.reporter import Reporter
+from dlrm.reporting.upload_relay import NODE_VARIABLE, UploadRelay
 from dlrm.train.stop_request import StopRequest
 from hostinfo.heartbeat import start_heartbeats
 from hostinfo.stop_signals import ignore_stop_signals
@@ -76,7 +77,16 @@ def _join_run(
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     torch.set_num_threads(resolved.job.resources.threads_per_worker)
     with join_process_groups(use_cuda=resolved.job.resources.gpus_per_worker > 0) as ranks:
-        yield RunContext(resolved, directory, attempt.profile, ranks, reporter, stop)
+        uploads = _make_upload_relay(directory, attempt, reporter)
+        yield RunContext(resolved, directory, attempt.profile, ranks, reporter, stop, uploads)
+
+
+def _make_upload_relay(directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter) -> UploadRelay | None:
+    """Return the relay of what is told about uploads, on the first rank of a node whose run is kept in a bucket."""
+    if os.environ["LOCAL_RANK"] != "0" or not directory.run_store.exists():
+        return None
+    node = int(os.environ.get(NODE_VARIABLE, "0"))
+    return UploadRelay(attempt, node, reporter)
 
 
 def _report_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:

@@ -336,9 +336,9 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_removed(tmp_path: Path, mon
         raise OSError(errno.ESTALE, "Stale file handle")
 
     monkeypatch.setattr(CheckpointDirectory, "read_manifest", away)
-    remove_old_checkpoints(run.checkpoints, newest_step=4, num_kept=3)
+    remove_old_checkpoints(run, newest_step=4, num_kept=3)
     assert list_checkpoint_names(tmp_path) == ["step-00000002", "step-00000003", "step-00000004"]
-    remove_old_checkpoints(run.checkpoints, newest_step=4, num_kept=1)
+    remove_old_checkpoints(run, newest_step=4, num_kept=1)
     assert list_checkpoint_names(tmp_path) == ["step-00000004"]
 
 

@@ -1,0 +1,166 @@
+"""The process that keeps a run in its bucket, seen from the launch process that starts it."""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from dlrm.launch.child import make_child_command
+from dlrm.record import UPLOADS_LEFT, RunDirectory
+from dlrm.reporting.reporter import Reporter
+from dlrm.reporting.upload_relay import UploadRelay, count_told
+from dlrm.run_store.messages import Message, MessageKind
+
+log = logging.getLogger(__name__)
+
+WAIT_VARIABLE = "DLRM_UPLOAD_WAIT_SECONDS"
+DEFAULT_WAIT_SECONDS = 1800.0
+"""Longest wait for the uploads at the end of a run."""
+FAILED_WAIT_SECONDS = 60.0
+"""Longest wait for them where the attempt has failed: the next one goes on with them."""
+CLOSE_SECONDS = 90.0
+"""Longest wait for the last small files; then the process is killed."""
+LOOK_SECONDS, RESTART_SECONDS = 0.2, 1.0
+TELL_SECONDS = 10.0
+"""Seconds between two sentences about what is left."""
+
+
+class StoreRefusedError(Exception):
+    """Error of a run that cannot begin because of its bucket; the message says why."""
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(message.text)
+        self.is_bad_input = message.is_bad_input
+
+
+class StoreProcess:
+    """The process that uploads the files of this node, started again where something has killed it."""
+
+    def __init__(self, directory: RunDirectory, number: int, node: int, *, has_own_directory: bool) -> None:
+        """Start the process for attempt `number`."""
+        self._directory = directory
+        self._attempt = directory.attempt(number)
+        options = ["--attempt", str(number), "--node", str(node)]
+        options += ["--own-directory"] if has_own_directory else []
+        self._arguments = [str(directory.path), *options]
+        self.node = node
+        self.has_own_directory = has_own_directory
+        self._changed = threading.Condition()
+        self._seen: dict[MessageKind, Message] = {}
+        self._child: subprocess.Popen[str] | None = None
+        self._is_asked = self._is_closing = False
+        # The kernel ends a child with the thread that started it: this one lasts as long as this process.
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+        self._thread.start()
+
+    @property
+    def lost(self) -> str | None:
+        """Sentence that says who has taken the run over; None as long as nobody has."""
+        message = self._seen.get(MessageKind.LOST)
+        return message.text if message else None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the process that runs now; None before the first one has been started."""
+        return None if self._child is None else self._child.pid
+
+    def wait_for(self, kind: MessageKind, is_stopped: Callable[[], bool]) -> bool:
+        """Wait for a message, or a stop; return whether it came. Raises StoreRefusedError."""
+        while not is_stopped():
+            with self._changed:
+                if refused := self._seen.get(MessageKind.REFUSED) or self._seen.get(MessageKind.LOST):
+                    raise StoreRefusedError(refused)
+                if kind in self._seen:
+                    return True
+                self._changed.wait(LOOK_SECONDS)
+        return False
+
+    def wait_for_uploads(self, rank: int, is_stopped: Callable[[], bool], *, has_failed: bool) -> None:
+        """Wait until all that the training has left is in the store, a limited time; tell what is not.
+
+        rank: the first one of this node, in whose reports that is told; it has ended. is_stopped: whether the user asks
+        not to wait any longer. has_failed: whether the attempt has ended in an error.
+        """
+        limit_seconds = float(os.environ.get(WAIT_VARIABLE, DEFAULT_WAIT_SECONDS))
+        limit_seconds = min(FAILED_WAIT_SECONDS, limit_seconds) if has_failed else limit_seconds
+        deadline, tell_at = time.monotonic() + limit_seconds, 0.0
+        self._ask()
+        reporter = Reporter(self._attempt, rank)
+        relay = UploadRelay(self._attempt, self.node, reporter, num_told=count_told(self._attempt, rank))
+        message: Message | None = None
+        try:
+            while time.monotonic() < deadline and self.lost is None and not is_stopped():
+                with self._changed:
+                    self._changed.wait(LOOK_SECONDS)
+                    found = self._seen.get(MessageKind.LEFT)
+                # What it had seen before the end of the ranks is not the end of their files.
+                message = found if found is not None and found.is_asked else message
+                if message is not None and _is_over(message, has_failed=has_failed):
+                    break
+                relay.tell_new()
+                if message is not None and time.monotonic() >= tell_at:
+                    tell_at = time.monotonic() + TELL_SECONDS
+                    reporter.progress("saving", f"uploading {message.text}")
+            relay.tell_new()
+            if message is None or message.text:
+                what = message.text if message is not None else "what the run has left"
+                advice = f"`dlrm upload {self._directory.path}` finishes it"
+                reporter.rank_event(UPLOADS_LEFT, f"not in the store yet: {what}; {advice}")
+        finally:
+            reporter.close()
+
+    def close(self) -> None:
+        """Let the process upload the last small files, and end; kill it where that takes too long."""
+        self._is_closing = True
+        self._close_input()
+        self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive() and self._child is not None:
+            log.error("the last reports could not be uploaded in time; they stay in %s", self._attempt.path)
+            self._child.kill()
+
+    def _run(self) -> None:
+        """Run the process until it is closed, or has said why it cannot go on."""
+        self._run_once(self._arguments)
+        while not (self._is_closing or MessageKind.REFUSED in self._seen or self.lost is not None):
+            log.warning("the process that keeps the run in its store has died; it is started again")
+            time.sleep(RESTART_SECONDS)
+            self._run_once([*self._arguments, "--again"])
+
+    def _run_once(self, arguments: list[str]) -> None:
+        command = make_child_command("dlrm.run_store.process", arguments)
+        child = subprocess.Popen([sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._child = child
+        if self._is_asked:
+            self._ask()
+        if self._is_closing:
+            self._close_input()
+        assert child.stdout is not None, "it is a pipe"
+        for line in child.stdout:
+            message = Message.model_validate_json(line)
+            if message.kind is MessageKind.NOTE:
+                log.info("store: %s", message.text)
+            with self._changed:
+                self._seen[message.kind] = message
+                self._changed.notify_all()
+        child.wait()
+
+    def _ask(self) -> None:
+        """Ask what is left now."""
+        self._is_asked = True
+        if self._child is not None and self._child.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._child.stdin.write("left\n")
+                self._child.stdin.flush()
+
+    def _close_input(self) -> None:
+        if self._child is not None and self._child.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._child.stdin.close()
+
+
+def _is_over(message: Message, *, has_failed: bool) -> bool:
+    return not message.text or (has_failed and message.is_only_waiting)

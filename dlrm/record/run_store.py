@@ -1,0 +1,64 @@
+"""Reference of a run directory to the bucket in which the run is kept: `run-store.json`."""
+
+import hashlib
+import secrets
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dlrm.record.checkpoints import COMPLETE, CheckpointDirectory
+from dlrm.record.directory import RunDirectory
+from dlrm.record.files import write_atomically
+
+RUN_STORE_VARIABLE = "DLRM_RUN_STORE"
+"""Environment variable with the URI below which runs are kept, where no option names it."""
+
+
+class RunStoreRecord(BaseModel):
+    """Place of a run in a store of objects, such as s3://bucket/runs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    uri: str
+    """URI below which runs are kept."""
+    run_id: str
+    """Name of the run there."""
+    directory_id: str = Field(default_factory=lambda: secrets.token_hex(8))
+    """Random name of this run directory, by which nodes find out whether they share it."""
+
+    @property
+    def run_uri(self) -> str:
+        """URI of the run itself."""
+        return f"{self.uri}/{self.run_id}"
+
+    def write(self, path: Path) -> None:
+        write_atomically(path, self.model_dump_json(indent=1))
+
+    @classmethod
+    def read(cls, path: Path) -> "RunStoreRecord | None":
+        """Read the reference that `write` wrote to `path`; None where there is no such file."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+
+
+def checksum_file(path: Path) -> str:
+    """Return the SHA-256 of a small file. Raises OSError."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def is_uploaded(directory: RunDirectory, checkpoint: CheckpointDirectory) -> bool:
+    """Whether a checkpoint of `directory`, as it is now, is marked as being in the bucket."""
+    try:
+        mark = directory.uploaded(checkpoint.step).read_text()
+        return mark == checksum_file(checkpoint.path / COMPLETE)
+    except OSError:
+        return False
+
+
+def mark_uploaded(directory: RunDirectory, step: int, checksum: str) -> None:
+    """Mark the checkpoint whose `COMPLETE` has `checksum` as being in the bucket. Raises OSError."""
+    mark = directory.uploaded(step)
+    mark.parent.mkdir(exist_ok=True)
+    write_atomically(mark, checksum)

@@ -1,0 +1,237 @@
+"""Fetches a run, or a part of it, from its store to a directory."""
+
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from dlrm.record import (
+    COMPLETE,
+    CheckpointDirectory,
+    CheckpointFaultError,
+    CheckpointFile,
+    CheckpointManifest,
+    RunDirectory,
+    checksum_file,
+    mark_uploaded,
+    write_atomically,
+)
+from dlrm.run_store.layout import (
+    CHECKPOINTS,
+    MODEL,
+    MODEL_MANIFEST,
+    RUN_DIRECTORIES,
+    RUN_FILES,
+    list_remote_steps,
+    name_checkpoint,
+)
+from dlrm.run_store.objects import ContentError, ObjectStore, RequestError
+
+Result = TypeVar("Result")
+Tell = Callable[[str], None]
+
+NUM_THREADS = 4
+MAX_PAUSE_SECONDS = 10.0
+FETCH_SECONDS = 180.0
+"""Longest time for which a request is repeated before the fetch fails."""
+
+
+@dataclass(frozen=True)
+class Retries:
+    """Repetition of requests that fail, ever more slowly, within a limit of time."""
+
+    tell: Tell
+    """Takes a sentence about the first failure in a row."""
+    limit_seconds: float = FETCH_SECONDS
+    _told: list[float] = field(default_factory=list[float])
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Return what `work` returns. Raises its last RequestError once the limit is over, and all other errors."""
+        pause, deadline = 0.25, time.monotonic() + self.limit_seconds
+        while True:
+            try:
+                return work()
+            except RequestError as error:
+                if time.monotonic() > deadline:
+                    raise
+                if not self._told or time.monotonic() - self._told[-1] > FETCH_SECONDS / 6:
+                    self._told.append(time.monotonic())
+                    self.tell(f"tries again: {error}")
+                time.sleep(pause * random.uniform(0.7, 1.3))
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+
+def fetch_small_files(store: ObjectStore, directory: RunDirectory, retries: Retries) -> bool:
+    """Fetch the document of a run and the ends of its attempts, as far as they are missing in `directory`.
+
+    Return whether the store has the run. Raises RequestError and OSError.
+    """
+    names = list(retries.run(lambda: store.list_below("")))
+    wanted = [name for name in names if name in RUN_FILES or name.split("/")[0] in RUN_DIRECTORIES]
+    attempts = {name.split("/")[0] for name in names if name.startswith("attempt-")}
+    for attempt in attempts:
+        # Also where it left no outcome, so that the next one has another number.
+        (directory.path / attempt).mkdir(parents=True, exist_ok=True)
+    wanted += [f"{attempt}/outcome.json" for attempt in attempts if f"{attempt}/outcome.json" in names]
+    # A part of these directories is as good as none.
+    present = {name for name in RUN_DIRECTORIES if (directory.path / name).exists()}
+    for name in wanted:
+        path = directory.path / name
+        if not path.exists() and name.split("/")[0] not in present:
+            retries.run(lambda name=name, path=path: store.fetch_file(name, path))
+    return RUN_FILES[0] in names
+
+
+def fetch_checkpoints(store: ObjectStore, directory: RunDirectory, retries: Retries, *, replaces: bool) -> None:
+    """Fetch the complete checkpoints of a run, newest first, as far as they are missing in `directory`.
+
+    replaces: whether a checkpoint that is whole here, but not the one in the store, is replaced: where nodes have
+    directories of their own, all must have the same. One that is damaged in the store, or was removed meanwhile, is
+    left out. Raises RequestError and OSError.
+    """
+    for step, is_complete in retries.run(lambda: list_remote_steps(store)).items():
+        if not is_complete:
+            continue
+        try:
+            fetch_checkpoint(store, directory, step, retries, replaces=replaces)
+        except FileNotFoundError:
+            retries.tell(f"the checkpoint of step {step:,} was removed while it was fetched")
+        except (CheckpointFaultError, ContentError) as fault:
+            retries.tell(f"the checkpoint of step {step:,} is passed over: {fault}")
+
+
+def fetch_checkpoint(
+    store: ObjectStore, directory: RunDirectory, step: int, retries: Retries, *, replaces: bool = False
+) -> None:
+    """Fetch one checkpoint, as far as its files are missing in `directory`; `COMPLETE` is written last.
+
+    Raises CheckpointFaultError where it is incomplete, ContentError where it is damaged, RequestError and OSError.
+    """
+    name, path = name_checkpoint(step), directory.checkpoint(step)
+    content = retries.run(lambda: store.read_bytes(f"{name}/{COMPLETE}"))
+    if content is None:
+        raise CheckpointFaultError(f"{store.uri}/{name} is incomplete: there is no {COMPLETE}")
+    checkpoint = CheckpointDirectory(path, step)
+    if (path / COMPLETE).exists() and (path / COMPLETE).read_bytes() != content:
+        if not replaces and not list_missing_files(checkpoint):
+            return
+        shutil.rmtree(path)
+    path.mkdir(parents=True, exist_ok=True)
+    manifest = checkpoint.parse_manifest(content)
+    fetch_missing_files(store, checkpoint, manifest, retries)
+    write_atomically(path / COMPLETE, content)
+    mark_uploaded(directory, step, checksum_file(path / COMPLETE))
+
+
+def list_missing_files(checkpoint: CheckpointDirectory) -> list[str]:
+    """List the files of a checkpoint that are not here, or have another size than its manifest says."""
+    try:
+        manifest = checkpoint.read_manifest()
+    except (CheckpointFaultError, OSError):
+        return [COMPLETE]
+    return _list_missing(checkpoint.path, manifest)
+
+
+def fetch_missing_files(
+    store: ObjectStore, checkpoint: CheckpointDirectory, manifest: CheckpointManifest, retries: Retries
+) -> None:
+    """Fetch the files of a checkpoint that are not here, each compared with its checksum.
+
+    Raises FileNotFoundError where one is not in the store, ContentError, RequestError and OSError.
+    """
+    missing = _list_missing(checkpoint.path, manifest)
+    if not missing:
+        return
+    num_bytes = sum(manifest.files[name].num_bytes for name in missing)
+    retries.tell(f"fetching the checkpoint of step {checkpoint.step:,}: {num_bytes / 1e6:,.0f} MB")
+    prefix = name_checkpoint(checkpoint.step)
+
+    def fetch(name: str) -> None:
+        path = checkpoint.path / name
+        _retry_damaged(retries, lambda: store.fetch_file(f"{prefix}/{name}", path, manifest.files[name]))
+
+    _run_all(fetch, missing)
+
+
+def fetch_model(store: ObjectStore, path: Path, retries: Retries, prefix: str = MODEL) -> bool:
+    """Fetch the model of a run to the new directory `path`. Return whether there is one.
+
+    prefix: name of its directory in the store; empty where that is the store's own. Raises ContentError where it is
+    damaged, RequestError and OSError.
+    """
+    below = f"{prefix}/" if prefix else ""
+    content = retries.run(lambda: store.read_bytes(f"{below}{MODEL_MANIFEST}"))
+    if content is None:
+        return False
+    files = {name: CheckpointFile.model_validate(file) for name, file in json.loads(content)["files"].items()}
+    names = set(retries.run(lambda: store.list_below(prefix)))
+    # What the manifest leaves out, such as the card, may have been edited.
+    others = {name.removeprefix(below) for name in names if name.startswith(below)} - files.keys() - {MODEL_MANIFEST}
+
+    def fetch(name: str) -> None:
+        _retry_damaged(retries, lambda: store.fetch_file(f"{below}{name}", path / name, files.get(name)))
+
+    path.mkdir(parents=True, exist_ok=True)
+    _run_all(fetch, [*files, *(name for name in others if name.endswith(".md"))])
+    write_atomically(path / MODEL_MANIFEST, content)
+    return True
+
+
+def find_remote_step(store: ObjectStore, name: str, retries: Retries) -> int:
+    """Find a complete checkpoint in a store by the name that a user gives it: newest, or such as step-500.
+
+    Raises CheckpointFaultError, which lists those that there are, and RequestError.
+    """
+    steps = [step for step, is_complete in retries.run(lambda: list_remote_steps(store)).items() if is_complete]
+    names = ", ".join(name_checkpoint(step).removeprefix(f"{CHECKPOINTS}/") for step in steps) or "a run that has one"
+    if name == "newest" and steps:
+        return steps[0]
+    number = name.removeprefix("step-")
+    if number.isdecimal() and int(number) in steps:
+        return int(number)
+    raise CheckpointFaultError(f"{name} is no complete checkpoint in {store.uri} (valid: newest, {names})")
+
+
+def _list_missing(path: Path, manifest: CheckpointManifest) -> list[str]:
+    # Without its own manifest, a file may be one of another try to write this checkpoint.
+    is_own = (path / COMPLETE).exists()
+
+    def is_here(name: str, file: CheckpointFile) -> bool:
+        found = path / name
+        if not found.is_file() or found.stat().st_size != file.num_bytes:
+            return False
+        return is_own or CheckpointFile.from_file(found) == file
+
+    return [name for name, file in sorted(manifest.files.items()) if not is_here(name, file)]
+
+
+def _retry_damaged(retries: Retries, fetch: Callable[[], None]) -> None:
+    """Fetch a file, and once more where it came damaged. Raises as `fetch` does."""
+    try:
+        retries.run(lambda: _raise_damage_at_once(fetch))
+    except _DamageError:
+        try:
+            retries.run(lambda: _raise_damage_at_once(fetch))
+        except _DamageError as damage:
+            raise ContentError(str(damage)) from None
+
+
+class _DamageError(Exception):
+    """Exception for content that a retry would most likely bring again."""
+
+
+def _raise_damage_at_once(fetch: Callable[[], None]) -> None:
+    try:
+        fetch()
+    except ContentError as error:
+        raise _DamageError(str(error)) from None
+
+
+def _run_all(work: Callable[[str], None], names: list[str]) -> None:
+    with ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="fetch") as executor:
+        list(executor.map(work, names))

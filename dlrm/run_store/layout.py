@@ -1,0 +1,52 @@
+"""Names of the objects of a run: those of its run directory, and a few of its own.
+
+<uri>/<run id>/spec.json  data.json  base/…
+  attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl
+  checkpoints/step-00001200/…  COMPLETE          valid with COMPLETE alone, which is written last
+    parts/node-1.json                            checksums of the files that one of several nodes has written
+  model/…  manifest.json                         manifest.json last
+  lease/<random>.json                            the launch that may write here
+"""
+
+from pathlib import Path
+
+from dlrm.record import COMPLETE, RunDirectory, get_checkpoint_step
+from dlrm.run_store.objects import ObjectInfo, ObjectStore
+
+CHECKPOINTS, MODEL, LEASE, PARTS = "checkpoints", "model", "lease", "parts"
+MODEL_MANIFEST = "manifest.json"
+RUN_FILES = ("spec.json", "data.json")
+RUN_DIRECTORIES = ("base",)
+_PRIVATE = frozenset({"push.json", "nodes-token", "stop-requested", "uploads"})
+"""Names in an attempt's directory that are of no use elsewhere; the first one holds a secret."""
+
+
+def name_checkpoint(step: int) -> str:
+    """Return the name below which the files of a checkpoint are."""
+    return f"{CHECKPOINTS}/{RunDirectory(Path()).checkpoint(step).name}"
+
+
+def list_steps(objects: dict[str, ObjectInfo]) -> dict[int, bool]:
+    """List the steps of the checkpoints among `objects`, newest first, each with whether it has its `COMPLETE`."""
+    steps: dict[int, bool] = {}
+    for name in objects:
+        parts = name.split("/")
+        if len(parts) > 2 and parts[0] == CHECKPOINTS and (step := get_checkpoint_step(Path(parts[1]))) is not None:
+            steps[step] = steps.get(step, False) or parts[2:] == [COMPLETE]
+    return dict(sorted(steps.items(), reverse=True))
+
+
+def list_remote_steps(store: ObjectStore) -> dict[int, bool]:
+    """List the checkpoints in a store as `list_steps` does. Raises RequestError."""
+    return list_steps(store.list_below(CHECKPOINTS))
+
+
+def list_attempt_files(directory: RunDirectory, number: int) -> list[Path]:
+    """List the files of an attempt that are kept in the store."""
+    root = directory.attempt(number).path
+    found = [path for path in root.rglob("*") if path.is_file()]
+    return sorted(path for path in found if not _is_private(path.relative_to(root)))
+
+
+def _is_private(path: Path) -> bool:
+    return path.parts[0] in _PRIVATE or any(part.startswith(".") or part.endswith(".part") for part in path.parts)

@@ -1,0 +1,37 @@
+"""Messages of the process that keeps a run in its store, as lines of JSON on its stdout."""
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+
+class MessageKind(StrEnum):
+    """Kind of a message."""
+
+    NOTE = "note"
+    """Sentence about what is done now."""
+    LEASED = "leased"
+    """Word that the run may be written, and that the directory has its document."""
+    FETCHED = "fetched"
+    """Word that the directory has all complete checkpoints."""
+    REFUSED = "refused"
+    """Sentence that says why the run cannot begin; the process ends."""
+    LOST = "lost"
+    """Sentence that says who has taken the run over; the process ends."""
+    LEFT = "left"
+    """Description of what is not in the store yet; empty where all is there."""
+
+
+class Message(BaseModel):
+    """One message."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: MessageKind
+    text: str = ""
+    is_bad_input: bool = False
+    """Whether a refusal would recur."""
+    is_only_waiting: bool = False
+    """Whether nothing is left but checkpoints that wait for the files of other nodes."""
+    is_asked: bool = False
+    """Whether that is how it was after the launch process had asked, once the ranks had ended."""

@@ -1,0 +1,301 @@
+"""Uploads what a run leaves in its directory: small files, checkpoints from the newest on, the model."""
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlrm.record import (
+    COMPLETE,
+    UPLOADED,
+    CheckpointDirectory,
+    CheckpointFaultError,
+    CheckpointFile,
+    CheckpointManifest,
+    RunDirectory,
+    checksum_file,
+    is_uploaded,
+    list_checkpoints,
+    mark_uploaded,
+)
+from dlrm.run_store.fetch import list_missing_files
+from dlrm.run_store.layout import (
+    MODEL,
+    MODEL_MANIFEST,
+    PARTS,
+    RUN_DIRECTORIES,
+    RUN_FILES,
+    list_attempt_files,
+    list_remote_steps,
+    name_checkpoint,
+)
+from dlrm.run_store.objects import ObjectStore
+
+NUM_THREADS = 4
+LOG_SECONDS = 30.0
+"""Seconds between two uploads of files that grow."""
+GROWTH = 1.125
+"""Growth of a file from which on it is uploaded again before the end, so that its uploads stay in proportion to it."""
+
+TellEvent = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class UploadPart:
+    """The files that this process uploads."""
+
+    number: int | None
+    """Attempt whose files are uploaded; None for no attempt."""
+    node: int = 0
+    """Number of this node; node 0 also uploads the files of the whole run, and writes `COMPLETE`."""
+    is_shared: bool = True
+    """Whether this run directory is the only one of the run; otherwise every node has one, with files of its own."""
+
+
+@dataclass
+class Left:
+    """Files that are not in the store yet."""
+
+    num_files: int = 0
+    num_bytes: int = 0
+    names: list[str] = field(default_factory=list[str])
+    """Names of checkpoints, and of the model."""
+    is_only_waiting: bool = True
+    """Whether nothing is left but checkpoints that wait for the files of other nodes."""
+
+    def add(self, name: str, sizes: list[int], *, is_waiting: bool = False) -> None:
+        self.num_files += len(sizes)
+        self.num_bytes += sum(sizes)
+        self.names.append(name)
+        self.is_only_waiting &= is_waiting
+
+    def describe(self) -> str:
+        return f"{', '.join(self.names)} ({self.num_files:,} files, {self.num_bytes / 1e6:,.0f} MB)"
+
+
+class Uploader:
+    """Uploads of one node to the store of its run."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        directory: RunDirectory,
+        part: UploadPart,
+        require_lease: Callable[[], None],
+        tell: TellEvent,
+    ) -> None:
+        """Prepare to upload.
+
+        require_lease: raises where this launch must not write now; called before every change. tell: takes the name,
+        the message and the details of an event.
+        """
+        self._store = store
+        self._directory = directory
+        self._part = part
+        self._require_lease = require_lease
+        self._tell = tell
+        self._sizes: dict[str, int] = {}
+        """Sizes of the growing files in the store, by name."""
+        self._checksums: dict[str, str] = {}
+        """Checksums of the files in the store that are not uploaded again as they are, by name."""
+        self._logs_at = 0.0
+        self._own_parts: dict[int, str] = {}
+        """Checksums of `COMPLETE` of the checkpoints of which this node's files are in the store, by step."""
+        self._model: str | None = None
+        """Checksum of the manifest of the model in the store; None where that is not known."""
+
+    def upload(self) -> None:
+        """Upload one checkpoint or the model, and the small files that have changed. Raises RequestError, StoreError,
+        LeaseLostError and OSError."""
+        self._upload_run_files()
+        self._upload_growing_files()
+        for checkpoint in self._list_waiting():
+            if self._upload_checkpoint(checkpoint):
+                return
+        self._upload_model()
+
+    def upload_end(self) -> None:
+        """Upload the last state of all small and growing files. Raises as `upload`."""
+        self._upload_run_files()
+        self._upload_growing_files(is_end=True)
+
+    def list_left(self) -> Left:
+        """List what is here and not in the store yet, small files aside."""
+        left = Left()
+        for checkpoint in self._list_waiting():
+            with suppress(CheckpointFaultError, OSError):
+                manifest = checkpoint.read_manifest()
+                is_waiting = self._has_own_part(checkpoint)
+                sizes = [file.num_bytes for name, file in manifest.files.items() if (checkpoint.path / name).exists()]
+                left.add(f"the checkpoint of step {checkpoint.step:,}", sizes, is_waiting=is_waiting)
+        with suppress(OSError):
+            if self._part.node == 0 and self._find_new_model() is not None:
+                files = [path for path in self._directory.model.rglob("*") if path.is_file()]
+                left.add("the model", [path.stat().st_size for path in files])
+        return left
+
+    def _list_waiting(self) -> list[CheckpointDirectory]:
+        """List the checkpoints here that are not in the store, newest first.
+
+        Left out are those that cannot become complete: a file is missing here, or on a node that is gone, since a newer
+        one is complete.
+        """
+        waiting: list[CheckpointDirectory] = []
+        has_newer = False
+        for checkpoint in list_checkpoints(self._directory.checkpoints):
+            try:
+                if self._part.is_shared:
+                    is_vain = bool(list_missing_files(checkpoint))
+                else:
+                    is_vain = has_newer and self._has_own_part(checkpoint)
+            except OSError:
+                # It is being written, or removed.
+                continue
+            if is_uploaded(self._directory, checkpoint):
+                has_newer = True
+            elif not is_vain and (checkpoint.path / COMPLETE).exists():
+                waiting.append(checkpoint)
+        return waiting
+
+    def _upload_checkpoint(self, checkpoint: CheckpointDirectory) -> bool:
+        """Upload a checkpoint, or go on with it. Return whether something was done."""
+        started = time.monotonic()
+        try:
+            content = (checkpoint.path / COMPLETE).read_bytes()
+            manifest = checkpoint.parse_manifest(content)
+            checksum = checksum_file(checkpoint.path / COMPLETE)
+            is_new = not self._has_own_part(checkpoint)
+            if is_new:
+                self._upload_own_part(checkpoint, manifest)
+                self._own_parts[checkpoint.step] = checksum
+        except (CheckpointFaultError, FileNotFoundError):
+            # It was removed here meanwhile, since a newer one is in the store.
+            return False
+        prefix = name_checkpoint(checkpoint.step)
+        if self._part.node == 0:
+            if not self._has_all_parts(checkpoint.step, manifest):
+                return is_new
+            self._require_lease()
+            self._store.put_bytes(f"{prefix}/{COMPLETE}", content)
+        with suppress(FileNotFoundError):
+            mark_uploaded(self._directory, checkpoint.step, checksum)
+        if self._part.node == 0:
+            seconds = time.monotonic() - started
+            size = f"{manifest.num_bytes / 1e6:,.0f} MB in {seconds:.1f} s"
+            message = f"the checkpoint of step {checkpoint.step:,} is in {self._store.uri}: {size}"
+            self._tell(UPLOADED, message, step=checkpoint.step, num_bytes=manifest.num_bytes, seconds=seconds)
+            self._remove_old(checkpoint.step)
+        return True
+
+    def _upload_own_part(self, checkpoint: CheckpointDirectory, manifest: CheckpointManifest) -> None:
+        """Upload the files of a checkpoint that are here, each compared with its checksum in the store afterwards."""
+        prefix = name_checkpoint(checkpoint.step)
+        self._require_lease()
+        if self._part.node == 0:
+            # Never a manifest beside the files of another try to write this checkpoint.
+            self._store.remove(f"{prefix}/{COMPLETE}")
+        here = {name: file for name, file in manifest.files.items() if (checkpoint.path / name).exists()}
+
+        def put(name: str) -> None:
+            file = f"{prefix}/{name}"
+            # One that was there before another one failed need not be sent again.
+            if self._checksums.get(file) != here[name].sha256:
+                self._checksums.pop(file, None)
+                self._store.put_file(checkpoint.path / name, file, here[name])
+                self._checksums[file] = here[name].sha256
+
+        with ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="upload") as executor:
+            list(executor.map(put, here))
+        if not self._part.is_shared:
+            content = json.dumps({name: file.sha256 for name, file in here.items()})
+            self._store.put_bytes(f"{prefix}/{PARTS}/node-{self._part.node}.json", content.encode())
+
+    def _has_own_part(self, checkpoint: CheckpointDirectory) -> bool:
+        return self._own_parts.get(checkpoint.step) == checksum_file(checkpoint.path / COMPLETE)
+
+    def _has_all_parts(self, step: int, manifest: CheckpointManifest) -> bool:
+        """Whether all nodes have told the checksums of their files of a checkpoint, and these are right."""
+        if self._part.is_shared:
+            return True
+        prefix = f"{name_checkpoint(step)}/{PARTS}"
+        # A node of an earlier attempt may have told other checksums of the same names.
+        told: set[tuple[str, str]] = set()
+        for name in self._store.list_below(prefix):
+            content = self._store.read_bytes(name)
+            told |= set(json.loads(content).items()) if content else set()
+        return all((name, file.sha256) in told for name, file in manifest.files.items())
+
+    def _remove_old(self, newest_step: int) -> None:
+        """Remove the checkpoints from the store that were removed here, once a newer one is complete there."""
+        here = {checkpoint.step for checkpoint in list_checkpoints(self._directory.checkpoints)}
+        for step in list_remote_steps(self._store):
+            if step not in here and step != newest_step:
+                self._require_lease()
+                prefix = name_checkpoint(step)
+                self._store.remove(f"{prefix}/{COMPLETE}")
+                self._store.remove_below(prefix)
+                self._directory.uploaded(step).unlink(missing_ok=True)
+                self._checksums = {
+                    name: checksum for name, checksum in self._checksums.items() if not name.startswith(f"{prefix}/")
+                }
+
+    def _find_new_model(self) -> str | None:
+        """Return the checksum of the manifest of a model that is not in the store yet; None where there is none."""
+        manifest = self._directory.model / MODEL_MANIFEST
+        checksum = checksum_file(manifest) if manifest.exists() else None
+        return checksum if checksum != self._model else None
+
+    def _upload_model(self) -> None:
+        if self._part.node != 0 or (checksum := self._find_new_model()) is None:
+            return
+        model, started = self._directory.model, time.monotonic()
+        content = (model / MODEL_MANIFEST).read_bytes()
+        self._require_lease()
+        if self._store.read_bytes(f"{MODEL}/{MODEL_MANIFEST}") == content:
+            self._model = checksum
+            return
+        self._store.remove(f"{MODEL}/{MODEL_MANIFEST}")
+        listed = {name: CheckpointFile.model_validate(file) for name, file in json.loads(content)["files"].items()}
+        files = [path for path in model.rglob("*") if path.is_file() and path != model / MODEL_MANIFEST]
+        for path in files:
+            name = path.relative_to(model).as_posix()
+            self._store.put_file(path, f"{MODEL}/{name}", listed.get(name) or CheckpointFile.from_file(path))
+        self._require_lease()
+        self._store.put_bytes(f"{MODEL}/{MODEL_MANIFEST}", content)
+        self._model = checksum
+        seconds = time.monotonic() - started
+        self._tell(UPLOADED, f"the model is in {self._store.uri}/{MODEL}, after {seconds:.1f} s", seconds=seconds)
+
+    def _upload_run_files(self) -> None:
+        """Upload the files of the whole run that have changed."""
+        if self._part.node != 0:
+            return
+        paths = [self._directory.path / name for name in RUN_FILES]
+        paths += [path for name in RUN_DIRECTORIES for path in (self._directory.path / name).rglob("*")]
+        for path in paths:
+            if not path.is_file():
+                continue
+            name, checksum = self._name(path), checksum_file(path)
+            if self._checksums.get(name) != checksum:
+                self._require_lease()
+                self._store.put_file(path, name)
+                self._checksums[name] = checksum
+
+    def _upload_growing_files(self, *, is_end: bool = False) -> None:
+        """Upload the logs and reports of the attempt that have grown enough, all that have grown at the end."""
+        if self._part.number is None or (not is_end and time.monotonic() < self._logs_at):
+            return
+        for path in list_attempt_files(self._directory, self._part.number):
+            name, size = self._name(path), path.stat().st_size
+            before = self._sizes.get(name)
+            if before is None or (size != before if is_end else size >= GROWTH * before and size != before):
+                self._require_lease()
+                self._store.put_file(path, name)
+                self._sizes[name] = size
+        self._logs_at = time.monotonic() + LOG_SECONDS
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._directory.path).as_posix()
