@@ -23,6 +23,8 @@ class RunStoreRecord(BaseModel):
     """URI below which runs are kept."""
     run_id: str
     """Name of the run there."""
+    node: int | None = None
+    """Number of the node that alone works in this run directory; None where all nodes do."""
     directory_id: str = Field(default_factory=lambda: secrets.token_hex(8))
     """Random name of this run directory, by which nodes find out whether they share it."""
 

@@ -19,6 +19,7 @@ from service.cli.commands.serve import serve
 from service.cli.commands.submit import submit
 from service.cli.commands.train import train
 from service.cli.commands.tune import tune
+from service.cli.commands.upload import upload
 from service.cli.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_SERVICE_AWAY, CommandError
 from service.cli.render.text_format import escape_unprintable
 from service.cli.version import print_version
@@ -99,6 +100,7 @@ app.command(rich_help_panel=LOCAL)(plan)
 app.command(rich_help_panel=LOCAL)(evaluate)
 app.command(rich_help_panel=LOCAL)(predict)
 app.command(rich_help_panel=LOCAL)(export)
+app.command(rich_help_panel=LOCAL)(upload)
 app.command(rich_help_panel=DATA)(prepare)
 app.add_typer(data, rich_help_panel=DATA)
 

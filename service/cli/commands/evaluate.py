@@ -1,22 +1,22 @@
 """Command `dlrm evaluate`: measures a trained model, usually on rows that it was not trained on."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_result_table
+from service.cli.run_store import local_checkpoint, local_model
 from service.cli.saved_model import Checkpoint, Format, require_model, require_run, require_scorer, run_scorer
 
 
 def evaluate(
     model: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="MODEL",
-            help="The model/ directory of a run; with --checkpoint, the run's own directory.",
+            help="The model/ directory of a run; with --checkpoint, the run's own; also in a bucket.",
             show_default=False,
         ),
     ],
@@ -43,16 +43,21 @@ def evaluate(
 
         dlrm evaluate runs/demo-20260101-120000 --checkpoint newest
 
+        dlrm evaluate s3://bucket/runs/demo-20260101-120000 --checkpoint newest
+
     Exit code: 0 measured, 2 no such model or bad data, 1 any other failure.
     """
-    if checkpoint is None:
-        require_model(model)
-    else:
-        require_run(model)
     require_scorer()
-    options = [] if checkpoint is None else ["--checkpoint", checkpoint]
-    options += [] if file_format is None else ["--format", file_format]
-    metrics = run_scorer("dlrm.programs.evaluate", [*options, "--", str(model), *(data or [])])
+    options = [] if file_format is None else ["--format", file_format]
+    if checkpoint is None:
+        with local_model(model) as directory:
+            require_model(directory)
+            metrics = run_scorer("dlrm.programs.evaluate", [*options, "--", str(directory), *(data or [])])
+    else:
+        with local_checkpoint(model, checkpoint) as (directory, found):
+            require_run(directory)
+            options += ["--checkpoint", str(found)]
+            metrics = run_scorer("dlrm.programs.evaluate", [*options, "--", str(directory), *(data or [])])
     if as_json:
         typer.echo(json.dumps(metrics))
     else:

@@ -6,15 +6,20 @@ from typing import Annotated
 
 import typer
 
+from dlrm.config.patterns import is_remote
 from dlrm.record import NoModelError, TrainedModel
 from service.cli.errors import BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_result_table
+from service.cli.run_store import local_checkpoint
 from service.cli.saved_model import require_run, require_scorer, run_scorer
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN_DIRECTORY", help="The directory of a run.", show_default=False)],
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="The directory of a run, here or in a bucket.", show_default=False),
+    ],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory to write; must not exist yet.", show_default=False)
     ],
@@ -36,18 +41,22 @@ def export(
 
         dlrm export runs/demo-20260101-120000 --checkpoint step-500 -o model-500
 
+        dlrm export s3://bucket/runs/demo-20260101-120000 -o model-of-bucket
+
     The metrics are those of the evaluation after that step; where the run made none, the
     model is measured now, on the rows that the run held out. Reading a checkpoint
     can run code that its author put into it: export only checkpoints that you trust.
 
     Exit code: 0 written, 2 no such checkpoint or bad input, 1 any other failure.
     """
-    require_run(run)
+    if not is_remote(run):
+        require_run(Path(run))
     if output.exists():
         raise BadInputError(f"--output {output}: already exists (valid: a new directory)")
     require_scorer()
-    arguments = ["--checkpoint", checkpoint or find_kept_checkpoint(run), "--output", str(output), "--", str(run)]
-    result = {**run_scorer("dlrm.programs.export", arguments), "model": str(output)}
+    with local_checkpoint(run, checkpoint) as (directory, found):
+        options = ["--checkpoint", found or find_kept_checkpoint(directory), "--output", str(output)]
+        result = {**run_scorer("dlrm.programs.export", [*options, "--", str(directory)]), "model": str(output)}
     if as_json:
         typer.echo(json.dumps(result))
     else:

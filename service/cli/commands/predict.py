@@ -18,6 +18,7 @@ from service.cli.child_program import ProgramStopped, ReaderGone, run_program
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.progress import format_duration
+from service.cli.run_store import local_model
 from service.cli.saved_model import Format, require_model, require_scorer
 from service.sizes import format_size
 
@@ -28,7 +29,10 @@ Output = Annotated[
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model/ directory of a run.", show_default=False)],
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="The model/ directory of a run, here or in a bucket.", show_default=False),
+    ],
     data: Annotated[
         list[str],
         typer.Argument(metavar="DATA...", help="Files, patterns, or a prepared directory.", show_default=False),
@@ -54,13 +58,14 @@ def predict(
 
         dlrm predict runs/logs/model new.csv | paste - ids.txt
 
+        dlrm predict s3://bucket/runs/logs/model new.csv -o scores.csv
+
     The output file appears only once it is complete; its column is named
     probability.
 
     Exit code: 0 scored, 2 no such model or bad data, 130 interrupted, 1 any other
     failure.
     """
-    require_model(model)
     if output is None and (overwrite or as_json):
         option = "--overwrite" if overwrite else "--json"
         raise BadInputError(f"{option}: valid only with --output; without it, the scores are printed on stdout")
@@ -69,14 +74,9 @@ def predict(
     options += ["--overwrite"] if overwrite else []
     options += [] if file_format is None else ["--format", file_format]
     options += [] if threads is None else ["--threads", str(threads)]
-    try:
-        result = _run(output, [*options, "--", str(model), *data])
-    except ProgramStopped:
-        message = "stopped" if output is None else "stopped; nothing was written"
-        Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    except ReaderGone:
-        raise typer.Exit(128 + signal.SIGPIPE) from None
+    with local_model(model) as directory:
+        require_model(directory)
+        result = _run_to_end(output, [*options, "--", str(directory), *data])
     _warn(result)
     if output is None:
         return
@@ -85,6 +85,18 @@ def predict(
         typer.echo(json.dumps(result))
     else:
         console_on().print(make_result_table(result))
+
+
+def _run_to_end(output: Path | None, arguments: list[str]) -> dict[str, Any]:
+    """Run the program and return its result. Raises CommandError, and typer.Exit where it was stopped."""
+    try:
+        return _run(output, arguments)
+    except ProgramStopped:
+        message = "stopped" if output is None else "stopped; nothing was written"
+        Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except ReaderGone:
+        raise typer.Exit(128 + signal.SIGPIPE) from None
 
 
 def _run(output: Path | None, arguments: list[str]) -> dict[str, Any]:

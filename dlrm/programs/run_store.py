@@ -1,0 +1,223 @@
+"""Works with runs in a bucket: `python -m dlrm.programs.run_store check|fetch|upload …`, started by the command line.
+
+check URI                       whether runs can be kept below URI
+fetch URI DIRECTORY --what …    fetches a run, its model, or one of its checkpoints, to DIRECTORY
+upload RUN_DIRECTORY            uploads what a run has left in its directory
+
+Standard output reports progress and the result, one JSON object per line, as `dlrm.programs.predict` does. Exit codes:
+0 done; 64 bad input, described in one line on standard error; 75 stopped on request; 1 a failure that another try may
+avoid.
+"""
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from dlrm.data.raw.stores import StoreError
+from dlrm.exported_model.layout import CONFIG, METRICS
+from dlrm.programs.json_lines import print_line
+from dlrm.record import (
+    EXIT_BAD_INPUT,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_STOPPED,
+    CheckpointFaultError,
+    NoModelError,
+    RunDirectory,
+    RunInUseError,
+    RunStoreRecord,
+    TrainedModel,
+    hold_run_lock,
+)
+from dlrm.run_store.fetch import (
+    Retries,
+    fetch_checkpoint,
+    fetch_checkpoints,
+    fetch_model,
+    fetch_small_files,
+    find_remote_step,
+)
+from dlrm.run_store.layout import MODEL, MODEL_MANIFEST
+from dlrm.run_store.lease import Lease, LeaseHeldError, LeaseLostError
+from dlrm.run_store.objects import ObjectStore, RequestError
+from dlrm.run_store.open import check_store, make_record, parse_uri, split_run_uri
+from dlrm.run_store.upload import Uploader, UploadPart
+
+CHECK_SECONDS = 30.0
+POLL_SECONDS = 0.5
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    check = commands.add_parser("check")
+    check.add_argument("uri")
+    fetch = commands.add_parser("fetch")
+    fetch.add_argument("uri")
+    fetch.add_argument("directory", type=Path)
+    fetch.add_argument("--what", choices=["run", "model", "record", "checkpoint"], required=True)
+    fetch.add_argument("--checkpoint", help="newest, or a name such as step-500")
+    upload = commands.add_parser("upload")
+    upload.add_argument("directory", type=Path)
+    arguments = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        result = _run(arguments)
+    except (StoreError, CheckpointFaultError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_INPUT
+    except (RequestError, LeaseHeldError, LeaseLostError, RunInUseError, OSError) as error:
+        print(f"failed; another try may succeed: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
+    print_line({"kind": "result", **result})
+    return EXIT_DONE
+
+
+def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    if arguments.command == "check":
+        return {"uri": check_store(arguments.uri, Retries(_tell, CHECK_SECONDS))}
+    if arguments.command == "upload":
+        return upload_run(RunDirectory(arguments.directory))
+    retries, directory = Retries(_tell), arguments.directory
+    match arguments.what:
+        case "run":
+            return fetch_run(arguments.uri, directory, retries)
+        case "checkpoint":
+            return fetch_one_checkpoint(arguments.uri, directory, arguments.checkpoint, retries)
+        case what:
+            return fetch_one_model(arguments.uri, directory, retries, is_record_enough=what == "record")
+
+
+def fetch_run(uri: str, path: Path, retries: Retries) -> dict[str, Any]:
+    """Fetch a run, with all its complete checkpoints and its model, to a run directory, as far as that lacks them.
+
+    Raises StoreError, RequestError, RunInUseError and OSError.
+    """
+    parent, run_id = split_run_uri(uri)
+    store, directory = ObjectStore(f"{parent}/{run_id}"), RunDirectory(path)
+    _require_run(store, retries)
+    record = RunStoreRecord.read(directory.run_store) or make_record(uri, path)
+    if record.run_uri != store.uri:
+        raise StoreError(f"{path}: is the directory of {record.run_uri}", "another --run-directory")
+    with hold_run_lock(directory):
+        fetch_small_files(store, directory, retries)
+        fetch_checkpoints(store, directory, retries, replaces=False)
+        if not directory.model.exists():
+            part = path / "model.part"
+            if fetch_model(store, part, retries):
+                part.rename(directory.model)
+    return {"directory": str(path)}
+
+
+def fetch_one_checkpoint(uri: str, path: Path, name: str | None, retries: Retries) -> dict[str, Any]:
+    """Fetch one checkpoint of a run, its document, and the records of its model, where it has one.
+
+    name: as `find_remote_step` takes it; None for the checkpoint of its model, the newest one where it has none. Raises
+    StoreError, CheckpointFaultError, RequestError and OSError.
+    """
+    parent, run_id = split_run_uri(uri)
+    store, directory = ObjectStore(f"{parent}/{run_id}"), RunDirectory(path)
+    _require_run(store, retries)
+    fetch_small_files(store, directory, retries)
+    for file in (CONFIG, METRICS):
+        if f"{MODEL}/{file}" in retries.run(lambda: store.list_below(MODEL)):
+            retries.run(lambda file=file: store.fetch_file(f"{MODEL}/{file}", directory.model / file))
+    step = find_remote_step(store, name or _find_model_step(directory), retries)
+    fetch_checkpoint(store, directory, step, retries)
+    return {"checkpoint": str(directory.checkpoint(step))}
+
+
+def fetch_one_model(uri: str, path: Path, retries: Retries, *, is_record_enough: bool) -> dict[str, Any]:
+    """Fetch the model at `uri`, the one of a run or of its `model/`, to a new directory.
+
+    is_record_enough: whether its `config.json` is all that is needed. Raises StoreError, RequestError and OSError.
+    """
+    uri = parse_uri(uri)
+    store = ObjectStore(uri)
+    names = retries.run(lambda: store.list_below(""))
+    prefix = next((prefix for prefix in ("", f"{MODEL}/") if f"{prefix}{MODEL_MANIFEST}" in names), None)
+    if prefix is None:
+        valid = "s3://bucket/prefix/RUN/model of a run that has succeeded"
+        raise StoreError(f"{uri}: has no complete model", valid)
+    if is_record_enough:
+        retries.run(lambda: store.fetch_file(f"{prefix}{CONFIG}", path / CONFIG))
+    else:
+        _tell(f"fetching the model from {uri}")
+        fetch_model(store, path, retries, prefix.rstrip("/"))
+    return {"directory": str(path), "is_run": bool(prefix)}
+
+
+def upload_run(directory: RunDirectory) -> dict[str, Any]:
+    """Upload what a run has left in its directory, until all is in its bucket; tries again for ever.
+
+    Raises StoreError, LeaseHeldError, LeaseLostError, RunInUseError and OSError.
+    """
+    record = RunStoreRecord.read(directory.run_store) if directory.path.is_dir() else None
+    if record is None:
+        valid = "the directory of a run that was trained with --run-store"
+        raise StoreError(f"{directory.path}: is kept in no bucket", valid)
+    numbers = [int(path.name[8:]) for path in directory.path.glob("attempt-*") if path.name[8:].isdecimal()]
+    part = UploadPart(max(numbers, default=None), record.node or 0, is_shared=record.node is None)
+    retries = Retries(_tell)
+    with hold_run_lock(directory, part.node):
+        lease = Lease(record.run_uri) if part.node == 0 else None
+        if lease is not None:
+            retries.run(lambda: lease.acquire(_tell))
+        try:
+            uploader = Uploader(
+                ObjectStore(record.run_uri), directory, part, lease.require if lease else lambda: None, _tell_event
+            )
+            _upload_all(uploader, retries)
+        finally:
+            if lease is not None:
+                lease.release()
+    return {"uri": record.run_uri}
+
+
+def _upload_all(uploader: Uploader, retries: Retries) -> None:
+    while left := uploader.list_left().names:
+        _tell(f"uploading {uploader.list_left().describe()}")
+        retries.run(uploader.upload)
+        if uploader.list_left().names == left:
+            # Files of another node are missing.
+            time.sleep(POLL_SECONDS)
+    retries.run(uploader.upload_end)
+
+
+def _require_run(store: ObjectStore, retries: Retries) -> None:
+    """Raise StoreError where there is no run in `store`."""
+    if retries.run(lambda: store.read_bytes("spec.json")) is None:
+        raise StoreError(
+            f"{store.uri}: there is no run", "s3://bucket/prefix/RUN, as `dlrm train --run-store` wrote it"
+        )
+
+
+def _find_model_step(directory: RunDirectory) -> str:
+    """Return the name of the checkpoint that the model of a run was exported from; `newest` where it has none."""
+    try:
+        step = TrainedModel.find(directory.path).read_record().step
+    except NoModelError:
+        return "newest"
+    return "newest" if step is None else f"step-{step}"
+
+
+def _tell(message: str) -> None:
+    print_line({"kind": "progress", "done_fraction": None, "message": message})
+
+
+def _tell_event(name: str, message: str, **_: Any) -> None:
+    print_line({"kind": "note", "name": name, "message": message})
+
+
+def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    # Raised as an exception, so that a lease is given up.
+    sys.exit(EXIT_STOPPED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Runs and models in a bucket: what a command needs of one is fetched by a program of the trainer."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dlrm.config.patterns import hide_credentials, is_remote
+from dlrm.record import EXIT_STOPPED, RUN_STORE_VARIABLE
+from service.cli.child_program import ProgramStopped, run_program
+from service.cli.errors import BadInputError
+from service.cli.trainer import require_trainer
+
+MODULE = "dlrm.programs.run_store"
+
+RunStore = Annotated[
+    str | None,
+    typer.Option(
+        "--run-store",
+        metavar="URI",
+        envvar=RUN_STORE_VARIABLE,
+        show_envvar=False,
+        help=f"s3:// or gs:// prefix where the run is kept too. [dim]Default: {RUN_STORE_VARIABLE}[/dim]",
+    ),
+]
+
+
+def check_run_store(uri: str) -> str:
+    """Check that runs can be kept below `uri`, and return it in its normal form. Raises CommandError."""
+    return str(_run(["check", uri], "checking")["uri"])
+
+
+def fetch_run(uri: str, directory: Path) -> None:
+    """Fetch a run from its bucket to `directory`, as far as that lacks it. Raises CommandError."""
+    _run(["fetch", uri, str(directory), "--what", "run"], "fetching")
+
+
+def upload_run(directory: Path) -> str:
+    """Upload what a run has left in its directory, and return the URI of the run. Raises CommandError."""
+    return str(_run(["upload", str(directory)], "uploading")["uri"])
+
+
+def name_run(uri: str) -> str:
+    """Return the name of the run at `uri`. Raises BadInputError where it has none."""
+    name = uri.rstrip("/").rpartition("/")[2]
+    if uri.count("/", 0, len(uri.rstrip("/"))) < 3 or not name:
+        raise BadInputError(f"{hide_credentials(uri)}: names no run (valid: s3://bucket/prefix/RUN)")
+    return name
+
+
+@contextmanager
+def local_model(model: str) -> Iterator[Path]:
+    """Yield the directory of a model, which is fetched for the block where it is in a bucket. Raises CommandError."""
+    if not is_remote(model):
+        yield Path(model)
+        return
+    with tempfile.TemporaryDirectory(prefix="dlrm-model-") as temporary:
+        directory = Path(temporary) / "model"
+        result = _run(["fetch", model, str(directory), "--what", "model"], "fetching")
+        if result["is_run"]:
+            raise BadInputError(f"{model}: is a run; its model is {model.rstrip('/')}/model")
+        yield directory
+
+
+@contextmanager
+def local_checkpoint(run: str, checkpoint: str | None) -> Iterator[tuple[Path, str | None]]:
+    """Yield the directory of a run, and the checkpoint to open there; both are fetched for the block where the run is in
+    a bucket.
+
+    checkpoint: name that the user gave; None where that of the model is wanted. Raises CommandError.
+    """
+    if not is_remote(run):
+        yield Path(run), checkpoint
+        return
+    with tempfile.TemporaryDirectory(prefix="dlrm-run-") as temporary:
+        options = [] if checkpoint is None else ["--checkpoint", checkpoint]
+        arguments = ["fetch", run, temporary, "--what", "checkpoint", *options]
+        yield Path(temporary), str(_run(arguments, "fetching")["checkpoint"])
+
+
+@contextmanager
+def local_record(model: str) -> Iterator[Path]:
+    """Yield a directory with the record of the model at the URI `model`, or of the run there. Raises CommandError."""
+    with tempfile.TemporaryDirectory(prefix="dlrm-model-") as temporary:
+        _run(["fetch", model, temporary, "--what", "record"], "fetching")
+        yield Path(temporary)
+
+
+def _run(arguments: Sequence[str], label: str) -> dict[str, Any]:
+    require_trainer("pyarrow")
+    try:
+        return run_program(MODULE, arguments, None, label)
+    except ProgramStopped:
+        raise typer.Exit(EXIT_STOPPED) from None
