@@ -1,7 +1,7 @@
 """Runs and models in a bucket: what a command needs of one is fetched by a program of the trainer."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,7 +52,7 @@ def name_run(uri: str) -> str:
 
 
 @contextmanager
-def local_model(model: str) -> Iterator[Path]:
+def local_model(model: str) -> Generator[Path]:
     """Yield the directory of a model, which is fetched for the block where it is in a bucket. Raises CommandError."""
     if not is_remote(model):
         yield Path(model)
@@ -66,9 +66,8 @@ def local_model(model: str) -> Iterator[Path]:
 
 
 @contextmanager
-def local_checkpoint(run: str, checkpoint: str | None) -> Iterator[tuple[Path, str | None]]:
-    """Yield the directory of a run, and the checkpoint to open there; both are fetched for the block where the run is in
-    a bucket.
+def local_checkpoint(run: str, checkpoint: str | None) -> Generator[tuple[Path, str | None]]:
+    """Yield the directory of a run, and the checkpoint to open there; they are fetched where the run is in a bucket.
 
     checkpoint: name that the user gave; None where that of the model is wanted. Raises CommandError.
     """
@@ -82,7 +81,7 @@ def local_checkpoint(run: str, checkpoint: str | None) -> Iterator[tuple[Path, s
 
 
 @contextmanager
-def local_record(model: str) -> Iterator[Path]:
+def local_record(model: str) -> Generator[Path]:
     """Yield a directory with the record of the model at the URI `model`, or of the run there. Raises CommandError."""
     with tempfile.TemporaryDirectory(prefix="dlrm-model-") as temporary:
         _run(["fetch", model, temporary, "--what", "record"], "fetching")

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.bucket.fixtures import bucket
 from tests.e2e.launching import kill_started
+
+__all__ = ["bucket"]
 
 
 @pytest.fixture(autouse=True)

@@ -28,12 +28,12 @@ TINY = {
 }
 
 
-def start(path: Path, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[bytes]]:
-    """Begin the first attempt of a tiny job."""
+def start(path: Path, *, store: str | None = None, **changes: Any) -> tuple[RunDirectory, subprocess.Popen[bytes]]:
+    """Begin the first attempt of a tiny job. store: URI below which the run is kept too."""
     directory = RunDirectory(path)
-    directory.path.mkdir(exist_ok=True)
+    directory.path.mkdir(parents=True, exist_ok=True)
     directory.spec.write_text(resolve(JobConfig.model_validate({**TINY, **changes})).model_dump_json())
-    return directory, start_attempt(directory, 1)
+    return directory, start_attempt(directory, 1, *(["--run-store", store] if store else []))
 
 
 def start_attempt(

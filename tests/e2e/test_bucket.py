@@ -1,0 +1,95 @@
+"""Runs that are kept in a bucket, on one machine: nothing is lost with the machine."""
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from dlrm.record import UPLOADED, EndReason, EventReport, RunDirectory, find_newest_checkpoint
+from tests.bucket.server import Bucket
+from tests.e2e.launching import ended, processes_of, reports_of, start, start_attempt
+from tests.patience import wait_until
+
+STORE = "s3://bucket/runs"
+RUN = {"epochs": 3, "eval_every_fraction": 0.5, "checkpoint_every_seconds": 0.4, "yardsticks": "none"}
+
+
+def list_complete(bucket: Bucket, run: str = "run") -> list[int]:
+    """List the steps of the complete checkpoints in the bucket."""
+    names = bucket.list_names(f"runs/{run}/checkpoints")
+    return sorted(int(name.split("/")[-2].removeprefix("step-")) for name in names if name.endswith("/COMPLETE"))
+
+
+def list_events(directory: RunDirectory, attempt: int = 1) -> list[str]:
+    return [report.name for report in reports_of(directory, "events", attempt) if isinstance(report, EventReport)]
+
+
+def read_weights(directory: RunDirectory) -> bytes:
+    return (directory.model / "model.safetensors").read_bytes()
+
+
+def test_all_of_a_run_is_in_its_bucket_when_it_ends(bucket: Bucket, tmp_path: Path):
+    directory, process = start(tmp_path / "run", run=RUN, store=STORE)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.state) == (0, "succeeded"), outcome.message
+    newest = find_newest_checkpoint(directory.checkpoints)
+    assert newest is not None
+    assert list_complete(bucket)[-1] == newest.step
+    assert bucket.read("runs/run/model/model.safetensors") == read_weights(directory)
+    names = set(bucket.list_names("runs/run"))
+    kept = {"spec.json", "attempt-1/outcome.json", "attempt-1/logs/rank-0.log", "attempt-1/spool/rank-0.events.jsonl"}
+    assert {f"runs/run/{name}" for name in kept} <= names
+    assert not [name for name in names if "lease" in name]
+    assert UPLOADED in list_events(directory)
+
+
+def test_a_run_that_was_killed_goes_on_in_an_empty_directory_to_the_same_model(bucket: Bucket, tmp_path: Path):
+    alone, process = start(tmp_path / "alone", run=RUN)
+    assert ended(alone, process)[0] == 0
+    directory, process = start(tmp_path / "run", run=RUN, store=STORE)
+    wait_until(lambda: list_complete(bucket), process)
+    process.kill()
+    process.wait()
+    wait_until(lambda: processes_of(directory) == [])
+    kept = list_complete(bucket)[-1]
+    shutil.rmtree(directory.path)
+    directory.path.mkdir()
+    process = start_attempt(directory, 2, "--run-store", STORE)
+    code, outcome = ended(directory, process, attempt=2)
+    assert (code, outcome.state) == (0, "succeeded"), outcome.message
+    resumed = [r for r in reports_of(directory, "events", 2) if isinstance(r, EventReport) and r.name == "resumed"]
+    assert resumed[0].details["step"] == kept
+    assert read_weights(directory) == read_weights(alone)
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ("s3://other/runs", "s3://other/runs"),
+        ("ftp://bucket/runs", "ftp:// is not supported"),
+        ("s3://key:secret@bucket/runs", "contains credentials"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_told_before_anything_is_trained(
+    bucket: Bucket, tmp_path: Path, store: str, message: str
+):
+    directory, process = start(tmp_path / "run", run=RUN, store=store)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
+    assert message in outcome.message
+    assert "secret" not in outcome.message
+    assert not directory.attempt(1).spool_file(0, "metrics").exists()
+
+
+def test_a_second_launch_of_the_same_run_elsewhere_is_refused(bucket: Bucket, tmp_path: Path):
+    directory, process = start(tmp_path / "a" / "run", run={**RUN, "epochs": 1000}, store=STORE)
+    wait_until(lambda: list_complete(bucket), process)
+    other, second = start(tmp_path / "b" / "run", run=RUN, store=STORE)
+    code, outcome = ended(other, second)
+    assert (code, outcome.state) == (1, "failed")
+    assert "s3://bucket/runs/run is in use by process" in outcome.message
+    process.send_signal(signal.SIGTERM)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.state) == (75, "stopped")
+    assert list_complete(bucket)[-1] == outcome.step
