@@ -12,7 +12,8 @@ class WarmStartConfig(Config):
     after them."""
 
     source: Annotated[str, StringConstraints(min_length=1, max_length=4096)] = Field(alias="from")
-    """Id of a job that has succeeded, or the directory of a run or of its model."""
+    """Id of a job that has succeeded, or the directory of a run or of its model; `dlrm train` also takes the URI of one
+    in a bucket, such as s3://bucket/runs/monday."""
     optimizer_state: bool = False
     """Whether the optimizers continue with their state in the named run, which must have kept its checkpoints; false
     resets them."""

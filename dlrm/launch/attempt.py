@@ -21,6 +21,7 @@ from dlrm.launch.outcomes import (
 )
 from dlrm.launch.prepare import prepare_data
 from dlrm.launch.ranks import list_node_ranks, run_ranks, start_import
+from dlrm.launch.source import fetch_source
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreRefusedError
 from dlrm.launch.watch import LOOK_SECONDS, Watch
@@ -114,7 +115,10 @@ def _prepare_in_turn(
         _wait_until_prepared(watch, stopper, [0])
     if outcome := _find_early_end(stopper, watch):
         return outcome
-    if resolved.job.data.synthetic is None and (outcome := prepare_data(directory, number, first_rank)):
+    outcome = fetch_source(directory, directory.attempt(number), resolved, first_rank)
+    if outcome is None and resolved.job.data.synthetic is None:
+        outcome = prepare_data(directory, number, first_rank)
+    if outcome is not None:
         return make_given_up_outcome(watch) if watch.has_given_up else outcome
     if is_first:
         _take_over_spec(directory, directory.attempt(number))

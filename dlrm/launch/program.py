@@ -74,7 +74,6 @@ def main() -> int:
     parser.add_argument(
         "--run-store",
         metavar="URI",
-        default=os.environ.get(RUN_STORE_VARIABLE) or None,
         help="s3://bucket/prefix or gs://bucket/prefix, where the run is kept too, below its directory's name; "
         f"default: {RUN_STORE_VARIABLE}",
     )
@@ -88,7 +87,7 @@ def main() -> int:
     except NodePlaceError as error:
         log.error("%s", error)
         return EXIT_BAD_INPUT
-    if arguments.run_store is not None:
+    if arguments.run_store or os.environ.get(RUN_STORE_VARIABLE):
         # A directory that was lost is made again from the bucket.
         directory.path.mkdir(parents=True, exist_ok=True)
     if not directory.path.is_dir():
@@ -155,7 +154,10 @@ def _open_store(
 
 def _find_store(directory: RunDirectory, run_store: str | None) -> RunStoreRecord | None:
     """Find the store of a run, as its directory or `run_store` names it. Raises StoreRefusedError."""
-    if run_store is None and not directory.run_store.exists():
+    is_named = directory.run_store.exists()
+    # The variable is for runs that are kept nowhere yet.
+    run_store = run_store or (None if is_named else os.environ.get(RUN_STORE_VARIABLE)) or None
+    if run_store is None and not is_named:
         return None
     # Imported late: it takes half a second, which other runs need not wait for.
     from dlrm.run_store.open import StoreError, read_record

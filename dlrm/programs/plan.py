@@ -15,12 +15,16 @@ Bad input gives one line on stderr and exit code 64, and so does a plan beyond t
 
 import json
 import sys
+import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
 from dlrm.config import DataFacts, ModelConfig, ResolvedJob, resolve_with_rows
+from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
 from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
 from dlrm.planning.memory_limit import limit_planning_memory
@@ -124,10 +128,26 @@ def _read_source_model(resolved: ResolvedJob) -> ModelConfig | None:
     if warm_start is None:
         return None
     try:
-        return ModelConfig.model_validate(TrainedModel.find(Path(warm_start.source)).read_record().model)
-    except (NoModelError, ValueError):
+        with _open_source(warm_start.source) as path:
+            return ModelConfig.model_validate(TrainedModel.find(path).read_record().model)
+    except (NoModelError, ValueError, OSError):
         # The run itself refuses such a model, with the reason.
         return None
+
+
+@contextmanager
+def _open_source(name: str) -> Generator[Path]:
+    """Yield the directory of a model, or one with the record of a model in a bucket. Raises ValueError and OSError."""
+    if not is_remote(name):
+        yield Path(name)
+        return
+    # Imported late: it takes most of a second, which other plans need not wait for.
+    from dlrm.programs.run_store import CHECK_SECONDS, fetch_one_model
+    from dlrm.run_store.fetch import Retries
+
+    with tempfile.TemporaryDirectory(prefix="dlrm-model-") as temporary:
+        fetch_one_model(name, Path(temporary), Retries(lambda _: None, CHECK_SECONDS), is_record_enough=True)
+        yield Path(temporary)
 
 
 def _note_estimate(sizes: Sizes) -> list[str]:

@@ -1,6 +1,6 @@
 """Works with runs in a bucket: `python -m dlrm.programs.run_store check|fetch|upload …`, started by the command line.
 
-check URI                       whether runs can be kept below URI
+check URI [--new-run NAME]      whether runs can be kept below URI, and whether there is none called NAME yet
 fetch URI DIRECTORY --what …    fetches a run, its model, or one of its checkpoints, to DIRECTORY
 upload RUN_DIRECTORY            uploads what a run has left in its directory
 
@@ -10,6 +10,7 @@ avoid.
 """
 
 import argparse
+import shutil
 import signal
 import sys
 import time
@@ -56,11 +57,13 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check")
     check.add_argument("uri")
+    check.add_argument("--new-run", metavar="NAME", help="name of a run that is to begin there")
     fetch = commands.add_parser("fetch")
     fetch.add_argument("uri")
     fetch.add_argument("directory", type=Path)
-    fetch.add_argument("--what", choices=["run", "model", "record", "checkpoint"], required=True)
+    fetch.add_argument("--what", choices=["run", "model", "record", "source", "checkpoint"], required=True)
     fetch.add_argument("--checkpoint", help="newest, or a name such as step-500")
+    fetch.add_argument("--optimizer-state", action="store_true", help="whether a source has its checkpoint too")
     upload = commands.add_parser("upload")
     upload.add_argument("directory", type=Path)
     arguments = parser.parse_args()
@@ -80,7 +83,7 @@ def main() -> int:
 
 def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.command == "check":
-        return {"uri": check_store(arguments.uri, Retries(_tell, CHECK_SECONDS))}
+        return {"uri": check_place(arguments.uri, arguments.new_run)}
     if arguments.command == "upload":
         return upload_run(RunDirectory(arguments.directory))
     retries, directory = Retries(_tell), arguments.directory
@@ -89,8 +92,25 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
             return fetch_run(arguments.uri, directory, retries)
         case "checkpoint":
             return fetch_one_checkpoint(arguments.uri, directory, arguments.checkpoint, retries)
+        case "source":
+            return fetch_source(arguments.uri, directory, retries, has_optimizer_state=arguments.optimizer_state)
         case what:
             return fetch_one_model(arguments.uri, directory, retries, is_record_enough=what == "record")
+
+
+def check_place(uri: str, name: str | None) -> str:
+    """Check that runs can be kept below `uri`, and that none there is called `name`; return the URI in its normal form.
+
+    Raises StoreError and RequestError.
+    """
+    retries = Retries(_tell, CHECK_SECONDS)
+    checked = check_store(uri, retries)
+    if name is not None:
+        store = ObjectStore(f"{checked}/{name}")
+        if retries.run(lambda: store.read_bytes("spec.json")) is not None:
+            valid = f"another --run-directory, or this run with --resume {store.uri}"
+            raise StoreError(f"{store.uri}: there is a run of this name already", valid)
+    return checked
 
 
 def fetch_run(uri: str, path: Path, retries: Retries) -> dict[str, Any]:
@@ -150,6 +170,23 @@ def fetch_one_model(uri: str, path: Path, retries: Retries, *, is_record_enough:
         _tell(f"fetching the model from {uri}")
         fetch_model(store, path, retries, prefix.rstrip("/"))
     return {"directory": str(path), "is_run": bool(prefix)}
+
+
+def fetch_source(uri: str, path: Path, retries: Retries, *, has_optimizer_state: bool) -> dict[str, Any]:
+    """Fetch the model from which a run starts to the new directory `path`, laid out as that of a run.
+
+    has_optimizer_state: whether its checkpoint is needed too. Raises StoreError, CheckpointFaultError, RequestError and
+    OSError.
+    """
+    part = path.with_name(f"{path.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    is_run = fetch_one_model(uri, part / MODEL, retries, is_record_enough=False)["is_run"]
+    if has_optimizer_state:
+        if not is_run:
+            raise StoreError(f"{uri}: is a model, which has no optimizer state", "s3://bucket/prefix/RUN of its run")
+        fetch_one_checkpoint(uri, part, None, retries)
+    part.rename(path)
+    return {"directory": str(path)}
 
 
 def upload_run(directory: RunDirectory) -> dict[str, Any]:

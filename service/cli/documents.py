@@ -11,6 +11,7 @@ from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults
 from dlrm.config.patterns import PatternError, check_scheme, hide_credentials, is_remote, require_files
 from dlrm.record import NoModelError, TrainedModel
 from service.cli.errors import BadInputError
+from service.cli.run_store import local_record
 from service.cli.set_option import apply_settings, name_source, parse_settings
 
 _INFERRED_FIELDS = ("data.train", "data.eval", "data.format", "data.schema", "data.weight_column", "data.vocabulary")
@@ -80,9 +81,10 @@ def make_paths_absolute(job: JobSpec, path: Path) -> JobSpec:
     }
     job = job.model_copy(update={"data": job.data.model_copy(update=absolute)})
     # Symbolic links are resolved because their targets may change before the job starts.
-    return (
-        replace_warm_start_source(job, str((base / job.run.warm_start.source).resolve())) if job.run.warm_start else job
-    )
+    warm_start = job.run.warm_start
+    if warm_start is None or is_remote(warm_start.source):
+        return job
+    return replace_warm_start_source(job, str((base / warm_start.source).resolve()))
 
 
 def require_data_files(job: JobSpec, path: Path) -> None:
@@ -144,6 +146,9 @@ def require_warm_start_model(job: JobSpec, path: Path) -> None:
     warm_start = job.run.warm_start
     if warm_start is None:
         return
+    if is_remote(warm_start.source):
+        _check_remote_model(job, warm_start.source, path)
+        return
     path_of_source = Path(warm_start.source)
     try:
         source = TrainedModel.find(path_of_source)
@@ -155,6 +160,22 @@ def require_warm_start_model(job: JobSpec, path: Path) -> None:
     checkpoint = source.checkpoint if warm_start.optimizer_state else None
     faults = find_warm_start_faults(job, record.model, record.data, checkpoint and checkpoint.read_manifest().identity)
     if faults:
+        raise BadInputError(*(f"{path}: {fault}" for fault in faults))
+
+
+def _check_remote_model(job: JobSpec, uri: str, path: Path) -> None:
+    """Check that the model at `uri` exists and fits the job in `path`; the run itself checks its optimizer state.
+
+    Raises BadInputError where it does not, and CommandError where the bucket is out of reach.
+    """
+    try:
+        with local_record(uri) as directory:
+            record = TrainedModel.find(directory).read_record()
+    except BadInputError as error:
+        raise BadInputError(*(f"{path}: run.warm_start.from: {line}" for line in error.lines)) from None
+    without_state = job.run.warm_start.model_copy(update={"optimizer_state": False}) if job.run.warm_start else None
+    run = job.run.model_copy(update={"warm_start": without_state})
+    if faults := find_warm_start_faults(job.model_copy(update={"run": run}), record.model, record.data, None):
         raise BadInputError(*(f"{path}: {fault}" for fault in faults))
 
 

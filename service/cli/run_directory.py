@@ -39,6 +39,7 @@ from service.cli.documents import (
     require_warm_start_model,
 )
 from service.cli.errors import BadInputError, CommandError
+from service.cli.run_store import find_new_store
 from service.cli.trainer import require_trainer
 from service.settings import StateSettings
 from service.state_directory import StateDirectoryError, make_state_directory
@@ -71,12 +72,16 @@ class SucceededError(Exception):
 
 
 def create_run(
-    job: Path, run_directory: Path | None, settings: Sequence[str] | None = None, place: NodePlace | None = None
+    job: Path,
+    run_directory: Path | None,
+    settings: Sequence[str] | None = None,
+    place: NodePlace | None = None,
+    run_store: str | None = None,
 ) -> NewAttempt:
     """Create a new run directory for the job document `job`, with its first attempt.
 
     run_directory: must not exist yet; None for runs/NAME-TIME. settings: arguments of `--set`. place: of this machine
-    among several that run the job; None where it is the only one. Raises CommandError.
+    among several that run the job; None where it is the only one. run_store: value of --run-store. Raises CommandError.
     """
     spec = read_absolute_job(job, settings)
     check_job(spec, job, place)
@@ -85,6 +90,7 @@ def create_run(
     resolved = resolve(spec, data_cache=_make_data_cache() if spec.data.is_raw else None)
     path = run_directory or make_run_path(spec.name)
     require_new_directory(path)
+    store = find_new_store(run_store, path)
     started = NewAttempt(RunDirectory(path.resolve()), 1, resolved, None)
     try:
         started.directory.path.mkdir(parents=True)
@@ -92,6 +98,8 @@ def create_run(
         raise _make_write_error(path, error, "name another directory with --run-directory") from None
     try:
         write_atomically(started.directory.spec, resolved.model_dump_json(indent=1))
+        if store is not None:
+            store.write(started.directory.run_store)
         started.attempt.create()
     except OSError as error:
         shutil.rmtree(started.directory.path, ignore_errors=True)

@@ -1,5 +1,6 @@
 """Runs and models in a bucket: what a command needs of one is fetched by a program of the trainer."""
 
+import os
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -8,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dlrm.config.patterns import hide_credentials, is_remote
-from dlrm.record import EXIT_STOPPED, RUN_STORE_VARIABLE
+from dlrm.config.patterns import hide_credentials, is_remote, normalise_uri
+from dlrm.record import EXIT_STOPPED, RUN_STORE_VARIABLE, RunDirectory, RunStoreRecord
 from service.cli.child_program import ProgramStopped, run_program
 from service.cli.errors import BadInputError
 from service.cli.trainer import require_trainer
@@ -21,16 +22,49 @@ RunStore = Annotated[
     typer.Option(
         "--run-store",
         metavar="URI",
-        envvar=RUN_STORE_VARIABLE,
-        show_envvar=False,
-        help=f"s3:// or gs:// prefix where the run is kept too. [dim]Default: {RUN_STORE_VARIABLE}[/dim]",
+        help=f"s3:// or gs:// prefix, below which the run is kept too. [dim]Default: {RUN_STORE_VARIABLE}[/dim]",
+        show_default=False,
     ),
 ]
 
 
-def check_run_store(uri: str) -> str:
-    """Check that runs can be kept below `uri`, and return it in its normal form. Raises CommandError."""
-    return str(_run(["check", uri], "checking")["uri"])
+def find_new_store(asked: str | None, run_directory: Path) -> RunStoreRecord | None:
+    """Return the place in a bucket for a new run in `run_directory`, once it is checked; None where none is named.
+
+    asked: value of --run-store; where that is None, the environment may name one. Raises CommandError.
+    """
+    uri = asked or os.environ.get(RUN_STORE_VARIABLE)
+    if not uri:
+        return None
+    name = run_directory.resolve().name
+    return RunStoreRecord(uri=str(_run(["check", uri, "--new-run", name], "checking")["uri"]), run_id=name)
+
+
+def name_store(asked: str | None, directory: Path) -> None:
+    """Name the bucket in which the run in `directory`, which is resumed, is kept from now on. Raises CommandError.
+
+    asked: value of --run-store; the environment counts where that is None and the run is kept nowhere else yet.
+    """
+    place = RunDirectory(directory.resolve()).run_store
+    record = RunStoreRecord.read(place)
+    uri = asked or (os.environ.get(RUN_STORE_VARIABLE) if record is None else None)
+    if not uri or not directory.is_dir():
+        return
+    if record is None:
+        uri = str(_run(["check", uri, "--new-run", directory.resolve().name], "checking")["uri"])
+        RunStoreRecord(uri=uri, run_id=directory.resolve().name).write(place)
+    elif normalise_uri(uri) != record.uri:
+        raise BadInputError(f"--run-store {hide_credentials(uri)}: {directory} is kept in {record.uri} (valid: that)")
+
+
+def fetch_lost_run(uri: str, run_directory: Path | None) -> Path:
+    """Fetch the run at `uri` to a directory of its name, as far as that lacks it, and return the directory.
+
+    run_directory: the directory; None for runs/NAME. Raises CommandError.
+    """
+    directory = run_directory or Path("runs") / name_run(uri)
+    fetch_run(uri, directory.resolve())
+    return directory
 
 
 def fetch_run(uri: str, directory: Path) -> None:

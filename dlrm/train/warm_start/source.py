@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from dlrm.config import ResolvedJob, find_warm_start_faults
+from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
 from dlrm.data.roots import Roots
 from dlrm.record import ModelRecord, NoModelError, RunDirectory, TrainedModel
@@ -19,11 +20,13 @@ def find_source(resolved: ResolvedJob, directory: RunDirectory) -> TrainedModel 
     warm_start = resolved.job.run.warm_start
     if warm_start is None:
         return None
-    path = Path(warm_start.source)
+    # The launch process has fetched what is in a bucket.
+    is_fetched = is_remote(warm_start.source)
+    path = directory.source if is_fetched else Path(warm_start.source)
     try:
         source = TrainedModel.find(path)
         # Runs of a service are in one directory; the service has resolved a job's id to one of them.
-        if path.parent != directory.path.parent:
+        if not is_fetched and path.parent != directory.path.parent:
             _check_access(source.path, Roots(resolved.data_roots))
         record = source.read_record()
     except NoModelError as error:

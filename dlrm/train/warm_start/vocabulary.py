@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from dlrm.config import ResolvedJob
+from dlrm.config.patterns import is_remote
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS
@@ -56,6 +57,9 @@ def _save_encoders(encoders: Encoders, directory: Path) -> Encoders:
 def describe_extension(resolved: ResolvedJob) -> str:
     """Describe how to prepare rows that fit the model."""
     assert resolved.job.run.warm_start is not None, "there is a warm start"
-    source = Path(resolved.job.run.warm_start.source)
+    name = resolved.job.run.warm_start.source
+    if is_remote(name):
+        return f"rows prepared with `dlrm prepare --extend` and a copy of the model in {name}"
+    source = Path(name)
     model = RunDirectory(source).model if RunDirectory(source).model.is_dir() else source
     return f"rows prepared with `dlrm prepare --extend {model}`"

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from dlrm.config.patterns import is_remote
 from dlrm.record import (
     EXIT_BAD_INPUT,
     EXIT_DONE,
@@ -44,6 +45,7 @@ from service.cli.run_directory import (
     read_resolved_job,
     require_new_directory,
 )
+from service.cli.run_store import RunStore, fetch_lost_run, name_store
 from service.cli.set_option import SetOption
 from service.cli.sources import DOCUMENTS
 from service.cli.spool import SpoolProgress
@@ -92,13 +94,14 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN_DIRECTORY", help="Continue this run, which was stopped or has failed."),
+        str | None,
+        typer.Option(metavar="RUN", help="Directory or URI of a run that was stopped or has failed: continue it."),
     ] = None,
     run_directory: Annotated[
         Path | None,
         typer.Option(help="Directory to write the run to; must not exist yet. [dim]Default: ./runs/NAME-TIME[/dim]"),
     ] = None,
+    run_store: RunStore = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Trace a few steps on every rank, and show how their time is spent.")
     ] = False,
@@ -143,6 +146,14 @@ def train(
 
         dlrm train --resume runs/demo-20260101-120000 --set resources.memory=8GiB
 
+    With --run-store the run is kept in a bucket too: checkpoints, model and reports
+    are uploaded while it trains. A run whose directory is lost goes on from there,
+    in ./runs/NAME or the --run-directory. `dlrm upload` finishes what is left.
+
+        dlrm train job.toml --run-store s3://bucket/runs
+
+        dlrm train --resume s3://bucket/runs/demo-20260101-120000
+
     --profile traces three steps after some warm-up steps; the rest of the run is
     not affected. The time of their parts and operators is shown at the end. It is
     also written to RUN_DIRECTORY/attempt-N/profile: figures to rank-R.json, and
@@ -163,11 +174,12 @@ def train(
     """
     place = find_own_place(node_rank, rendezvous)
     if place is not None:
-        directory = require_shared_directory(resume or run_directory)
+        directory = require_shared_directory(Path(resume) if resume and not is_remote(resume) else run_directory)
         if place.node != 0:
             raise typer.Exit(EXIT_CODES.get(run_other_node(directory, place), errors.EXIT_FAILED))
     try:
-        started = _create_attempt(sources, resume, run_directory, settings, Inference(label, evaluation or None), place)
+        inference = Inference(label, evaluation or None)
+        started = _create_attempt(sources, resume, run_directory, settings, inference, place, run_store)
     except SucceededError as succeeded:
         message = f"{succeeded}{'; no profile, because no step is run' if profile else ''}"
         console_on(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
@@ -199,11 +211,12 @@ def train(
 
 def _create_attempt(
     sources: list[str] | None,
-    resume: Path | None,
+    resume: str | None,
     run_directory: Path | None,
     settings: list[str] | None,
     inference: Inference,
     place: NodePlace | None,
+    run_store: str | None,
 ) -> NewAttempt:
     sources = sources or []
     is_data = bool(sources) and Path(sources[0]).suffix not in DOCUMENTS
@@ -214,13 +227,10 @@ def _create_attempt(
         if len(sources) > 1:
             raise errors.BadInputError(f"{sources[1]}: pass either one job document or data files")
     if resume is not None:
-        errors.refuse_options(
-            {"--run-directory": run_directory},
-            "not valid with --resume: a resumed run stays in its own directory",
-        )
         if is_data:
             raise errors.BadInputError(f"{sources[0]}: not valid with --resume (valid: a job document, .toml or .json)")
-        return create_next_attempt(resume, Path(sources[0]) if sources else None, settings, place)
+        directory = _find_run(resume, run_directory, run_store)
+        return create_next_attempt(directory, Path(sources[0]) if sources else None, settings, place)
     if not sources:
         raise errors.BadInputError(
             "nothing to train (valid: a job document, data files, or --resume with the directory of a run)"
@@ -232,7 +242,20 @@ def _create_attempt(
     else:
         job = Path(sources[0])
     check_data_files(job, settings, place)
-    return create_run(job, run_directory, settings, place)
+    return create_run(job, run_directory, settings, place, run_store)
+
+
+def _find_run(resume: str, run_directory: Path | None, run_store: str | None) -> Path:
+    """Return the directory of a run to resume; what it lacks of a run in a bucket is fetched. Raises CommandError."""
+    if is_remote(resume):
+        errors.refuse_options({"--run-store": run_store}, "not valid with --resume URI, which names it")
+        return fetch_lost_run(resume, run_directory)
+    errors.refuse_options(
+        {"--run-directory": run_directory},
+        "not valid with --resume: a resumed run stays in its own directory",
+    )
+    name_store(run_store, Path(resume))
+    return Path(resume)
 
 
 def _infer_document(sources: list[str], run_directory: Path, inference: Inference, settings: list[str] | None) -> Path:

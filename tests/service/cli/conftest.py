@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from service.cli.main import main
+from tests.bucket.fixtures import bucket
+
+__all__ = ["bucket"]
 
 
 @dataclass(frozen=True)
