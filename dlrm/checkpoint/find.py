@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.run_identity import RunIdentity
+from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.record import CheckpointDirectory, CheckpointFaultError, CheckpointFile, CheckpointManifest, list_checkpoints
 from dlrm.reporting.reporter import Reporter
 from sharding.comm.collectives import all_gather_object, run_on_all_ranks
@@ -29,10 +30,11 @@ class VerifiedCheckpoint:
 
 
 def find_verified_checkpoint(
-    directory: Path, identity: RunIdentity, ranks: Ranks, reporter: Reporter
+    directory: Path, identity: RunIdentity, ranks: Ranks, reporter: Reporter, sharers: DirectoryRanks | None = None
 ) -> VerifiedCheckpoint | None:
     """Return the newest intact checkpoint in `directory`; None where there is none. Collective.
 
+    sharers: ranks that have the same `directory`; None for all. In other directories it must be intact too.
     Checkpoints that are damaged or cannot be read are skipped with a warning. Raises DataError where one belongs to
     another run than `identity`, and CheckpointError where one cannot be read and no other is intact, since it may be
     readable at another time.
@@ -41,11 +43,11 @@ def find_verified_checkpoint(
     candidates = list_checkpoints(directory) if ranks.rank == 0 else []
     for checkpoint in all_gather_object(ranks.background_group, candidates)[0]:
         try:
-            manifest = _run_with_retries(ranks, checkpoint.read_manifest)[0]
+            manifest = read_common_manifest(checkpoint, ranks)
             identity.check(checkpoint, manifest)
             size = f"{manifest.num_bytes / 1e6:,.0f} MB"
             reporter.progress("loading", f"checking the checkpoint of step {checkpoint.step:,} ({size})")
-            verify_checkpoint(checkpoint, manifest, ranks)
+            verify_checkpoint(checkpoint, manifest, ranks, sharers)
         except (CheckpointFaultError, OSError) as fault:
             message = f"{checkpoint.path} is skipped: {fault}"
             reporter.event("checkpoint_passed_over", message, step=checkpoint.step)
@@ -65,19 +67,39 @@ def read_verified_manifest(checkpoint: CheckpointDirectory, ranks: Ranks) -> Che
     return manifest
 
 
-def verify_checkpoint(checkpoint: CheckpointDirectory, manifest: CheckpointManifest, ranks: Ranks) -> None:
+def verify_checkpoint(
+    checkpoint: CheckpointDirectory,
+    manifest: CheckpointManifest,
+    ranks: Ranks,
+    sharers: DirectoryRanks | None = None,
+    *,
+    is_rank0_enough: bool = False,
+) -> None:
     """Compare every file with the manifest, a share of the files on each rank. Collective.
 
-    Raises, on all ranks, CheckpointFaultError where a file is damaged or missing, and OSError where one cannot be read
-    for another reason.
+    sharers: ranks that have the same directory; None for all. is_rank0_enough: whether other directories than that of
+    rank 0 may lack files. Raises, on all ranks, CheckpointFaultError where a file is damaged or missing, and OSError
+    where one cannot be read for another reason.
     """
-    names = sorted(manifest.files)[ranks.rank :: ranks.world_size]
+    sharers = sharers or DirectoryRanks.of_all(ranks.rank, ranks.world_size)
+    names = sharers.share(sorted(manifest.files)) if sharers.first == 0 or not is_rank0_enough else []
 
     def verify_files() -> None:
         for name in names:
             verify_file(checkpoint.path / name, manifest)
 
     _run_with_retries(ranks, verify_files)
+
+
+def read_common_manifest(checkpoint: CheckpointDirectory, ranks: Ranks) -> CheckpointManifest:
+    """Read the manifest of `checkpoint` on all ranks. Collective.
+
+    Raises CheckpointFaultError, also where they differ, and OSError.
+    """
+    manifests = _run_with_retries(ranks, checkpoint.read_manifest)
+    if any(manifest != manifests[0] for manifest in manifests):
+        raise CheckpointFaultError("the nodes have different ones of this step")
+    return manifests[0]
 
 
 def _run_with_retries(ranks: Ranks, work: Callable[[], Result]) -> list[Result]:

@@ -12,6 +12,7 @@ from dlrm.checkpoint.keep import remove_old_checkpoints
 from dlrm.checkpoint.memory_headroom import count_free_bytes
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
+from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.tensors import copy_to_host, count_bytes, view_on_host
 from dlrm.checkpoint.write import write_checkpoint
@@ -55,11 +56,13 @@ class Saver:
         settings: SaveSettings,
         saved_step: int | None = None,
         uploads: UploadRelay | None = None,
+        sharers: DirectoryRanks | None = None,
     ) -> None:
         """Prepare the first checkpoint.
 
         saved_step: step of the checkpoint from which the run resumes, if any. uploads: relay of what is told about
-        uploads; None on all ranks but the first one of a node, and where the run is not kept in a bucket.
+        uploads; None on all ranks but the first one of a node, and where the run is not kept in a bucket. sharers:
+        ranks that have the same `directory`; None for all.
         """
         self._directory = directory
         self._state = state
@@ -72,6 +75,7 @@ class Saver:
         self._has_reported_wait = False
         self._saved_step = saved_step
         self._uploads = uploads
+        self._sharers = sharers or DirectoryRanks.of_all(ranks.rank, ranks.world_size)
         self._uploads_told_at = 0.0
 
     @property
@@ -133,8 +137,9 @@ class Saver:
         write."""
         started = time.monotonic()
         path = self._directory.checkpoint(progress.step)
-        manifest = write_checkpoint(path, state, progress, self._identity, self._ranks.background_group)
-        if self._ranks.rank == 0:
+        group = self._ranks.background_group
+        manifest = write_checkpoint(path, state, progress, self._identity, group, self._sharers)
+        if self._sharers.is_first:
             remove_old_checkpoints(self._directory, progress.step, self._settings.num_kept, progress.best_step)
         seconds = time.monotonic() - started
         return _WriteResult(manifest, seconds, seconds if stall_seconds is None else stall_seconds)

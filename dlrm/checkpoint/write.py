@@ -15,6 +15,7 @@ from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.keep import list_not_uploaded, remove_checkpoint
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
+from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.checkpoint.state_files import save_state
 from dlrm.checkpoint.tensors import count_bytes
 from dlrm.record import CheckpointFile, CheckpointManifest, RunDirectory, RunStoreRecord
@@ -24,39 +25,48 @@ Result = TypeVar("Result")
 
 
 def write_checkpoint(
-    path: Path, state: dict[str, Any], progress: Progress, identity: RunIdentity, group: dist.ProcessGroup
+    path: Path,
+    state: dict[str, Any],
+    progress: Progress,
+    identity: RunIdentity,
+    group: dist.ProcessGroup,
+    sharers: DirectoryRanks | None = None,
 ) -> CheckpointManifest:
     """Write `state`, which must not change meanwhile, to the directory `path`. Collective over `group`.
 
-    Replaces anything at `path`, and returns the manifest. Raises CheckpointError on every rank; then nothing is left at
-    `path`.
+    sharers: ranks that have the same `path`; None for all. In each such directory are the files of its ranks, and the
+    manifest of all. Replaces anything at `path`, and returns the manifest. Raises CheckpointError on every rank; then
+    nothing is left at `path`.
     """
     rank, world_size = group.rank(), group.size()
+    sharers = sharers or DirectoryRanks.of_all(rank, world_size)
 
     def run_on_ranks(work: Callable[[], Result]) -> list[Result]:
         return run_on_all_ranks(group, lambda: _add_path_and_rank(work, path, rank), CheckpointError)
 
     num_bytes = sum(run_on_ranks(lambda: count_bytes(state)))
     try:
-        run_on_ranks(lambda: _create_directory(path, num_bytes) if rank == 0 else None)
+        run_on_ranks(lambda: _create_directory(path, num_bytes) if sharers.is_first else None)
         save_state(state, path, group)
-        names = run_on_ranks(lambda: sorted(file.name for file in path.iterdir()) if rank == 0 else [])[0]
-        parts = run_on_ranks(lambda: {name: CheckpointFile.from_file(path / name) for name in names[rank::world_size]})
+        listed = run_on_ranks(lambda: sorted(file.name for file in path.iterdir()) if sharers.is_first else [])
+        names = sharers.share(listed[sharers.first])
+        parts = run_on_ranks(lambda: {name: CheckpointFile.from_file(path / name) for name in names})
         manifest = CheckpointManifest(
             step=progress.step,
             num_steps=progress.num_steps,
             num_samples=progress.num_samples,
-            time=time.time(),
+            # The same on all ranks.
+            time=run_on_ranks(time.time)[0],
             world_size=world_size,
             identity=identity.settings,
             data_checksum=identity.data_checksum,
             files={name: file for part in parts for name, file in part.items()},
         )
-        run_on_ranks(lambda: manifest.write(path) if rank == 0 else None)
+        run_on_ranks(lambda: manifest.write(path) if sharers.is_first else None)
     except CheckpointError as error:
         # torch's error does not mention a full disk; checked before the removal below frees space.
         advice = _advise(path, num_bytes)
-        if rank == 0:
+        if sharers.is_first:
             # Half a checkpoint would only fill the disk.
             with contextlib.suppress(OSError):
                 remove_checkpoint(path)

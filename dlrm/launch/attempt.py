@@ -11,6 +11,7 @@ from dlrm.config import ConfigError, ResolvedJob, translate_errors
 from dlrm.launch.decide import decide_open_fields
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 from dlrm.launch.nodes.accounts import make_account, make_lost_outcome
+from dlrm.launch.nodes.own_directory import has_own_directories, take_document
 from dlrm.launch.nodes.state import Account
 from dlrm.launch.outcomes import (
     has_own_failure,
@@ -111,8 +112,9 @@ def _prepare_in_turn(
     Returns the document of the run once all nodes are ready, or the outcome that ends the attempt.
     """
     is_first = watch.group is None or watch.group.place.node == 0
-    if not is_first:
+    if watch.group is not None and not is_first:
         _wait_until_prepared(watch, stopper, [0])
+        take_document(directory, watch.group)
     if outcome := _find_early_end(stopper, watch):
         return outcome
     outcome = fetch_source(directory, directory.attempt(number), resolved, first_rank)
@@ -128,6 +130,8 @@ def _prepare_in_turn(
     if watch.store is not None:
         watch.store.wait_for(MessageKind.FETCHED, lambda: stopper.is_requested or watch.has_given_up)
     if watch.group is not None:
+        if is_first and has_own_directories(watch.group):
+            watch.group.update(document=directory.spec.read_text())
         watch.group.update(phase="prepared")
         _wait_until_prepared(watch, stopper, watch.group.members or [])
     return _find_early_end(stopper, watch) or resolved

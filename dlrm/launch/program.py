@@ -12,7 +12,8 @@ Under Slurm both options follow from its variables. The other nodes learn the nu
 signal to one node stops all; a node that is lost ends the attempt on all.
 
 With `--run-store URI` the run is kept in a bucket too, under URI and the name of its directory: checkpoints and the
-model are uploaded behind the training, and an empty directory is filled from there first (docs/buckets.md).
+model are uploaded behind the training, and an empty directory is filled from there first (docs/buckets.md). Nodes that
+are all told of it may have run directories of their own.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from dlrm.config import ConfigError, FieldError, ResolvedJob
 from dlrm.launch.attempt import make_given_up_outcome, make_refused_outcome, read_spec, run_part
 from dlrm.launch.nodes.accounts import decide_outcome, make_account
 from dlrm.launch.nodes.conclusion import conclude, settle
-from dlrm.launch.nodes.group import find_host_name
+from dlrm.launch.nodes.group import NodeGroup, find_host_name
 from dlrm.launch.nodes.meeting import (
     AddressError,
     MeetingError,
@@ -39,8 +40,16 @@ from dlrm.launch.nodes.meeting import (
     make_announcement,
     meet_as_first,
 )
+from dlrm.launch.nodes.own_directory import (
+    DirectoryError,
+    add_own_outcome,
+    enter_own_directory,
+    keep_outcome,
+    name_node,
+    settle_directories,
+)
 from dlrm.launch.nodes.range_spec import list_allowed_numbers, write_spec_for_nodes
-from dlrm.launch.nodes.state import Account, NodeState
+from dlrm.launch.nodes.state import Account, Announcement, NodeState
 from dlrm.launch.outcomes import make_stopped_outcome
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreProcess, StoreRefusedError
@@ -99,7 +108,7 @@ def main() -> int:
         with hold_run_lock(directory, place.node if place else 0):
             if place is None or place.node == 0:
                 return _run_first(directory, arguments.attempt, place, stopper, arguments.run_store)
-            return _run_other(directory, place, stopper)
+            return _run_other(directory, place, stopper, arguments.run_store or os.environ.get(RUN_STORE_VARIABLE))
     except RunInUseError as error:
         # No outcome is written: the running process may be at this same attempt.
         log.error("%s", error)
@@ -125,7 +134,7 @@ def _run_first(
         return EXIT_FAILED
     stopper.enter_attempt(attempt)
     try:
-        with _open_store(directory, number, run_store, stopper) as store:
+        with _open_store(directory, number, place, run_store, stopper) as store:
             return _run_in_store(directory, number, place, stopper, store)
     except StoreRefusedError as error:
         return _finish(settle(attempt, make_refused_outcome(error), []))
@@ -133,7 +142,7 @@ def _run_first(
 
 @contextmanager
 def _open_store(
-    directory: RunDirectory, number: int, run_store: str | None, stopper: Stopper
+    directory: RunDirectory, number: int, place: NodePlace | None, run_store: str | None, stopper: Stopper
 ) -> Generator[StoreProcess | None]:
     """Keep the run in its bucket during the block, where it has one; the run is leased then, and its document here.
 
@@ -144,7 +153,8 @@ def _open_store(
         yield None
         return
     log.info("the run is kept in %s", record.run_uri)
-    store = StoreProcess(directory, number, 0, has_own_directory=False)
+    # Whether the other nodes share this directory is not known before they are there; then it has the files of all.
+    store = StoreProcess(directory, number, 0, has_own_directory=place is not None)
     try:
         store.wait_for(MessageKind.LEASED, lambda: stopper.is_requested)
         yield store
@@ -179,6 +189,7 @@ def _run_in_store(
     try:
         resolved = read_spec(directory, number)
         _check_number_of_nodes(resolved, place)
+        name_node(directory, None)
     except (OSError, ConfigError) as error:
         return _finish(settle(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)), []))
     timeout_seconds = resolved.job.run.peer_timeout_seconds
@@ -196,10 +207,11 @@ def _run_in_store(
         group = meet_as_first(place, announcement, allowed, lambda: stopper.is_requested)
         members = choose_members(group.states, allowed)
         write_spec_for_nodes(directory, number, resolved, len(members))
-        begin(group, announcement, members)
+        is_own = settle_directories(directory, group.states, members)
+        begin(group, announcement, members, directory.read_spec(number).decode() if is_own else "")
     except StoppedMeetingError:
         return _finish(settle(attempt, make_stopped_outcome("stopped before all nodes had joined"), []))
-    except (MeetingError, OSError) as error:
+    except (MeetingError, DirectoryError, OSError) as error:
         reason = EndReason.BAD_INPUT if isinstance(error, AddressError) else EndReason.PEER_SILENT
         return _finish(settle(attempt, Outcome(state="failed", reason=reason, message=str(error)), []))
     return _run_watched(
@@ -211,10 +223,13 @@ def _run_in_store(
     )
 
 
-def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper) -> int:
-    """Run this node's part of the attempt that node 0 announces, and return the exit code of its outcome."""
+def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper, run_store: str | None) -> int:
+    """Run this node's part of the attempt that node 0 announces, and return the exit code of its outcome.
+
+    run_store: URI of the bucket that this node was told.
+    """
     try:
-        group = join_first(place, directory, lambda: stopper.is_requested)
+        group = join_first(place, directory, lambda: stopper.is_requested, run_store)
     except StoppedMeetingError:
         log.info("stopped before all nodes had joined")
         return EXIT_STOPPED
@@ -229,9 +244,35 @@ def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper) -> i
 
     if group.index is None:
         return _finish(conclude_here(make_account(None)))
+    if group.states[place.node].has_own_directory:
+        return _run_in_own_directory(directory, announcement, group, stopper)
     stopper.enter_attempt(attempt)
     watch = Watch(timeout_seconds, group, stopper)
     return _run_watched(directory, announcement.attempt, stopper, watch, conclude_here)
+
+
+def _run_in_own_directory(
+    directory: RunDirectory, announcement: Announcement, group: NodeGroup, stopper: Stopper
+) -> int:
+    """Run this node's part of an attempt in a run directory of its own, with its own uploads to the run's bucket."""
+    attempt, timeout_seconds = directory.attempt(announcement.attempt), announcement.peer_timeout_seconds
+
+    def conclude_own(account: Account) -> Outcome:
+        account = add_own_outcome(account, attempt)
+        return keep_outcome(conclude(group, attempt, account, timeout_seconds), attempt)
+
+    try:
+        enter_own_directory(directory, attempt, group)
+    except OSError as error:
+        outcome = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=str(error))
+        return _finish(conclude_own(make_account(outcome)))
+    stopper.enter_attempt(attempt)
+    store = StoreProcess(directory, announcement.attempt, group.place.node, has_own_directory=True)
+    try:
+        watch = Watch(timeout_seconds, group, stopper, store)
+        return _run_watched(directory, announcement.attempt, stopper, watch, conclude_own)
+    finally:
+        store.close()
 
 
 def _run_watched(

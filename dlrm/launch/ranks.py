@@ -15,6 +15,7 @@ from dlrm.launch.nodes.meeting import get_announcement
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.watch import Watch
 from dlrm.record import RunDirectory
+from dlrm.reporting.upload_relay import NODE_VARIABLE
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -54,6 +55,7 @@ def run_ranks(
 
     resources = resolved.job.resources
     os.environ["OMP_NUM_THREADS"] = str(resources.threads_per_worker)
+    os.environ[NODE_VARIABLE] = str(watch.group.place.node if watch.group is not None else 0)
     config = _make_config(resources.workers_per_node, watch.group)
     if stopper.is_requested or watch.has_given_up:
         return None

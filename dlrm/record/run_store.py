@@ -1,7 +1,9 @@
 """Reference of a run directory to the bucket in which the run is kept: `run-store.json`."""
 
 import hashlib
+import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -35,6 +37,14 @@ class RunStoreRecord(BaseModel):
 
     def write(self, path: Path) -> None:
         write_atomically(path, self.model_dump_json(indent=1))
+
+    def write_first(self, path: Path) -> None:
+        """Write the reference to `path`, unless there is one: of several machines that try, one is the first."""
+        own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        write_atomically(own, self.model_dump_json(indent=1))
+        with suppress(FileExistsError):
+            os.link(own, path)
+        own.unlink()
 
     @classmethod
     def read(cls, path: Path) -> "RunStoreRecord | None":

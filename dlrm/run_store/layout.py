@@ -17,6 +17,8 @@ CHECKPOINTS, MODEL, LEASE, PARTS = "checkpoints", "model", "lease", "parts"
 MODEL_MANIFEST = "manifest.json"
 RUN_FILES = ("spec.json", "data.json")
 RUN_DIRECTORIES = ("base",)
+_NODE_DIRECTORIES = ("logs", "spool", "profile")
+"""Names of the directories of an attempt in which every node has files of its own."""
 _PRIVATE = frozenset({"push.json", "nodes-token", "stop-requested", "uploads"})
 """Names in an attempt's directory that are of no use elsewhere; the first one holds a secret."""
 
@@ -41,10 +43,11 @@ def list_remote_steps(store: ObjectStore) -> dict[int, bool]:
     return list_steps(store.list_below(CHECKPOINTS))
 
 
-def list_attempt_files(directory: RunDirectory, number: int) -> list[Path]:
-    """List the files of an attempt that are kept in the store."""
+def list_attempt_files(directory: RunDirectory, number: int, node: int = 0) -> list[Path]:
+    """List the files of an attempt that a node keeps in the store: what is there once, such as its end, is node 0's."""
     root = directory.attempt(number).path
-    found = [path for path in root.rglob("*") if path.is_file()]
+    below = [root] if node == 0 else [root / name for name in _NODE_DIRECTORIES]
+    found = [path for start in below for path in start.rglob("*") if path.is_file()]
     return sorted(path for path in found if not _is_private(path.relative_to(root)))
 
 

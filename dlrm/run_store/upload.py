@@ -288,7 +288,7 @@ class Uploader:
         """Upload the logs and reports of the attempt that have grown enough, all that have grown at the end."""
         if self._part.number is None or (not is_end and time.monotonic() < self._logs_at):
             return
-        for path in list_attempt_files(self._directory, self._part.number):
+        for path in list_attempt_files(self._directory, self._part.number, self._part.node):
             name, size = self._name(path), path.stat().st_size
             before = self._sizes.get(name)
             if before is None or (size != before if is_end else size >= GROWTH * before and size != before):

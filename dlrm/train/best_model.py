@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlrm.checkpoint.find import read_verified_manifest
+from dlrm.checkpoint.find import read_common_manifest, verify_checkpoint
 from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.sharing import bring_to_rank0
 from dlrm.record import (
     BEST_MODEL,
     BEST_MODEL_LOST,
@@ -43,7 +44,9 @@ def choose_model(context: RunContext, progress: Progress, last: Path, reason: En
     )
     checkpoint = CheckpointDirectory(context.directory.checkpoint(best.step), best.step)
     try:
-        read_verified_manifest(checkpoint, context.ranks)
+        manifest = read_common_manifest(checkpoint, context.ranks)
+        bring_to_rank0(checkpoint.path, manifest, context.sharers, context.ranks)
+        verify_checkpoint(checkpoint, manifest, context.ranks, context.sharers, is_rank0_enough=True)
     except (CheckpointFaultError, OSError) as error:
         message = f"the model was best {figures}; but its checkpoint is not whole, and the last one is kept: {error}"
         context.reporter.event(BEST_MODEL_LOST, message)

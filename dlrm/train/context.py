@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.config import ResolvedJob
 from dlrm.record import ProfileDirectory, RunDirectory
 from dlrm.reporting.reporter import Reporter
@@ -24,3 +25,8 @@ class RunContext:
     uploads: UploadRelay | None = None
     """Relay of what is told about uploads; None on all ranks but the first one of a node, and where the run is not kept
     in a bucket."""
+
+    @property
+    def sharers(self) -> DirectoryRanks:
+        """Ranks that have the same run directory."""
+        return DirectoryRanks.find(self.directory, self.ranks)

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
+from dlrm.checkpoint.sharing import bring_to_rank0
 from dlrm.data.open import open_data
 from dlrm.data.validation import hold_out_validation
 from dlrm.exported_model.export import export_model
-from dlrm.record import ENDED_EARLY, EndReason, Outcome, PreparedData
+from dlrm.record import ENDED_EARLY, CheckpointDirectory, EndReason, Outcome, PreparedData
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
 from dlrm.train.blend import BlendStoppedError, blend_chosen_model
@@ -52,6 +53,10 @@ def run(context: RunContext) -> Outcome:
         return _make_stopped_outcome(progress, _describe_stop(progress, checkpoint))
     assert checkpoint is not None, "a completed run has made a step"
     chosen = choose_model(context, progress, checkpoint, reason)
+    if chosen.checkpoint == checkpoint:
+        # Rank 0 alone reads it, and other nodes may have files of it.
+        manifest = CheckpointDirectory(checkpoint, progress.step).read_manifest()
+        bring_to_rank0(checkpoint, manifest, context.sharers, context.ranks)
     metrics = make_final_metrics(progress, chosen.evaluation)
     if context.ranks.rank == 0:
         try:

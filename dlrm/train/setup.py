@@ -109,7 +109,8 @@ def _describe_rows(dataset: Dataset) -> TrainRows:
 
 def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -> Progress | None:
     """Load the newest intact checkpoint, and return its progress; None where there is none."""
-    checkpoint = find_verified_checkpoint(context.directory.checkpoints, identity, state.ranks, context.reporter)
+    directory, reporter = context.directory.checkpoints, context.reporter
+    checkpoint = find_verified_checkpoint(directory, identity, state.ranks, reporter, context.sharers)
     if checkpoint is None:
         return None
     progress = state.restore(checkpoint.path, checkpoint.manifest.world_size)
@@ -137,4 +138,5 @@ def _open_batches(context: RunContext, dataset: Dataset, restored: Progress | No
 def _make_saver(context: RunContext, state: TrainingState, identity: RunIdentity, saved_step: int | None) -> Saver:
     run, directory, reporter = context.resolved.job.run, context.directory, context.reporter
     settings = SaveSettings(run.checkpoint_every_seconds, run.keep_checkpoints, context.resolved.job.resources.memory)
-    return Saver(directory, state, identity, context.ranks, reporter, settings, saved_step, context.uploads)
+    ranks, sharers = context.ranks, context.sharers
+    return Saver(directory, state, identity, ranks, reporter, settings, saved_step, context.uploads, sharers)

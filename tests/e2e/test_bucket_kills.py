@@ -26,7 +26,7 @@ SEED = int(os.environ.get("DLRM_KILLS_SEED", "1"))
 NUM_KILLS, FAILING_FRACTION = 20, 0.1
 OUTAGE_SECONDS = 30.0
 KILLED: dict[str, Any] = {
-    "run": {"epochs": 150, "eval_every_fraction": 0.02, "checkpoint_every_seconds": 0.4, "yardsticks": "none"}
+    "run": {"epochs": 30, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4, "yardsticks": "none"}
 }
 CUT: dict[str, Any] = {"run": {**KILLED["run"], "epochs": 60}}
 

@@ -9,9 +9,10 @@ from importlib import metadata
 from dlrm.launch.nodes.accounts import has_failed, make_account
 from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name
 from dlrm.launch.nodes.interface import find_own_address
+from dlrm.launch.nodes.own_directory import DirectoryError, claim_directory
 from dlrm.launch.nodes.state import Announcement, NodeState
 from dlrm.launch.outcomes import make_stopped_outcome
-from dlrm.record import RunDirectory, write_atomically
+from dlrm.record import RunDirectory, RunStoreRecord, write_atomically
 from hostinfo.node_place import NodePlace
 
 log = logging.getLogger(__name__)
@@ -73,16 +74,19 @@ def choose_members(nodes: Collection[int], allowed: Sequence[int]) -> list[int]:
     return sorted(nodes)[:number]
 
 
-def begin(group: NodeGroup, announcement: Announcement, members: list[int]) -> None:
-    """Tell all nodes which of them run the attempt."""
-    group.update(announcement=announcement.model_copy(update={"members": members}))
+def begin(group: NodeGroup, announcement: Announcement, members: list[int], document: str = "") -> None:
+    """Tell all nodes which of them run the attempt. document: what nodes with directories of their own start with."""
+    group.update(announcement=announcement.model_copy(update={"members": members}), document=document)
 
 
-def join_first(place: NodePlace, directory: RunDirectory, is_stopped: Callable[[], bool]) -> NodeGroup:
+def join_first(
+    place: NodePlace, directory: RunDirectory, is_stopped: Callable[[], bool], run_store: str | None = None
+) -> NodeGroup:
     """Join the rendezvous of node 0, and return once it has decided which nodes run the attempt.
 
-    Nothing is told to the others before this node has found the run directory of node 0: what meets here by mistake,
-    such as a node of another job, disturbs nobody. Raises MeetingError, and StoppedMeetingError where `is_stopped`
+    Nothing is told to the others before this node has found the run directory of node 0, or has one of its own for the
+    same run in a bucket: what meets here by mistake, such as a node of another job, disturbs nobody. run_store: URI of
+    the bucket that this node was told. Raises MeetingError, and StoppedMeetingError where `is_stopped`
     turns true before, or another node was stopped.
     """
     address = _find_address(place, is_stopped)
@@ -93,10 +97,16 @@ def join_first(place: NodePlace, directory: RunDirectory, is_stopped: Callable[[
     try:
         announcement = get_announcement(group)
         _check_fit(place, announcement)
-        _check_shared_directory(directory, announcement)
+        is_own = claim_directory(directory, place, announcement.store, run_store)
+        if not is_own:
+            _check_shared_directory(directory, announcement)
+    except (DirectoryError, OSError) as error:
+        group.leave()
+        raise MeetingError(str(error)) from None
     except MeetingError:
         group.leave()
         raise
+    group.update(has_own_directory=is_own)
     group.join()
     _wait(group, lambda: group.has_met, is_stopped, lambda: _describe_missing(group, 1))
     if group.index is None:
@@ -114,6 +124,7 @@ def make_announcement(directory: RunDirectory, attempt: int, num_nodes: int, tim
         versions=describe_versions(),
         token=token,
         peer_timeout_seconds=timeout_seconds,
+        store=RunStoreRecord.read(directory.run_store),
     )
 
 
@@ -160,7 +171,7 @@ def _check_shared_directory(directory: RunDirectory, announcement: Announcement)
         if time.monotonic() > deadline:
             raise MeetingError(
                 f"{directory.path} on {find_host_name()} is not the run directory of node 0: all nodes need the same "
-                "directory, on a file system that they share, such as NFS"
+                "directory, on a file system that they share, such as NFS, or the same --run-store"
             )
         time.sleep(BEAT_SECONDS)
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from dlrm.record import Outcome, RankEnd
+from dlrm.record import Outcome, RankEnd, RunStoreRecord
 
 NodePhase = Literal["joined", "prepared", "ended"]
 """Phase of a node. joined: it is there; prepared: its rows are ready and its ranks may start; ended: its ranks have
@@ -27,6 +27,8 @@ class Announcement(BaseModel):
     token: str
     """Random text that node 0 has also written to the attempt's directory: who reads it there shares the directory."""
     peer_timeout_seconds: float
+    store: RunStoreRecord | None = None
+    """Place of the run in a bucket; None where it is kept in none."""
 
 
 class Account(BaseModel):
@@ -60,6 +62,10 @@ class NodeState(BaseModel):
     """Description of the attempt; None on all nodes but node 0."""
     account: Account | None = None
     """End of the node; None until then."""
+    has_own_directory: bool = False
+    """Whether the node has another run directory than node 0."""
+    document: str = ""
+    """Document of the attempt, from node 0 to nodes with directories of their own."""
     final: Outcome | None = None
     """Outcome of the attempt, once node 0 has decided it from all accounts; None on all other nodes."""
     is_leaving: bool = False

@@ -1,0 +1,101 @@
+"""Nodes with run directories of their own, of a run that is kept in a bucket: what travels between them otherwise."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from dlrm.config.patterns import hide_credentials, normalise_uri
+from dlrm.launch.nodes.conclusion import settle
+from dlrm.launch.nodes.group import NodeGroup, find_host_name
+from dlrm.launch.nodes.state import Account, NodeState
+from dlrm.record import AttemptDirectory, Outcome, RunDirectory, RunStoreRecord, write_atomically
+from hostinfo.node_place import NodePlace
+
+
+class DirectoryError(RuntimeError):
+    """Error of run directories that do not fit together; the message names the nodes."""
+
+
+def claim_directory(
+    directory: RunDirectory, place: NodePlace, store: RunStoreRecord | None, run_store: str | None
+) -> bool:
+    """Find out whether the run directory of this node is another one than that of node 0; then it is this node's own.
+
+    store: that of node 0; None where it has none. run_store: the one that this node was told, if any. Raises
+    DirectoryError where they differ, and OSError.
+    """
+    own = RunStoreRecord.read(directory.run_store)
+    if store is None or (own is None and not run_store):
+        return False
+    if run_store and normalise_uri(run_store) != store.uri:
+        message = f"--run-store {hide_credentials(run_store)} on {find_host_name()}, but {store.uri} on node 0"
+        raise DirectoryError(f"{message}: all nodes need the same one")
+    if own is None:
+        # Refused by the file system, whatever this machine still knows of the directory, where node 0 has it too.
+        RunStoreRecord(uri=store.uri, run_id=store.run_id, node=place.node).write_first(directory.run_store)
+        own = RunStoreRecord.read(directory.run_store)
+        assert own is not None, "it has just been written, here or on node 0"
+    if own.directory_id == store.directory_id:
+        return False
+    if own.run_uri != store.run_uri:
+        message = f"{directory.path} on {find_host_name()} is the directory of {own.run_uri}"
+        raise DirectoryError(f"{message}, but node 0 runs {store.run_uri}: name another --run-directory")
+    if own.node != place.node:
+        own.model_copy(update={"node": place.node}).write(directory.run_store)
+    return True
+
+
+def settle_directories(directory: RunDirectory, states: Mapping[int, NodeState], members: Sequence[int]) -> bool:
+    """Note on node 0 whether each of the `members` has a run directory of its own, and return it.
+
+    Raises DirectoryError where only some have, and OSError.
+    """
+    own = [node for node in members if node != 0 and states[node].has_own_directory]
+    sharing = [node for node in members if node != 0 and node not in own]
+    if own and sharing:
+        message = f"node {sharing[0]} has the run directory of node 0, and node {own[0]} one of its own"
+        raise DirectoryError(f"{message}: either all nodes share one, or each has its own")
+    name_node(directory, 0 if own else None)
+    return bool(own)
+
+
+def name_node(directory: RunDirectory, node: int | None) -> None:
+    """Note which node alone works in a run directory that is kept in a bucket; None for all. Raises OSError."""
+    record = RunStoreRecord.read(directory.run_store)
+    if record is not None and record.node != node:
+        record.model_copy(update={"node": node}).write(directory.run_store)
+
+
+def has_own_directories(group: NodeGroup) -> bool:
+    """Whether the nodes have run directories of their own."""
+    return any(state.has_own_directory for state in group.states.values())
+
+
+def enter_own_directory(directory: RunDirectory, attempt: AttemptDirectory, group: NodeGroup) -> None:
+    """Begin an attempt in this node's own directory: its document is that of node 0. Raises OSError."""
+    attempt.create()
+    take_document(directory, group)
+    # Uploaded with the other logs: nobody else sees what this launch process says.
+    handler = logging.FileHandler(attempt.node_log(group.place.node))
+    handler.setFormatter(logging.Formatter("%(asctime)s launch %(message)s"))
+    logging.getLogger().addHandler(handler)
+
+
+def take_document(directory: RunDirectory, group: NodeGroup) -> None:
+    """Write the document that node 0 has sent to this node's own directory, where it has one. Raises OSError."""
+    states = group.states
+    if states[group.place.node].has_own_directory and (document := states[0].document):
+        write_atomically(directory.spec, document)
+
+
+def add_own_outcome(account: Account, attempt: AttemptDirectory) -> Account:
+    """Return the account of a node, with the outcome that one of its ranks has left in the node's own directory."""
+    written = Outcome.read(attempt.outcome)
+    if written is None or written.state == "succeeded":
+        return account
+    return account.model_copy(update={"outcome": written, "is_cause": True})
+
+
+def keep_outcome(outcome: Outcome, attempt: AttemptDirectory) -> Outcome:
+    """Write the outcome that node 0 has decided to this node's own directory, where there is none; return it."""
+    settle(attempt, outcome, [])
+    return outcome
