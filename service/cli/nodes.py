@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from dlrm.record import EXIT_DONE, EXIT_STOPPED, RunDirectory
+from dlrm.record import EXIT_DONE, EXIT_STOPPED, RUN_STORE_VARIABLE, RunDirectory
 from hostinfo.node_place import NodePlace, NodePlaceError, find_place
 from hostinfo.stop_signals import defer_stop_signals
 from service.cli.errors import BadInputError, CommandError
@@ -33,19 +33,21 @@ def find_own_place(node_rank: int | None, rendezvous: str | None) -> NodePlace |
         raise BadInputError(str(error)) from None
 
 
-def require_shared_directory(run_directory: Path | None) -> Path:
-    """Return the run directory, which has to be named where several machines share it. Raises BadInputError."""
+def require_directory(run_directory: Path | None) -> Path:
+    """Return the run directory, which several machines have to be told. Raises BadInputError."""
     if run_directory is None:
         raise BadInputError(
-            "--run-directory: is missing; several machines must name the same one, on a file system that they share"
+            "--run-directory: is missing; several machines must name the same one, on a file system that they share, "
+            "or, with --run-store, each one of its own"
         )
     return run_directory
 
 
-def run_other_node(path: Path, place: NodePlace) -> int:
+def run_other_node(path: Path, place: NodePlace, run_store: str | None) -> int:
     """Run the part of a machine other than machine 0, whose document it trains; return the launch process's exit code.
 
-    path: run directory, which machine 0 creates. The launch process says on stderr what it does. Raises CommandError.
+    path: run directory, which machine 0 creates, or this one where the run is kept in a bucket. run_store: value of
+    --run-store. The launch process says on stderr what it does. Raises CommandError.
     """
     require_trainer()
     console = console_on(stderr=True)
@@ -54,14 +56,16 @@ def run_other_node(path: Path, place: NodePlace) -> int:
     except SucceededError as succeeded:
         console.print(str(succeeded), markup=False, highlight=False, soft_wrap=True)
         return EXIT_DONE
-    if not _wait_for(RunDirectory(path.resolve()), console):
+    run_store = run_store or os.environ.get(RUN_STORE_VARIABLE) or None
+    if run_store is None and not _wait_for(RunDirectory(path.resolve()), console):
         raise CommandError(
             f"{path}: node 0 has not created it within {APPEAR_SECONDS / 60:.0f} minutes; "
             "see what it says, and whether both machines see the same directory"
         )
     with ExitStack() as started:
         with defer_stop_signals():
-            command = make_module_command("dlrm.launch", [str(path.resolve()), *place.options])
+            options = [*place.options, *([] if run_store is None else ["--run-store", run_store])]
+            command = make_module_command("dlrm.launch", [str(path.resolve()), *options])
             # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
             child = started.enter_context(subprocess.Popen(command, start_new_session=True))
             started.enter_context(forward_signals(child))

@@ -26,6 +26,7 @@ from dlrm.record import (
     Outcome,
     RunDirectory,
     RunInUseError,
+    RunStoreRecord,
     find_newest_checkpoint,
     hold_run_lock,
     write_atomically,
@@ -177,9 +178,15 @@ def require_unfinished(directory: RunDirectory) -> int:
     """Return the number of the newest attempt, 0 where there is none. Raises SucceededError where the run is done."""
     number = max((_parse_number(path) for path in directory.path.glob("attempt-*")), default=0)
     outcome = Outcome.read(directory.attempt(number).outcome)
-    if outcome and outcome.state == "succeeded" and directory.model.exists():
+    if outcome and outcome.state == "succeeded" and (directory.model.exists() or _is_of_other_node(directory)):
         raise SucceededError(directory, outcome)
     return number
+
+
+def _is_of_other_node(directory: RunDirectory) -> bool:
+    """Whether this is the directory of a node other than node 0, which has the model."""
+    record = RunStoreRecord.read(directory.run_store)
+    return record is not None and bool(record.node)
 
 
 def _create_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_changed: bool) -> NewAttempt:

@@ -62,9 +62,14 @@ def fetch_lost_run(uri: str, run_directory: Path | None) -> Path:
 
     run_directory: the directory; None for runs/NAME. Raises CommandError.
     """
-    directory = run_directory or Path("runs") / name_run(uri)
+    directory = run_directory or make_fetched_path(uri)
     fetch_run(uri, directory.resolve())
     return directory
+
+
+def make_fetched_path(uri: str) -> Path:
+    """Return the default directory for the run at `uri`. Raises BadInputError."""
+    return Path("runs") / name_run(uri)
 
 
 def fetch_run(uri: str, directory: Path) -> None:

@@ -28,7 +28,7 @@ from service.cli.attempt_run import run_attempt
 from service.cli.commands.infer import Inference, derive_job_name, infer_document
 from service.cli.data_files import check_data_files
 from service.cli.documents import check_settings, check_settings_early
-from service.cli.nodes import find_own_place, require_shared_directory, run_other_node
+from service.cli.nodes import find_own_place, require_directory, run_other_node
 from service.cli.render.advice import print_advice
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_derived_table, make_result_table
@@ -45,7 +45,7 @@ from service.cli.run_directory import (
     read_resolved_job,
     require_new_directory,
 )
-from service.cli.run_store import RunStore, fetch_lost_run, name_store
+from service.cli.run_store import RunStore, fetch_lost_run, make_fetched_path, name_store
 from service.cli.set_option import SetOption
 from service.cli.sources import DOCUMENTS
 from service.cli.spool import SpoolProgress
@@ -163,7 +163,8 @@ def train(
         dlrm train job.toml --profile
 
     On several machines (resources.nodes) the same command runs on each, with the
-    run directory on a file system that they share; machine 0 shows the progress:
+    run directory on a file system that they share, or with --run-store each with one
+    of its own; machine 0 shows the progress:
 
         dlrm train job.toml --run-directory /shared/run --node-rank 0 --rendezvous node0:29500
 
@@ -174,9 +175,9 @@ def train(
     """
     place = find_own_place(node_rank, rendezvous)
     if place is not None:
-        directory = require_shared_directory(Path(resume) if resume and not is_remote(resume) else run_directory)
+        directory, store = _find_places(resume, run_directory, run_store)
         if place.node != 0:
-            raise typer.Exit(EXIT_CODES.get(run_other_node(directory, place), errors.EXIT_FAILED))
+            raise typer.Exit(EXIT_CODES.get(run_other_node(directory, place, store), errors.EXIT_FAILED))
     try:
         inference = Inference(label, evaluation or None)
         started = _create_attempt(sources, resume, run_directory, settings, inference, place, run_store)
@@ -243,6 +244,15 @@ def _create_attempt(
         job = Path(sources[0])
     check_data_files(job, settings, place)
     return create_run(job, run_directory, settings, place, run_store)
+
+
+def _find_places(resume: str | None, run_directory: Path | None, run_store: str | None) -> tuple[Path, str | None]:
+    """Return the run directory of one machine among several, and the bucket that it was told. Raises CommandError."""
+    if resume is None:
+        return require_directory(run_directory), run_store
+    if is_remote(resume):
+        return run_directory or make_fetched_path(resume), resume.rstrip("/").rpartition("/")[0]
+    return Path(resume), run_store
 
 
 def _find_run(resume: str, run_directory: Path | None, run_store: str | None) -> Path:

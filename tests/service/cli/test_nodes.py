@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bucket.server import Bucket
 from tests.e2e.launching import find_free_port
 from tests.service.cli.test_train import command, run, write_job
 
@@ -27,6 +28,39 @@ def test_the_same_command_on_two_machines_trains_one_model(tmp_path: Path) -> No
     # A machine that resumes what is done already has nothing to wait for.
     again = run("train", "--resume", directory, "--rendezvous", "127.0.0.1:1", "--node-rank", 1)
     assert (again.returncode, "the run has already succeeded" in again.stderr) == (0, True)
+
+
+@pytest.mark.slow
+def test_two_machines_without_a_common_directory_train_in_a_bucket_and_resume_from_it(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    job = write_job(tmp_path, resources=TWO)
+
+    def train(number: int, *options: object) -> list[tuple[int, str]]:
+        """Train on both, and return the exit code and the last words of each."""
+        address = f"127.0.0.1:{find_free_port()}"
+        children = [
+            subprocess.Popen(
+                command(
+                    *("train", *options, "--run-directory", tmp_path / f"try{number}" / f"node{node}" / "run"),
+                    *("--rendezvous", address, "--node-rank", node),
+                ),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for node in (0, 1)
+        ]
+        said = [child.communicate()[1] for child in children]
+        return [(child.returncode, text) for child, text in zip(children, said, strict=True)]
+
+    ended = train(1, job, "--run-store", "s3://bucket/runs")
+    assert [code for code, _ in ended] == [0, 0], ended
+    # As if the attempt had been lost with both machines at its end.
+    bucket.files.delete_file("bucket/runs/run/attempt-1/outcome.json")
+    again = train(2, "--resume", "s3://bucket/runs/run")
+    assert [code for code, _ in again] == [0, 0], again
+    weights = [tmp_path / f"try{number}" / "node0" / "run" / "model" / "model.safetensors" for number in (1, 2)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
 @pytest.mark.parametrize(
