@@ -134,8 +134,8 @@ def test_a_bucket_that_is_out_of_reach_for_a_while_costs_nothing(bucket: Bucket,
     directory, process = start(tmp_path / "run", **CUT, store=STORE)
     timer = disturb(bucket, process, state)
     steps = len(reports_of(directory, "metrics"))
-    time.sleep(OUTAGE_SECONDS / 3)
-    assert len(reports_of(directory, "metrics")) > steps, "training goes on meanwhile"
+    wait_until(lambda: len(reports_of(directory, "metrics")) > steps, process)
+    assert bucket.proxy.state == state, "training goes on meanwhile"
     code, outcome = ended(directory, process)
     timer.join()
     assert (code, outcome.state) == (0, "succeeded"), outcome.message
