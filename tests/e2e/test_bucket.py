@@ -2,11 +2,20 @@
 
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from dlrm.record import UPLOADED, EndReason, EventReport, RunDirectory, find_newest_checkpoint
+from dlrm.record import (
+    UPLOADED,
+    UPLOADS_LEFT,
+    EndReason,
+    EventReport,
+    RunDirectory,
+    find_newest_checkpoint,
+)
 from tests.bucket.server import Bucket
 from tests.e2e.launching import ended, processes_of, reports_of, start, start_attempt
 from tests.patience import wait_until
@@ -61,6 +70,29 @@ def test_a_run_that_was_killed_goes_on_in_an_empty_directory_to_the_same_model(b
     resumed = [r for r in reports_of(directory, "events", 2) if isinstance(r, EventReport) and r.name == "resumed"]
     assert resumed[0].details["step"] == kept
     assert read_weights(directory) == read_weights(alone)
+
+
+@pytest.mark.slow
+def test_what_could_not_be_uploaded_in_time_is_told_and_is_uploaded_later(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DLRM_UPLOAD_WAIT_SECONDS", "1")
+    directory, process = start(tmp_path / "run", run={**RUN, "keep_checkpoints": 1}, store=STORE)
+    wait_until(lambda: reports_of(directory, "metrics"), process)
+    bucket.proxy.state = "cut"
+    before = list_complete(bucket)
+    code, outcome = ended(directory, process)
+    assert (code, outcome.state) == (0, "succeeded"), outcome.message
+    events = [report for report in reports_of(directory, "events") if isinstance(report, EventReport)]
+    told = [event.message for event in events if event.name == UPLOADS_LEFT]
+    assert len(told) == 1
+    assert f"`dlrm upload {directory.path}` finishes it" in told[0]
+    assert outcome.step not in before
+    bucket.proxy.state = "well"
+    command = [sys.executable, "-m", "dlrm.programs.run_store", "upload", str(directory.path)]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    assert list_complete(bucket)[-1] == outcome.step
+    assert bucket.read("runs/run/model/model.safetensors") == read_weights(directory)
 
 
 @pytest.mark.parametrize(

@@ -146,9 +146,9 @@ def train(
 
         dlrm train --resume runs/demo-20260101-120000 --set resources.memory=8GiB
 
-    With --run-store the run is kept in a bucket too: checkpoints, model and reports
-    are uploaded while it trains. A run whose directory is lost goes on from there,
-    in ./runs/NAME or the --run-directory. `dlrm upload` finishes what is left.
+    With --run-store the run is kept in a bucket too: checkpoints, model, reports
+    are uploaded while it trains. A run whose directory is lost goes on from it in
+    ./runs/NAME or the --run-directory. `dlrm upload` finishes what is left.
 
         dlrm train job.toml --run-store s3://bucket/runs
 
@@ -163,8 +163,8 @@ def train(
         dlrm train job.toml --profile
 
     On several machines (resources.nodes) the same command runs on each, with the
-    run directory on a file system that they share, or with --run-store each with one
-    of its own; machine 0 shows the progress:
+    run directory on a file system that they share, or, with --run-store, each
+    with one of its own; machine 0 shows the progress:
 
         dlrm train job.toml --run-directory /shared/run --node-rank 0 --rendezvous node0:29500
 
