@@ -25,7 +25,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.cells import BAGS, COMPARISONS, IDS, Cell
+from benchmarks.cells import BAGS, COMPARISONS, IDS, TRANSPORTS, Cell
 from benchmarks.comparison_report import format_json, format_markdown, format_trial
 from benchmarks.roofline import measure_rates
 from benchmarks.trials import Trial, Trials
@@ -49,7 +49,11 @@ their comparison is not valid."""
 def main() -> int:
     arguments = _make_parser().parse_args()
     combinations = product(arguments.ranks, arguments.batch, arguments.ids, arguments.bags, arguments.comparison)
-    cells = [Cell(batch, ranks, ids, bags, comparison) for ranks, batch, ids, bags, comparison in combinations]
+    cells = [
+        Cell(batch, ranks, ids, bags, comparison, transport=transport)
+        for ranks, batch, ids, bags, comparison in combinations
+        for transport in arguments.transport
+    ]
     cells.sort(key=lambda cell: cell.batch_size * cell.ids_per_bag)
     for cell in cells:
         try:
@@ -171,6 +175,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--ids", choices=IDS, nargs="+", default=IDS, help="zipf: the k-th id in proportion to 1 / k (default: both)")
     add("--bags", choices=BAGS, nargs="+", default=BAGS, help="ids per feature: one, or 1 to 9 (default: both)")
     add("--comparison", choices=COMPARISONS, nargs="+", default=COMPARISONS, help="see above (default: both)")
+    add("--transport", choices=TRANSPORTS, nargs="+", default=["memory"], help="of our tables (default: memory)")
     add("--rounds", type=int, default=3, help="rounds per cell, each a stretch of every engine (default: %(default)s)")
     add(
         "--seconds",

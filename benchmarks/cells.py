@@ -12,7 +12,9 @@ from sharding.jagged import JaggedIds
 Ids = Literal["zipf", "uniform"]
 Bags = Literal["one", "many"]
 Comparison = Literal["like", "best"]
+OurTransport = Literal["memory", "network"]
 IDS, BAGS, COMPARISONS = get_args(Ids), get_args(Bags), get_args(Comparison)
+TRANSPORTS = get_args(OurTransport)
 
 MANY = range(1, 10)
 """Lengths of a bag that has many ids, in ids: all equally likely, 5 on average."""
@@ -34,6 +36,8 @@ class Cell:
     num_tables: int = 26
     rows_per_table: int = 100_000
     embedding_dim: int = 64
+    transport: OurTransport = "memory"
+    """Transport of our tables; TorchRec's are always exchanged over gloo."""
 
     @property
     def shape(self) -> Shape:
@@ -48,6 +52,7 @@ class Cell:
             precision="bf16" if is_best else "fp32",
             exchange_dtype="fp16" if is_best else "fp32",
             ids=self.ids,
+            transport=self.transport,
         )
 
     @property

@@ -11,7 +11,7 @@ from benchmarks.cells import BAGS, COMPARISONS, Cell
 from benchmarks.roofline import Rates, compute_least_seconds
 from benchmarks.trials import Trial, Trials
 
-CELL_HEAD = ["compared", "W", "B", "ids", "bags"]
+CELL_HEAD = ["compared", "W", "B", "ids", "bags", "transport"]
 HEAD = [
     *CELL_HEAD,
     *["rounds", "ours, samples/s", "TorchRec's", "ratio", "its least", "its largest", "ratio in CPU time"],
@@ -134,7 +134,14 @@ def _summarise_all(trials: Trials) -> list[Summary]:
 
 def _get_sort_key(cell: Cell) -> tuple[object, ...]:
     """Return the sort key of a cell in the tables."""
-    return (COMPARISONS.index(cell.comparison), BAGS.index(cell.bags), cell.world_size, cell.ids, cell.batch_size)
+    return (
+        COMPARISONS.index(cell.comparison),
+        BAGS.index(cell.bags),
+        cell.world_size,
+        cell.ids,
+        cell.batch_size,
+        cell.transport,
+    )
 
 
 def _find_best_rates(trials: Trials) -> Rates | None:
@@ -203,7 +210,7 @@ def _format_part_lines(summary: Summary) -> list[list[str]]:
 
 
 def _format_cell(cell: Cell) -> list[str]:
-    return [cell.comparison, str(cell.world_size), f"{cell.batch_size:,}", cell.ids, cell.bags]
+    return [cell.comparison, str(cell.world_size), f"{cell.batch_size:,}", cell.ids, cell.bags, cell.transport]
 
 
 def _format_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -39,8 +39,10 @@ class StepTime(NamedTuple):
     """Output dist: pooled embeddings back to the ranks of their samples."""
     dense: float = 0.0
     """Forward and backward pass of all that is not a table."""
+    give_back: float = 0.0
+    """Gradients of pooled embeddings written to the memory where owners read them, or from where they are sent."""
     backward: float = 0.0
-    """Gradient dist: gradients of pooled embeddings to the owners of rows, or to the memory where owners read them."""
+    """Gradient dist: gradients of pooled embeddings to the owners of rows."""
     update: float = 0.0
     """Update of rows and of their optimizer's state."""
     copies_sum: float = 0.0
@@ -109,7 +111,7 @@ class CostEstimator:
         # Gradients come back as pooled embeddings leave: as many numbers, in the same format.
         travel = topology.estimate_all_to_all_seconds(pooled * self._request.exchange_bytes)
         ids = topology.estimate_all_to_all_seconds(self._count_id_bytes(num_own, num_rows))
-        return StepTime(ids, read, travel, 0.0, travel, update)
+        return StepTime(ids=ids, lookup=read, forward=travel, backward=travel, update=update)
 
     def _count_id_bytes(self, num_ids: float, num_rows: int) -> float:
         """Count the bytes of the input dist of a shard: ids, and for every sample how many it has."""
@@ -129,18 +131,21 @@ class CostEstimator:
     def estimate_split_table(self, table: Table, num_row_ranges: int) -> StepTime:
         """Return the time that a table which is not replicated takes every rank, whichever ranks own its shards.
 
-        Over the network that is nothing: all work is the owners'. In one memory each rank looks up its own samples in
-        all ranges of rows, and writes their gradients where owners read them.
+        Each rank writes the gradients of its samples where owners read them, or from where they are sent. In one memory
+        it looks up its own samples in all ranges of rows, too; over the network owners look up, and each rank copies
+        what has arrived to the memory of a chunk.
         """
-        if self._request.transport != "memory":
+        if self._request.transport == "torchrec":
             return NO_TIME
+        numbers = self._share * table.embedding_dim
+        # Gradients are read in fp32 and written in the format of the exchange.
+        give_back = numbers * (FLOAT_BYTES + self._request.exchange_bytes) / self._bandwidth
+        if self._request.transport == "network":
+            return StepTime(lookup=num_row_ranges * give_back, give_back=num_row_ranges * give_back)
         num_ids = self._share * table.ids_per_sample
         # Each range of rows is a separate lookup, which scans all ids for its own.
         scan = num_row_ranges * num_ids * ID_BYTES / self._bandwidth
-        numbers = self._share * table.embedding_dim
-        # Gradients are read in fp32 and written in the format of the exchange.
-        gradients = numbers * (FLOAT_BYTES + self._request.exchange_bytes) / self._bandwidth
-        return StepTime(lookup=self._estimate_share_lookup_seconds(table) + scan, backward=gradients)
+        return StepTime(lookup=self._estimate_share_lookup_seconds(table) + scan, give_back=give_back)
 
     def estimate_copy(self, table: Table) -> StepTime:
         """Return the time that a replicated table takes every rank.
@@ -156,7 +161,7 @@ class CostEstimator:
         return StepTime(
             lookup=self._estimate_share_lookup_seconds(table),
             # Gradients [b, D] are read from the dense part and written to a buffer.
-            backward=2 * self._share * dim * FLOAT_BYTES / self._bandwidth,
+            give_back=2 * self._share * dim * FLOAT_BYTES / self._bandwidth,
             update=update,
             copies_sum=self._request.topology.estimate_all_reduce_seconds(num_bytes),
         )

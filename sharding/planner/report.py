@@ -6,6 +6,7 @@ from typing import Any
 
 from sharding.planner.cost_estimator import NO_TIME, CostEstimator, StepTime, Traffic
 from sharding.planner.memory_estimator import MemoryEstimator
+from sharding.planner.overlap import count_slices, hide_exchange, make_socket_request
 from sharding.planner.types import Plan, PlanRequest, TablePlan, Topology, count_state_bytes
 
 PART_OF_TERM = {
@@ -13,7 +14,8 @@ PART_OF_TERM = {
     "lookup": "lookup",
     "forward": "lookup",
     "dense": "dense",
-    "backward": "give_back",
+    "give_back": "give_back",
+    "backward": "table_update",
     "update": "table_update",
     "copies_sum": "table_update",
     "all_reduce": "wait_for_sum",
@@ -105,7 +107,7 @@ def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
     """Make the report of a plan, counted from its blocks alone."""
     costs, memory = CostEstimator(request), MemoryEstimator.from_plan(request, plan.tables)
     tables = [_report_table(request, costs, memory, table) for table in plan.tables]
-    ranks = _report_ranks(request, costs, memory, plan, tables)
+    ranks = _report_ranks(request, memory, plan, tables)
     topology = request.topology
     by_domain = [0] * topology.num_memory_domains
     for number, rank in enumerate(ranks):
@@ -130,8 +132,18 @@ def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
     )
 
 
-def _estimate_step_times(request: PlanRequest, costs: CostEstimator, tables: Sequence[TablePlan]) -> list[StepTime]:
+def _estimate_step_times(request: PlanRequest, tables: Sequence[TablePlan]) -> list[StepTime]:
     """Return the time of a step on each rank, the dense part included."""
+    times = _sum_step_times(request, tables)
+    if request.transport != "network" or not request.is_exchanged or request.topology.device != "cpu":
+        return times
+    sockets, num_slices = _sum_step_times(make_socket_request(request), tables), count_slices(request, tables)
+    return [hide_exchange(time, of_sockets, num_slices) for time, of_sockets in zip(times, sockets, strict=True)]
+
+
+def _sum_step_times(request: PlanRequest, tables: Sequence[TablePlan]) -> list[StepTime]:
+    """Sum up the time of a step on each rank, every term as if it were alone."""
+    costs = CostEstimator(request)
     common, own = costs.dense, [NO_TIME] * request.topology.world_size
     for plan in tables:
         if plan.is_replicated:
@@ -175,7 +187,7 @@ def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEsti
 
 
 def _report_ranks(
-    request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, plan: Plan, tables: Sequence[TableReport]
+    request: PlanRequest, memory: MemoryEstimator, plan: Plan, tables: Sequence[TableReport]
 ) -> list[RankReport]:
     world_size = request.topology.world_size
     weights, states, table_buffers = ([0] * world_size for _ in range(3))
@@ -192,7 +204,7 @@ def _report_ranks(
     split_use = {"memory": "gradients", "network": "slices", "torchrec": "pooled embeddings"}[request.transport]
     common_bytes = memory.estimate_common_bytes(table.table for table in plan.tables if table.is_replicated)
     reports: list[RankReport] = []
-    for rank, time in enumerate(_estimate_step_times(request, costs, plan.tables)):
+    for rank, time in enumerate(_estimate_step_times(request, plan.tables)):
         buffers = {"tables": table_buffers[rank], split_use: split_bytes, **common_bytes}
         total = weights[rank] + states[rank] + sum(buffers.values())
         reports.append(RankReport(weights[rank], states[rank], buffers, total, time._asdict(), time.seconds))

@@ -19,9 +19,12 @@ RATES = StepRates(dense=0.001, table=0.02)
 """High enough that five steps change the loss, low enough that rounding does not grow."""
 
 
-@pytest.mark.parametrize(("world_size", "bags"), [(1, "many"), (2, "one"), (2, "many")])
-def test_torchrec_and_we_make_the_same_steps(world_size: int, bags):
-    cell = Cell(256, world_size, "zipf", bags, "like", **TINY)
+@pytest.mark.parametrize(
+    ("world_size", "bags", "transport"),
+    [(1, "many", "memory"), (2, "one", "memory"), (2, "many", "memory"), (2, "many", "network")],
+)
+def test_torchrec_and_we_make_the_same_steps(world_size: int, bags, transport):
+    cell = Cell(256, world_size, "zipf", bags, "like", **TINY, transport=transport)
     losses = {}
     for engine in list_engines(cell):
         with World(cell, engine, RATES) as world:
@@ -50,5 +53,5 @@ def test_an_interrupted_run_continues(tmp_path: Path):
     assert 100e6 < summary["peak_memory_bytes"]["ours"] <= summary["peak_mapped_bytes"]["ours"] < 2e9
     assert [left_out["cell"]["batch_size"] for left_out in report["left_out"]] == [128]
     table = format_markdown(Trials(path), [cell, missing], "command")
-    assert "| best | 2 | 64 | uniform | one |" in table
-    assert "| best | 2 | 128 | uniform | one | no time was left |" in table
+    assert "| best | 2 | 64 | uniform | one | memory |" in table
+    assert "| best | 2 | 128 | uniform | one | memory | no time was left |" in table

@@ -25,9 +25,10 @@ MAX_GROUPS = 40
 TERMS = {
     "ids": "ids sent to the owners of their rows",
     "lookup": "rows read and pooled",
-    "forward": "pooled embeddings sent back",
+    "forward": "pooled embeddings sent back, as far as a rank waits for them",
     "dense": "dense part, forward and backward",
-    "backward": "gradients handed to the owners of the rows",
+    "give_back": "gradients written to where owners read them, or from where they are sent",
+    "backward": "gradients sent to the owners of the rows, as far as a rank waits for them",
     "update": "update of rows and optimizer state",
     "copies_sum": "gradients of copies, summed over ranks",
     "all_reduce": "dense gradients, summed over ranks",

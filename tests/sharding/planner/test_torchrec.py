@@ -54,16 +54,21 @@ def lower_memory(request: PlanRequest) -> PlanRequest | None:
 
 @pytest.mark.slow
 def test_steps_are_within_a_tenth_where_memory_stands_in_the_way_of_the_best_plan():
-    """TorchRec counts memory otherwise: some of its plans take more than there is, and are compared all the same."""
+    """TorchRec counts memory otherwise: some of its plans take more than there is, and are compared all the same; where
+    it finds none at all, there is nothing to compare."""
+    from torchrec.distributed.planner.types import PlannerError
+
     from tests.sharding.planner.torchrec_planner import TorchRecPlanner
 
     ratios: list[float] = []
     for request in filter(None, map(lower_memory, map(draw_request, range(NUM_CASES)))):
         plan = make_plan(request)
         assert find_faults(request, plan) == []
-        seconds, others = (
-            make_plan_report(request, found).step.seconds for found in (plan, TorchRecPlanner(request).make_plan())
-        )
+        try:
+            theirs = TorchRecPlanner(request).make_plan()
+        except PlannerError:
+            continue
+        seconds, others = (make_plan_report(request, found).step.seconds for found in (plan, theirs))
         ratios.append(seconds / others)
     assert len(ratios) >= NUM_CASES // 3
     assert max(ratios) <= 1.1, ratios
