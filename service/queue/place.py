@@ -70,4 +70,4 @@ def _forecast_start(session: Session, job: Job, total: Capacity, time: datetime)
 
 def _round_up_to_minute(time: datetime) -> datetime:
     """Round up to a whole minute: a forecast is not better than that, and a job whose answer stays has the same tag."""
-    return (time + timedelta(seconds=59)).replace(second=0, microsecond=0)
+    return (time + timedelta(minutes=1, microseconds=-1)).replace(second=0, microsecond=0)

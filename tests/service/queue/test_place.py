@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from service.jobs.models import Job
+from service.queue.place import _round_up_to_minute
 from tests.service.api import Api
 
 
@@ -44,6 +45,12 @@ def test_a_job_waits_for_what_runs_until_that_is_expected_to_end(api: Api) -> No
     start = datetime.fromisoformat(place["expected_start_at"])
     assert timedelta(seconds=600) <= start - asked_at < timedelta(seconds=600 + 60 + 250)
     assert (start.second, start.microsecond) == (0, 0)
+
+
+def test_an_expected_start_is_never_before_the_time_that_was_computed() -> None:
+    minute = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+    for late in (timedelta(0), timedelta(microseconds=1), timedelta(seconds=0.8), timedelta(seconds=59.9)):
+        assert _round_up_to_minute(minute + late) == (minute + timedelta(minutes=1) if late else minute)
 
 
 def test_no_start_is_expected_behind_a_run_of_unknown_length(api: Api) -> None:
