@@ -110,6 +110,11 @@ class PlacementState:
         """Seconds that tables take the slowest rank in a step."""
         return max(load.seconds for load in self.ranks) + self.common_seconds
 
+    @property
+    def is_within_memory(self) -> bool:
+        """Whether every memory domain has room for what it holds."""
+        return min(self._free) >= self._common_bytes
+
     def get_shards(self, number: int) -> list[PlacedShard]:
         """Return the shards of table `number`, in the order of its option's blocks."""
         return self._shards[number]

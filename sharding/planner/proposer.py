@@ -39,7 +39,21 @@ def find_placement(
     a fast placement, and not only for one that fits.
     """
     enumerator = Enumerator(request, costs)
-    memory = _make_memory_estimator(request, enumerator, options)
+    placement = _search(MemoryEstimator(request, _count_columns(options)), request, costs, options, is_improved)
+    if _is_within_memory(request, costs, placement):
+        return placement
+    # So many tables were replicated that slices hold more samples than was assumed.
+    return _search(_make_safe_estimator(request, enumerator, options), request, costs, options, is_improved)
+
+
+def _search(
+    memory: MemoryEstimator,
+    request: PlanRequest,
+    costs: CostEstimator,
+    options: Sequence[ShardingOption],
+    is_improved: bool,
+) -> PlacementState:
+    enumerator = Enumerator(request, costs)
     orders = (partial(_order_by_seconds, costs, memory), partial(_order_by_bytes, memory))
     placement = _partition(lambda: PlacementState(request, costs, memory), orders, enumerator, list(options))
     if is_improved:
@@ -48,13 +62,31 @@ def find_placement(
     return placement
 
 
-def _make_memory_estimator(
+def _count_columns(options: Sequence[ShardingOption]) -> int:
+    """Count the columns of tables that are split, if no automatic one is replicated and each is split only once."""
+    return sum(
+        option.table.embedding_dim if option.is_automatic else sum(block.num_columns for block in option.blocks)
+        for option in options
+        if option.is_automatic or not option.is_replicated
+    )
+
+
+def _is_within_memory(request: PlanRequest, costs: CostEstimator, placement: PlacementState) -> bool:
+    """Whether memory has room for a placement, with slices as large as its own."""
+    options = placement.options.values()
+    columns = sum(block.num_columns for option in options if not option.is_replicated for block in option.blocks)
+    exact = PlacementState(request, costs, MemoryEstimator(request, columns))
+    exact.restore_snapshot(placement.take_snapshot())
+    return exact.is_within_memory
+
+
+def _make_safe_estimator(
     request: PlanRequest, enumerator: Enumerator, options: Sequence[ShardingOption]
 ) -> MemoryEstimator:
     """Make an estimator that never counts less than the final plan takes.
 
-    Slices are larger the fewer columns are split. The search may yet replicate any table that may be: none of these
-    counts as split.
+    Slices hold more samples the fewer columns are split. The search may yet replicate any table that may be: none of
+    these counts as split.
     """
     split_columns = 0
     for option in options:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharding.planner import Dense, PlanRequest, Rule, Table, make_plan
+from sharding.planner import Dense, NoPlanError, PlanRequest, Rule, Table, make_plan
 from sharding.planner.check import count_bytes_by_memory_domain, find_faults
 from sharding.planner.constraints import find_allowed_ranks
 from sharding.planner.report import make_plan_report
 from sharding.planner.types import SHARDING_TYPES
 from tests.sharding.planner.plain_plans import make_plain_plan
-from tests.sharding.planner.plan_requests import draw_requests, make_request, make_tables, make_topology
+from tests.sharding.planner.plan_requests import draw_requests, make_request, make_tables, make_topology, set_memory
 
 SIZES = st.lists(st.integers(1, 1_000_000), min_size=1, max_size=30)
 
@@ -230,3 +230,27 @@ def test_plans_need_neither_torch_nor_numpy():
         check=True,
     )
     assert found.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16", "bf16"])
+def test_the_largest_batch_is_planned_over_the_network_where_it_fits(exchange_dtype: str):
+    """Its slices are small, whatever tables might have copies: a rank takes 2 to 4 GB."""
+    topology = make_topology(1, 2, memory_bytes=8 * 2**30)
+    request = make_request(
+        make_tables([100_000] * 26, 64), topology, global_size=524_288, chunk_size=4096, exchange_dtype=exchange_dtype
+    )
+    plan = make_plan(request)
+    assert find_faults(request, plan) == []
+
+
+def test_copies_that_make_slices_larger_leave_room_for_them():
+    """All tables may have copies; where all but one have, its slices hold the whole share."""
+    request = make_request(make_tables([200] * 30 + [3_000_000], 64), make_topology(2, 1), global_size=2**19)
+    needed = max(count_bytes_by_memory_domain(request, make_plan(request)))
+    for share in (1.0, 0.97, 0.9, 0.8, 0.6):
+        tight = set_memory(request, int(share * needed))
+        try:
+            plan = make_plan(tight)
+        except NoPlanError:
+            continue
+        assert find_faults(tight, plan) == []
