@@ -99,9 +99,12 @@ class Nodes:
     processes: list[subprocess.Popen[bytes]]
 
     def signal(self, node: int, number: signal.Signals) -> None:
-        """Send a signal to every process of a node, as if its machine had been struck."""
-        launch = psutil.Process(self.processes[node].pid)
-        for process in [launch, *launch.children(recursive=True)]:
+        """Send a signal to every process of a node that is still there, as if its machine had been struck."""
+        processes: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            launch = psutil.Process(self.processes[node].pid)
+            processes = [launch, *launch.children(recursive=True)]
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(number)
 
