@@ -1,6 +1,7 @@
 """One node's part of an attempt: prepares the rows, then runs the ranks of this node."""
 
 import logging
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 log = logging.getLogger(__name__)
+
+LAST_LOOK_SECONDS = 8.0
+"""Seconds in which a node finds out that node 0 has made the last checkpoint complete in the bucket."""
 
 
 def read_spec(directory: RunDirectory, number: int) -> ResolvedJob:
@@ -91,7 +95,14 @@ def _wait_for_uploads(account: Account, rank: int, stopper: Stopper, watch: Watc
         watch.group.update(account=account)
     num_signals = stopper.num_signals
 
+    decided_at: list[float] = []
+
     def is_given_up() -> bool:
+        if watch.group is not None and watch.group.place.node != 0 and watch.group.states[0].final is not None:
+            # Node 0 waits no longer: a checkpoint that it has not made complete by now stays so.
+            decided_at.append(time.monotonic())
+            if time.monotonic() - decided_at[0] > LAST_LOOK_SECONDS:
+                return True
         lost = watch.group.list_lost(watch.timeout_seconds) if watch.group is not None else []
         return stopper.num_signals > num_signals or bool(lost)
 

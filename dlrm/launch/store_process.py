@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from pydantic import ValidationError
+
 from dlrm.launch.child import make_child_command
 from dlrm.record import UPLOADS_LEFT, RunDirectory
 from dlrm.reporting.reporter import Reporter
@@ -24,7 +26,11 @@ FAILED_WAIT_SECONDS = 60.0
 """Longest wait for them where the attempt has failed: the next one goes on with them."""
 CLOSE_SECONDS = 90.0
 """Longest wait for the last small files; then the process is killed."""
-LOOK_SECONDS, RESTART_SECONDS = 0.2, 1.0
+LOOK_SECONDS = 0.2
+RESTART_SECONDS, MAX_RESTART_SECONDS = 1.0, 30.0
+"""Seconds before the process is started again, which grow from one death to the next."""
+MAX_EARLY_DEATHS = 5
+"""Deaths before the run has been fetched after which it cannot begin."""
 TELL_SECONDS = 10.0
 """Seconds between two sentences about what is left."""
 
@@ -52,7 +58,8 @@ class StoreProcess:
         self._changed = threading.Condition()
         self._seen: dict[MessageKind, Message] = {}
         self._child: subprocess.Popen[str] | None = None
-        self._is_asked = self._is_closing = False
+        self._is_asked = False
+        self._is_closing = threading.Event()
         # The kernel ends a child with the thread that started it: this one lasts as long as this process.
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
@@ -62,6 +69,11 @@ class StoreProcess:
         """Sentence that says who has taken the run over; None as long as nobody has."""
         message = self._seen.get(MessageKind.LOST)
         return message.text if message else None
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the process has said why it cannot go on."""
+        return MessageKind.REFUSED in self._seen or self.lost is not None
 
     @property
     def pid(self) -> int | None:
@@ -93,7 +105,7 @@ class StoreProcess:
         relay = UploadRelay(self._attempt, self.node, reporter, num_told=count_told(self._attempt, rank))
         message: Message | None = None
         try:
-            while time.monotonic() < deadline and self.lost is None and not is_stopped():
+            while time.monotonic() < deadline and not self._is_over and not is_stopped():
                 with self._changed:
                     self._changed.wait(LOOK_SECONDS)
                     found = self._seen.get(MessageKind.LEFT)
@@ -115,7 +127,7 @@ class StoreProcess:
 
     def close(self) -> None:
         """Let the process upload the last small files, and end; kill it where that takes too long."""
-        self._is_closing = True
+        self._is_closing.set()
         self._close_input()
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive() and self._child is not None:
@@ -124,29 +136,59 @@ class StoreProcess:
 
     def _run(self) -> None:
         """Run the process until it is closed, or has said why it cannot go on."""
-        self._run_once(self._arguments)
-        while not (self._is_closing or MessageKind.REFUSED in self._seen or self.lost is not None):
+        num_deaths, pause = 0, RESTART_SECONDS
+        while True:
+            has_fetched = MessageKind.FETCHED in self._seen
+            try:
+                # Before that, its beginning is made once more: the fetch may be half done.
+                self._run_once([*self._arguments, "--again"] if has_fetched else self._arguments)
+            except OSError as error:
+                log.warning("the process that keeps the run in its store cannot be started: %s", error)
+            if self._is_closing.is_set() or self._is_over:
+                return
+            num_deaths += 1
+            if num_deaths == MAX_EARLY_DEATHS and MessageKind.FETCHED not in self._seen:
+                text = f"the process that keeps the run in its store has died {num_deaths} times; its log says why"
+                self._take(Message(kind=MessageKind.REFUSED, text=text))
+                return
             log.warning("the process that keeps the run in its store has died; it is started again")
-            time.sleep(RESTART_SECONDS)
-            self._run_once([*self._arguments, "--again"])
+            self._is_closing.wait(pause)
+            pause = min(2 * pause, MAX_RESTART_SECONDS)
 
     def _run_once(self, arguments: list[str]) -> None:
         command = make_child_command("dlrm.run_store.process", arguments)
-        child = subprocess.Popen([sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
         self._child = child
         if self._is_asked:
             self._ask()
-        if self._is_closing:
+        if self._is_closing.is_set():
             self._close_input()
         assert child.stdout is not None, "it is a pipe"
         for line in child.stdout:
-            message = Message.model_validate_json(line)
-            if message.kind is MessageKind.NOTE:
-                log.info("store: %s", message.text)
-            with self._changed:
-                self._seen[message.kind] = message
-                self._changed.notify_all()
+            try:
+                self._take(Message.model_validate_json(line))
+            except ValidationError:
+                log.warning("the process that keeps the run in its store has said: %s", line.rstrip())
         child.wait()
+
+    def _take(self, message: Message) -> None:
+        """Take note of a message."""
+        if message.kind is MessageKind.NOTE:
+            log.info("store: %s", message.text)
+        if message.kind is MessageKind.REFUSED and MessageKind.FETCHED in self._seen:
+            # The ranks work already: only the loss of the run ends that.
+            log.warning("store: %s", message.text)
+            return
+        with self._changed:
+            self._seen[message.kind] = message
+            self._changed.notify_all()
 
     def _ask(self) -> None:
         """Ask what is left now."""

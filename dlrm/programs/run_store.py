@@ -10,13 +10,15 @@ avoid.
 """
 
 import argparse
+import math
+import os
 import shutil
 import signal
 import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from dlrm.data.raw.stores import StoreError
 from dlrm.exported_model.layout import CONFIG, METRICS
@@ -32,17 +34,20 @@ from dlrm.record import (
     RunInUseError,
     RunStoreRecord,
     TrainedModel,
+    find_newest_checkpoint,
     hold_run_lock,
 )
 from dlrm.run_store.fetch import (
+    LaterAttemptError,
     Retries,
+    check_is_newest,
     fetch_checkpoint,
     fetch_checkpoints,
     fetch_model,
     fetch_small_files,
     find_remote_step,
 )
-from dlrm.run_store.layout import MODEL, MODEL_MANIFEST
+from dlrm.run_store.layout import MODEL, MODEL_MANIFEST, find_newest_attempt, list_remote_steps
 from dlrm.run_store.lease import Lease, LeaseHeldError, LeaseLostError
 from dlrm.run_store.objects import ObjectStore, RequestError
 from dlrm.run_store.open import check_store, make_record, parse_uri, split_run_uri
@@ -71,6 +76,8 @@ def main() -> int:
         signal.signal(number, _stop)
     try:
         result = _run(arguments)
+    except SystemExit:
+        _end(EXIT_STOPPED)
     except (StoreError, CheckpointFaultError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
@@ -125,11 +132,13 @@ def fetch_run(uri: str, path: Path, retries: Retries) -> dict[str, Any]:
     if record.run_uri != store.uri:
         raise StoreError(f"{path}: is the directory of {record.run_uri}", "another --run-directory")
     with hold_run_lock(directory):
-        fetch_small_files(store, directory, retries)
+        is_later = fetch_small_files(store, directory, retries).is_later
         fetch_checkpoints(store, directory, retries, replaces=False)
-        if not directory.model.exists():
+        if is_later or not directory.model.exists():
             part = path / "model.part"
+            shutil.rmtree(part, ignore_errors=True)
             if fetch_model(store, part, retries):
+                shutil.rmtree(directory.model, ignore_errors=True)
                 part.rename(directory.model)
     return {"directory": str(path)}
 
@@ -192,28 +201,37 @@ def fetch_source(uri: str, path: Path, retries: Retries, *, has_optimizer_state:
 def upload_run(directory: RunDirectory) -> dict[str, Any]:
     """Upload what a run has left in its directory, until all is in its bucket; tries again for ever.
 
-    Raises StoreError, LeaseHeldError, LeaseLostError, RunInUseError and OSError.
+    Nothing is uploaded where the run has gone on elsewhere: what is there is newer. Raises StoreError, LeaseHeldError,
+    LeaseLostError, RunInUseError and OSError.
     """
     record = RunStoreRecord.read(directory.run_store) if directory.path.is_dir() else None
     if record is None:
         valid = "the directory of a run that was trained with --run-store"
         raise StoreError(f"{directory.path}: is kept in no bucket", valid)
-    numbers = [int(path.name[8:]) for path in directory.path.glob("attempt-*") if path.name[8:].isdecimal()]
-    part = UploadPart(max(numbers, default=None), record.node or 0, is_shared=record.node is None)
-    retries = Retries(_tell)
+    number = find_newest_attempt(path.name for path in directory.path.glob("attempt-*"))
+    part = UploadPart(number or None, record.node or 0, is_shared=record.node is None)
+    store, retries = ObjectStore(record.run_uri), Retries(_tell, math.inf)
     with hold_run_lock(directory, part.node):
         lease = Lease(record.run_uri) if part.node == 0 else None
         if lease is not None:
             retries.run(lambda: lease.acquire(_tell))
         try:
-            uploader = Uploader(
-                ObjectStore(record.run_uri), directory, part, lease.require if lease else lambda: None, _tell_event
-            )
+            _check_is_newest(store, directory, number, retries)
+            uploader = Uploader(store, directory, part, lease.require if lease else lambda: None, _tell_event)
             _upload_all(uploader, retries)
         finally:
             if lease is not None:
                 lease.release()
     return {"uri": record.run_uri}
+
+
+def _check_is_newest(store: ObjectStore, directory: RunDirectory, number: int, retries: Retries) -> None:
+    """Raise LaterAttemptError where `store` has a later attempt than `number`, or a newer checkpoint than is here."""
+    check_is_newest(store, number, retries)
+    newest = find_newest_checkpoint(directory.checkpoints)
+    steps = [step for step, is_complete in retries.run(lambda: list_remote_steps(store)).items() if is_complete]
+    if steps and steps[0] > (newest.step if newest else 0):
+        raise LaterAttemptError(store.uri, f"there is a newer checkpoint than here, of step {steps[0]:,}")
 
 
 def _upload_all(uploader: Uploader, retries: Retries) -> None:
@@ -254,6 +272,13 @@ def _tell_event(name: str, message: str, **_: Any) -> None:
 def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     # Raised as an exception, so that a lease is given up.
     sys.exit(EXIT_STOPPED)
+
+
+def _end(code: int) -> NoReturn:
+    """End this process without waiting for the files that are on their way."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from dlrm.data.raw.stores import StoreError
 from dlrm.record import (
     COMPLETE,
     CheckpointDirectory,
@@ -27,8 +28,10 @@ from dlrm.run_store.layout import (
     MODEL_MANIFEST,
     RUN_DIRECTORIES,
     RUN_FILES,
+    find_newest_attempt,
     list_remote_steps,
     name_checkpoint,
+    name_content,
 )
 from dlrm.run_store.objects import ContentError, ObjectStore, RequestError
 
@@ -38,7 +41,15 @@ Tell = Callable[[str], None]
 NUM_THREADS = 4
 MAX_PAUSE_SECONDS = 10.0
 FETCH_SECONDS = 180.0
-"""Longest time for which a request is repeated before the fetch fails."""
+"""Longest time for which a request is repeated, from its first failure on, before the fetch fails."""
+
+
+class LaterAttemptError(StoreError):
+    """Error of a run that has gone on elsewhere: what is here must not replace what is in its store."""
+
+    def __init__(self, uri: str, message: str) -> None:
+        valid = f"`dlrm train --resume {uri}`, with --run-directory for this directory, which fetches that first"
+        super().__init__(f"{uri}: {message}", valid)
 
 
 @dataclass(frozen=True)
@@ -48,16 +59,19 @@ class Retries:
     tell: Tell
     """Takes a sentence about the first failure in a row."""
     limit_seconds: float = FETCH_SECONDS
+    """Longest time from the first failure of a request to its last one; what succeeds may take longer."""
     _told: list[float] = field(default_factory=list[float])
 
     def run(self, work: Callable[[], Result]) -> Result:
         """Return what `work` returns. Raises its last RequestError once the limit is over, and all other errors."""
-        pause, deadline = 0.25, time.monotonic() + self.limit_seconds
+        pause, deadline = 0.25, None
         while True:
             try:
                 return work()
             except RequestError as error:
-                if time.monotonic() > deadline:
+                if deadline is None:
+                    deadline = time.monotonic() + self.limit_seconds
+                if time.monotonic() >= deadline:
                     raise
                 if not self._told or time.monotonic() - self._told[-1] > FETCH_SECONDS / 6:
                     self._told.append(time.monotonic())
@@ -66,25 +80,69 @@ class Retries:
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
 
-def fetch_small_files(store: ObjectStore, directory: RunDirectory, retries: Retries) -> bool:
+@dataclass(frozen=True)
+class FoundRun:
+    """What a store has of a run."""
+
+    exists: bool
+    """Whether it has the run at all."""
+    is_later: bool
+    """Whether it has a later attempt than the directory had."""
+
+
+def check_is_newest(store: ObjectStore, number: int, retries: Retries) -> None:
+    """Raise LaterAttemptError where a store has a later attempt than `number`. Raises RequestError too."""
+    newest = find_newest_attempt(retries.run(lambda: store.list_below("")))
+    if newest > number:
+        raise LaterAttemptError(store.uri, f"attempt {newest} of the run is there, and this is attempt {number}")
+
+
+def check_is_unfinished(store: ObjectStore, directory: RunDirectory, number: int, retries: Retries) -> None:
+    """Raise LaterAttemptError where a store has the end of attempt `number`, which is about to begin, or a later one.
+
+    Raises RequestError too.
+    """
+    check_is_newest(store, number, retries)
+    end = f"{directory.attempt(number).path.name}/outcome.json"
+    if retries.run(lambda: store.read_bytes(end)) is not None:
+        raise LaterAttemptError(store.uri, f"attempt {number} of the run has ended there already")
+
+
+def fetch_small_files(store: ObjectStore, directory: RunDirectory, retries: Retries) -> FoundRun:
     """Fetch the document of a run and the ends of its attempts, as far as they are missing in `directory`.
 
-    Return whether the store has the run. Raises RequestError and OSError.
+    The document is replaced where the store has a later attempt. Return what the store has. Raises RequestError and
+    OSError.
     """
     names = list(retries.run(lambda: store.list_below("")))
-    wanted = [name for name in names if name in RUN_FILES or name.split("/")[0] in RUN_DIRECTORIES]
+    is_later = find_newest_attempt(names) > find_newest_attempt(path.name for path in directory.path.glob("attempt-*"))
+    if is_later and RUN_FILES[0] in names:
+        retries.run(lambda: store.fetch_file(RUN_FILES[0], directory.spec))
+    wanted = [name for name in names if name in RUN_FILES]
     attempts = {name.split("/")[0] for name in names if name.startswith("attempt-")}
     for attempt in attempts:
         # Also where it left no outcome, so that the next one has another number.
         (directory.path / attempt).mkdir(parents=True, exist_ok=True)
     wanted += [f"{attempt}/outcome.json" for attempt in attempts if f"{attempt}/outcome.json" in names]
-    # A part of these directories is as good as none.
-    present = {name for name in RUN_DIRECTORIES if (directory.path / name).exists()}
     for name in wanted:
         path = directory.path / name
-        if not path.exists() and name.split("/")[0] not in present:
+        if not path.exists():
             retries.run(lambda name=name, path=path: store.fetch_file(name, path))
-    return RUN_FILES[0] in names
+    for root in RUN_DIRECTORIES:
+        _fetch_directory(store, directory.path / root, [name for name in names if name.startswith(f"{root}/")], retries)
+    return FoundRun(RUN_FILES[0] in names, is_later)
+
+
+def _fetch_directory(store: ObjectStore, path: Path, names: list[str], retries: Retries) -> None:
+    """Fetch the objects `names` to the directory `path`, which appears once it is whole, unless it is there."""
+    if path.exists() or not names:
+        return
+    part = path.with_name(f"{path.name}.part")
+    for name in names:
+        file = part / name.partition("/")[2]
+        if not file.exists():
+            retries.run(lambda name=name, file=file: store.fetch_file(name, file))
+    part.rename(path)
 
 
 def fetch_checkpoints(store: ObjectStore, directory: RunDirectory, retries: Retries, *, replaces: bool) -> None:
@@ -116,15 +174,20 @@ def fetch_checkpoint(
     content = retries.run(lambda: store.read_bytes(f"{name}/{COMPLETE}"))
     if content is None:
         raise CheckpointFaultError(f"{store.uri}/{name} is incomplete: there is no {COMPLETE}")
-    checkpoint = CheckpointDirectory(path, step)
-    if (path / COMPLETE).exists() and (path / COMPLETE).read_bytes() != content:
-        if not replaces and not list_missing_files(checkpoint):
-            return
+    is_other = (path / COMPLETE).exists() and (path / COMPLETE).read_bytes() != content
+    if is_other and not replaces and not list_missing_files(CheckpointDirectory(path, step)):
+        return
+    # What is here stays until the other one is whole.
+    fetched = CheckpointDirectory(path.with_name(f"{path.name}.part") if is_other else path, step)
+    if is_other and (fetched.path / COMPLETE).exists():
+        shutil.rmtree(fetched.path)
+    fetched.path.mkdir(parents=True, exist_ok=True)
+    _fetch_missing_files(store, fetched, fetched.parse_manifest(content), name_content(step, content), retries)
+    write_atomically(fetched.path / COMPLETE, content)
+    if is_other:
+        (path / COMPLETE).unlink()
         shutil.rmtree(path)
-    path.mkdir(parents=True, exist_ok=True)
-    manifest = checkpoint.parse_manifest(content)
-    fetch_missing_files(store, checkpoint, manifest, retries)
-    write_atomically(path / COMPLETE, content)
+        fetched.path.rename(path)
     mark_uploaded(directory, step, checksum_file(path / COMPLETE))
 
 
@@ -137,10 +200,10 @@ def list_missing_files(checkpoint: CheckpointDirectory) -> list[str]:
     return _list_missing(checkpoint.path, manifest)
 
 
-def fetch_missing_files(
-    store: ObjectStore, checkpoint: CheckpointDirectory, manifest: CheckpointManifest, retries: Retries
+def _fetch_missing_files(
+    store: ObjectStore, checkpoint: CheckpointDirectory, manifest: CheckpointManifest, prefix: str, retries: Retries
 ) -> None:
-    """Fetch the files of a checkpoint that are not here, each compared with its checksum.
+    """Fetch the files of a checkpoint that are not here from below `prefix`, each compared with its checksum.
 
     Raises FileNotFoundError where one is not in the store, ContentError, RequestError and OSError.
     """
@@ -149,13 +212,12 @@ def fetch_missing_files(
         return
     num_bytes = sum(manifest.files[name].num_bytes for name in missing)
     retries.tell(f"fetching the checkpoint of step {checkpoint.step:,}: {num_bytes / 1e6:,.0f} MB")
-    prefix = name_checkpoint(checkpoint.step)
 
     def fetch(name: str) -> None:
         path = checkpoint.path / name
         _retry_damaged(retries, lambda: store.fetch_file(f"{prefix}/{name}", path, manifest.files[name]))
 
-    _run_all(fetch, missing)
+    run_all(fetch, missing)
 
 
 def fetch_model(store: ObjectStore, path: Path, retries: Retries, prefix: str = MODEL) -> bool:
@@ -177,7 +239,7 @@ def fetch_model(store: ObjectStore, path: Path, retries: Retries, prefix: str = 
         _retry_damaged(retries, lambda: store.fetch_file(f"{below}{name}", path / name, files.get(name)))
 
     path.mkdir(parents=True, exist_ok=True)
-    _run_all(fetch, [*files, *(name for name in others if name.endswith(".md"))])
+    run_all(fetch, [*files, *(name for name in others if name.endswith(".md"))])
     write_atomically(path / MODEL_MANIFEST, content)
     return True
 
@@ -232,6 +294,17 @@ def _raise_damage_at_once(fetch: Callable[[], None]) -> None:
         raise _DamageError(str(error)) from None
 
 
-def _run_all(work: Callable[[str], None], names: list[str]) -> None:
-    with ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="fetch") as executor:
+def run_all(work: Callable[[str], None], names: Iterable[str]) -> None:
+    """Call `work` for each of `names`, several at once; raises what one of the calls raises.
+
+    All calls have ended then, unless the main thread is asked to stop: that waits for none.
+    """
+    executor = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="files")
+    is_waiting = True
+    try:
         list(executor.map(work, names))
+    except (SystemExit, KeyboardInterrupt):
+        is_waiting = False
+        raise
+    finally:
+        executor.shutdown(wait=is_waiting, cancel_futures=True)

@@ -2,12 +2,15 @@
 
 <uri>/<run id>/spec.json  data.json  base/…
   attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl
-  checkpoints/step-00001200/…  COMPLETE          valid with COMPLETE alone, which is written last
-    parts/node-1.json                            checksums of the files that one of several nodes has written
+  checkpoints/step-00001200/COMPLETE             written last; without it the checkpoint does not count
+    <start of the checksum of COMPLETE>/…        the files of this try to write the checkpoint
+      parts/node-1.json                          checksums of the files that one of several nodes has written
   model/…  manifest.json                         manifest.json last
   lease/<random>.json                            the launch that may write here
 """
 
+import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from dlrm.record import COMPLETE, RunDirectory, get_checkpoint_step
@@ -26,6 +29,21 @@ _PRIVATE = frozenset({"push.json", "nodes-token", "stop-requested", "uploads"})
 def name_checkpoint(step: int) -> str:
     """Return the name below which the files of a checkpoint are."""
     return f"{CHECKPOINTS}/{RunDirectory(Path()).checkpoint(step).name}"
+
+
+def name_content(step: int, complete: bytes) -> str:
+    """Return the name below which the files are that belong to one `COMPLETE`.
+
+    Of two launches that write the same checkpoint, the later one perhaps after the lease of the earlier one was lost,
+    neither writes over files of the other: whichever `COMPLETE` is there in the end, its files are.
+    """
+    return f"{name_checkpoint(step)}/{hashlib.sha256(complete).hexdigest()[:16]}"
+
+
+def find_newest_attempt(names: Iterable[str]) -> int:
+    """Return the largest number of an attempt that has left anything among `names`; 0 where none has."""
+    texts = (name.split("/")[0].removeprefix("attempt-") for name in names if name.startswith("attempt-"))
+    return max((int(text) for text in texts if text.isdecimal()), default=0)
 
 
 def list_steps(objects: dict[str, ObjectInfo]) -> dict[int, bool]:

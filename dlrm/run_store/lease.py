@@ -64,7 +64,7 @@ class Holder:
         with suppress(ValueError, TypeError, KeyError):
             found = json.loads(content)
             return cls(str(found["host"]), ProcessIdentity(**found["process"]), float(found["time"]))
-        return cls("an unknown machine", ProcessIdentity("", 0, 0.0), 0.0)
+        return cls("an unknown machine", ProcessIdentity("", 0, 0), 0.0)
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -91,6 +91,7 @@ class Lease:
         self._name = ""
         self._renewed_at = 0.0
         self._lost: str | None = None
+        self._num_lapses = 0
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
 
@@ -135,13 +136,19 @@ class Lease:
         """Sentence that says who has taken the lease over; None as long as nobody has."""
         return self._lost
 
+    @property
+    def num_lapses(self) -> int:
+        """Number of times that the lease was renewed too late: meanwhile, another launch may have come and gone."""
+        return self._num_lapses
+
     def release(self) -> None:
         """Give the lease up; where the store cannot be reached, its time ends by itself."""
         self._is_closing.set()
         if self._thread.is_alive():
             self._thread.join(timeout=self._times.renew_seconds)
-        with suppress(RequestError, StoreError):
-            self._store.remove(self._name)
+        if self._name:
+            with suppress(RequestError, StoreError):
+                self._store.remove(self._name)
 
     def _claim(self) -> dict[str, tuple[Holder, float]]:
         """Put a claim, and return the living others by name, each with the time of its last renewal.
@@ -193,14 +200,17 @@ class Lease:
                 log.warning("the lease cannot be renewed now: %s", error)
 
     def _renew(self) -> None:
-        has_lapsed, begun_at = self._has_lapsed(), _read_clock()
+        begun_at = _read_clock()
         self._store.put_bytes(self._name, self._holder.to_bytes())
-        # Others may be just looking, and withdraw; but once its time was over, one of them may have taken it.
-        if has_lapsed and (others := self._list_others()):
-            holder = next(iter(others.values()))[0]
-            self._lost = f"{self._store.uri} was taken over by {holder.describe()}"
-            self._store.remove(self._name)
-            return
+        # Others may be just looking, and withdraw; but once its time was over, one of them may have taken it. The clock
+        # is read after the request, which may itself have taken that long.
+        if self._has_lapsed():
+            if others := self._list_others():
+                holder = next(iter(others.values()))[0]
+                self._lost = f"{self._store.uri} was taken over by {holder.describe()}"
+                self._store.remove(self._name)
+                return
+            self._num_lapses += 1
         self._renewed_at = begun_at
 
 

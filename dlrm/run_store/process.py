@@ -27,7 +27,14 @@ from dlrm.record import (
     RunStoreRecord,
     SpoolWriter,
 )
-from dlrm.run_store.fetch import Retries, fetch_checkpoints, fetch_small_files
+from dlrm.run_store.fetch import (
+    LaterAttemptError,
+    Retries,
+    check_is_newest,
+    check_is_unfinished,
+    fetch_checkpoints,
+    fetch_small_files,
+)
 from dlrm.run_store.lease import Lease, LeaseHeldError, LeaseLostError
 from dlrm.run_store.messages import Message, MessageKind
 from dlrm.run_store.objects import ObjectStore, RequestError
@@ -50,8 +57,9 @@ def main() -> int:
     parser.add_argument("--attempt", type=int, required=True)
     parser.add_argument("--node", type=int, default=0)
     parser.add_argument("--own-directory", action="store_true", help="whether the nodes have directories of their own")
-    parser.add_argument("--again", action="store_true", help="whether the directory has all that it needs already")
+    parser.add_argument("--again", action="store_true", help="whether an earlier process has fetched all")
     arguments = parser.parse_args()
+    _divert_output()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s store %(message)s")
     # A stop is a matter of the ranks: their last checkpoint has to be uploaded.
     ignore_stop_signals()
@@ -60,9 +68,9 @@ def main() -> int:
     record = RunStoreRecord.read(directory.run_store)
     assert record is not None, "the launch process has written it"
     part = UploadPart(arguments.attempt, arguments.node, is_shared=not arguments.own_directory)
-    keeper = _Keeper(directory, record.run_uri, part)
     try:
-        return keeper.run(is_again=arguments.again)
+        keeper = _Keeper(directory, record.run_uri, part)
+        return keeper.run_again() if arguments.again else keeper.run()
     except (StoreError, LeaseHeldError) as error:
         _send(MessageKind.REFUSED, str(error), is_bad_input=isinstance(error, StoreError))
         return EXIT_BAD_INPUT
@@ -78,37 +86,71 @@ class _Keeper:
 
     def __init__(self, directory: RunDirectory, uri: str, part: UploadPart) -> None:
         self._directory = directory
-        self._part = part
+        assert part.number is not None, "it belongs to an attempt"
+        self._part, self._number = part, part.number
         self._store = ObjectStore(uri)
         # Only node 0 writes what two launches could both write.
         self._lease = Lease(uri) if part.node == 0 else None
         self._retries = Retries(_note)
-        assert part.number is not None, "it belongs to an attempt"
-        self._events = SpoolWriter(directory.attempt(part.number).uploads(part.node))
+        self._events = SpoolWriter(directory.attempt(self._number).uploads(part.node))
         self._has_failed = False
-        self._is_asked, self._is_ending = threading.Event(), threading.Event()
+        self._num_lapses: int | None = None
+        """Lapses of the lease by the time at which this attempt was last known to be the newest one; None: unknown."""
+        self._is_asked, self._is_ending, self._has_fetched = threading.Event(), threading.Event(), threading.Event()
         threading.Thread(target=self._wait_for_end, name="stdin", daemon=True).start()
 
-    def run(self, *, is_again: bool) -> int:
-        """Keep the run until the end. is_again: whether an earlier process has fetched all. Returns the exit code."""
-        if self._lease is not None:
-            lease = self._lease
+    def run(self) -> int:
+        """Fetch what the directory lacks, and keep the run until the end. Return the exit code."""
+        if (lease := self._lease) is not None:
             self._retries.run(lambda: lease.acquire(_note))
         try:
-            if not is_again:
-                self._fetch()
+            self._fetch()
             self._upload_until_end()
         finally:
-            if self._lease is not None:
-                self._lease.release()
+            self._release()
         return EXIT_DONE
 
+    def run_again(self) -> int:
+        """Keep a run on which the ranks work already, as `run` does from the fetch on. Nothing but its loss ends it."""
+        self._has_fetched.set()
+        try:
+            if self._acquire_again():
+                self._upload_until_end()
+        finally:
+            self._release()
+        return EXIT_DONE
+
+    def _acquire_again(self) -> bool:
+        """Take the lease again, however long that takes; return False where the run ends before."""
+        if (lease := self._lease) is None:
+            return True
+        pause = FIRST_PAUSE_SECONDS
+        while not self._is_ending.is_set():
+            try:
+                lease.acquire(_note)
+            except LeaseHeldError as error:
+                raise LeaseLostError(str(error)) from None
+            except (RequestError, StoreError, OSError) as error:
+                self._note_failure(error)
+                self._is_ending.wait(pause * random.uniform(0.7, 1.3))
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            else:
+                return True
+        return False
+
+    def _release(self) -> None:
+        if self._lease is not None:
+            self._lease.release()
+
     def _fetch(self) -> None:
+        if self._part.node == 0:
+            check_is_unfinished(self._store, self._directory, self._number, self._retries)
         fetch_small_files(self._store, self._directory, self._retries)
         _send(MessageKind.LEASED)
         replaces = not self._part.is_shared
         if self._part.node == 0 or replaces:
             fetch_checkpoints(self._store, self._directory, self._retries, replaces=replaces)
+        self._has_fetched.set()
         _send(MessageKind.FETCHED)
 
     def _upload_until_end(self) -> None:
@@ -120,6 +162,7 @@ class _Keeper:
                 raise LeaseLostError(self._lease.lost)
             deadline = deadline or (time.monotonic() + END_SECONDS if is_ending else None)
             try:
+                self._check_is_newest()
                 uploader.upload_end() if is_ending else uploader.upload()
                 self._note_success()
                 pause = FIRST_PAUSE_SECONDS
@@ -143,6 +186,16 @@ class _Keeper:
                 _write(message)
             if not is_ending:
                 self._is_ending.wait(POLL_SECONDS)
+
+    def _check_is_newest(self) -> None:
+        """Raise LeaseLostError where another launch may have come and gone, and has: nothing is written over it."""
+        if self._lease is None or self._num_lapses == (num_lapses := self._lease.num_lapses):
+            return
+        try:
+            check_is_newest(self._store, self._number, Retries(_note, 0.0))
+        except LaterAttemptError as error:
+            raise LeaseLostError(error.message) from None
+        self._num_lapses = num_lapses
 
     def _require_lease(self) -> None:
         if self._lease is not None:
@@ -168,6 +221,10 @@ class _Keeper:
         for _ in sys.stdin:
             self._is_asked.set()
         self._is_ending.set()
+        if not self._has_fetched.is_set():
+            # Nothing was trained: there is nothing to upload, and nobody waits for what is being fetched.
+            self._release()
+            os._exit(EXIT_DONE)
 
 
 def _note(text: str) -> None:
@@ -181,6 +238,13 @@ def _send(kind: MessageKind, text: str = "", *, is_bad_input: bool = False) -> N
 def _write(message: Message) -> None:
     sys.stdout.write(f"{message.model_dump_json()}\n")
     sys.stdout.flush()
+
+
+def _divert_output() -> None:
+    """Keep stdout for messages alone: what libraries print to it, as the clients of stores may, goes to stderr."""
+    channel = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout = os.fdopen(channel, "w", encoding="utf-8")
 
 
 if __name__ == "__main__":

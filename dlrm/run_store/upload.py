@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from dlrm.record import (
     list_checkpoints,
     mark_uploaded,
 )
-from dlrm.run_store.fetch import list_missing_files
+from dlrm.run_store.fetch import list_missing_files, run_all
 from dlrm.run_store.layout import (
     MODEL,
     MODEL_MANIFEST,
@@ -31,14 +30,17 @@ from dlrm.run_store.layout import (
     list_attempt_files,
     list_remote_steps,
     name_checkpoint,
+    name_content,
 )
 from dlrm.run_store.objects import ObjectStore
 
-NUM_THREADS = 4
 LOG_SECONDS = 30.0
 """Seconds between two uploads of files that grow."""
 GROWTH = 1.125
 """Growth of a file from which on it is uploaded again before the end, so that its uploads stay in proportion to it."""
+
+FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 0.2, 3.0
+"""Seconds between two looks for what other nodes write, which grow from one look to the next."""
 
 TellEvent = Callable[..., None]
 
@@ -53,6 +55,23 @@ class UploadPart:
     """Number of this node; node 0 also uploads the files of the whole run, and writes `COMPLETE`."""
     is_shared: bool = True
     """Whether this run directory is the only one of the run; otherwise every node has one, with files of its own."""
+
+
+@dataclass
+class _Wait:
+    """Wait for what other nodes write."""
+
+    pause: float = FIRST_LOOK_SECONDS
+    look_at: float = 0.0
+    """Time of the next look."""
+
+    def is_due(self) -> bool:
+        """Whether to look now; then the next look is later."""
+        now = time.monotonic()
+        if now < self.look_at:
+            return False
+        self.look_at, self.pause = now + self.pause, min(2 * self.pause, MAX_LOOK_SECONDS)
+        return True
 
 
 @dataclass
@@ -100,7 +119,11 @@ class Uploader:
         self._sizes: dict[str, int] = {}
         """Sizes of the growing files in the store, by name."""
         self._checksums: dict[str, str] = {}
-        """Checksums of the files in the store that are not uploaded again as they are, by name."""
+        """Checksums of the files of checkpoints in the store that are not uploaded again, by name."""
+        self._stamps: dict[str, tuple[int, int]] = {}
+        """Sizes and times, in nanoseconds, of the files of the whole run in the store, by name."""
+        self._waits: dict[str, _Wait] = {}
+        """Waits for other nodes, by the checksum of the checkpoint's `COMPLETE`."""
         self._logs_at = 0.0
         self._own_parts: dict[int, str] = {}
         """Checksums of `COMPLETE` of the checkpoints of which this node's files are in the store, by step."""
@@ -169,17 +192,23 @@ class Uploader:
             checksum = checksum_file(checkpoint.path / COMPLETE)
             is_new = not self._has_own_part(checkpoint)
             if is_new:
-                self._upload_own_part(checkpoint, manifest)
+                self._upload_own_part(checkpoint, manifest, content)
                 self._own_parts[checkpoint.step] = checksum
         except (CheckpointFaultError, FileNotFoundError):
             # It was removed here meanwhile, since a newer one is in the store.
             return False
-        prefix = name_checkpoint(checkpoint.step)
+        if not self._part.is_shared and not self._waits.setdefault(checksum, _Wait()).is_due():
+            return is_new
+        name = f"{name_checkpoint(checkpoint.step)}/{COMPLETE}"
         if self._part.node == 0:
-            if not self._has_all_parts(checkpoint.step, manifest):
+            if not self._has_all_parts(checkpoint.step, manifest, content):
                 return is_new
             self._require_lease()
-            self._store.put_bytes(f"{prefix}/{COMPLETE}", content)
+            self._store.put_bytes(name, content)
+        elif self._store.read_bytes(name) != content:
+            # Node 0 has not found the files of all nodes there yet.
+            return is_new
+        self._waits.pop(checksum, None)
         with suppress(FileNotFoundError):
             mark_uploaded(self._directory, checkpoint.step, checksum)
         if self._part.node == 0:
@@ -190,38 +219,33 @@ class Uploader:
             self._remove_old(checkpoint.step)
         return True
 
-    def _upload_own_part(self, checkpoint: CheckpointDirectory, manifest: CheckpointManifest) -> None:
+    def _upload_own_part(self, checkpoint: CheckpointDirectory, manifest: CheckpointManifest, complete: bytes) -> None:
         """Upload the files of a checkpoint that are here, each compared with its checksum in the store afterwards."""
-        prefix = name_checkpoint(checkpoint.step)
-        self._require_lease()
-        if self._part.node == 0:
-            # Never a manifest beside the files of another try to write this checkpoint.
-            self._store.remove(f"{prefix}/{COMPLETE}")
+        prefix = name_content(checkpoint.step, complete)
         here = {name: file for name, file in manifest.files.items() if (checkpoint.path / name).exists()}
 
         def put(name: str) -> None:
             file = f"{prefix}/{name}"
             # One that was there before another one failed need not be sent again.
             if self._checksums.get(file) != here[name].sha256:
-                self._checksums.pop(file, None)
+                self._require_lease()
                 self._store.put_file(checkpoint.path / name, file, here[name])
                 self._checksums[file] = here[name].sha256
 
-        with ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="upload") as executor:
-            list(executor.map(put, here))
+        run_all(put, here)
         if not self._part.is_shared:
             content = json.dumps({name: file.sha256 for name, file in here.items()})
+            self._require_lease()
             self._store.put_bytes(f"{prefix}/{PARTS}/node-{self._part.node}.json", content.encode())
 
     def _has_own_part(self, checkpoint: CheckpointDirectory) -> bool:
         return self._own_parts.get(checkpoint.step) == checksum_file(checkpoint.path / COMPLETE)
 
-    def _has_all_parts(self, step: int, manifest: CheckpointManifest) -> bool:
+    def _has_all_parts(self, step: int, manifest: CheckpointManifest, complete: bytes) -> bool:
         """Whether all nodes have told the checksums of their files of a checkpoint, and these are right."""
         if self._part.is_shared:
             return True
-        prefix = f"{name_checkpoint(step)}/{PARTS}"
-        # A node of an earlier attempt may have told other checksums of the same names.
+        prefix = f"{name_content(step, complete)}/{PARTS}"
         told: set[tuple[str, str]] = set()
         for name in self._store.list_below(prefix):
             content = self._store.read_bytes(name)
@@ -229,10 +253,13 @@ class Uploader:
         return all((name, file.sha256) in told for name, file in manifest.files.items())
 
     def _remove_old(self, newest_step: int) -> None:
-        """Remove the checkpoints from the store that were removed here, once a newer one is complete there."""
+        """Remove the checkpoints from the store that were removed here, once a newer one is complete there.
+
+        Newer ones stay: this directory may be out of date.
+        """
         here = {checkpoint.step for checkpoint in list_checkpoints(self._directory.checkpoints)}
         for step in list_remote_steps(self._store):
-            if step not in here and step != newest_step:
+            if step not in here and step < newest_step:
                 self._require_lease()
                 prefix = name_checkpoint(step)
                 self._store.remove(f"{prefix}/{COMPLETE}")
@@ -262,6 +289,7 @@ class Uploader:
         files = [path for path in model.rglob("*") if path.is_file() and path != model / MODEL_MANIFEST]
         for path in files:
             name = path.relative_to(model).as_posix()
+            self._require_lease()
             self._store.put_file(path, f"{MODEL}/{name}", listed.get(name) or CheckpointFile.from_file(path))
         self._require_lease()
         self._store.put_bytes(f"{MODEL}/{MODEL_MANIFEST}", content)
@@ -278,11 +306,12 @@ class Uploader:
         for path in paths:
             if not path.is_file():
                 continue
-            name, checksum = self._name(path), checksum_file(path)
-            if self._checksums.get(name) != checksum:
+            name, status = self._name(path), path.stat()
+            stamp = status.st_size, status.st_mtime_ns
+            if self._stamps.get(name) != stamp:
                 self._require_lease()
                 self._store.put_file(path, name)
-                self._checksums[name] = checksum
+                self._stamps[name] = stamp
 
     def _upload_growing_files(self, *, is_end: bool = False) -> None:
         """Upload the logs and reports of the attempt that have grown enough, all that have grown at the end."""

@@ -6,7 +6,6 @@ import threading
 import time
 from dataclasses import replace
 
-import psutil
 import pytest
 
 from dlrm.run_store.lease import Holder, Lease, LeaseHeldError, LeaseLostError, LeaseTimes
@@ -18,7 +17,7 @@ from tests.patience import wait_until
 
 QUICK = LeaseTimes(valid_seconds=3.0, renew_seconds=0.3, margin_seconds=0.5, retry_seconds=0.2)
 LIMITS = RequestLimits(silent_seconds=1.0, num_tries=2)
-ELSEWHERE = Holder("far", ProcessIdentity("another boot", 7, 1.0), 0.0)
+ELSEWHERE = Holder("far", ProcessIdentity("another boot", 7, 1), 0.0)
 
 
 def make_lease(host: str | None = None) -> Lease:
@@ -55,7 +54,7 @@ def test_a_lease_whose_time_is_over_is_taken_over(bucket: Bucket):
 
 def test_the_lease_of_a_process_that_has_ended_on_this_machine_is_taken_over_at_once(bucket: Bucket):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    process = replace(ProcessIdentity.of_self(), pid=child.pid, started_at=psutil.Process(child.pid).create_time())
+    process = ProcessIdentity.of_process(child.pid)
     assert not process.is_known_to_have_ended()
     child.kill()
     child.wait()
@@ -111,7 +110,7 @@ def test_a_holder_that_was_cut_off_too_long_writes_nothing_and_gives_way(bucket:
     bucket.proxy.state = "cut"
     wait_until(lambda: _raises(cut_off, RequestError))
     # Another one reaches the store, without the proxy, and takes over once the time is over.
-    claim = Holder("near", ProcessIdentity("a third boot", 8, 1.0), 0.0)
+    claim = Holder("near", ProcessIdentity("a third boot", 8, 1), 0.0)
     bucket.write("runs/run/lease/new.json", claim.to_bytes())
     bucket.proxy.state = "well"
     wait_until(lambda: cut_off.lost is not None)
@@ -129,6 +128,24 @@ def test_a_holder_that_was_cut_off_goes_on_where_nobody_else_came(bucket: Bucket
     bucket.proxy.state = "well"
     wait_until(lambda: not _raises(lease, RequestError))
     lease.release()
+
+
+def test_a_renewal_that_arrives_too_late_takes_nothing_back(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
+    slow = Lease(RUN, replace(QUICK, renew_seconds=1000.0), LIMITS, replace(ELSEWHERE, host="far"))
+    slow.acquire()
+    put = ObjectStore.put_bytes
+
+    def put_late(store: ObjectStore, name: str, content: bytes) -> None:
+        # Meanwhile its time ends, and another one takes over just before this arrives.
+        time.sleep(QUICK.valid_seconds)
+        bucket.write("runs/run/lease/new.json", replace(ELSEWHERE, host="near").to_bytes())
+        put(store, name, content)
+
+    monkeypatch.setattr(ObjectStore, "put_bytes", put_late)
+    slow.require()
+    slow._renew()  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(LeaseLostError, match="was taken over by process 7 on near"):
+        slow.require()
 
 
 def _raises(lease: Lease, error: type[Exception]) -> bool:

@@ -1,5 +1,6 @@
 """Objects of a store, through a network that fails."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,24 @@ def test_requests_that_fail_now_and_then_are_repeated(bucket: Bucket, tmp_path: 
         retries.run(lambda name=name: store.put_bytes(name, b"x" * 100))
     assert set(retries.run(lambda: store.list_below(""))) == names
     assert bucket.proxy.num_failed > 0
+
+
+def test_the_limit_counts_from_the_first_failure_and_not_from_the_work_before_it():
+    num_calls = 0
+
+    def work() -> str:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls == 1:
+            time.sleep(0.7)
+            raise RequestError("the connection is lost after long work")
+        return "done"
+
+    assert Retries(lambda _: None, limit_seconds=0.6).run(work) == "done"
+    num_calls = 0
+    with pytest.raises(RequestError):
+        ONCE.run(work)
+    assert num_calls == 1
 
 
 @pytest.mark.parametrize("state", ["cut", "silent"])

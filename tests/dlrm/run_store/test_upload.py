@@ -9,15 +9,32 @@ import pytest
 
 from dlrm.checkpoint.keep import list_not_uploaded, remove_old_checkpoints
 from dlrm.record import COMPLETE, UPLOADED, EndReason, Outcome, RunDirectory, list_checkpoints
-from dlrm.run_store.fetch import Retries, fetch_checkpoints, fetch_model, fetch_small_files, find_remote_step
+from dlrm.run_store.fetch import (
+    LaterAttemptError,
+    Retries,
+    check_is_newest,
+    check_is_unfinished,
+    fetch_checkpoints,
+    fetch_model,
+    fetch_small_files,
+    find_remote_step,
+    list_missing_files,
+)
+from dlrm.run_store.layout import name_content
 from dlrm.run_store.lease import LeaseLostError
 from dlrm.run_store.objects import ObjectStore, RequestError
 from dlrm.run_store.upload import Uploader, UploadPart
 from tests.bucket.server import Bucket
 from tests.dlrm.run_store.runs import RUN, make_run, write_checkpoint, write_manifest
+from tests.patience import wait_until
 
 RETRIES = Retries(lambda _: None)
 STEP = "runs/run/checkpoints/step-000000"
+
+
+def name_files(directory: RunDirectory, step: int) -> str:
+    """Return the name below which the files of a checkpoint are in the bucket."""
+    return f"runs/run/{name_content(step, (directory.checkpoint(step) / COMPLETE).read_bytes())}"
 
 
 class Events:
@@ -50,7 +67,7 @@ def list_steps(directory: RunDirectory) -> list[int]:
 
 def fetch(path: Path) -> RunDirectory:
     directory = RunDirectory(path)
-    assert fetch_small_files(ObjectStore(RUN), directory, RETRIES)
+    assert fetch_small_files(ObjectStore(RUN), directory, RETRIES).exists
     fetch_checkpoints(ObjectStore(RUN), directory, RETRIES, replaces=False)
     return directory
 
@@ -127,7 +144,7 @@ def test_a_checkpoint_that_is_written_again_is_uploaded_again(bucket: Bucket, tm
     write_manifest(path, 10, [path / "__0_0.distcp", path / "__1_0.distcp"])
     assert len(list_not_uploaded(directory)) == 1
     upload_all(uploader)
-    assert bucket.read(f"{STEP}10/__0_0.distcp") == b"other"
+    assert bucket.read(f"{name_files(directory, 10)}/__0_0.distcp") == b"other"
     assert bucket.read(f"{STEP}10/{COMPLETE}") == (path / COMPLETE).read_bytes()
 
 
@@ -180,9 +197,13 @@ def test_the_files_of_several_nodes_make_one_checkpoint_once_all_are_there(bucke
     assert uploaders[0].list_left().is_only_waiting
     assert f"{STEP}10/{COMPLETE}" not in bucket.list_names()
     uploaders[1].upload()
-    assert uploaders[1].list_left().names == []
-    uploaders[0].upload()
-    assert uploaders[0].list_left().names == []
+    assert f"{STEP}10/{COMPLETE}" not in bucket.list_names()
+    # It may still be lost, and is as little marked as on node 0.
+    assert list_not_uploaded(nodes[1]) != []
+    for uploader in uploaders:
+        wait_until(lambda uploader=uploader: uploader.upload() or uploader.list_left().names == [])
+    assert f"{STEP}10/{COMPLETE}" in bucket.list_names()
+    assert list_not_uploaded(nodes[1]) == []
     again = fetch(tmp_path / "again")
     for file in whole.iterdir():
         assert (again.checkpoint(10) / file.name).read_bytes() == file.read_bytes()
@@ -197,8 +218,8 @@ def test_files_of_another_try_of_a_node_do_not_complete_a_checkpoint(bucket: Buc
     node.checkpoint(10).mkdir(parents=True)
     for name in ("__0_0.distcp", COMPLETE):
         (node.checkpoint(10) / name).write_bytes((whole / name).read_bytes())
-    bucket.write(f"{STEP}10/__1_0.distcp", b"x" * 1000)
-    bucket.write(f"{STEP}10/parts/node-1.json", json.dumps({"__1_0.distcp": "0" * 64}).encode())
+    bucket.write(f"{name_files(node, 10)}/__1_0.distcp", b"x" * 1000)
+    bucket.write(f"{name_files(node, 10)}/parts/node-1.json", json.dumps({"__1_0.distcp": "0" * 64}).encode())
     uploader = make_uploader(node, UploadPart(1, 0, is_shared=False))
     uploader.upload()
     uploader.upload()
@@ -210,7 +231,7 @@ def test_a_damaged_checkpoint_in_the_bucket_is_passed_over(bucket: Bucket, tmp_p
     for step in (10, 20):
         write_checkpoint(directory, step)
     upload_all(make_uploader(directory))
-    bucket.write(f"{STEP}20/__0_0.distcp", b"y" * 1000)
+    bucket.write(f"{name_files(directory, 20)}/__0_0.distcp", b"y" * 1000)
     told: list[str] = []
     again = RunDirectory(tmp_path / "again")
     fetch_checkpoints(ObjectStore(RUN), again, Retries(told.append), replaces=False)
@@ -255,6 +276,134 @@ def test_a_launch_that_has_lost_its_lease_writes_nothing(bucket: Bucket, tmp_pat
     with pytest.raises(LeaseLostError):
         Uploader(ObjectStore(RUN), directory, UploadPart(1), refuse, Events()).upload()
     assert bucket.list_names() == []
+
+
+def test_a_launch_that_loses_its_lease_among_the_files_of_a_checkpoint_writes_no_more_of_them(
+    bucket: Bucket, tmp_path: Path
+):
+    directory = make_run(tmp_path / "run")
+    write_checkpoint(directory, 10, num_files=12)
+
+    def require() -> None:
+        if "step-00000010" in " ".join(bucket.list_names()):
+            raise LeaseLostError("taken over")
+
+    with pytest.raises(LeaseLostError):
+        Uploader(ObjectStore(RUN), directory, UploadPart(1), require, Events()).upload()
+    assert len(bucket.list_names("runs/run/checkpoints")) <= 4
+
+
+def test_two_launches_that_write_the_same_checkpoint_never_mix_their_files(bucket: Bucket, tmp_path: Path):
+    first, second = (make_run(tmp_path / name / "run") for name in ("first", "second"))
+    for directory in (first, second):
+        write_checkpoint(directory, 10)
+    upload_all(make_uploader(second))
+    # What the first one still had on its way comes late.
+    for file in first.checkpoint(10).iterdir():
+        if file.name != COMPLETE:
+            bucket.write(f"{name_files(first, 10)}/{file.name}", file.read_bytes())
+    again = fetch(tmp_path / "again")
+    for file in second.checkpoint(10).iterdir():
+        assert (again.checkpoint(10) / file.name).read_bytes() == file.read_bytes()
+
+
+def test_newer_checkpoints_in_the_bucket_are_not_removed(bucket: Bucket, tmp_path: Path):
+    elsewhere, here = (make_run(tmp_path / name / "run") for name in ("elsewhere", "here"))
+    for step in (10, 90):
+        write_checkpoint(elsewhere, step)
+    upload_all(make_uploader(elsewhere))
+    write_checkpoint(here, 20)
+    upload_all(make_uploader(here))
+    assert [name for name in bucket.list_names() if COMPLETE in name] == [
+        f"{STEP}{step}/{COMPLETE}" for step in (20, 90)
+    ]
+
+
+def test_an_intact_checkpoint_stays_where_the_one_that_replaces_it_cannot_be_fetched(bucket: Bucket, tmp_path: Path):
+    elsewhere, here = (make_run(tmp_path / name / "run") for name in ("elsewhere", "here"))
+    for directory in (elsewhere, here):
+        write_checkpoint(directory, 10)
+    upload_all(make_uploader(elsewhere))
+    name = f"{name_files(elsewhere, 10)}/__0_0.distcp"
+    whole, own = bucket.read(name), (here.checkpoint(10) / "__0_0.distcp").read_bytes()
+    bucket.write(name, b"damaged")
+    fetch_checkpoints(ObjectStore(RUN), here, RETRIES, replaces=True)
+    assert list_missing_files(list_checkpoints(here.checkpoints)[0]) == []
+    assert (here.checkpoint(10) / "__0_0.distcp").read_bytes() == own
+    bucket.write(name, whole)
+    fetch_checkpoints(ObjectStore(RUN), here, RETRIES, replaces=True)
+    assert (here.checkpoint(10) / "__0_0.distcp").read_bytes() == whole
+    assert [path.name for path in here.checkpoints.iterdir()] == ["step-00000010"]
+
+
+def test_a_fetch_of_encoders_that_was_interrupted_is_completed(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    directory = make_run(tmp_path / "run")
+    directory.base.mkdir()
+    for name in ("a.json", "b.json"):
+        (directory.base / name).write_text(name)
+    make_uploader(directory).upload()
+    again, store = RunDirectory(tmp_path / "again"), ObjectStore(RUN)
+    fetch_file = store.fetch_file
+
+    def fail_at_second(name: str, path: Path) -> None:
+        if name.endswith("b.json"):
+            raise OSError("disk full")
+        fetch_file(name, path)
+
+    monkeypatch.setattr(store, "fetch_file", fail_at_second)
+    with pytest.raises(OSError, match="disk full"):
+        fetch_small_files(store, again, RETRIES)
+    fetch(again.path)
+    assert {path.name for path in again.base.iterdir()} == {"a.json", "b.json"}
+
+
+def test_an_attempt_that_is_not_the_newest_one_is_told(bucket: Bucket, tmp_path: Path):
+    directory = make_run(tmp_path / "run")
+    directory.attempt(1).rank_log(0).write_text("a line")
+    make_uploader(directory).upload_end()
+    check_is_unfinished(ObjectStore(RUN), directory, 1, RETRIES)
+    bucket.write("runs/run/attempt-1/outcome.json", b"{}")
+    check_is_newest(ObjectStore(RUN), 1, RETRIES)
+    with pytest.raises(LaterAttemptError, match="attempt 1 of the run has ended there already"):
+        check_is_unfinished(ObjectStore(RUN), directory, 1, RETRIES)
+    bucket.write("runs/run/attempt-12/logs/rank-0.log", b"a line")
+    with pytest.raises(
+        LaterAttemptError, match=r"attempt 12 .* this is attempt 2 \(valid: `dlrm train --resume s3://b"
+    ):
+        check_is_newest(ObjectStore(RUN), 2, RETRIES)
+    # The document of a later attempt replaces that of an earlier one.
+    bucket.write("runs/run/spec.json", b"{}")
+    assert fetch_small_files(ObjectStore(RUN), directory, RETRIES).is_later
+    assert directory.spec.read_bytes() == b"{}"
+
+
+def test_files_that_do_not_change_are_read_once(bucket: Bucket, tmp_path: Path):
+    directory = make_run(tmp_path / "run")
+    directory.base.mkdir()
+    (directory.base / "encoder").write_bytes(b"x")
+    uploader = make_uploader(directory)
+    uploader.upload()
+    before = bucket.proxy.num_requests
+    for _ in range(5):
+        uploader.upload()
+    assert bucket.proxy.num_requests == before
+    (directory.base / "encoder").write_bytes(b"yy")
+    uploader.upload()
+    assert bucket.read("runs/run/base/encoder") == b"yy"
+
+
+def test_a_node_that_waits_for_others_asks_ever_more_rarely(bucket: Bucket, tmp_path: Path):
+    directory = make_run(tmp_path / "run")
+    write_checkpoint(directory, 10)
+    (directory.checkpoint(10) / "__1_0.distcp").unlink()
+    uploader = make_uploader(directory, UploadPart(1, 0, is_shared=False))
+    uploader.upload()
+    before = bucket.proxy.num_requests
+    for _ in range(20):
+        uploader.upload()
+    assert bucket.proxy.num_requests <= before + 4
 
 
 def test_checkpoints_in_a_bucket_are_found_by_the_names_that_users_give_them(bucket: Bucket, tmp_path: Path):
