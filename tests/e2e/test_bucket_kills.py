@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from dlrm.record import UPLOADED, CheckpointDirectory, EventReport, RunDirectory, StartReport, StepReport
+from dlrm.run_store.layout import name_checkpoint, name_content
 from tests.bucket.server import Bucket, State
 from tests.e2e.launching import ended, processes_of, reports_of, start, start_attempt
 from tests.e2e.test_bucket import STORE, list_complete, read_weights
@@ -36,8 +37,9 @@ def check_newest(bucket: Bucket) -> int:
     steps = list_complete(bucket)
     if not steps:
         return 0
-    below = f"runs/run/checkpoints/step-{steps[-1]:08d}"
-    manifest = CheckpointDirectory(Path(below), steps[-1]).parse_manifest(bucket.read(f"{below}/COMPLETE"))
+    complete = bucket.read(f"runs/run/{name_checkpoint(steps[-1])}/COMPLETE")
+    below = f"runs/run/{name_content(steps[-1], complete)}"
+    manifest = CheckpointDirectory(Path(below), steps[-1]).parse_manifest(complete)
     for name, file in manifest.files.items():
         assert hashlib.sha256(bucket.read(f"{below}/{name}")).hexdigest() == file.sha256
     return steps[-1]

@@ -9,6 +9,7 @@ import pytest
 
 from dlrm.config import JobConfig, resolve
 from dlrm.record import EndReason, EventReport, Outcome, RunDirectory
+from dlrm.run_store.layout import name_checkpoint, name_content
 from tests.bucket.server import Bucket
 from tests.e2e.launching import TINY, Nodes, find_free_port, processes_of, reports_of, start_attempt
 from tests.e2e.test_bucket import RUN, STORE, list_complete, read_weights
@@ -56,9 +57,10 @@ def test_nodes_without_a_common_directory_train_one_model_that_is_whole_in_the_b
     assert (codes, outcome.state) == ([0, 0], "succeeded"), outcome.message
     newest = list_complete(bucket)[-1]
     assert newest == outcome.step
-    below = f"runs/run/checkpoints/step-{newest:08d}"
+    complete = bucket.read(f"runs/run/{name_checkpoint(newest)}/COMPLETE")
+    below = f"runs/run/{name_content(newest, complete)}"
     names = {name.removeprefix(f"{below}/") for name in bucket.list_names(below)}
-    assert names == {"COMPLETE", ".metadata", "__0_0.distcp", "__1_0.distcp", "parts/node-0.json", "parts/node-1.json"}
+    assert names == {".metadata", "__0_0.distcp", "__1_0.distcp", "parts/node-0.json", "parts/node-1.json"}
     assert bucket.read("runs/run/model/model.safetensors") == read_weights(directories[0])
     # What each of them has said is in one place.
     said = set(bucket.list_names("runs/run/attempt-1"))

@@ -100,6 +100,25 @@ def test_an_upload_that_was_left_is_finished_and_the_run_found_again(dlrm: Comma
     assert (directory.checkpoint(18) / "COMPLETE").exists()
 
 
+@pytest.mark.parametrize("is_attempt_later", [True, False])
+def test_an_upload_of_a_run_that_has_gone_on_elsewhere_is_refused(
+    dlrm: Command, bucket: Bucket, here: Path, is_attempt_later: bool
+) -> None:
+    directory = make_ended_run(here / "runs" / "run")
+    write_checkpoint(directory, 18)
+    elsewhere = make_run(here / "elsewhere" / "run")
+    write_checkpoint(elsewhere, 18 if is_attempt_later else 90)
+    if is_attempt_later:
+        elsewhere.attempt(2).create()
+        elsewhere.attempt(2).rank_log(0).write_text("a line")
+    assert dlrm("upload", "elsewhere/run").code == 0
+    before = {name: bucket.read(name) for name in bucket.list_names()}
+    ended = dlrm("upload", "runs/run")
+    fault = "attempt 2 of the run is there" if is_attempt_later else "there is a newer checkpoint than here, of step 90"
+    assert (ended.code, fault in ended.err, f"dlrm train --resume {RUN}" in ended.err) == (2, True, True), ended.err
+    assert {name: bucket.read(name) for name in bucket.list_names()} == before
+
+
 def test_an_upload_of_what_is_kept_nowhere_is_refused(dlrm: Command, bucket: Bucket, here: Path) -> None:
     RunDirectory(here / "run").path.mkdir()
     for name in ("run", "none"):
