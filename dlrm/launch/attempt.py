@@ -106,7 +106,11 @@ def _wait_for_uploads(account: Account, rank: int, stopper: Stopper, watch: Watc
         lost = watch.group.list_lost(watch.timeout_seconds) if watch.group is not None else []
         return stopper.num_signals > num_signals or bool(lost)
 
-    watch.store.wait_for_uploads(rank, is_given_up, has_failed=account.outcome is not None)
+    try:
+        watch.store.wait_for_uploads(rank, is_given_up, has_failed=account.outcome is not None)
+    except OSError:
+        # The training has ended, whatever becomes of its reports.
+        log.exception("what is uploaded cannot be told; `dlrm upload` finishes it")
 
 
 def make_refused_outcome(refused: StoreRefusedError) -> Outcome:

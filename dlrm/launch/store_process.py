@@ -97,7 +97,7 @@ class StoreProcess:
         rank: the first one of this node, in whose reports that is told; it has ended. is_stopped: whether the user asks
         not to wait any longer. has_failed: whether the attempt has ended in an error.
         """
-        limit_seconds = float(os.environ.get(WAIT_VARIABLE, DEFAULT_WAIT_SECONDS))
+        limit_seconds = _read_wait_seconds()
         limit_seconds = min(FAILED_WAIT_SECONDS, limit_seconds) if has_failed else limit_seconds
         deadline, tell_at = time.monotonic() + limit_seconds, 0.0
         self._ask()
@@ -202,6 +202,16 @@ class StoreProcess:
         if self._child is not None and self._child.stdin is not None:
             with contextlib.suppress(OSError):
                 self._child.stdin.close()
+
+
+def _read_wait_seconds() -> float:
+    """Return the longest wait for the uploads, as the environment has it."""
+    text = os.environ.get(WAIT_VARIABLE) or str(DEFAULT_WAIT_SECONDS)
+    try:
+        return float(text)
+    except ValueError:
+        log.warning("%s is %r, which is no number of seconds: %.0f is taken", WAIT_VARIABLE, text, DEFAULT_WAIT_SECONDS)
+        return DEFAULT_WAIT_SECONDS
 
 
 def _is_over(message: Message, *, has_failed: bool) -> bool:

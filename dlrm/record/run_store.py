@@ -6,7 +6,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dlrm.record.checkpoints import COMPLETE, CheckpointDirectory
 from dlrm.record.directory import RunDirectory
@@ -48,11 +48,17 @@ class RunStoreRecord(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "RunStoreRecord | None":
-        """Read the reference that `write` wrote to `path`; None where there is no such file."""
+        """Read the reference that `write` wrote to `path`; None where there is no such file.
+
+        Raises OSError, also where it is damaged.
+        """
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
+        except ValidationError:
+            remedy = "resume the run from its bucket in another directory, or restore this file"
+            raise OSError(f"{path} is damaged: {remedy}") from None
 
 
 def checksum_file(path: Path) -> str:

@@ -82,7 +82,7 @@ class Retries:
 
 @dataclass(frozen=True)
 class FoundRun:
-    """What a store has of a run."""
+    """State of a run in its store."""
 
     exists: bool
     """Whether it has the run at all."""
@@ -230,7 +230,7 @@ def fetch_model(store: ObjectStore, path: Path, retries: Retries, prefix: str = 
     content = retries.run(lambda: store.read_bytes(f"{below}{MODEL_MANIFEST}"))
     if content is None:
         return False
-    files = {name: CheckpointFile.model_validate(file) for name, file in json.loads(content)["files"].items()}
+    files = parse_model_manifest(content, f"{store.uri}/{below}{MODEL_MANIFEST}")
     names = set(retries.run(lambda: store.list_below(prefix)))
     # What the manifest leaves out, such as the card, may have been edited.
     others = {name.removeprefix(below) for name in names if name.startswith(below)} - files.keys() - {MODEL_MANIFEST}
@@ -242,6 +242,14 @@ def fetch_model(store: ObjectStore, path: Path, retries: Retries, prefix: str = 
     run_all(fetch, [*files, *(name for name in others if name.endswith(".md"))])
     write_atomically(path / MODEL_MANIFEST, content)
     return True
+
+
+def parse_model_manifest(content: bytes, name: str) -> dict[str, CheckpointFile]:
+    """Return the files that the manifest of a model lists. name: of the manifest. Raises ContentError."""
+    try:
+        return {name: CheckpointFile.model_validate(file) for name, file in json.loads(content)["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ContentError(f"{name}: is no manifest of a model that this version has written") from None
 
 
 def find_remote_step(store: ObjectStore, name: str, retries: Retries) -> int:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from dlrm.data.raw.stores import StoreError, open_store
-from dlrm.record import CheckpointFile
+from dlrm.record import FULL_DISK, CheckpointFile
 
 CHUNK_BYTES = 8 * 2**20
 """Bytes that are read from a file or an object at once."""
@@ -139,6 +139,10 @@ class ObjectStore:
             if expected is not None and found != expected:
                 raise ContentError(f"{self.uri}/{name} is damaged: its checksum differs")
             part.replace(path)
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
+            raise OSError(error.errno, f"{error.strerror}; free space there", str(path.parent)) from None
         finally:
             part.unlink(missing_ok=True)
 

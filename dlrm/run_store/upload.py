@@ -20,7 +20,7 @@ from dlrm.record import (
     list_checkpoints,
     mark_uploaded,
 )
-from dlrm.run_store.fetch import list_missing_files, run_all
+from dlrm.run_store.fetch import list_missing_files, parse_model_manifest, run_all
 from dlrm.run_store.layout import (
     MODEL,
     MODEL_MANIFEST,
@@ -285,7 +285,7 @@ class Uploader:
             self._model = checksum
             return
         self._store.remove(f"{MODEL}/{MODEL_MANIFEST}")
-        listed = {name: CheckpointFile.model_validate(file) for name, file in json.loads(content)["files"].items()}
+        listed = parse_model_manifest(content, str(model / MODEL_MANIFEST))
         files = [path for path in model.rglob("*") if path.is_file() and path != model / MODEL_MANIFEST]
         for path in files:
             name = path.relative_to(model).as_posix()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from dlrm.checkpoint.find import read_common_manifest
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import bring_to_rank0
@@ -53,9 +54,9 @@ def run(context: RunContext) -> Outcome:
         return _make_stopped_outcome(progress, _describe_stop(progress, checkpoint))
     assert checkpoint is not None, "a completed run has made a step"
     chosen = choose_model(context, progress, checkpoint, reason)
-    if chosen.checkpoint == checkpoint:
-        # Rank 0 alone reads it, and other nodes may have files of it.
-        manifest = CheckpointDirectory(checkpoint, progress.step).read_manifest()
+    if chosen.checkpoint == checkpoint and context.sharers.count < context.ranks.world_size:
+        # Rank 0 alone reads it, and other nodes have files of it.
+        manifest = read_common_manifest(CheckpointDirectory(checkpoint, progress.step), context.ranks)
         bring_to_rank0(checkpoint, manifest, context.sharers, context.ranks)
     metrics = make_final_metrics(progress, chosen.evaluation)
     if context.ranks.rank == 0:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
 from service.cli import errors
@@ -53,6 +53,7 @@ def run_program(
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
+            errors="replace",
             start_new_session=True,
             pass_fds=descriptors,
         ) as child,
@@ -63,8 +64,8 @@ def run_program(
         assert child.stdout is not None, "it is a pipe"
         _write(child, "" if document is None else json.dumps(document))
         for text in child.stdout:
-            report = json.loads(text)
-            match report["kind"]:
+            report = _parse_line(text)
+            match report.get("kind"):
                 case "progress" if not is_shown:
                     pass
                 case "progress":
@@ -74,14 +75,26 @@ def run_program(
                     line.show(label, progress)
                 case "note":
                     line.print_line(f"{report['name'].replace('_', ' ')}: {report['message']}")
-                case _:
+                case "result":
                     result = report
+                case _:
+                    # A library of the program, such as the client of a store, has printed it.
+                    pass
         code = child.wait()
         stderr.seek(0)
         lines = stderr.read().strip().splitlines()
     if code == EXIT_DONE and result is not None:
         return result
     raise _make_error(code, lines, bool(signals))
+
+
+def _parse_line(text: str) -> dict[str, Any]:
+    """Return the object in a line of a program's output; an empty one where there is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _write(child: subprocess.Popen[str], text: str) -> None:

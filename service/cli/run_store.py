@@ -46,15 +46,25 @@ def name_store(asked: str | None, directory: Path) -> None:
     asked: value of --run-store; the environment counts where that is None and the run is kept nowhere else yet.
     """
     place = RunDirectory(directory.resolve()).run_store
-    record = RunStoreRecord.read(place)
+    record = _read_record(place)
     uri = asked or (os.environ.get(RUN_STORE_VARIABLE) if record is None else None)
     if not uri or not directory.is_dir():
         return
     if record is None:
         uri = str(_run(["check", uri, "--new-run", directory.resolve().name], "checking")["uri"])
         RunStoreRecord(uri=uri, run_id=directory.resolve().name).write(place)
-    elif normalise_uri(uri) != record.uri:
+    elif _normalise(uri) != record.uri:
         raise BadInputError(f"--run-store {hide_credentials(uri)}: {directory} is kept in {record.uri} (valid: that)")
+
+
+def fetch_kept_run(directory: Path) -> None:
+    """Fetch what the run in `directory` lacks, which may have gone on elsewhere, where it is kept in a bucket.
+
+    Raises CommandError.
+    """
+    record = _read_record(RunDirectory(directory).run_store)
+    if record is not None:
+        fetch_run(record.run_uri, directory.resolve())
 
 
 def fetch_lost_run(uri: str, run_directory: Path | None) -> Path:
@@ -127,8 +137,35 @@ def local_record(model: str) -> Generator[Path]:
         yield Path(temporary)
 
 
+def _read_record(path: Path) -> RunStoreRecord | None:
+    """Read the reference of a run directory to its bucket. Raises BadInputError."""
+    try:
+        return RunStoreRecord.read(path)
+    except NotADirectoryError:
+        return None
+    except OSError as error:
+        raise BadInputError(str(error)) from None
+
+
+def _normalise(uri: str) -> str:
+    """Return a URI below which runs are kept in its normal form. Raises BadInputError."""
+    try:
+        if is_remote(uri):
+            return normalise_uri(uri)
+    except ValueError:
+        pass
+    raise BadInputError(
+        f"{hide_credentials(uri)}: is no URI of a store (valid: s3://bucket/prefix, gs://bucket/prefix)"
+    )
+
+
 def _run(arguments: Sequence[str], label: str) -> dict[str, Any]:
     require_trainer("pyarrow")
+    for argument in arguments:
+        # Before a secret is among the arguments of a process, which all users of the machine may read.
+        if (shown := hide_credentials(argument)) != argument:
+            valid = "s3://bucket/prefix or gs://bucket/prefix; credentials come from the environment"
+            raise BadInputError(f"{shown}: contains credentials or a port (valid: {valid})")
     try:
         return run_program(MODULE, arguments, None, label)
     except ProgramStopped:

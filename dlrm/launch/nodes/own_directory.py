@@ -26,7 +26,7 @@ def claim_directory(
     own = RunStoreRecord.read(directory.run_store)
     if store is None or (own is None and not run_store):
         return False
-    if run_store and normalise_uri(run_store) != store.uri:
+    if run_store and _normalise(run_store) != store.uri:
         message = f"--run-store {hide_credentials(run_store)} on {find_host_name()}, but {store.uri} on node 0"
         raise DirectoryError(f"{message}: all nodes need the same one")
     if own is None:
@@ -42,6 +42,15 @@ def claim_directory(
     if own.node != place.node:
         own.model_copy(update={"node": place.node}).write(directory.run_store)
     return True
+
+
+def _normalise(uri: str) -> str:
+    """Return a URI below which runs are kept in its normal form. Raises DirectoryError."""
+    try:
+        return normalise_uri(uri)
+    except ValueError:
+        message = f"--run-store {hide_credentials(uri)} on {find_host_name()} is no URI of a store"
+        raise DirectoryError(f"{message} (valid: s3://bucket/prefix or gs://bucket/prefix)") from None
 
 
 def settle_directories(directory: RunDirectory, states: Mapping[int, NodeState], members: Sequence[int]) -> bool:

@@ -1,7 +1,7 @@
 """Command `dlrm evaluate`: measures a trained model, usually on rows that it was not trained on."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,16 +49,20 @@ def evaluate(
     """
     require_scorer()
     options = [] if file_format is None else ["--format", file_format]
-    if checkpoint is None:
-        with local_model(model) as directory:
-            require_model(directory)
-            metrics = run_scorer("dlrm.programs.evaluate", [*options, "--", str(directory), *(data or [])])
-    else:
-        with local_checkpoint(model, checkpoint) as (directory, found):
-            require_run(directory)
-            options += ["--checkpoint", str(found)]
-            metrics = run_scorer("dlrm.programs.evaluate", [*options, "--", str(directory), *(data or [])])
+    metrics = _measure(model, checkpoint, options, data or [])
     if as_json:
         typer.echo(json.dumps(metrics))
     else:
         console_on().print(make_result_table(metrics))
+
+
+def _measure(model: str, checkpoint: str | None, options: list[str], data: list[str]) -> dict[str, Any]:
+    """Return the metrics of a model, or of a run at a checkpoint. Raises CommandError."""
+    if checkpoint is None:
+        with local_model(model) as directory:
+            require_model(directory)
+            return run_scorer("dlrm.programs.evaluate", [*options, "--", str(directory), *data])
+    with local_checkpoint(model, checkpoint) as (directory, found):
+        require_run(directory)
+        options = [*options, "--checkpoint", str(found)]
+        return run_scorer("dlrm.programs.evaluate", [*options, "--", str(directory), *data])

@@ -45,7 +45,7 @@ from service.cli.run_directory import (
     read_resolved_job,
     require_new_directory,
 )
-from service.cli.run_store import RunStore, fetch_lost_run, make_fetched_path, name_store
+from service.cli.run_store import RunStore, fetch_kept_run, fetch_lost_run, make_fetched_path, name_store
 from service.cli.set_option import SetOption
 from service.cli.sources import DOCUMENTS
 from service.cli.spool import SpoolProgress
@@ -265,6 +265,7 @@ def _find_run(resume: str, run_directory: Path | None, run_store: str | None) ->
         "not valid with --resume: a resumed run stays in its own directory",
     )
     name_store(run_store, Path(resume))
+    fetch_kept_run(Path(resume))
     return Path(resume)
 
 
