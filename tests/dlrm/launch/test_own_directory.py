@@ -61,6 +61,7 @@ def test_without_a_bucket_a_directory_is_shared_or_wrong(tmp_path: Path):
 @pytest.mark.parametrize(
     ("record", "run_store", "message"),
     [
+        (None, "bucket/runs", r"--run-store bucket/runs on .* is no URI of a store"),
         (None, "s3://bucket/others", r"--run-store s3://bucket/others on .*, but s3://bucket/runs on node 0"),
         (RunStoreRecord(uri=URI, run_id="old"), URI, r"is the directory of s3://bucket/runs/old, but node 0 runs"),
     ],

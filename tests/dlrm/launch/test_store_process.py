@@ -78,6 +78,13 @@ def test_lines_that_are_no_messages_do_no_harm(start: Start):
     process.close()
 
 
+def test_a_wait_of_no_number_of_seconds_is_that_of_the_default(start: Start, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DLRM_UPLOAD_WAIT_SECONDS", "half an hour")
+    process = start(say(MessageKind.FETCHED) + "print(); " + say(MessageKind.LOST) + WAIT)
+    process.wait_for_uploads(0, lambda: False, has_failed=False)
+    process.close()
+
+
 @pytest.mark.parametrize("kind", [MessageKind.REFUSED, MessageKind.LOST])
 def test_the_wait_for_uploads_ends_where_nothing_will_be_uploaded(start: Start, kind: MessageKind):
     process = start(say(kind))

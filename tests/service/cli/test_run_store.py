@@ -156,6 +156,48 @@ def test_a_run_stays_in_the_bucket_that_it_is_in(dlrm: Command, bucket: Bucket, 
     assert (ended.code, f"run is kept in {STORE} (valid: that)" in ended.err) == (2, True)
 
 
+@pytest.mark.parametrize("store", ["bucket/runs", "s3://", "s3://bucket/../../x"])
+def test_a_store_of_no_name_is_told_on_resume(dlrm: Command, bucket: Bucket, here: Path, store: str) -> None:
+    make_run(here / "run")
+    ended = dlrm("train", "--resume", "run", "--run-store", store)
+    assert (ended.code, f"{store}: is no URI of a store" in ended.err) == (2, True), ended.err
+
+
+def test_a_damaged_reference_to_a_bucket_is_told(dlrm: Command, bucket: Bucket, here: Path) -> None:
+    make_run(here / "run").run_store.write_text("{}")
+    ended = dlrm("train", "--resume", "run")
+    assert (ended.code, "run-store.json is damaged" in ended.err) == (2, True), ended.err
+
+
+def test_a_manifest_of_something_else_is_told(dlrm: Command, bucket: Bucket, here: Path) -> None:
+    bucket.write("runs/other/model/manifest.json", b'{"name": "an app"}')
+    ended = dlrm("predict", f"{STORE}/other/model", "x.csv")
+    assert "manifest.json: is no manifest of a model" in ended.err
+
+
+def test_secrets_in_the_name_of_a_store_become_arguments_of_no_process(
+    dlrm: Command, bucket: Bucket, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLRM_RUN_STORE", "s3://key:secret@bucket/runs")
+    monkeypatch.setattr("service.cli.run_store.run_program", pytest.fail)
+    ended = dlrm("train", str(write_job(here)), "--run-directory", "run")
+    assert (ended.code, "contains credentials" in ended.err, "secret" in ended.err) == (2, True, False)
+
+
+def test_a_run_that_is_resumed_in_its_directory_goes_on_from_what_is_newer_in_its_bucket(
+    dlrm: Command, bucket: Bucket, here: Path
+) -> None:
+    make_ended_run(here / "elsewhere" / "run").attempt(2).create()
+    Outcome(state="succeeded", reason=EndReason.COMPLETED, step=18).write_first(
+        RunDirectory(here / "elsewhere" / "run").attempt(2).outcome
+    )
+    assert dlrm("upload", "elsewhere/run").code == 0
+    stale = make_run(here / "run")
+    stale.spec.write_bytes((here / "elsewhere" / "run" / "spec.json").read_bytes())
+    ended = dlrm("train", "--resume", "run")
+    assert (ended.code, "the run has already succeeded" in ended.err) == (0, True), ended.err
+
+
 def test_a_model_in_a_bucket_to_start_from_must_be_there_and_fit(dlrm: Command, bucket: Bucket, here: Path) -> None:
     job = write_job(here, run={"warm_start": {"from": RUN}})
     ended = dlrm("train", str(job), "--run-directory", "new")
