@@ -46,6 +46,8 @@ class TopologyConfig(Config):
     """Bytes a second to the ranks of the same machine."""
     inter_node_bandwidth: Figure | None = None
     """Bytes a second to the ranks of other machines."""
+    host_bandwidth: Figure | None = None
+    """Bytes a second between a GPU and the memory of its machine, each way."""
     flops: Figure | None = None
     """Floating-point operations a second of one rank in the dense part."""
 
@@ -69,4 +71,8 @@ class ShardingConfig(Config):
     memory; network: all-to-all and all-reduce between CPUs; torchrec: TorchRec's sharded tables, on GPUs and CPUs;
     auto: memory where all ranks are on one machine without GPUs, network between CPUs of several, torchrec on GPUs and
     where the native operators are not built."""
+    min_cache_share: float = Field(default=0.2, ge=0.01, le=1)
+    """Least share of its rows that GPUs cache of a table which stays in the machine's memory, `resources.memory`.
+    Tables stay there only where GPUs have no room for all of them: a step then waits for the rows that are not cached.
+    1: never, such a job is refused. Without effect on CPUs."""
     topology: TopologyConfig = TopologyConfig()

@@ -14,6 +14,7 @@ from dlrm.planning.byte_sizes import (
     round_up_as_written,
 )
 from sharding.planner import Diagnosis, NoPlanError, Plan, PlanError, PlanRequest, make_plan
+from sharding.planner.cache_size import count_device_bytes
 from sharding.planner.diagnosis import BlamedRule, MemoryUse
 from sharding.planner.types import count_weight_and_state_bytes
 
@@ -40,7 +41,22 @@ def _compose_message(diagnosis: Diagnosis) -> str:
         cause = _describe_table(diagnosis)
     else:
         cause = f"the {len(request.tables)} tables do not fit together"
-    return cause if needed_bytes is None or use is None else f"{cause}: {_describe_memory(request, use, needed_bytes)}"
+    if needed_bytes is not None and use is not None:
+        cause = f"{cause}: {_describe_memory(request, use, needed_bytes)}"
+    return cause if diagnosis.least_host_bytes is None else f"{cause}. {_describe_host(request, diagnosis)}"
+
+
+def _describe_host(request: PlanRequest, diagnosis: Diagnosis) -> str:
+    """Describe the memory of the machine that lacks for tables of which GPUs would cache a part."""
+    assert diagnosis.least_host_bytes is not None, "it is the cause"
+    needed, available = (
+        format_for_sentence(num_bytes, "cuda")
+        for num_bytes in (diagnosis.least_host_bytes, request.topology.host_memory_bytes)
+    )
+    return (
+        f"GPUs could cache a part of tables that stay in the memory of their machine, which needs {needed} for that "
+        f"and has {available} (resources.memory)"
+    )
 
 
 def _describe_rule(request: PlanRequest, blamed: BlamedRule) -> str:
@@ -60,13 +76,16 @@ def _describe_table(diagnosis: Diagnosis) -> str:
     size = format_for_sentence(
         count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim), device
     )
+    if table.is_cached:
+        of_cache = count_device_bytes(request.optimizer, table.cache_share, table.num_rows, table.embedding_dim)
+        size += f", {format_for_sentence(of_cache, device)} with {100 * table.cache_share:g} % of it cached"
     if option.is_replicated:
         size += ", with a copy on every rank"
     elif len(option.blocks) == 1:
         size += ", whole on one rank"
     else:
-        on_rank = count_weight_and_state_bytes(
-            request.optimizer, option.blocks[0].num_rows, option.blocks[0].num_columns
+        on_rank = count_device_bytes(
+            request.optimizer, table.cache_share, option.blocks[0].num_rows, option.blocks[0].num_columns
         )
         is_splittable = "it may be split: " if option.is_automatic else ""
         parts = f"{format_for_sentence(on_rank, device)} per rank in {len(option.blocks)} parts"
@@ -108,6 +127,11 @@ def _list_settings(request: PlanRequest, other: PlanRequest) -> Iterator[str]:
         is_cuda = topology.device == "cuda"
         field, owner = ("sharding.topology.gpu_memory", "a GPU") if is_cuda else ("resources.memory", "a node")
         yield f'{field} = "{format_for_document(changed.memory_bytes, topology.device)}" (memory of {owner})'
+    if changed.host_memory_bytes != topology.host_memory_bytes:
+        size = format_for_document(changed.host_memory_bytes, topology.device)
+        yield f'resources.memory = "{size}" (memory of a node, for tables of which GPUs cache a part: slower)'
+    if other.min_cache_share != request.min_cache_share:
+        yield f"sharding.min_cache_share = {other.min_cache_share} (share of a table that GPUs cache: slower)"
     if changed.num_nodes != topology.num_nodes:
         yield f"resources.nodes = {changed.num_nodes} ({changed.world_size} ranks)"
     if other.optimizer != request.optimizer:

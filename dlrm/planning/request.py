@@ -15,11 +15,15 @@ from sharding.planner.types import (
     GPU_LINK_BANDWIDTH,
     GPU_MEMORY_BANDWIDTH,
     GPU_MEMORY_BYTES,
+    HOST_LINK_BANDWIDTH,
     NODE_LINK_BANDWIDTH,
 )
 
 PROGRAM_BYTES = {"cpu": 2**28, "cuda": 2**30}
 """Bytes of a rank before it has any data: interpreter and libraries; on a GPU its context and NCCL's buffers."""
+HOST_PROGRAM_BYTES = 3 * 2**30
+"""Bytes of the machine's memory that a rank on a GPU is assumed to take beside its tables: interpreter, libraries of
+CUDA, and batches that are read ahead."""
 NUM_BATCHES = {"cpu": 5, "cuda": 3}
 """Batches that a rank holds at the same time: the one that trained last, the one that trains, the one in the input
 dist, and in the memory of the host two that are read ahead."""
@@ -84,7 +88,9 @@ def make_plan_request(
             },
             sum_bytes=dense.count_sum_bytes(resolved, size),
             flops=dense.count_flops(size, share_size),
+            host_memory_bytes=job.resources.workers_per_node * HOST_PROGRAM_BYTES,
         ),
+        min_cache_share=job.sharding.min_cache_share,
         num_batches=num_batches,
     )
 
@@ -101,6 +107,7 @@ def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
         figures = {
             "memory_bandwidth": (GPU_MEMORY_BANDWIDTH, "default"),
             "intra_node_bandwidth": (GPU_LINK_BANDWIDTH, "default"),
+            "host_bandwidth": (HOST_LINK_BANDWIDTH, "default"),
             "flops": (GPU_FLOPS, "default"),
         }
     else:
@@ -123,6 +130,7 @@ def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
         device="cuda" if is_cuda else "cpu",
         cores_per_rank=num_cores,
         memory_bytes=memory_bytes,
+        host_memory_bytes=resources.memory if is_cuda else 0,
         sources=(("memory_bytes", source), *((name, source) for name, (_, source) in figures.items())),
         **{name: value for name, (value, _) in figures.items()},
     )

@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
-from dlrm.config import DataFacts, ModelConfig, ResolvedJob, resolve_with_rows
+from dlrm.config import DataFacts, ModelConfig, ResolvedJob, format_count, resolve_with_rows
 from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
 from dlrm.planning.machine_resources import MachineResources, describe_machine, list_notes
@@ -109,6 +109,7 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, here: MachineResources) -> d
             *list_notes(resolved.job, here),
             *_note_assumed_memory(report),
             *_note_headroom(report),
+            *_note_caches(report),
         ],
         "part_of_term": PART_OF_TERM,
     }
@@ -175,6 +176,21 @@ def _note_headroom(report: PlanReport) -> list[str]:
     return [
         f"sharding.topology.gpu_memory: the fullest GPU uses {100 * used:.1f} % of it; the allocator and NCCL need "
         "memory beyond that, which is not counted: set a size below the GPU's to keep some free"
+    ]
+
+
+def _note_caches(report: PlanReport) -> list[str]:
+    """Return a note where tables stay in the memory of the host; empty otherwise."""
+    cached = [table for table in report.tables if table.cache_share < 1]
+    if not cached:
+        return []
+    num_bytes = max(rank.host_bytes for rank in report.ranks)
+    share = report.step.terms["cache"] / report.step.seconds
+    return [
+        f"sharding.min_cache_share: GPUs have no room for all tables; {format_count(len(cached), 'table')}, up to "
+        f"{num_bytes / 1e9:,.1f} GB a rank, are in the host's memory, and GPUs cache rows of them. With ids drawn "
+        f"evenly a step waits {100 * share:.0f} % of its time for other rows, with skewed ones less; with more or "
+        "larger GPUs not at all"
     ]
 
 

@@ -52,7 +52,8 @@ def report_plan(reporter: Reporter, plan: PlanReport) -> None:
     """Report a plan: tables by the names of their columns, bytes by rank, and the memory that ranks share."""
     reporter.event(
         PLAN,
-        f"{_describe_types(plan)}; the largest rank holds {plan.imbalance_of_bytes:.2f} times the mean",
+        f"{_describe_types(plan)}; the largest rank holds {plan.imbalance_of_bytes:.2f} times the mean"
+        f"{_describe_caches(plan)}",
         imbalance=plan.imbalance_of_bytes,
         imbalance_of_seconds=plan.imbalance,
         weight_bytes=[rank.weight_bytes for rank in plan.ranks],
@@ -70,6 +71,15 @@ def report_plan(reporter: Reporter, plan: PlanReport) -> None:
 def _describe_types(plan: PlanReport) -> str:
     numbers = Counter(table.type for table in plan.tables)
     return ", ".join(f"{number} {kind}" for kind, number in numbers.most_common()) or "no tables"
+
+
+def _describe_caches(plan: PlanReport) -> str:
+    """Describe which tables stay in the memory of the host; empty where none does."""
+    cached = [table for table in plan.tables if table.cache_share < 1]
+    if not cached:
+        return ""
+    num_bytes = sum(sum(table.host_bytes) for table in cached)
+    return f"; {num_bytes / 1e9:,.1f} GB of {format_count(len(cached), 'table')} in the host's memory, cached by GPUs"
 
 
 def report_length(reporter: Reporter, job: JobConfig, progress: Progress, num_rows: int) -> None:

@@ -96,11 +96,14 @@ class ShardedTables:
         return PooledBatch(shares, self._optimizer, num_rows, self._dtype, self._chunk_buffer, lengths)
 
     def state_dict(self) -> TableStateDict:
-        """Return weights and optimizer state as torch.distributed.checkpoint saves them, and loads them in place."""
+        """Return weights and optimizer state as torch.distributed.checkpoint saves them, and loads them in place.
+
+        For use until the next lookup, as `list_shards`.
+        """
         return make_state_dict(self._plan, self.list_shards(), self._optimizer, self._ranks.table_group)
 
     def list_shards(self) -> list[Shard]:
-        """List this rank's shards; nothing is copied."""
+        """List this rank's shards; nothing is copied. They may be read and written until the next lookup."""
         return [shard for transport in self._transports for shard in transport.shards]
 
     def _initialise(self, seed: int) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch.distributed._shard.metadata import ShardMetadata
 from torch.distributed._shard.sharding_spec.api import EnumerableShardingSpec
 from torchrec.distributed.embedding_types import EmbeddingComputeKernel
-from torchrec.distributed.types import EmbeddingModuleShardingPlan, ParameterSharding
+from torchrec.distributed.types import CacheAlgorithm, CacheParams, EmbeddingModuleShardingPlan, ParameterSharding
 from torchrec.distributed.types import ShardingType as TheirType
 
 from sharding.embedding.shard import ShardSpec
@@ -72,12 +72,28 @@ def make_sharding_plan(
         blocks = _list_blocks(table, world_size, ranks_per_node)
         plan[table.name] = ParameterSharding(
             sharding_type=THEIR_TYPES[table.sharding_type].value,
-            # The DENSE kernel, which TorchRec's own helpers choose, would train nothing in the backward pass.
-            compute_kernel=EmbeddingComputeKernel.FUSED.value,
+            compute_kernel=_choose_kernel(table).value,
+            cache_params=_make_cache_params(table),
             ranks=[block.rank for block in blocks],
             sharding_spec=EnumerableShardingSpec([_make_metadata(table.part.block, block, device) for block in blocks]),
         )
     return plan
+
+
+def _choose_kernel(table: TorchRecTable) -> EmbeddingComputeKernel:
+    """Choose the kernel of a table, which updates rows in the backward pass.
+
+    The DENSE kernel, which TorchRec's own helpers choose, would train nothing there.
+    """
+    is_cached = table.part.table.is_cached
+    return EmbeddingComputeKernel.FUSED_UVM_CACHING if is_cached else EmbeddingComputeKernel.FUSED
+
+
+def _make_cache_params(table: TorchRecTable) -> CacheParams | None:
+    if not table.part.table.is_cached:
+        return None
+    # LRU needs no count of each row's uses, as LFU does.
+    return CacheParams(algorithm=CacheAlgorithm.LRU, load_factor=table.part.table.cache_share)
 
 
 def _find_type(planned: TablePlan, world_size: int, ranks_per_node: int) -> ShardingType | None:

@@ -1,6 +1,7 @@
 """Sharded tables of TorchRec with our plan, our optimizers and our view of their shards.
 
-FBGEMM's kernels update rows in the backward pass of the lookup (fused optimizers), on GPUs and on CPUs.
+FBGEMM's kernels update rows in the backward pass of the lookup (fused optimizers), on GPUs and on CPUs. Of tables that
+stay in the memory of the host a GPU caches rows, which are newer there until they are written back.
 """
 
 from typing import Any, cast
@@ -62,7 +63,18 @@ class TorchRecTables:
         sharding_plan = make_sharding_plan(self.tables, ranks.world_size, ranks_per_node, ranks.device)
         env = ShardingEnv.from_process_group(ranks.table_group)
         self.module: ShardedEmbeddingBagCollection = sharder.shard(unsharded, sharding_plan, env, ranks.device)
-        self.shards = _list_shards(self.module, self.tables, optimizer, ranks.rank)
+        self._shards = _list_shards(self.module, self.tables, optimizer, ranks.rank)
+
+    def list_shards(self) -> list[Shard]:
+        """List this rank's shards, for reading and writing until the next lookup, in the order of our tables.
+
+        Rows that a GPU caches are written back to them first, and looked up anew afterwards.
+        """
+        for group in _list_groups(self.module):
+            group.emb_module.flush()
+            # Else the cache would hide what is written to the shards, and later write over it.
+            group.emb_module.reset_cache_states()
+        return self._shards
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Set the learning rate of the next lookup's update: FBGEMM fixes it in the forward pass."""

@@ -24,6 +24,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.input_dist import ShardSelector
+from sharding.embedding.shard import Shard
 from sharding.embedding.torchrec_plan import TorchRecTable
 from sharding.embedding.torchrec_tables import TorchRecTables
 from sharding.embedding.transport import FusedUpdateParams
@@ -57,7 +58,10 @@ class TorchRecTransport:
     def __init__(self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype) -> None:
         """Shard the tables. Collective. dtype: of pooled embeddings and gradients in transit."""
         self._tables = TorchRecTables(plan, optimizer, ranks, dtype)
-        self.shards = self._tables.shards
+
+    @property
+    def shards(self) -> list[Shard]:
+        return self._tables.list_shards()
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> TorchRecInputDist:
         """Start to send ids, after an exchange of their numbers which is awaited. Collective."""

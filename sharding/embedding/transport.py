@@ -64,8 +64,10 @@ class PooledShare(Protocol):
 class Transport(Protocol):
     """The shards of a plan's tables, and how ids and gradients reach them."""
 
-    shards: list[Shard]
-    """Shards that this rank holds, in the order of the tables."""
+    @property
+    def shards(self) -> list[Shard]:
+        """Shards that this rank holds, in the order of the tables, for reading and writing until the next lookup."""
+        ...
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> InputDistHandle:
         """Start to send the ids of this rank's share to the owners of their rows. Collective; returns at once where it

@@ -4,7 +4,9 @@ Cells, weights and optimizer state are counted again here. Buffers are counted b
 test compares that with the tensors of a real batch.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from sharding.planner.memory_estimator import MemoryEstimator
@@ -17,7 +19,7 @@ def find_faults(request: PlanRequest, plan: Plan) -> list[str]:
     A plan is sound where every cell of each table is on exactly one rank (or on all, once each), the optimizer allows
     how rows are split, and everything fits into the memory where it is.
     """
-    if [table.table for table in plan.tables] != list(request.tables):
+    if [replace(table.table, cache_share=1.0) for table in plan.tables] != list(request.tables):
         return ["the plan has other tables than the request, or another order"]
     if faults := [fault for table in plan.tables for fault in _find_table_faults(request, table)]:
         return faults
@@ -26,6 +28,31 @@ def find_faults(request: PlanRequest, plan: Plan) -> list[str]:
         if num_bytes > topology.memory_bytes:
             owner = "rank" if topology.device == "cuda" else "node"
             faults.append(f"{owner} {memory_domain} needs {num_bytes:,} bytes and has {topology.memory_bytes:,}")
+    return faults + _find_cache_faults(request, plan)
+
+
+def _find_cache_faults(request: PlanRequest, plan: Plan) -> list[str]:
+    """List the faults of tables that stay in the memory of the host."""
+    cached = [table for table in plan.tables if table.table.cache_share < 1]
+    if not cached:
+        return []
+    if not request.may_cache:
+        return [f"{cached[0].table.name}: the request does not allow it to stay in the host's memory"]
+    faults: list[str] = []
+    for table in cached:
+        if table.is_replicated:
+            faults.append(f"{table.table.name}: it is copied to every rank, and cached")
+        if table.table.cache_share < request.min_cache_share:
+            faults.append(f"{table.table.name}: less of it is cached than the request allows")
+    by_node = [request.dense.host_memory_bytes] * request.topology.num_nodes
+    for block in (block for table in cached for block in table.blocks):
+        num_cells = block.num_rows * block.num_columns
+        # Of Adagrad's numbers for each weight; those for each row are on the GPU.
+        num_state = num_cells if request.optimizer == "adagrad" else 0
+        by_node[request.topology.get_node(block.rank)] += 4 * (num_cells + num_state)
+    for node, num_bytes in enumerate(by_node):
+        if num_bytes > request.topology.host_memory_bytes:
+            faults.append(f"host {node} needs {num_bytes:,} bytes and has {request.topology.host_memory_bytes:,}")
     return faults
 
 
@@ -46,13 +73,19 @@ def count_bytes_by_memory_domain(request: PlanRequest, plan: Plan) -> list[int]:
                 if table.is_replicated
                 else memory.estimate_shard_buffer_bytes(table.table, block.num_rows, block.num_columns)
             )
-            by_domain[topology.get_memory_domain(block.rank)] += _count_weight_and_state_bytes(request, block) + buffers
+            kept = _count_weight_and_state_bytes(request, block, table.table.cache_share)
+            by_domain[topology.get_memory_domain(block.rank)] += kept + buffers
     return by_domain
 
 
-def _count_weight_and_state_bytes(request: PlanRequest, block: Block) -> int:
-    # Not the function of `types.py`, which the search uses: a fault in it should show here.
+def _count_weight_and_state_bytes(request: PlanRequest, block: Block, cache_share: float) -> int:
+    # Not the functions of `types.py` and `cache_size.py`, which the search uses: a fault in them should show here.
     num_rows, num_cells = block.num_rows, block.num_rows * block.num_columns
+    if cache_share < 1:
+        num_slots = math.ceil(cache_share * num_rows)
+        # A cached row has its weights, its number and its last use, and every row the number of its table.
+        num_bytes = num_slots * (4 * block.num_columns + 8 + 8) + 4 * num_rows
+        return num_bytes + (4 * num_rows if request.optimizer == "rowwise_adagrad" else 0)
     num_state = {"sgd": 0, "rowwise_adagrad": num_rows, "adagrad": num_cells}
     return 4 * (num_cells + num_state[request.optimizer])
 

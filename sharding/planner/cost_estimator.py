@@ -33,6 +33,8 @@ class StepTime(NamedTuple):
 
     ids: float = 0.0
     """Input dist: ids to the owners of their rows."""
+    cache: float = 0.0
+    """Rows fetched from the memory of the host before a lookup, and those that they displace written back."""
     lookup: float = 0.0
     """Lookup: rows read and pooled."""
     forward: float = 0.0
@@ -105,13 +107,14 @@ class CostEstimator:
         pooled = self._size * num_columns
         read = num_own * (num_columns * FLOAT_BYTES / self._row_bandwidth + self._lookup_seconds)
         read += pooled * FLOAT_BYTES / self._bandwidth
+        cache = self._estimate_cache_seconds(table, num_own, num_rows, num_columns)
         if not self._request.is_exchanged:
-            return StepTime(lookup=read, update=update)
+            return StepTime(cache=cache, lookup=read, update=update)
         topology = self._request.topology
         # Gradients come back as pooled embeddings leave: as many numbers, in the same format.
         travel = topology.estimate_all_to_all_seconds(pooled * self._request.exchange_bytes)
         ids = topology.estimate_all_to_all_seconds(self._count_id_bytes(num_own, num_rows))
-        return StepTime(ids=ids, lookup=read, forward=travel, backward=travel, update=update)
+        return StepTime(ids=ids, cache=cache, lookup=read, forward=travel, backward=travel, update=update)
 
     def _count_id_bytes(self, num_ids: float, num_rows: int) -> float:
         """Count the bytes of the input dist of a shard: ids, and for every sample how many it has."""
@@ -120,13 +123,22 @@ class CostEstimator:
     def _estimate_update_seconds(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
         """Return the seconds to add up the gradients of `num_ids` ids by row, and to write each row once."""
         gradients = num_ids * num_columns * FLOAT_BYTES
-        # Expected number of distinct rows among ids that are drawn evenly: R (1 - exp(-n / R)). expm1 keeps the digits
-        # where a huge table gets few ids, and the exponential is close to 0.
-        num_distinct = num_rows * -math.expm1(-num_ids / num_rows)
+        num_distinct = _count_distinct_rows(num_ids, num_rows)
         row_bytes = num_columns * FLOAT_BYTES + row_state_bytes
         # Rows and their state are read and written, in random order; gradients are read in sequence.
         rows = 2 * num_distinct * row_bytes / self._row_bandwidth
         return gradients / self._bandwidth + rows + num_ids * self._update_seconds
+
+    def _estimate_cache_seconds(self, table: Table, num_ids: float, num_rows: int, num_columns: int) -> float:
+        """Return the seconds in which a GPU fetches the rows of a batch that its cache has not; 0 without a cache.
+
+        Rows are counted as if ids were drawn evenly: of those that a batch names, the cache has its share. Each row
+        that is fetched displaces one that an update has changed, and that goes the other way at the same time.
+        """
+        if not table.is_cached:
+            return 0.0
+        num_missing = (1 - table.cache_share) * _count_distinct_rows(num_ids, num_rows)
+        return num_missing * num_columns * FLOAT_BYTES / self._request.topology.host_bandwidth
 
     def estimate_split_table(self, table: Table, num_row_ranges: int) -> StepTime:
         """Return the time that a table which is not replicated takes every rank, whichever ranks own its shards.
@@ -204,3 +216,9 @@ class CostEstimator:
         ids = sum(self._count_id_bytes(num_ids * b.num_rows / table.num_rows, b.num_rows) for b in plan.blocks)
         pooled = sum(self._size * block.num_columns for block in plan.blocks) * request.exchange_bytes
         return Traffic(ids=leaving * ids, forward=leaving * pooled, backward=leaving * pooled)
+
+
+def _count_distinct_rows(num_ids: float, num_rows: int) -> float:
+    """Return the expected number of distinct rows among ids that are drawn evenly from R rows: R (1 - exp(-n / R))."""
+    # expm1 keeps the digits where a huge table gets few ids, and the exponential is close to 0.
+    return num_rows * -math.expm1(-num_ids / num_rows)

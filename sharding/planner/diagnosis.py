@@ -3,37 +3,28 @@
 The result is structured; dlrm.planning turns it into sentences with units.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
+from sharding.planner.alternatives import RoundMemory, find_alternatives, with_memory
+from sharding.planner.cache_size import count_device_bytes
+from sharding.planner.caching import NoHostRoomError, cache_all
 from sharding.planner.constraints import make_initial_options, match_rules
 from sharding.planner.cost_estimator import CostEstimator
 from sharding.planner.enumerator import Enumerator
 from sharding.planner.memory_estimator import MemoryEstimator
 from sharding.planner.partitioner import NoRoomError, PlacementState
 from sharding.planner.proposer import find_placement
-from sharding.planner.types import PlanError, PlanRequest, ShardingOption, ShardingType, count_weight_and_state_bytes
+from sharding.planner.types import PlanError, PlanRequest, ShardingOption, ShardingType
 
-MAX_NODE_GROWTH = 8
-"""Largest factor by which an alternative multiplies the number of nodes."""
-MIN_NODE_STEP = 8
-"""Each number of nodes that is tried exceeds the one before by at least 1/8 of it."""
 FIRST_MARGIN = 64
 """Memory is first tried with 1/64 more than tables need at least, then the margin doubles."""
 GRAIN = 128
 """Bisection for the least memory stops at a relative error of 1/128."""
-MIN_CHUNK = 256
-"""Samples of the smallest chunk that is tried: smaller ones are slow."""
 NEAR = 32
 """Memories within 1/32 of the fullest count as full too. The one of them with most buffers of fixed tables is
 diagnosed, since it shows the cause best."""
-ACTIVATIONS = "activations"
-"""Use in `Dense.memory_bytes` whose bytes are in proportion to the samples of a chunk."""
-
-RoundMemory = Callable[[int], int]
-"""A function that rounds bytes of memory up to an amount that a job can state, such as a hundredth of a GiB."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +83,8 @@ class Diagnosis:
     blamed_rule: BlamedRule | None
     alternatives: tuple[PlanRequest, ...]
     """Requests that were tried and have a plan, the cheapest change first."""
+    least_host_bytes: int | None = None
+    """Least bytes of the memory of a node of GPUs with which the tables would fit; None where that is not the cause."""
 
     @property
     def short_bytes(self) -> int | None:
@@ -111,6 +104,7 @@ class Diagnosis:
                 "is_at_fault": self.is_option_at_fault,
             },
             "least_memory_bytes": self.least_memory_bytes,
+            "least_host_bytes": self.least_host_bytes,
             "memory_use": self.memory_use and self.memory_use.as_dict(),
             "blamed_rule": self.blamed_rule and asdict(self.blamed_rule),
             "alternatives": [_find_changed_fields(self.request, other) for other in self.alternatives],
@@ -138,22 +132,26 @@ class NoPlanError(PlanError):
         return super().as_dict() | {"diagnosis": self.diagnosis.as_dict()}
 
 
-def diagnose(
-    request: PlanRequest, options: Sequence[ShardingOption], failed: ShardingOption, round_memory: RoundMemory
-) -> Diagnosis:
+def diagnose(request: PlanRequest, error: NoRoomError, round_memory: RoundMemory) -> Diagnosis:
     """Find out why a request has no plan.
 
-    options: the option of every table that the search began with. failed: the option of the first table that did not
-    fit. Amounts of memory are tried as `round_memory` returns them.
+    error: that of the search. Amounts of memory are tried as `round_memory` returns them.
     """
-    use = rule = least = None
-    if found := _find_least_memory(request, options, round_memory):
+    use = rule = least = least_host_bytes = None
+    searched = request
+    if isinstance(error, NoHostRoomError):
+        # With caches GPUs have room: the memory is looked for that they would need without.
+        least_host_bytes = error.host_bytes
+    else:
+        searched = cache_all(request)
+    options = make_initial_options(searched, CostEstimator(searched))
+    if found := _find_least_memory(searched, options, round_memory):
         least, placement = found
-        use = _find_fullest_memory(request, options, _list_memory_uses(request, placement))
-        rule = _find_blamed_rule(request, options, use)
-    option = failed
+        use = _find_fullest_memory(searched, options, _list_memory_uses(searched, placement))
+        rule = _find_blamed_rule(searched, options, use)
+    option = failed = error.option
     if failed.is_automatic:
-        option = Enumerator(request, CostEstimator(request)).make_finest_option(failed)
+        option = Enumerator(searched, CostEstimator(searched)).make_finest_option(failed)
     # A table smaller than the missing memory is not the cause: without it, the others would not fit either.
     is_innocent = (
         failed.is_automatic
@@ -161,18 +159,8 @@ def diagnose(
         and len(request.tables) > 1
         and _count_table_bytes(request, failed) < least - request.topology.memory_bytes
     )
-    alternatives = tuple(_find_alternatives(request, least))
-    return Diagnosis(request, option, not is_innocent, least, use, rule, alternatives)
-
-
-def _has_plan(request: PlanRequest) -> bool:
-    """Whether a request has a plan, however slow."""
-    costs = CostEstimator(request)
-    try:
-        find_placement(request, costs, make_initial_options(request, costs), is_improved=False)
-    except (NoRoomError, PlanError):
-        return False
-    return True
+    alternatives = tuple(find_alternatives(request, least, round_memory))
+    return Diagnosis(request, option, not is_innocent, least, use, rule, alternatives, least_host_bytes)
 
 
 def _find_least_memory(
@@ -188,7 +176,7 @@ def _find_least_memory(
     max_bytes = _count_all_bytes(request, options)
 
     def place(num_bytes: int) -> PlacementState | None:
-        tried = _with_memory(request, num_bytes)
+        tried = with_memory(request, num_bytes)
         try:
             return find_placement(tried, CostEstimator(tried), options, is_improved=False)
         except NoRoomError:
@@ -239,7 +227,8 @@ def _make_pessimistic_estimator(request: PlanRequest) -> MemoryEstimator:
 
 
 def _count_table_bytes(request: PlanRequest, option: ShardingOption) -> int:
-    return count_weight_and_state_bytes(request.optimizer, option.table.num_rows, option.table.embedding_dim)
+    table = option.table
+    return count_device_bytes(request.optimizer, table.cache_share, table.num_rows, table.embedding_dim)
 
 
 def _list_memory_uses(request: PlanRequest, placement: PlacementState) -> list[MemoryUse]:
@@ -254,10 +243,11 @@ def _list_memory_uses(request: PlanRequest, placement: PlacementState) -> list[M
     others = {name: num_bytes * topology.ranks_per_memory_domain for name, num_bytes in on_rank.items()}
     kept = [0] * topology.num_memory_domains
     buffers = [[0] * len(options) for _ in kept]
-    for number in range(len(options)):
+    for number, option in enumerate(options):
+        share = option.table.cache_share
         for shard in placement.get_shards(number):
             memory_domain = topology.get_memory_domain(shard.rank)
-            kept_bytes = count_weight_and_state_bytes(request.optimizer, shard.block.num_rows, shard.block.num_columns)
+            kept_bytes = count_device_bytes(request.optimizer, share, shard.block.num_rows, shard.block.num_columns)
             kept[memory_domain] += kept_bytes
             buffers[memory_domain][number] += shard.num_bytes - kept_bytes
     return [
@@ -305,79 +295,6 @@ def _find_buffered_tables(request: PlanRequest, options: Sequence[ShardingOption
         if not option.is_automatic and (option.is_replicated or is_by_rows):
             by_rule.setdefault(rule, []).append(number)
     return by_rule
-
-
-def _find_alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[PlanRequest]:
-    """Yield the first alternative of each kind that has a plan."""
-    for alternatives in _list_alternatives(request, memory_bytes):
-        if (found := next(filter(_has_plan, alternatives), None)) is not None:
-            yield found
-
-
-def _list_alternatives(request: PlanRequest, memory_bytes: int | None) -> Iterator[Iterator[PlanRequest]]:
-    """Yield the alternatives of each kind, the smallest change first. Smaller chunks cost nothing, and come first."""
-    yield _with_smaller_chunks(request)
-    if memory_bytes is not None:
-        yield iter([_with_memory(request, memory_bytes)])
-    yield _with_more_nodes(request)
-    if request.optimizer == "adagrad":
-        yield (replace(request, optimizer=optimizer) for optimizer in ("rowwise_adagrad", "sgd"))
-    if request.plan != "auto" or request.rules:
-        yield iter([replace(request, plan="auto", rules=())])
-    if request.exchange_dtype == "fp32":
-        yield iter([replace(request, exchange_dtype="fp16")])
-    yield _with_smaller_batches(request)
-
-
-def _with_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
-    return replace(request, topology=replace(request.topology, memory_bytes=num_bytes))
-
-
-def _with_smaller_chunks(request: PlanRequest) -> Iterator[PlanRequest]:
-    """Yield the request with half the samples of a chunk, half of those and so on, down to MIN_CHUNK."""
-    chunk_size = _get_chunk_size(request) // 2
-    while chunk_size >= MIN_CHUNK:
-        yield _with_chunk(request, chunk_size)
-        chunk_size //= 2
-
-
-def _with_more_nodes(request: PlanRequest) -> Iterator[PlanRequest]:
-    """Yield the request with more nodes of GPUs that divide the same batch; none on CPUs."""
-    topology = request.topology
-    if topology.device == "cpu":
-        return
-    next_nodes = topology.num_nodes + 1
-    for num_nodes in range(next_nodes, MAX_NODE_GROWTH * topology.num_nodes + 1):
-        if num_nodes >= next_nodes and request.global_size % (num_nodes * topology.ranks_per_node) == 0:
-            yield _with_chunk_in_share(request, topology=replace(topology, num_nodes=num_nodes))
-            next_nodes = num_nodes + max(1, num_nodes // MIN_NODE_STEP)
-
-
-def _with_smaller_batches(request: PlanRequest) -> Iterator[PlanRequest]:
-    """Yield the request with half the samples of a rank, half of those and so on."""
-    world_size = request.topology.world_size
-    share_size = request.global_size // world_size // 2
-    while share_size:
-        yield _with_chunk_in_share(request, global_size=share_size * world_size)
-        share_size //= 2
-
-
-def _with_chunk_in_share(request: PlanRequest, **changes: Any) -> PlanRequest:
-    """Return the request with these changes, and a chunk no larger than the share of a rank that they leave."""
-    return _with_chunk(request, _get_chunk_size(replace(request, **changes)), **changes)
-
-
-def _with_chunk(request: PlanRequest, chunk_size: int, **changes: Any) -> PlanRequest:
-    """Return the request with these changes, another chunk, and the activations of such a chunk."""
-    kept, before = request.dense.memory_bytes, _get_chunk_size(request)
-    if ACTIVATIONS in kept:
-        kept = kept | {ACTIVATIONS: math.ceil(kept[ACTIVATIONS] * chunk_size / before)}
-    return replace(request, chunk_size=chunk_size, dense=replace(request.dense, memory_bytes=kept), **changes)
-
-
-def _get_chunk_size(request: PlanRequest) -> int:
-    """Return the samples of a chunk, which are at most those of a rank."""
-    return min(request.chunk_size, request.global_size // request.topology.world_size)
 
 
 def _find_changed_fields(old: Any, new: Any) -> dict[str, Any]:

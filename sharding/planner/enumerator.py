@@ -110,7 +110,7 @@ class Enumerator:
 
     def may_replicate(self, table: Table, ranks: Sequence[int]) -> bool:
         """Whether a copy on every rank saves an exchange and costs each rank less than the table costs one owner."""
-        if not self._request.is_exchanged or len(ranks) < self._world_size:
+        if not self._request.is_exchanged or len(ranks) < self._world_size or table.is_cached:
             return False
         owned = self._costs.estimate_shard(table, table.num_rows, table.embedding_dim)
         return self._costs.estimate_copy(table).seconds < owned.seconds

@@ -8,6 +8,7 @@ Letters: B samples of a step on all ranks, b on one rank, D columns of a table.
 import math
 from collections.abc import Iterable, Sequence
 
+from sharding.planner.cache_size import count_device_bytes
 from sharding.planner.slice_size import SLICES_IN_FLIGHT, compute_slice_size
 from sharding.planner.types import FLOAT_BYTES, Block, PlanRequest, Table, TablePlan, count_weight_and_state_bytes
 
@@ -17,6 +18,9 @@ NUM_ID_BATCHES = 2
 """Batches whose ids the owners of their rows hold at once: the input dist of the next batch overlaps this step."""
 SORTED_BYTES = {"native": 16, "fbgemm": 40}
 """Bytes for each id while an update sorts them, by kernels."""
+CACHE_ID_BYTES = 36
+"""Bytes for each id of a cached table while its rows are found in the cache, or fetched: row numbers of all tables as
+they come, sorted and distinct, with places of 4 bytes."""
 
 
 class MemoryEstimator:
@@ -40,8 +44,8 @@ class MemoryEstimator:
         return cls(request, columns)
 
     def estimate_shard_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
-        """Return the bytes of a shard on its owner: weights, state and buffers."""
-        kept = count_weight_and_state_bytes(self._request.optimizer, num_rows, num_columns)
+        """Return the bytes of a shard on its owner: weights, or the cache of them, state and buffers."""
+        kept = count_device_bytes(self._request.optimizer, table.cache_share, num_rows, num_columns)
         return kept + self.estimate_shard_buffer_bytes(table, num_rows, num_columns)
 
     def estimate_shard_buffer_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
@@ -72,7 +76,8 @@ class MemoryEstimator:
         size = self._request.global_size
         num_ids = size * table.ids_per_sample * num_rows / table.num_rows
         # Received ids and their order by shard, of two batches, and what FBGEMM sorts; offsets likewise.
-        ids = num_ids * (2 * NUM_ID_BATCHES * ID_BYTES + SORTED_BYTES["fbgemm"])
+        id_bytes = 2 * NUM_ID_BATCHES * ID_BYTES + SORTED_BYTES["fbgemm"]
+        ids = num_ids * (id_bytes + (CACHE_ID_BYTES if table.is_cached else 0))
         ids += size * 2 * NUM_ID_BATCHES * (LENGTH_BYTES + ID_BYTES)
         # The lookup's output of all B samples is kept for its backward pass; their gradients come back beside it.
         return math.ceil(ids + size * num_columns * 2 * FLOAT_BYTES)

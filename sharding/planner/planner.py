@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from sharding.planner.constraints import make_initial_options
-from sharding.planner.cost_estimator import CostEstimator
+from sharding.planner.caching import place_tables
+from sharding.planner.constraints import match_rules
 from sharding.planner.diagnosis import NoPlanError, RoundMemory, diagnose
 from sharding.planner.partitioner import NoRoomError, PlacementState
-from sharding.planner.proposer import find_placement
 from sharding.planner.types import Block, Plan, PlanRequest, ShardingType, TablePlan, count_weight_and_state_bytes
 
 
@@ -14,20 +13,21 @@ def make_plan(request: PlanRequest, *, round_memory: RoundMemory = int) -> Plan:
     """Make the plan that answers `request`; it is a function of the request alone.
 
     An automatic plan keeps tables whole where that balances the ranks, splits those that are too large for it, and
-    replicates small ones where copies are cheaper than the exchange. No rank gets more than its memory holds.
+    replicates small ones where copies are cheaper than the exchange. No rank gets more than its memory holds: where
+    GPUs have no room for all tables, some stay in the memory of the host.
     round_memory: function that rounds bytes up to an amount of memory that the diagnosis may name; by default exact.
 
     Raises PlanError for a rule that cannot be kept, and NoPlanError, with a diagnosis, where tables do not fit.
     """
-    costs = CostEstimator(request)
-    options = make_initial_options(request, costs)
-    if not options:
+    if not request.tables:
+        # A rule has to claim a table all the same.
+        match_rules(request)
         return Plan(request.topology.world_size, ())
     try:
-        placement = find_placement(request, costs, options, is_improved=True)
+        placed = place_tables(request, is_improved=True)
     except NoRoomError as error:
-        raise NoPlanError.from_diagnosis(diagnose(request, options, error.option, round_memory)) from None
-    plans = (_make_table_plan(request, placement, number) for number in range(len(options)))
+        raise NoPlanError.from_diagnosis(diagnose(request, error, round_memory)) from None
+    plans = (_make_table_plan(placed.request, placed.placement, number) for number in range(len(request.tables)))
     return Plan(request.topology.world_size, tuple(plans))
 
 
@@ -35,7 +35,12 @@ def _make_table_plan(request: PlanRequest, placement: PlacementState, number: in
     option = placement.options[number]
     blocks = tuple(_with_rank(shard.block, shard.rank) for shard in placement.get_shards(number))
     plan = TablePlan(option.table, option.sharding_type, blocks, option.reason)
-    return _name_type(request, plan) if option.is_automatic else plan
+    if option.is_automatic:
+        plan = _name_type(request, plan)
+    if not plan.table.is_cached:
+        return plan
+    share = f"{100 * plan.table.cache_share:g} %"
+    return replace(plan, reason=f"{plan.reason}; no room for all on GPUs: in the host's memory, {share} cached")
 
 
 def _with_rank(block: Block, rank: int) -> Block:

@@ -4,13 +4,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sharding.planner.cache_size import (
+    count_cache_bytes,
+    count_cache_index_bytes,
+    count_device_state_bytes,
+    count_host_bytes,
+)
 from sharding.planner.cost_estimator import NO_TIME, CostEstimator, StepTime, Traffic
 from sharding.planner.memory_estimator import MemoryEstimator
 from sharding.planner.overlap import count_slices, hide_exchange, make_socket_request
-from sharding.planner.types import Plan, PlanRequest, TablePlan, Topology, count_state_bytes
+from sharding.planner.types import Plan, PlanRequest, TablePlan, Topology
 
 PART_OF_TERM = {
     "ids": "lookup",
+    "cache": "lookup",
     "lookup": "lookup",
     "forward": "lookup",
     "dense": "dense",
@@ -37,6 +44,10 @@ class TableReport:
     weight_bytes: list[int]
     optimizer_bytes: list[int]
     buffer_bytes: list[int]
+    cache_share: float
+    """Share of its rows that GPUs cache, which `weight_bytes` counts; 1 where the table is not on the host."""
+    host_bytes: list[int]
+    """Bytes in the memory of the host."""
     blocks: list[tuple[int, int, int, int, int]]
     """Shards as (rank, first row, rows, first column, columns); empty where every rank has a copy."""
     exchange_bytes: Traffic
@@ -51,6 +62,8 @@ class RankReport:
     optimizer_bytes: int
     buffer_bytes: dict[str, int]
     """Bytes by use, such as `activations`."""
+    host_bytes: int
+    """Bytes of cached tables in the memory of the host; not in `total_bytes`."""
     total_bytes: int
     terms: dict[str, float]
     """Seconds of a step, by term."""
@@ -84,6 +97,8 @@ class PlanReport:
     topology: Topology
     tables: list[TableReport]
     ranks: list[RankReport]
+    weight_bytes: int
+    """Bytes of the weights of all tables, copies included."""
     memory_bytes: int
     """Bytes of memory of a rank on GPUs; on CPUs of the ranks of a node together."""
     largest_bytes: int
@@ -122,6 +137,7 @@ def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
         topology=topology,
         tables=tables,
         ranks=ranks,
+        weight_bytes=sum(map(plan.count_weight_bytes, range(topology.world_size))),
         memory_bytes=topology.memory_bytes,
         largest_bytes=max(by_domain),
         exchange_bytes=Traffic.sum([dense, *(table.exchange_bytes for table in tables)]),
@@ -160,15 +176,18 @@ def _sum_step_times(request: PlanRequest, tables: Sequence[TablePlan]) -> list[S
 def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, plan: TablePlan) -> TableReport:
     table, ranks = plan.table, list(plan.ranks)
     index_of_rank = {rank: index for index, rank in enumerate(ranks)}
-    weights, states, buffers = ([0] * len(ranks) for _ in range(3))
+    weights, states, buffers, hosts = ([0] * len(ranks) for _ in range(4))
     for block in plan.blocks:
         index = index_of_rank[block.rank]
-        weights[index] += block.weight_bytes
-        states[index] += count_state_bytes(request.optimizer, block.num_rows, block.num_columns)
+        shape = block.num_rows, block.num_columns
+        weights[index] += count_cache_bytes(table.cache_share, *shape)
+        states[index] += count_device_state_bytes(request.optimizer, table.cache_share, *shape)
+        hosts[index] += count_host_bytes(request.optimizer, table.cache_share, *shape)
         if plan.is_replicated:
             buffers[index] += memory.estimate_copy_buffer_bytes(table)
         else:
-            buffers[index] += memory.estimate_shard_buffer_bytes(table, block.num_rows, block.num_columns)
+            buffers[index] += memory.estimate_shard_buffer_bytes(table, *shape)
+            buffers[index] += count_cache_index_bytes(table.cache_share, block.num_rows)
     blocks = [(b.rank, b.first_row, b.num_rows, b.first_column, b.num_columns) for b in plan.blocks]
     return TableReport(
         name=table.name,
@@ -181,6 +200,8 @@ def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEsti
         weight_bytes=weights,
         optimizer_bytes=states,
         buffer_bytes=buffers,
+        cache_share=table.cache_share,
+        host_bytes=hosts,
         blocks=[] if plan.is_replicated else blocks,
         exchange_bytes=costs.estimate_traffic(plan),
     )
@@ -190,12 +211,13 @@ def _report_ranks(
     request: PlanRequest, memory: MemoryEstimator, plan: Plan, tables: Sequence[TableReport]
 ) -> list[RankReport]:
     world_size = request.topology.world_size
-    weights, states, table_buffers = ([0] * world_size for _ in range(3))
+    weights, states, table_buffers, hosts = ([0] * world_size for _ in range(4))
     for table in tables:
         for index, rank in enumerate(table.ranks):
             weights[rank] += table.weight_bytes[index]
             states[rank] += table.optimizer_bytes[index]
             table_buffers[rank] += table.buffer_bytes[index]
+            hosts[rank] += table.host_bytes[index]
     split_bytes = sum(
         memory.estimate_split_table_bytes(table.table, table.blocks) for table in plan.tables if not table.is_replicated
     )
@@ -207,7 +229,8 @@ def _report_ranks(
     for rank, time in enumerate(_estimate_step_times(request, plan.tables)):
         buffers = {"tables": table_buffers[rank], split_use: split_bytes, **common_bytes}
         total = weights[rank] + states[rank] + sum(buffers.values())
-        reports.append(RankReport(weights[rank], states[rank], buffers, total, time._asdict(), time.seconds))
+        terms = time._asdict()
+        reports.append(RankReport(weights[rank], states[rank], buffers, hosts[rank], total, terms, time.seconds))
     return reports
 
 

@@ -31,6 +31,8 @@ GPU_LINK_BANDWIDTH = 3.0e11
 """Bytes per second, each way, from one GPU to the others of its node: NVLink 3."""
 NODE_LINK_BANDWIDTH = {"cuda": 2.5e10, "cpu": 1.25e9}
 """Bytes per second from one rank to other nodes: a 200 Gbit/s link for each GPU, 10 Gbit/s between nodes of CPUs."""
+HOST_LINK_BANDWIDTH = 2.5e10
+"""Bytes per second, each way, between a GPU and the memory of its node: four fifths of PCIe 4 with 16 lanes."""
 GPU_FLOPS = 6.0e13
 """Floating-point operations per second of the dense part: two fifths of an A100's TF32 peak of 156 TFLOP/s."""
 
@@ -44,6 +46,14 @@ class Table:
     embedding_dim: int
     ids_per_sample: float = 1.0
     """Mean number of ids that a sample has for the feature (TorchRec's pooling factor)."""
+    cache_share: float = 1.0
+    """Share of the rows that GPUs cache, of a table that stays in the memory of the host; 1: the table itself is in the
+    memory of its ranks."""
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether the table stays in the memory of the host, and GPUs cache rows of it."""
+        return self.cache_share < 1
 
     @property
     def weight_bytes(self) -> int:
@@ -187,6 +197,10 @@ class Topology:
     """CPU cores of a rank that look rows up and update them; without effect on GPUs."""
     flops: float | None = None
     """Floating-point operations per second of one rank in the dense part; None where that is not known."""
+    host_memory_bytes: int = 0
+    """Bytes of the memory of a node of GPUs, for tables that its GPUs cache, and for all that is not a table."""
+    host_bandwidth: float = HOST_LINK_BANDWIDTH
+    """Bytes per second, each way, between one GPU and the memory of its node, while the others read and write too."""
     sources: tuple[tuple[str, str], ...] = ()
     """Pairs of the name of a figure and its source: measured, default, or job."""
 
@@ -254,6 +268,8 @@ class Dense:
     """Bytes of dense gradients that ranks sum in a step."""
     flops: float = 0.0
     """Floating-point operations of one step."""
+    host_memory_bytes: int = 0
+    """Bytes of the memory of a node of GPUs, for all of its ranks together."""
 
 
 @dataclass(frozen=True)
@@ -274,6 +290,9 @@ class PlanRequest:
     rules: tuple[Rule, ...] = ()
     """Rules; the first one that matches a table claims it."""
     dense: Dense = Dense()
+    min_cache_share: float = 1.0
+    """Least share of its rows that GPUs cache of a table which does not fit into them, and stays in the memory of the
+    host; 1: every table has to fit."""
     num_batches: int = 2
     """Batches whose ids a rank holds at the same time: the one that trains and those that are read ahead."""
 
@@ -291,6 +310,12 @@ class PlanRequest:
     def exchange_bytes(self) -> int:
         """Bytes of one number of pooled embeddings on the wire."""
         return EXCHANGE_BYTES[self.exchange_dtype]
+
+    @property
+    def may_cache(self) -> bool:
+        """Whether tables may stay in the memory of the host: TorchRec's on GPUs, where the host has memory for them."""
+        is_possible = self.transport == "torchrec" and self.topology.device == "cuda"
+        return is_possible and self.min_cache_share < 1 and self.topology.host_memory_bytes > 0
 
     def count_id_bytes(self, num_rows: int) -> int:
         """Count the bytes on the wire of an id for a shard with `num_rows` rows: TorchRec's are never narrow."""

@@ -24,6 +24,7 @@ MAX_GROUPS = 40
 """Largest number of lines in the list of tables."""
 TERMS = {
     "ids": "ids sent to the owners of their rows",
+    "cache": "rows fetched from the host's memory, where GPUs cache a part of a table",
     "lookup": "rows read and pooled",
     "forward": "pooled embeddings sent back, as far as a rank waits for them",
     "dense": "dense part, forward and backward",
@@ -38,6 +39,7 @@ FIGURES = {
     "memory_bandwidth": "B/s",
     "intra_node_bandwidth": "B/s",
     "inter_node_bandwidth": "B/s",
+    "host_bandwidth": "B/s",
     "flops": "FLOP/s",
 }
 """Speeds of a machine, named as in `sharding.topology` of a job document, with their units."""
@@ -86,7 +88,6 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
     plan: Plan = result["plan"]
     topology, tables, model = plan["topology"], plan["tables"], resolved.job.model
     kind = "GPU" if topology["device"] == "cuda" else "CPU"
-    weights = sum(sum(table["weight_bytes"]) for table in tables)
     size = _make_size_formatter(plan)
     facts = {
         "job": escape_unprintable(resolved.job.name),
@@ -94,7 +95,7 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
         f"{size(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'per machine'}"
         f"{' (assumed)' if topology['sources']['memory_bytes'] == 'default' else ''}",
         "tables": f"{len(tables):,}, {format_count(sum(table['num_rows'] for table in tables), 'row')}, "
-        f"{size(weights)} of weights; sizes from {escape_unprintable(result['sizes_from'])}",
+        f"{size(plan['weight_bytes'])} of weights; sizes from {escape_unprintable(result['sizes_from'])}",
         "batch": f"{format_count(plan['global_size'], 'sample')}, {resolved.share_size:,} per rank, "
         f"in chunks of {resolved.chunk_size:,}",
         "model": f"{model.architecture}, embedding dimension {model.embedding_dim}, dense part in "
@@ -216,7 +217,8 @@ def _make_memory_section(plan: Plan) -> list[Table | Text]:
     parts = ", ".join(f"{name} {size(num_bytes)}" for name, num_bytes in largest["buffer_bytes"].items() if num_bytes)
     users = "all ranks of a machine" if is_shared else "the fullest rank"
     summary = f"{users}: {size(plan['largest_bytes'])} of {size(capacity)}; buffers of a rank: {parts}"
-    return [table, Text(summary, style="dim")]
+    on_host = f"; in the host's memory, of a rank: {size(max(rank['host_bytes'] for rank in ranks))} of tables"
+    return [table, Text(summary + (on_host if has_caches(plan) else ""), style="dim")]
 
 
 def _format_rank_numbers(numbers: Sequence[int]) -> str:
@@ -293,7 +295,14 @@ def affects_estimate(figure: str, plan: Plan) -> bool:
     """Whether the estimate depends on this speed of the machine. figure: a key of FIGURES."""
     if figure == "inter_node_bandwidth":
         return plan["topology"]["num_nodes"] > 1
+    if figure == "host_bandwidth":
+        return has_caches(plan)
     return figure != "intra_node_bandwidth" or (plan["transport"] != "memory" and plan["world_size"] > 1)
+
+
+def has_caches(plan: Plan) -> bool:
+    """Whether tables stay in the memory of the host, and GPUs cache rows of them."""
+    return any(table["cache_share"] < 1 for table in plan["tables"])
 
 
 def draw_bar(share: float) -> Text:

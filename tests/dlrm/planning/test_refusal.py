@@ -43,7 +43,7 @@ def settings_of(proposal: str) -> dict[str, Any]:
     """Return the values of a proposal by field of the job's document."""
     return {
         field: tomllib.loads(f"value = {value}")["value"]
-        for field, value in re.findall(r'([a-z_.]+) = ("[^"]*"|\[\]|\d+)', proposal)
+        for field, value in re.findall(r'([a-z_.]+) = ("[^"]*"|\[\]|\d+(?:\.\d+)?)', proposal)
     }
 
 
@@ -58,6 +58,11 @@ def as_proposed(request: PlanRequest, proposal: str) -> PlanRequest:
     """Return the request of a job with these settings in its document."""
     for field, value in settings_of(proposal).items():
         match field:
+            case "resources.memory" if request.topology.device == "cuda":
+                host_memory_bytes = int(BYTES.validate_python(value))
+                request = replace(request, topology=replace(request.topology, host_memory_bytes=host_memory_bytes))
+            case "sharding.min_cache_share":
+                request = replace(request, min_cache_share=value)
             case "resources.memory" | "sharding.topology.gpu_memory":
                 request = set_memory(request, int(BYTES.validate_python(value)))
             case "resources.nodes":
@@ -294,3 +299,44 @@ def test_a_rule_that_costs_nothing_is_not_blamed():
     assert error.message.startswith("table t")
     assert " GiB gradients of pooled embeddings" in error.message
     assert_adds_up(error)
+
+
+def make_gpu_request(host_bytes: int, min_cache_share: float) -> PlanRequest:
+    """Return the request for two tables of 256 MB in a GPU that has room for less than both."""
+    topology = make_topology(1, 1, device="cuda", memory_bytes=480 * 10**6)
+    return make_request(
+        make_tables([1_000_000] * 2, 64),
+        replace(topology, host_memory_bytes=host_bytes),
+        transport="torchrec",
+        min_cache_share=min_cache_share,
+        dense=Dense(host_memory_bytes=10**6),
+    )
+
+
+@pytest.mark.parametrize("min_cache_share", [0.2, 1.0])
+def test_memory_that_the_host_lacks_for_cached_tables_is_told_and_proposed(min_cache_share: float):
+    request = make_gpu_request(10**8, min_cache_share)
+    error = refusal_of(request)
+    if min_cache_share < 1:
+        assert "GPUs could cache a part of tables that stay in the memory of their machine" in error.message
+        assert "needs 257 MB for that and has 100 MB (resources.memory)" in error.message
+    (proposal,) = (valid for valid in error.valid if valid.startswith("resources.memory"))
+    assert settings_of(proposal)["resources.memory"] == "257MB"
+    assert ("sharding.min_cache_share" in proposal) == (min_cache_share == 1)
+    assert_all_do(request, error)
+
+
+def test_caches_are_proposed_where_the_job_forbids_them():
+    request = make_gpu_request(10**9, 1.0)
+    error = refusal_of(request)
+    assert {"sharding.min_cache_share": 0.2} in [settings_of(valid) for valid in error.valid]
+    assert_adds_up(error)
+    assert_all_do(request, error)
+
+
+def test_a_table_that_is_too_large_for_its_cache_too_is_told_with_it():
+    request = make_gpu_request(10**12, 0.2)
+    error = refusal_of(replace(request, tables=(Table("large", 20_000_000, 64),), optimizer="sgd"))
+    # 0.2 x 20,000,000 rows of 256 bytes and 16 more, and 4 for each of all rows.
+    assert "table large (5.12 GB, 1.17 GB with 20 % of it cached, whole on one rank)" in error.message
+    assert_all_do(request, error)

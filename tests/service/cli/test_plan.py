@@ -248,6 +248,31 @@ def test_a_gpu_that_is_nearly_full_is_noted_with_how_to_keep_some_free() -> None
     assert any(note.startswith(noted) for note in tight["notes"])
 
 
+def test_tables_in_the_memory_of_the_host_are_told_with_what_they_cost(
+    tmp_path: Path, dlrm: Callable[..., Any]
+) -> None:
+    data = {
+        "train": ["a"],
+        "format": "parquet",
+        "schema": {"categorical": [{"name": "large"}, {"name": "small"}]},
+        "vocabulary": {"columns": {"large": {"hash_size": 100_000_000}, "small": {"hash_size": 1000}}},
+    }
+    document = {
+        "data": data,
+        "model": {"embedding_dim": 128, "bottom_mlp": [128]},
+        "resources": {"workers_per_node": 1, "gpus_per_worker": 1, "memory": "100GB"},
+        "sharding": {"topology": {"gpu_memory": "40GB"}},
+    }
+    ended = dlrm("plan", job_in(tmp_path, document))
+    assert ended.code == 0, ended.err
+    assert "100,001,000 rows, 51.2 GB of weights" in ended.out
+    assert "in the host's memory, 60 % cached" in ended.out
+    assert "in the host's memory, of a rank: 51.2 GB of tables" in ended.out
+    assert "host_bandwidth 25.0 GB/s (assumed)" in ended.out
+    assert "rows fetched from the host's memory" in ended.out
+    assert "sharding.min_cache_share: GPUs have no room for all tables; 1 table, up to 51.2 GB a rank" in ended.out
+
+
 def test_tables_that_are_alike_are_counted_between_the_first_and_the_last(
     tmp_path: Path, dlrm: Callable[..., Any]
 ) -> None:

@@ -1,7 +1,10 @@
 """Our plans as TorchRec gets them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torchrec.distributed.types import CacheAlgorithm
 
 from sharding.embedding.torchrec_plan import list_torchrec_tables, make_sharding_plan
 from sharding.planner import Block, Plan, ShardingType, Table, TablePlan
@@ -86,3 +89,21 @@ def test_a_table_in_one_block_is_whole_whatever_its_type():
 
 def test_replicated_tables_are_not_torchrecs():
     assert describe(plan_one("data_parallel", replicate(TABLE, WORLD_SIZE))) == []
+
+
+def test_a_table_that_stays_in_the_hosts_memory_gets_a_cache_of_its_size():
+    cached = replace(TABLE, cache_share=0.3)
+    plan = Plan(
+        WORLD_SIZE,
+        (
+            TablePlan(TABLE, "table_wise", keep_whole(TABLE, 0)),
+            TablePlan(cached, "row_wise", split_by_rows(cached, range(4))),
+        ),
+    )
+    whole, held = make_sharding_plan(
+        list_torchrec_tables(plan, RANKS_PER_NODE), WORLD_SIZE, RANKS_PER_NODE, CPU
+    ).values()
+    assert (whole.compute_kernel, whole.cache_params) == ("fused", None)
+    assert held.compute_kernel == "fused_uvm_caching"
+    assert held.cache_params is not None
+    assert (held.cache_params.algorithm, held.cache_params.load_factor) == (CacheAlgorithm.LRU, 0.3)
