@@ -39,7 +39,7 @@ from dlrm.record.files import FULL_DISK, remove_partial_files, sync_directory, s
 from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
 from dlrm.record.prepared import PreparedData
-from dlrm.record.profile import OperatorTime, ProfileDirectory, StepProfile
+from dlrm.record.profile import ExchangeProfile, OperatorTime, ProfileDirectory, StepProfile
 from dlrm.record.quality_warnings import (
     BLEND_SHARE,
     MAX_STANDARD_ERROR,
@@ -118,6 +118,7 @@ __all__ = [
     "EvaluationReport",
     "EvaluationSource",
     "EventReport",
+    "ExchangeProfile",
     "ModelRecord",
     "NoModelError",
     "OperatorTime",

@@ -23,6 +23,20 @@ class OperatorTime(BaseModel):
     calls_per_step: float
 
 
+class ExchangeProfile(BaseModel):
+    """Exchange of one kind between ranks, over the profiled steps."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str
+    in_flight_seconds: float
+    """Seconds of a step in which something of the kind is in flight."""
+    waited_seconds: float
+    """Seconds of a step in which this rank waits for it; in the others it computes."""
+    sent_bytes: float
+    """Bytes that this rank sends in a step."""
+
+
 class StepProfile(BaseModel):
     """Profile of one rank."""
 
@@ -37,6 +51,9 @@ class StepProfile(BaseModel):
     evaluations."""
     parts: dict[str, float]
     """Seconds a step by part of the step, in order; on a GPU the seconds that the host waits."""
+    exchanges: list[ExchangeProfile] = []
+    """Exchanges between ranks on CPUs; none where all ranks share memory. Those of TorchRec's tables are only in the
+    trace."""
     operators: list[OperatorTime]
     """Operators that take the most time, the longest first."""
 

@@ -10,7 +10,8 @@ import torch
 from torch.autograd.profiler_util import FunctionEventAvg
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from dlrm.record import OperatorTime, ProfileDirectory, StepProfile
+from dlrm.record import ExchangeProfile, OperatorTime, ProfileDirectory, StepProfile
+from sharding.comm.process_groups import Ranks
 
 NUM_STEPS = 3
 NUM_WARM_UP_STEPS = 5
@@ -50,19 +51,17 @@ class StepProfiler:
     profile.
     """
 
-    def __init__(
-        self, directory: ProfileDirectory, rank: int, device: torch.device, clock: PartClock, num_steps: int
-    ) -> None:
+    def __init__(self, directory: ProfileDirectory, ranks: Ranks, clock: PartClock, num_steps: int) -> None:
         """Choose the steps to profile. clock: times the parts, which the trace shows too. num_steps: steps left."""
-        self._directory = directory
-        self._rank = rank
-        self._device = device
-        self._clock = clock
+        self._directory, self._rank, self._device = directory, ranks.rank, ranks.device
+        self._clock, self._exchange_clock = clock, ranks.exchange_clock
+        # Work of NCCL counts as done once it is queued: its time is in the trace only.
+        self._counts_exchanges = ranks.world_size > 1 and ranks.device.type == "cpu"
         self._num_done = 0
         self._first = min(NUM_WARM_UP_STEPS, max(num_steps - NUM_STEPS, 0))
         self._end = min(self._first + NUM_STEPS, num_steps)
         self._activities = {ProfilerActivity.CPU}
-        if device.type == "cuda":
+        if ranks.device.type == "cuda":
             self._activities.add(ProfilerActivity.CUDA)
         self._profile = profile(activities=self._activities)
         self._is_running = False
@@ -86,12 +85,14 @@ class StepProfiler:
             return
         self._synchronize()
         started = time.perf_counter()
+        self._exchange_clock.is_running = False
         self._profile.toggle_collection_dynamic(enable=False, activities=self._activities)
         try:
             yield
         finally:
             self._synchronize()
             self._profile.toggle_collection_dynamic(enable=True, activities=self._activities)
+            self._exchange_clock.is_running = self._counts_exchanges
             self._paused_seconds += time.perf_counter() - started
 
     def _synchronize(self) -> None:
@@ -104,13 +105,14 @@ class StepProfiler:
         self._profile.start()
         self._is_running = True
         self._clock.is_traced = True
+        self._exchange_clock.is_running = self._counts_exchanges
         self._seconds_before = dict(self._clock.seconds)
         self._started = time.perf_counter()
 
     def _stop(self) -> None:
         self._synchronize()
         seconds = time.perf_counter() - self._started - self._paused_seconds
-        self._is_running = self._clock.is_traced = False
+        self._is_running = self._clock.is_traced = self._exchange_clock.is_running = False
         self._profile.stop()
         rank, num_steps = self._rank, self._end - self._first
         parts = {
@@ -125,11 +127,23 @@ class StepProfiler:
                 num_steps=num_steps,
                 seconds_per_step=seconds / num_steps,
                 parts=parts,
+                exchanges=self._list_exchanges(num_steps),
                 operators=self._list_operators(num_steps),
             ).write(self._directory.figures(rank))
         except OSError:
             # A lost profile must not end the run.
             log.exception("the profile cannot be written")
+
+    def _list_exchanges(self, num_steps: int) -> list[ExchangeProfile]:
+        return [
+            ExchangeProfile(
+                kind=kind,
+                in_flight_seconds=of_kind.in_flight_seconds / num_steps,
+                waited_seconds=of_kind.waited_seconds / num_steps,
+                sent_bytes=of_kind.sent_bytes / num_steps,
+            )
+            for kind, of_kind in self._exchange_clock.by_kind.items()
+        ]
 
     def _list_operators(self, num_steps: int) -> list[OperatorTime]:
         events = [event for event in self._profile.key_averages() if event.key not in self._clock.seconds]
@@ -144,11 +158,9 @@ class StepProfiler:
         return sorted(times, key=lambda operator: operator.seconds_per_step, reverse=True)[:NUM_OPERATORS]
 
 
-def make_profiler(
-    directory: ProfileDirectory, rank: int, device: torch.device, clock: PartClock, num_steps: int
-) -> StepProfiler | None:
+def make_profiler(directory: ProfileDirectory, ranks: Ranks, clock: PartClock, num_steps: int) -> StepProfiler | None:
     """Make a profiler; None where no profile was requested. Arguments: as for `StepProfiler`."""
-    return StepProfiler(directory, rank, device, clock, num_steps) if directory.path.is_dir() else None
+    return StepProfiler(directory, ranks, clock, num_steps) if directory.path.is_dir() else None
 
 
 def _get_own_seconds(event: FunctionEventAvg) -> float:

@@ -79,7 +79,7 @@ def _make_trainer(
         target_auc=run.target_auc,
         patience=run.patience,
         keeps_best=run.keep_model == "best",
-        profiler=make_profiler(context.profile, ranks.rank, ranks.device, parts.step.clock, num_left),
+        profiler=make_profiler(context.profile, ranks, parts.step.clock, num_left),
     )
 
 

@@ -11,15 +11,9 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
+from sharding.comm.exchange_clock import Waitable
 from sharding.comm.process_groups import Ranks
 from sharding.comm.shared_memory import CACHE_LINE_BYTES, round_up_to_cache_line, share_buffers
-
-
-class AllReduceWork(Protocol):
-    """An all-reduce in flight."""
-
-    def wait(self) -> object:
-        """Wait until the buffer holds the sum. Collective."""
 
 
 class AllReducer(Protocol):
@@ -30,7 +24,7 @@ class AllReducer(Protocol):
         """[n] this rank's buffer; zeros at first."""
         ...
 
-    def start(self, num_elements: int) -> AllReduceWork:
+    def start(self, num_elements: int) -> Waitable:
         """Start to sum the first `num_elements` over all ranks. Do not touch them until `wait()`.
 
         Collective; a vote must come between the last write of any rank to its buffer and this call.
@@ -80,7 +74,7 @@ class GradientBuffer:
         """Sum this rank's whole buffer to a scalar, which is not finite where any element is not."""
         return self._all_reducer.buffer.sum()
 
-    def start_all_reduce(self, *, with_extra_sums: bool) -> AllReduceWork:
+    def start_all_reduce(self, *, with_extra_sums: bool) -> Waitable:
         """Start to sum over all ranks; `wait()` on the result before reading. Collective, after a vote."""
         num_elements = len(self._all_reducer.buffer) if with_extra_sums else len(self.gradient)
         return self._all_reducer.start(num_elements)
@@ -98,14 +92,16 @@ class ProcessGroupAllReduce:
 
     def __init__(self, ranks: Ranks, num_elements: int, dtype: torch.dtype) -> None:
         """Allocate this rank's buffer."""
-        self._group = ranks.dense_group
+        self._ranks = ranks
         self.buffer = torch.zeros(num_elements, dtype=dtype, device=ranks.device)
 
-    def start(self, num_elements: int) -> AllReduceWork:
+    def start(self, num_elements: int) -> Waitable:
         """Start the all-reduce; see `AllReducer.start`."""
-        work = dist.all_reduce(self.buffer[:num_elements], group=self._group, async_op=True)
+        work = dist.all_reduce(self.buffer[:num_elements], group=self._ranks.dense_group, async_op=True)
         assert work is not None, "an asynchronous collective returns its work"
-        return work
+        # A reduce-scatter and an all-gather, in each of which a rank sends all but its own part.
+        sent_bytes = 2 * num_elements * self.buffer.itemsize * (self._ranks.world_size - 1) // self._ranks.world_size
+        return self._ranks.exchange_clock.track("dense gradients", work, sent_bytes)
 
 
 class SharedMemoryAllReduce:
@@ -130,7 +126,7 @@ class SharedMemoryAllReduce:
         """[n] this rank's input, which holds the sum after `wait()`."""
         return self._inputs[self._ranks.rank]
 
-    def start(self, num_elements: int) -> AllReduceWork:
+    def start(self, num_elements: int) -> Waitable:
         """Sum this rank's part of all inputs, then start a barrier; see `AllReducer.start`."""
         parts = self._cut_parts(num_elements)
         own = parts[self._ranks.rank]

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+
+from sharding.comm.exchange_clock import ExchangeClock
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """Longest wait of a collective for another rank. Loading of data differs between ranks by minutes at most."""
@@ -28,6 +30,8 @@ class Ranks:
     """Process group of the dense gradients' sums and of votes, apart from the tables' so that both travel at once."""
     background_group: dist.ProcessGroup
     """Process group over gloo for all that is not a step: a thread of its own writes checkpoints over it."""
+    exchange_clock: ExchangeClock = field(default_factory=ExchangeClock)
+    """Clock of what this rank exchanges with others in a step; a profile starts it."""
 
 
 @contextmanager

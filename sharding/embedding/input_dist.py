@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from sharding.comm.process_groups import Ranks
 from sharding.embedding.id_packets import (
     PacketLayout,
     ShardIds,
@@ -35,25 +36,23 @@ class InputDistOutput:
         return self.offsets[source][first + start : first + end + 1]
 
 
-def all_to_all_ids(
-    ids: JaggedIds[torch.Tensor], specs: list[list[ShardSpec]], group: dist.ProcessGroup
-) -> InputDistOutput:
+def all_to_all_ids(ids: JaggedIds[torch.Tensor], specs: list[list[ShardSpec]], ranks: Ranks) -> InputDistOutput:
     """Send every rank the ids of its shards, and receive those of this rank's shards: two all-to-alls. Collective.
 
-    The first one has the sizes of the packets that the second one has. specs: shards of every rank. group: process
-    group that no other thread uses at the same time.
+    The first one has the sizes of the packets that the second one has. They use the process group of ids, which no
+    other thread uses at the same time. specs: shards of every rank.
     """
-    own, num_samples = specs[group.rank()], ids.lengths.shape[1]
+    own, num_samples = specs[ranks.rank], ids.lengths.shape[1]
     selector = ShardSelector(ids)
     to_send = [[selector.select(spec) for spec in of_rank] for of_rank in specs]
     layouts = [lay_out_packet(by_shard, of_rank) for by_shard, of_rank in zip(to_send, specs, strict=True)]
-    received_layouts = _all_to_all_layouts(layouts, choose_id_dtype(own), len(own) * num_samples, group)
+    received_layouts = _all_to_all_layouts(layouts, choose_id_dtype(own), len(own) * num_samples, ranks)
     send_sizes = [layout.num_bytes for layout in layouts]
     content = torch.empty(sum(send_sizes), dtype=torch.uint8)
     for packet, layout, by_shard in zip(content.split(send_sizes), layouts, to_send, strict=True):
         write_packet(packet, layout, by_shard)
     receive_sizes = [layout.num_bytes for layout in received_layouts]
-    received = _all_to_all(content, send_sizes, receive_sizes, group).split(receive_sizes)
+    received = _all_to_all(content, send_sizes, receive_sizes, ranks).split(receive_sizes)
     by_source = [read_packet(packet, layout) for packet, layout in zip(received, received_layouts, strict=True)]
     return InputDistOutput(
         ids=[values for values, _ in by_source],
@@ -63,7 +62,7 @@ def all_to_all_ids(
 
 
 def _all_to_all_layouts(
-    layouts: list[PacketLayout], id_dtype: torch.dtype, num_bags: int, group: dist.ProcessGroup
+    layouts: list[PacketLayout], id_dtype: torch.dtype, num_bags: int, ranks: Ranks
 ) -> list[PacketLayout]:
     """Send every rank the layout of its packet, and receive those of all ranks' packets for this one. Collective.
 
@@ -71,7 +70,7 @@ def _all_to_all_layouts(
     """
     numbers = torch.tensor([[layout.num_ids, layout.length_bytes] for layout in layouts]).flatten()
     sizes = [2] * len(layouts)
-    received = _all_to_all(numbers, sizes, sizes, group).view(-1, 2).tolist()
+    received = _all_to_all(numbers, sizes, sizes, ranks).view(-1, 2).tolist()
     return [PacketLayout(num_ids, id_dtype, num_bags, length_bytes) for num_ids, length_bytes in received]
 
 
@@ -96,11 +95,11 @@ class ShardSelector:
         return ShardIds(bounds.diff().to(lengths.dtype), rows[is_here])
 
 
-def _all_to_all(
-    to_send: torch.Tensor, send_sizes: list[int], receive_sizes: list[int], group: dist.ProcessGroup
-) -> torch.Tensor:
-    if group.size() == 1:
+def _all_to_all(to_send: torch.Tensor, send_sizes: list[int], receive_sizes: list[int], ranks: Ranks) -> torch.Tensor:
+    if ranks.world_size == 1:
         return to_send
     received = to_send.new_empty(sum(receive_sizes))
-    dist.all_to_all_single(received, to_send, receive_sizes, send_sizes, group=group)
+    sent_bytes = (len(to_send) - send_sizes[ranks.rank]) * to_send.itemsize
+    with ranks.exchange_clock.count_flight("ids", sent_bytes):
+        dist.all_to_all_single(received, to_send, receive_sizes, send_sizes, group=ranks.ids_group)
     return received

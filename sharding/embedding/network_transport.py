@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from sharding.comm.exchange_clock import Waitable
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.background_thread import BackgroundThread
 from sharding.embedding.input_dist import InputDistOutput, all_to_all_ids
@@ -56,14 +57,16 @@ class NetworkTransport:
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> NetworkInputDist:
         """Start to send ids; a separate thread does it, in the order of the calls. Collective."""
-        output = self._id_thread.submit(lambda: all_to_all_ids(ids, self._specs, self._ranks.ids_group))
+        output = self._id_thread.submit(lambda: all_to_all_ids(ids, self._specs, self._ranks))
         return NetworkInputDist(ids.lengths.shape[1], output)
 
     def lookup(self, handle: NetworkInputDist, learning_rate: float) -> "_PooledShare":  # noqa: ARG002
         """Look up rows for all ranks, and start the first output dists; see `Transport.lookup`. Collective."""
         sample_bytes = self._layout.num_columns * self._dtype.itemsize
         slices = Slices.cut(handle.num_samples, sample_bytes, self._chunk_size)
-        batch = self._lookup.start_batch(handle.output.result(), slices)
+        with self._ranks.exchange_clock.count_wait("ids"):
+            output = handle.output.result()
+        batch = self._lookup.start_batch(output, slices)
         return _PooledShare(batch, self._layout, slices, self._ranks, self._dtype)
 
 
@@ -116,7 +119,7 @@ class _AllToAll:
     received: torch.Tensor
     sent: torch.Tensor | None
     """Tensor that is being sent, kept alive until the work is done."""
-    work: dist.Work | None
+    work: Waitable | None
 
     def wait(self) -> torch.Tensor:
         """Wait until `received` is complete, and return it."""
@@ -238,4 +241,6 @@ class _PooledShare:
             received, to_send, receive_sizes, send_sizes, group=self._ranks.table_group, async_op=True
         )
         assert work is not None, "an asynchronous collective returns its work"
-        return _AllToAll(received, to_send, work)
+        kind, sent_bytes = "gradients" if is_gradient else "pooled embeddings", len(to_send) - send_sizes[rank]
+        sent_bytes *= to_send.itemsize
+        return _AllToAll(received, to_send, self._ranks.exchange_clock.track(kind, work, sent_bytes))

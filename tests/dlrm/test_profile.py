@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from dlrm.record import ProfileDirectory, StepProfile
 from dlrm.train.profiler import PartClock, StepProfiler, make_profiler
+from sharding.comm.process_groups import Ranks
 
 CPU = torch.device("cpu")
+
+
+def make_lone_ranks(rank: int = 0) -> Ranks:
+    """Return ranks whose process groups nobody uses."""
+    group = dist.ProcessGroup(0, 1)
+    return Ranks(rank, 1, CPU, group, group, group, group)
 
 
 @pytest.fixture
@@ -35,7 +43,11 @@ def run_steps(profiler: StepProfiler, clock: PartClock, num_steps: int) -> None:
 
 def profile_of(directory: ProfileDirectory, num_steps: int, num_made: int | None = None, rank: int = 0) -> StepProfile:
     clock = PartClock()
-    run_steps(StepProfiler(directory, rank, CPU, clock, num_steps), clock, num_steps if num_made is None else num_made)
+    run_steps(
+        StepProfiler(directory, make_lone_ranks(rank), clock, num_steps),
+        clock,
+        num_steps if num_made is None else num_made,
+    )
     assert not clock.is_traced
     return StepProfile.model_validate_json(directory.figures(rank).read_bytes())
 
@@ -66,7 +78,7 @@ def test_the_trace_shows_operators_within_the_parts_of_the_step(directory: Profi
 
 def test_an_evaluation_between_profiled_steps_is_left_out(directory: ProfileDirectory):
     clock = PartClock()
-    profiler = StepProfiler(directory, 0, CPU, clock, 3)
+    profiler = StepProfiler(directory, make_lone_ranks(), clock, 3)
     started = time.perf_counter()
     for _ in range(3):
         run_steps(profiler, clock, 1)
@@ -92,7 +104,7 @@ def test_of_a_short_run_the_last_steps_are_profiled(
 
 def test_a_run_that_ends_before_its_profile_leaves_none(directory: ProfileDirectory):
     clock = PartClock()
-    run_steps(StepProfiler(directory, 0, CPU, clock, 20), clock, 4)
+    run_steps(StepProfiler(directory, make_lone_ranks(), clock, 20), clock, 4)
     assert directory.read() == []
     assert list(directory.path.iterdir()) == []
 
@@ -107,11 +119,11 @@ def test_a_profile_that_cannot_be_written_is_told_and_the_run_goes_on(
     directory: ProfileDirectory, caplog: pytest.LogCaptureFixture
 ):
     clock = PartClock()
-    profiler = StepProfiler(directory, 0, CPU, clock, 20)
+    profiler = StepProfiler(directory, make_lone_ranks(), clock, 20)
     directory.path.rmdir()
     run_steps(profiler, clock, 20)
     assert "the profile cannot be written" in caplog.text
 
 
 def test_nobody_asked_and_nothing_is_profiled(tmp_path: Path):
-    assert make_profiler(ProfileDirectory(tmp_path / "profile"), 0, CPU, PartClock(), 20) is None
+    assert make_profiler(ProfileDirectory(tmp_path / "profile"), make_lone_ranks(), PartClock(), 20) is None

@@ -29,6 +29,9 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
     steps = f"steps {first.first_step} to {first.first_step + first.num_steps - 1}, {_describe_warm_up(first)}"
     print_heading(console, f"time of a step: {1e3 * first.seconds_per_step:,.1f} ms, mean of {steps}")
     console.print(make_parts_table(profiles))
+    if first.exchanges:
+        print_heading(console, f"exchange with other ranks while rank {first.rank} computes")
+        console.print(make_exchanges_table(first))
     print_heading(console, f"operators, by their own time on rank {first.rank}")
     console.print(make_operators_table(first))
     traces = ", ".join(str(directory.trace(profile.rank)) for profile in profiles)
@@ -47,6 +50,15 @@ def make_parts_table(profiles: Sequence[StepProfile]) -> Table:
         slowest = max(parts_of_rank.get(name, 0.0) for parts_of_rank in parts)
         words = Text(DESCRIPTIONS.get(name, ""), style="dim")
         table.add_row(Text(name), _format_ms(seconds), _format_share(seconds, first), _format_ms(slowest), words)
+    return table
+
+
+def make_exchanges_table(profile: StepProfile) -> Table:
+    """Return a table with a row for each kind of exchange: how long it is in flight, and how long the rank waits."""
+    table = _make_table("exchange", "in flight, ms per step", "waited for, ms", "sent, MB")
+    for exchange in sorted(profile.exchanges, key=lambda exchange: exchange.in_flight_seconds, reverse=True):
+        seconds = _format_ms(exchange.in_flight_seconds), _format_ms(exchange.waited_seconds)
+        table.add_row(Text(exchange.kind), *seconds, f"{exchange.sent_bytes / 1e6:,.2f}")
     return table
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from dlrm.record import (
     PART_DESCRIPTIONS,
     EndReason,
+    ExchangeProfile,
     OperatorTime,
     Outcome,
     ProfileDirectory,
@@ -89,3 +90,19 @@ def test_the_help_teaches_where_profiles_lie(dlrm: Callable[..., object]) -> Non
     assert "--profile" in text
     assert "attempt-N/profile" in text
     assert "ui.perfetto.dev" in text
+
+
+def test_the_exchange_between_ranks_is_shown_with_how_long_it_is_waited_for(
+    directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not any("exchange" in line for line in shown(directory, capsys)), "the ranks share memory"
+    profile = directory.read()[0]
+    exchanges = [
+        ExchangeProfile(kind="ids", in_flight_seconds=0.002, waited_seconds=0.0005, sent_bytes=1.5e6),
+        ExchangeProfile(kind="gradients", in_flight_seconds=0.04, waited_seconds=0.01, sent_bytes=2e8),
+    ]
+    profile.model_copy(update={"exchanges": exchanges}).write(directory.figures(0))
+    lines = shown(directory, capsys)
+    first = next(number for number, line in enumerate(lines) if line[:1] == ["exchange"] and "flight," in line)
+    assert lines[first + 1] == ["gradients", "40.00", "10.00", "200.00"]
+    assert lines[first + 2] == ["ids", "2.00", "0.50", "1.50"]
