@@ -1,6 +1,7 @@
 """Lock that admits one launch process at a time to a run directory."""
 
 import os
+import socket
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,12 +17,14 @@ RETRY_SECONDS = 0.05
 
 
 class RunInUseError(Exception):
-    """Error of a run directory in which another process works; the message names both."""
+    """Error of a run directory in which another process works; the message names both, and the process's machine."""
 
-    def __init__(self, directory: Path, holder: str) -> None:
-        self.holder = holder
-        """Process id of the holder, or `unknown`."""
-        super().__init__(f"{directory} is in use by process {holder}")
+    def __init__(self, directory: Path, process: str, host: str) -> None:
+        """Keep who holds the lock. process: its id. host: its machine. Both are empty where the lock file is."""
+        where = f" on {host}" if host not in ("", socket.gethostname()) else ""
+        self.holder = f"{process or 'unknown'}{where}"
+        """Process id of the holder, or `unknown`, and its machine where that is another one."""
+        super().__init__(f"{directory} is in use by process {self.holder}")
 
 
 @contextmanager
@@ -35,7 +38,7 @@ def hold_run_lock(directory: RunDirectory, node: int = 0) -> Generator[None]:
     with directory.lock(node).open("a+") as file:
         _lock(file, directory)
         file.truncate(0)
-        file.write(str(os.getpid()))
+        file.write(f"{os.getpid()} {socket.gethostname()}")
         file.flush()
         yield
 
@@ -47,5 +50,6 @@ def _lock(file: TextIO, directory: RunDirectory) -> None:
             return
         if time.monotonic() >= deadline:
             file.seek(0)
-            raise RunInUseError(directory.path, file.read().strip() or "unknown")
+            process, _, host = file.read().strip().partition(" ")
+            raise RunInUseError(directory.path, process, host)
         time.sleep(RETRY_SECONDS)
